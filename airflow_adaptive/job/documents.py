@@ -1,0 +1,325 @@
+"""The JSON documents that the scheduler and the Spark driver exchange through the job directory.
+
+Both sides import this module and nothing else of each other, so it is standard library only: it also ships to the
+cluster in the runtime's zip.
+
+* `LogDocument`: one saved step of the scheduler (`log/0000000042.json`), created only if absent. Its `directive` is all
+  that the driver reads.
+* `Status`: the driver's report (`status.json`), rewritten with each batch and heartbeat.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+FORMAT = 1
+"""Version of the documents' format; a reader refuses a newer one."""
+
+MAX_DOCUMENT_BYTES = 1 << 20
+"""A document larger than this is not ours: it is reported and ignored."""
+
+LOG_KIND = "airflow-adaptive/log"
+STATUS_KIND = "airflow-adaptive/status"
+
+ENCODING = "utf-8"
+
+SECRET_CONF_VARIABLE = "AIRFLOW_ADAPTIVE_SECRET_CONF"
+"""Variable in the driver's environment: the Spark properties that its arguments must not show, a JSON object."""
+
+
+class DocumentError(ValueError):
+    """A document is half-written, oversized, foreign or of a newer format; it must not be trusted."""
+
+
+class NewerFormatError(DocumentError):
+    """A newer airflow-adaptive wrote the document: it is the truth, but this side can't read it."""
+
+
+class Action(StrEnum):
+    """What the driver is to do with its queries."""
+
+    RUN = "run"
+    """Run the queries on the directive's plan; start, restart or rescale them if they run on another."""
+    HOLD = "hold"
+    """Keep the session and its executors; run no query (restart backoff of a failed query)."""
+    STOP = "stop"
+    """Stop all queries at a batch boundary, report STOPPED and exit."""
+
+
+class DriverState(StrEnum):
+    """How the driver describes itself in its status."""
+
+    STARTING = "STARTING"
+    """The session is up, no query has been started yet."""
+    RUNNING = "RUNNING"
+    """The queries run on the plan named by `Status.version`."""
+    RESCALING = "RESCALING"
+    """A newer plan is being put in force; the queries may still run on the old one."""
+    HOLDING = "HOLDING"
+    """No query runs because the directive says so."""
+    STOPPED = "STOPPED"
+    """All queries were stopped as told; the driver exits."""
+    FAILED = "FAILED"
+    """A query failed; the driver lives on and waits for the next directive."""
+    FINISHED = "FINISHED"
+    """All queries ended by themselves (bounded input); the driver exits."""
+    FENCED = "FENCED"
+    """The driver found itself outdated (another epoch, or its lease ran out); the driver exits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPlan:
+    """The plan as the driver needs it.
+
+    Attributes:
+        parallelism: subtasks per job vertex.
+        executors: number of executors that the application is to hold.
+        state_partitions: partitions of each query's state (`spark.sql.shuffle.partitions`); fixed by its checkpoint.
+    """
+
+    parallelism: Mapping[str, int]
+    executors: int
+    state_partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directive:
+    """What the newest log document tells the driver.
+
+    Attributes:
+        epoch: the one driver that may run a query carries this epoch ...
+        nonce: ... and this mark of the log, so that an epoch of a deleted directory is not mistaken for ours.
+        version: of the plan; the driver reports the version that is in force.
+        action: see `Action`.
+        plan: None only while no plan has been made.
+    """
+
+    epoch: int
+    nonce: str
+    version: int
+    action: Action
+    plan: DriverPlan | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDocument:
+    """One saved step of the scheduler.
+
+    Attributes:
+        job: id of the job that the directory belongs to.
+        number: position in the log, from 1.
+        at: when the step was taken, ISO 8601 in UTC.
+        owner: token of the loop that wrote it; a loop that reads another's token in a newer document yields.
+        directive: what the driver is to do.
+        scheduler: snapshot of the scheduler's state, opaque to the driver.
+        commands: what the loop was about to do when it wrote this.
+        transitions: state transitions taken in this step.
+        decisions: reasons, for the timeline.
+    """
+
+    job: str
+    number: int
+    at: str
+    owner: str
+    directive: Directive
+    scheduler: dict[str, Any]
+    commands: list[dict[str, Any]] = field(default_factory=list)
+    transitions: list[dict[str, Any]] = field(default_factory=list)
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorReport:
+    """An executor that is registered with the driver.
+
+    Attributes:
+        executor_id: Spark's id of the executor.
+        cores: its slots.
+        worker: address of the worker's web UI (as the master's JSON gives it), "" if unknown.
+    """
+
+    executor_id: str
+    cores: int
+    worker: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryReport:
+    """Progress of one query in this run of it.
+
+    Attributes:
+        name: Spark's query name.
+        active: whether it runs.
+        batch_id: newest committed batch, -1 before the first.
+        committed: batches committed since the driver started.
+        input_rows: rows read by these batches.
+        batch_duration_ms: of the newest batch.
+        watermark: event-time watermark, ISO 8601, None without one.
+    """
+
+    name: str
+    active: bool
+    batch_id: int = -1
+    committed: int = 0
+    input_rows: int = 0
+    batch_duration_ms: int = 0
+    watermark: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureReport:
+    """Why a query failed.
+
+    Attributes:
+        error_class: Spark's error condition or the exception's class name.
+        message: first lines of the message, without secrets, at most some thousand characters.
+        causes: class names of the exception and its causes, outermost first (recoverability is judged by them).
+        query: name of the query, None if the script itself failed.
+    """
+
+    error_class: str
+    message: str
+    causes: tuple[str, ...] = ()
+    query: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The driver's report.
+
+    Attributes:
+        job: id of the job.
+        epoch: epoch of the reporting driver.
+        nonce: its nonce.
+        sequence: grows with every report: a reader measures the heartbeat by its own clock when it sees it grow.
+        at: the driver's clock, ISO 8601 in UTC; for people, never compared.
+        state: see `DriverState`.
+        version: version of the plan in force, 0 before the first.
+        parallelism: effective parallelism per vertex under that plan.
+        executors: registered executors.
+        queries: progress per query.
+        failure: of the last query that failed under the current directive, None if none did.
+        submission_id: the driver's id on the master, None where the driver can't know it.
+        application_id: Spark's application id.
+        ui_url: address of the driver's web UI, None if it is off.
+    """
+
+    job: str
+    epoch: int
+    nonce: str
+    sequence: int
+    at: str
+    state: DriverState
+    version: int = 0
+    parallelism: Mapping[str, int] = field(default_factory=dict)
+    executors: tuple[ExecutorReport, ...] = ()
+    queries: tuple[QueryReport, ...] = ()
+    failure: FailureReport | None = None
+    submission_id: str | None = None
+    application_id: str | None = None
+    ui_url: str | None = None
+
+
+def log_name(number: int) -> str:
+    """File name of log document `number`: sorts like the number."""
+    return f"{number:010d}.json"
+
+
+def log_number(name: str) -> int | None:
+    """Inverse of `log_name`; None for a name that is not a log document's."""
+    stem, dot, suffix = name.partition(".")
+    return int(stem) if dot and suffix == "json" and len(stem) == 10 and stem.isdecimal() else None  # noqa: PLR2004
+
+
+def encode_log(document: LogDocument) -> bytes:
+    """Bytes of a log document."""
+    return _encode(LOG_KIND, asdict(document))
+
+
+def encode_status(status: Status) -> bytes:
+    """Bytes of a status document."""
+    return _encode(STATUS_KIND, asdict(status))
+
+
+def decode_log(data: bytes) -> LogDocument:
+    """Read a log document.
+
+    Raises:
+        DocumentError: it can't be trusted; says why.
+    """
+    fields = _decode(LOG_KIND, data)
+    return _build(LogDocument, {**fields, "directive": _directive(fields.get("directive"))})
+
+
+def decode_status(data: bytes) -> Status:
+    """Read a status document.
+
+    Raises:
+        DocumentError: it can't be trusted; says why.
+    """
+    fields = _decode(STATUS_KIND, data)
+    return _build(Status, {**fields, **_status_parts(fields)})
+
+
+def _encode(kind: str, fields: dict[str, Any]) -> bytes:
+    return json.dumps({"kind": kind, "format": FORMAT, **fields}, separators=(",", ":")).encode(ENCODING)
+
+
+def _decode(kind: str, data: bytes) -> dict[str, Any]:
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise DocumentError(f"document of {len(data)} bytes is larger than {MAX_DOCUMENT_BYTES}")
+    try:
+        fields = json.loads(data.decode(ENCODING))
+    except ValueError as error:
+        raise DocumentError(f"not JSON, or half-written: {error}") from error
+    if not isinstance(fields, dict) or fields.pop("kind", None) != kind:
+        raise DocumentError(f"not a document of kind {kind!r}")
+    written = fields.pop("format", None)
+    if not isinstance(written, int):
+        raise DocumentError(f"format {written!r} is not a number")
+    if written > FORMAT:
+        raise NewerFormatError(f"format {written} is newer than {FORMAT}: upgrade airflow-adaptive on this side")
+    return fields
+
+
+Document = TypeVar("Document")
+
+
+def _build(document: type[Document], fields: Any) -> Document:
+    try:
+        known = {name: fields[name] for name in document.__dataclass_fields__ if name in fields}  # type: ignore[attr-defined]
+        return document(**known)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DocumentError(f"{document.__name__}: {error}") from error
+
+
+def _directive(value: Any) -> Directive:
+    if not isinstance(value, dict):
+        raise DocumentError("Directive: missing")
+    plan = value.get("plan")
+    try:
+        action = Action(value.get("action"))
+    except ValueError as error:
+        raise DocumentError(f"Directive: {error}") from error
+    return _build(Directive, {**value, "action": action, "plan": None if plan is None else _build(DriverPlan, plan)})
+
+
+def _status_parts(fields: dict[str, Any]) -> dict[str, Any]:
+    failure = fields.get("failure")
+    try:
+        return {
+            "state": DriverState(fields.get("state")),
+            "executors": tuple(_build(ExecutorReport, item) for item in fields.get("executors", ())),
+            "queries": tuple(_build(QueryReport, item) for item in fields.get("queries", ())),
+            "failure": None if failure is None else _build(FailureReport, _failure_fields(failure)),
+        }
+    except (TypeError, ValueError) as error:
+        raise DocumentError(f"Status: {error}") from error
+
+
+def _failure_fields(failure: Any) -> dict[str, Any]:
+    return {**failure, "causes": tuple(failure.get("causes", ()))}

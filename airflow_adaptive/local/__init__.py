@@ -1,0 +1,7 @@
+"""A Spark standalone cluster on this machine, for demonstrations and tests."""
+
+from airflow_adaptive.local.cluster import LocalCluster, LocalWorker
+from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.local.waiting import wait_until, wait_until_async
+
+__all__ = ["LocalCluster", "LocalClusterError", "LocalWorker", "wait_until", "wait_until_async"]

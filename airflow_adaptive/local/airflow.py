@@ -1,0 +1,314 @@
+"""A real Airflow on 127.0.0.1: api-server, scheduler, triggerer and dag-processor, each a process of its own.
+
+SQLite, LocalExecutor, a generated password, free ports; nothing is read from the user's own Airflow. A guardian process
+(`guardian.py`) ends every process of it when it is stopped and when the owner dies, by whatever cause. It knows Airflow
+only from outside, by its command line and its REST API.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import sqlite3
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack, closing, suppress
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from airflow_adaptive.local import guardian
+from airflow_adaptive.local.airflow_api import AirflowApi
+from airflow_adaptive.local.cluster import HOST, free_port
+from airflow_adaptive.local.waiting import wait_until
+
+USERNAME = "admin"
+
+HTTP_TIMEOUT_S = 5.0
+
+RESTART_GRACE_S = 30.0
+"""For a component to end by itself: the triggerer takes 10 s to part from its triggers."""
+
+LOG_TAIL_CHARACTERS = 2000
+
+Config = Mapping[str, Mapping[str, str]]
+"""Airflow's configuration: section -> option -> value."""
+
+
+class Component(StrEnum):
+    """A process of Airflow; the value is its command."""
+
+    API_SERVER = "api-server"
+    SCHEDULER = "scheduler"
+    TRIGGERER = "triggerer"
+    DAG_PROCESSOR = "dag-processor"
+
+
+ARGUMENTS: Mapping[Component, tuple[str, ...]] = {
+    Component.API_SERVER: ("--workers", "1"),
+    # The log servers would bind all interfaces, and nobody needs them: logs are read from the same disk.
+    Component.SCHEDULER: ("--skip-serve-logs",),
+    Component.TRIGGERER: ("--skip-serve-logs",),
+    Component.DAG_PROCESSOR: (),
+}
+
+
+class LocalAirflowError(RuntimeError):
+    """Airflow can't do what was asked; the message names the fix or shows the log."""
+
+
+class LocalAirflow:
+    """Starts, damages and stops an Airflow; a context manager.
+
+    Attributes:
+        home: its AIRFLOW_HOME: `airflow.cfg`, the database, `logs/` with a log of each component.
+        url: of the web UI and the REST API.
+        password: of the one user, `admin`.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        dags_folder: Path,
+        *,
+        config: Config | None = None,
+        env: Mapping[str, str] | None = None,
+        start_timeout_s: float = 180.0,
+        stop_grace_s: float = 3.0,
+    ) -> None:
+        """Describe an Airflow; `start` starts it.
+
+        Args:
+            home: directory that it keeps everything in; made if missing, and then reused.
+            dags_folder: directory of its DAGs.
+            config: options over ours.
+            env: environment of all components, such as `AIRFLOW_CONN_...`, over the caller's.
+            start_timeout_s: how long it may take until every component reports that it is healthy.
+            stop_grace_s: how long processes may take to end by themselves before they are killed.
+        """
+        self.home = home.resolve()
+        self.url = f"http://{HOST}:{free_port()}"
+        self.password = secrets.token_urlsafe()
+        self._config = merged(default_config(self.home, dags_folder.resolve(), self.url), config or {})
+        self._extra_environment = dict(env or {})
+        self._start_timeout_s = start_timeout_s
+        self._stop_grace_s = stop_grace_s
+        self._mark = uuid.uuid4().hex
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self._processes: dict[Component, subprocess.Popen[bytes]] = {}
+        self._started: dict[Component, datetime] = {}
+        self._api: AirflowApi | None = None
+
+    @property
+    def api(self) -> AirflowApi:
+        """Client of its REST API, logged in."""
+        if self._api is None:
+            raise LocalAirflowError("Airflow is not running: call start()")
+        return self._api
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Make the database, start all components and wait until each is healthy.
+
+        Raises:
+            LocalAirflowError: a component does not come up; shows the end of its log.
+        """
+        if self._guardian is not None:
+            raise LocalAirflowError("this Airflow was started already: stop it first")
+        with ExitStack() as undo:
+            undo.callback(self.stop)
+            self._prepare()
+            self._migrate()
+            for component in Component:
+                self._spawn(component)
+            self._wait_until_healthy(*Component)
+            self._api = AirflowApi.log_in(self.url, USERNAME, self.password)
+            undo.pop_all()
+
+    def stop(self) -> None:
+        """End all processes, those of running tasks included; stopping again does nothing."""
+        if self._guardian is None:
+            return
+        if self._api is not None:
+            self._api.close()
+            self._api = None
+        with suppress(BrokenPipeError):
+            self._guardian.communicate()  # closing the pipe is the sign, its end the answer
+        for process in self._processes.values():
+            process.wait()
+        self._guardian = None
+        self._processes.clear()
+
+    def kill(self, component: Component) -> None:
+        """Kill a component and its child processes (SIGKILL), as when its container dies."""
+        process = self._process(component)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def restart(self, component: Component) -> None:
+        """End a component in order if it still runs, start it again and wait until it is healthy.
+
+        Raises:
+            LocalAirflowError: it does not come up again; shows the end of its log.
+        """
+        process = self._process(component)
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(RESTART_GRACE_S)
+        self.kill(component)
+        self._spawn(component)
+        self._wait_until_healthy(component)
+
+    def _process(self, component: Component) -> subprocess.Popen[bytes]:
+        try:
+            return self._processes[component]
+        except KeyError:
+            raise LocalAirflowError(f"{component} was not started: call start()") from None
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "_AIRFLOW_"))}
+        return {
+            **own,
+            guardian.MARK_VARIABLE: self._mark,
+            "AIRFLOW_HOME": str(self.home),
+            "NO_PROXY": f"{HOST},localhost",
+            "SPT_NOENV": "1",  # setproctitle would overwrite the environment, and the mark with it
+            **self._extra_environment,
+        }
+
+    def _prepare(self) -> None:
+        (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        write_private(self.home / "airflow.cfg", as_text(self._config))
+        # where the simple auth manager keeps its passwords: it generates one only for a user who has none
+        write_private(self.home / "simple_auth_manager_passwords.json.generated", json.dumps({USERNAME: self.password}))
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-P", guardian.__file__, self._mark, str(self._stop_grace_s)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def _migrate(self) -> None:
+        process = self._run("db", "migrate")
+        if process.wait(self._start_timeout_s) != 0:
+            raise LocalAirflowError(f"the database can't be made:\n{self._log_tail('db')}")
+        with closing(sqlite3.connect(self.home / "airflow.db")) as database:
+            database.execute("PRAGMA journal_mode = WAL")  # stays in the file: readers no longer block the writer
+
+    def _spawn(self, component: Component) -> None:
+        self._started[component] = datetime.now(UTC)
+        self._processes[component] = self._run(component, *ARGUMENTS[component])
+
+    def _run(self, command: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with self._log(command).open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "airflow", command, *arguments],
+                env=self._environment,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _wait_until_healthy(self, *components: Component) -> None:
+        def healthy_or_ended() -> bool:
+            return self._ended(*components) is not None or self._healthy(*components)
+
+        try:
+            wait_until(healthy_or_ended, self._start_timeout_s, f"start of Airflow's {', '.join(components)}")
+        except TimeoutError as error:
+            raise LocalAirflowError(f"{error}; see the logs in {self.home / 'logs'}") from error
+        if (ended := self._ended(*components)) is not None:
+            raise LocalAirflowError(f"Airflow's {ended} ended; its log ends with:\n{self._log_tail(ended)}")
+
+    def _ended(self, *components: Component) -> Component | None:
+        return next((component for component in components if self._processes[component].poll() is not None), None)
+
+    def _healthy(self, *components: Component) -> bool:
+        with suppress(httpx.TransportError, httpx.HTTPStatusError, ValueError):
+            health = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=HTTP_TIMEOUT_S, trust_env=False)
+            report = health.raise_for_status().json()
+            return all(self._beats(component, report) for component in components)
+        return False
+
+    def _beats(self, component: Component, report: Mapping[str, Any]) -> bool:
+        """Whether the component has sent a heartbeat since it was started last."""
+        if component is Component.API_SERVER:
+            return True  # it is who reports
+        name = component.replace("-", "_")
+        heartbeat: str | None = report[name][f"latest_{name}_heartbeat"]
+        return heartbeat is not None and datetime.fromisoformat(heartbeat) >= self._started[component]
+
+    def _log(self, command: str) -> Path:
+        return self.home / "logs" / f"{command}.log"
+
+    def _log_tail(self, command: str) -> str:
+        return self._log(command).read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
+
+
+def default_config(home: Path, dags_folder: Path, url: str) -> Config:
+    """Airflow for one machine and one person: small, quick to react, silent towards the network."""
+    return {
+        "core": {
+            "dags_folder": str(dags_folder),
+            "load_examples": "False",
+            "executor": "LocalExecutor",
+            "parallelism": "4",
+            "execution_api_server_url": f"{url}/execution/",
+            "simple_auth_manager_users": f"{USERNAME}:admin",
+            "hostname_callable": "socket.gethostname",  # the default asks the name servers
+            "fernet_key": "",
+        },
+        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}?timeout=30"},
+        "api": {
+            "host": HOST,
+            "port": url.rpartition(":")[2],
+            "base_url": url,
+            "secret_key": secrets.token_urlsafe(),
+        },
+        "api_auth": {"jwt_secret": secrets.token_urlsafe()},
+        "logging": {"base_log_folder": str(home / "logs"), "colored_console_log": "False"},
+        "workers": {"min_heartbeat_interval": "1"},  # else the end of a task is reported up to 5 s late
+        "scheduler": {"scheduler_idle_sleep_time": "0.2", "scheduler_heartbeat_sec": "2"},
+        "triggerer": {"job_heartbeat_sec": "2"},
+        "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "60", "parsing_processes": "1"},
+        "usage_data_collection": {"enabled": "False"},
+    }
+
+
+def merged(config: Config, override: Config) -> Config:
+    """Option by option, what `override` says and else what `config` says."""
+    return {section: {**config.get(section, {}), **override.get(section, {})} for section in {**config, **override}}
+
+
+def as_text(config: Config) -> str:
+    """The configuration as the text of `airflow.cfg`; a `%` is doubled, since Airflow interpolates."""
+    lines: list[str] = []
+    for section, options in config.items():
+        lines += [f"[{section}]", *(f"{name} = {value.replace('%', '%%')}" for name, value in options.items()), ""]
+    return "\n".join(lines)
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that only its owner may read, from its first byte on."""
+    file.unlink(missing_ok=True)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        stream.write(text)

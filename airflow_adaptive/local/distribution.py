@@ -1,0 +1,104 @@
+"""Find what the embedded cluster runs on: the Spark inside the pyspark wheel, and a Java."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from airflow_adaptive.local.errors import LocalClusterError
+
+MINIMUM_JAVA = 17
+"""Spark 4 runs on Java 17 and later (https://spark.apache.org/docs/latest/#downloading)."""
+
+JAVA_FIX = f"install Java {MINIMUM_JAVA} or later (for example `apt install openjdk-17-jre-headless`) and set JAVA_HOME"
+
+JAVA_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkDistribution:
+    """A Spark with its scripts and jars.
+
+    Attributes:
+        home: what SPARK_HOME is to be.
+        version: of Spark, for example "4.3.0".
+    """
+
+    home: Path
+    version: str
+
+
+def find_spark() -> SparkDistribution:
+    """The Spark that the installed pyspark brings.
+
+    Raises:
+        LocalClusterError: pyspark is missing, has no jars, or its Python files and jars are of different versions.
+    """
+    spec = find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise LocalClusterError("pyspark is not installed: run `pip install pyspark`")
+    return read_distribution(Path(spec.submodule_search_locations[0]))
+
+
+def read_distribution(home: Path) -> SparkDistribution:
+    """Check the pyspark package at `home`, which pyspark-client may have overwritten in part.
+
+    Raises:
+        LocalClusterError: as `find_spark`.
+    """
+    python_version = str(runpy.run_path(str(home / "version.py"))["__version__"])
+    jars = sorted((home / "jars").glob("spark-core_*.jar"))
+    if not jars:
+        raise LocalClusterError(f"{home} has no Spark jars (pyspark-client has none): run `pip install pyspark`")
+    jar_version = jars[0].stem.rpartition("_")[2].partition("-")[2]
+    if python_version != jar_version:
+        raise LocalClusterError(
+            f"{home} mixes Python files of Spark {python_version} with jars of {jar_version} (pyspark-client has "
+            f"overwritten pyspark): run `pip install --force-reinstall --no-deps pyspark=={jar_version}`"
+        )
+    return SparkDistribution(home=home, version=jar_version)
+
+
+def find_java(environ: Mapping[str, str] = os.environ) -> Path:
+    """Home of a Java that Spark runs on: JAVA_HOME if set, otherwise the `java` on PATH.
+
+    Raises:
+        LocalClusterError: there is none, or it is too old.
+    """
+    java = _java_command(environ)
+    version = _java_version(java)
+    if version < MINIMUM_JAVA:
+        raise LocalClusterError(f"{java} is Java {version}: {JAVA_FIX}")
+    return java.resolve().parent.parent
+
+
+def _java_command(environ: Mapping[str, str]) -> Path:
+    home = environ.get("JAVA_HOME")
+    if home:
+        command = Path(home, "bin", "java")
+        if not command.is_file():
+            raise LocalClusterError(f"JAVA_HOME={home} has no bin/java: {JAVA_FIX}")
+        return command
+    found = shutil.which("java", path=environ.get("PATH"))
+    if found is None:
+        raise LocalClusterError(f"no `java` on PATH and JAVA_HOME is not set: {JAVA_FIX}")
+    return Path(found)
+
+
+def _java_version(java: Path) -> int:
+    """Feature version, from the first line of `java -version`: `... version "17.0.15" ...`, or `"1.8.0_412"`."""
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LocalClusterError(f"{java} does not run ({error}): {JAVA_FIX}") from error
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if match is None:
+        raise LocalClusterError(f"{java} -version gives no version: {JAVA_FIX}")
+    return int(match[1])

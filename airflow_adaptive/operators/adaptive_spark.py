@@ -1,0 +1,249 @@
+"""The operator that runs a Spark Structured Streaming job under the adaptive scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from uuid import uuid4
+
+from airflow.sdk import Asset, BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+
+from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, TaskKey, ask
+from airflow_adaptive.hooks.world import job_directory
+from airflow_adaptive.links import SparkDriverLink, SparkMasterLink
+from airflow_adaptive.ports import PortError, Wish
+from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
+from airflow_adaptive.runtime.staging import stage
+from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.options import OPTIONS, Options
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.scheduler.state import Outcome
+from airflow_adaptive.triggers.adaptive_job import (
+    AdaptiveJobTrigger,
+    cancel_job,
+    run_loop,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+SECRET_PROPERTY = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""What Spark itself redacts (`spark.redaction.regex`)."""
+
+KILL_TIMEOUT = timedelta(seconds=60)
+"""Longest that `on_kill` on a worker waits for the job's end."""
+
+
+class AdaptiveSparkOperator(BaseOperator):
+    """Run a streaming job with a range of parallelism instead of a number.
+
+    The job starts with the slots that the cluster has, rescales itself when slots come or go, restarts itself with backoff
+    after failures, and explains every transition in the XComs `state`, `parallelism` and `transitions`. While it runs, no
+    worker slot is held.
+
+    Args:
+        job: id of the job; also the name of the Airflow Asset that stands for it. Fixed when the DAG is parsed.
+        application: path of the PySpark script on the Airflow side; it calls `AdaptiveJob(...).run()`. (templated)
+        job_directory: URI of the folder of all job directories, readable by Airflow and by Spark: `s3://conn@bucket/jobs`,
+            `file:///shared/jobs`. Log, checkpoints and staged code of the job are in its folder `job`. (templated)
+        parallelism: lower and upper bound of a job without a graph; a single number for both.
+        max_parallelism: number of state partitions of a job without a graph; the upper bound by default. It is fixed by
+            the first run's checkpoint.
+        job_graph: vertices with bounds of their own, instead of `parallelism` and `max_parallelism`.
+        conn_id: Airflow connection of type `spark`. Secret Spark properties belong into its extra field `conf`. (templated)
+        application_args: arguments of the script. (templated)
+        py_files: paths of extra modules and zips on the Airflow side. (templated)
+        conf: Spark properties without secrets. (templated)
+        env: environment of the driver process, without secrets. (templated)
+        driver_cores: cores of the driver.
+        driver_memory: heap of the driver, "1g" say.
+        executor_cores: cores of an executor; each is a slot.
+        executor_memory: heap of an executor.
+        deferrable: run the loop in the triggerer; else in this worker.
+        kwargs: the scheduler's options by name (see `OPTIONS`), and those of every Airflow operator.
+    """
+
+    template_fields: Sequence[str] = (
+        "application",
+        "application_args",
+        "job_directory",
+        "conn_id",
+        "py_files",
+        "conf",
+        "env",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json", "env": "json"}
+    operator_extra_links = (SparkMasterLink(), SparkDriverLink())
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        application: str,
+        job_directory: str,
+        parallelism: int | tuple[int, int] = 1,
+        max_parallelism: int | None = None,
+        job_graph: JobGraph | None = None,
+        conn_id: str = "spark_default",
+        application_args: Sequence[str] = (),
+        py_files: Sequence[str] = (),
+        conf: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        driver_cores: int = 1,
+        driver_memory: str = "1g",
+        executor_cores: int = 1,
+        executor_memory: str = "1g",
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Only assign; everything is checked in `execute`, when it is rendered."""
+        defaults = kwargs.get("default_args") or {}
+        options = {name: defaults[name] for name in OPTIONS if name in defaults}
+        options |= {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
+        asset = Asset(name=job)
+        inlets, outlets = [*kwargs.pop("inlets", ()), asset], [*kwargs.pop("outlets", ()), asset]
+        super().__init__(inlets=inlets, outlets=outlets, **kwargs)
+        self.job = job
+        self.application = application
+        self.job_directory = job_directory
+        self.parallelism = parallelism
+        self.max_parallelism = max_parallelism
+        self.job_graph = job_graph
+        self.conn_id = conn_id
+        self.application_args = application_args
+        self.py_files = py_files
+        self.conf = conf
+        self.env = env
+        self.driver_cores = driver_cores
+        self.driver_memory = driver_memory
+        self.executor_cores = executor_cores
+        self.executor_memory = executor_memory
+        self.deferrable = deferrable
+        self.options = options
+        self._running: tuple[JobSpec, TaskKey] | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Stage the job and hand it to the trigger (or run it here); a job that runs already is adopted.
+
+        Returns:
+            The outcome and the numbers of restarts and rescales.
+
+        Raises:
+            AirflowFailException: the job as declared can't run; says everything that is wrong.
+        """
+        task = _task_key(context)
+        cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
+        spec = self._spec(attempt=f"{task.run_id}/{uuid4().hex}")
+        context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
+        ask(self.job, Wish.RUN)
+        if self.deferrable:
+            self._defer(spec, task, cancel_at)
+        return self._run_here(spec, task, cancel_at)
+
+    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """The trigger fired: the job is over, or the trigger's lifetime is and the job is deferred anew, with today's code."""
+        if event["status"] == "recycle":
+            cancel_at = None if event["cancel_at"] is None else datetime.fromisoformat(event["cancel_at"])
+            self._defer(self._spec(event["attempt"]), _task_key(context), cancel_at)
+        return self._result(event)
+
+    def on_kill(self) -> None:
+        """Really stop the job: take it over from the loop that this signal interrupts, and cancel it."""
+        if self._running is None:
+            return
+        spec, task = self._running
+        cancel = cancel_job(spec, self.conn_id, self.job_directory, task)
+        # The interrupted loop holds this thread's event loop, so the cancellation needs a thread of its own.
+        killer = threading.Thread(target=asyncio.run, args=(cancel,), daemon=True)
+        killer.start()
+        killer.join(KILL_TIMEOUT.total_seconds())
+
+    def _spec(self, attempt: str) -> JobSpec:
+        try:
+            return asyncio.run(self._stage(attempt))
+        except (PortError, AdaptiveSchedulerError, ValueError) as error:
+            raise AirflowFailException(f"job {self.job!r}: {error}") from error
+
+    async def _stage(self, attempt: str) -> JobSpec:
+        """Check everything that can be checked before a cluster is asked, then copy the code to where Spark finds it."""
+        _refuse_secrets(self.conf or {})
+        graph = self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
+        graph.validate()
+        options = Options.of(self.options)
+        driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
+        executor = ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
+        directory = job_directory(self.job_directory, self.job)
+        code = await stage(directory, self.application, self.py_files)
+        return JobSpec(
+            graph=graph,
+            options=options,
+            directory=directory.uri,
+            script=code.script,
+            py_files=code.py_files,
+            args=tuple(str(argument) for argument in self.application_args),
+            conf={key: str(value) for key, value in (self.conf or {}).items()},
+            env={key: str(value) for key, value in (self.env or {}).items()},
+            driver=driver,
+            executor=executor,
+            attempt=attempt,
+        )
+
+    def _defer(self, spec: JobSpec, task: TaskKey, cancel_at: datetime | None) -> NoReturn:
+        trigger = AdaptiveJobTrigger(
+            spec=encode(spec),
+            conn_id=self.conn_id,
+            base=self.job_directory,
+            task_key=asdict(task),
+            cancel_at=None if cancel_at is None else cancel_at.isoformat(),
+        )
+        self.defer(trigger=trigger, method_name="resume")
+
+    def _run_here(self, spec: JobSpec, task: TaskKey, cancel_at: datetime | None) -> dict[str, Any]:
+        self._running = (spec, task)
+        try:
+            loop = run_loop(spec, self.conn_id, self.job_directory, task, Leave(cancel_at=cancel_at))
+            return self._result(asyncio.run(loop))
+        except SupersededError as error:
+            raise AirflowException(f"job {self.job!r} runs elsewhere: {error}") from error
+        finally:
+            self._running = None
+
+    def _result(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """The task's result, or the exception that tells Airflow how the job ended."""
+        match event:
+            case {"status": "error", "message": message}:
+                raise AirflowException(f"job {self.job!r}: {message}")
+            case {"outcome": Outcome.FAILED, "cause": cause, "recoverable": recoverable}:
+                # A retry can't mend what no restart can.
+                error = AirflowException if recoverable else AirflowFailException
+                raise error(f"job {self.job!r} failed: {cause}")
+            case {"outcome": Outcome.CANCELED, "timed_out": True}:
+                raise AirflowTaskTimeout(f"job {self.job!r} was canceled after execution_timeout {self.execution_timeout}")
+            case {"outcome": Outcome.CANCELED}:
+                raise AirflowFailException(f"job {self.job!r} was canceled as asked")
+            case _:
+                return {key: event[key] for key in ("outcome", "restarts", "rescales")}
+
+
+def _task_key(context: Context) -> TaskKey:
+    ti = context["ti"]
+    return TaskKey(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=ti.map_index or -1)
+
+
+def _refuse_secrets(conf: Mapping[str, str]) -> None:
+    """A trigger's arguments lie in the metadata database in clear, so `conf` must hold no secret."""
+    secrets = [name for name in conf if SECRET_PROPERTY.search(name)]
+    if secrets:
+        raise ValueError(
+            f"conf has secret properties ({', '.join(secrets)}): put them into the field 'conf' of the connection's extra"
+        )

@@ -1,0 +1,228 @@
+"""What the runtime needs from the world, as protocols and the plain values that cross them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from airflow_adaptive.job.documents import SECRET_CONF_VARIABLE as SECRET_CONF_VARIABLE
+from airflow_adaptive.job.documents import LogDocument, Status
+
+
+class PortError(Exception):
+    """The world did not do what was asked; the message names the thing and the fix."""
+
+
+class ClusterUnreachableError(PortError):
+    """No master answered: nothing is known about the cluster now. Trying again may help."""
+
+
+class SubmissionRefusedError(PortError):
+    """The master answered and refused: trying the same again won't help."""
+
+
+class JobDirectoryError(PortError):
+    """The job directory can't be read or written now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A worker of the cluster, as its manager describes it.
+
+    Attributes:
+        worker_id: the manager's id.
+        address: of its web UI; executors report it as `ExecutorReport.worker`.
+        cores: all its cores.
+        cores_free: of them not granted to anybody.
+        memory_mb: all its memory for drivers and executors, MiB.
+        memory_free_mb: of it not granted, MiB.
+    """
+
+    worker_id: str
+    address: str
+    cores: int
+    cores_free: int
+    memory_mb: int
+    memory_free_mb: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSnapshot:
+    """The cluster at one moment: its living workers, and the cores that its manager granted to each application.
+
+    Attributes:
+        workers: living workers only, ordered by id.
+        granted: application id -> cores granted, executors still starting included.
+        master_url: the `spark://` URL of the master that answered and is the leader.
+        ui_url: its web UI.
+    """
+
+    workers: Sequence[Worker]
+    granted: Mapping[str, int] = field(default_factory=dict)
+    master_url: str = ""
+    ui_url: str = ""
+
+
+class SubmissionState(StrEnum):
+    """State of a submitted driver process, as the cluster manager knows it."""
+
+    SUBMITTED = "SUBMITTED"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+    UNKNOWN = "UNKNOWN"
+    """The manager has never heard of it, has forgotten it, or has lost the worker that runs it: it may live."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the process can't be running any more."""
+        return self in (SubmissionState.FINISHED, SubmissionState.FAILED, SubmissionState.KILLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionStatus:
+    """State of a submitted driver and, if it failed, what the manager says about it.
+
+    Attributes:
+        state: see `SubmissionState`.
+        message: the manager's words, "" if none.
+        worker_address: `host:port` of the worker that runs it, "" if unknown.
+    """
+
+    state: SubmissionState
+    message: str = ""
+    worker_address: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSubmission:
+    """A driver to start: everything by URI, since the cluster uploads nothing.
+
+    Attributes:
+        name: application name.
+        script: URI of the PySpark script, readable from every worker.
+        py_files: URIs of zips and modules for `PYTHONPATH`.
+        args: the script's arguments.
+        conf: Spark properties; may hold secrets, so it is never logged. Those with secret names reach the driver not
+            as arguments but in its environment (`SECRET_CONF_VARIABLE`).
+        env: environment of the driver process.
+        driver_cores: cores that the driver takes.
+        driver_memory_mb: heap of the driver, MiB.
+    """
+
+    name: str
+    script: str
+    py_files: Sequence[str] = ()
+    args: Sequence[str] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    driver_cores: int = 1
+    driver_memory_mb: int = 1024
+
+
+class ClusterClient(Protocol):
+    """A cluster manager (Spark standalone, YARN, Kubernetes)."""
+
+    async def snapshot(self) -> ClusterSnapshot:
+        """Living workers and grants. Raises `ClusterUnreachableError`."""
+        ...
+
+    async def submit(self, submission: DriverSubmission) -> str:
+        """Start a driver and return its submission id.
+
+        Raises `ClusterUnreachableError` (whether it was accepted is unknown) or `SubmissionRefusedError`.
+        """
+        ...
+
+    async def status(self, submission_id: str) -> SubmissionStatus:
+        """What the manager knows of a driver. Raises `ClusterUnreachableError`."""
+        ...
+
+    async def kill(self, submission_id: str) -> None:
+        """Ask for a driver's death; asking again, or for a dead one, is no error. Raises `ClusterUnreachableError`."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+class JobChannel(Protocol):
+    """The job directory: the log, and the driver's status."""
+
+    async def newest(self) -> LogDocument | None:
+        """The newest log document that can be trusted, None if there is none. Raises `JobDirectoryError`."""
+        ...
+
+    async def read(self, number: int) -> LogDocument | None:
+        """Log document `number`, None if there is none. Raises `JobDirectoryError`."""
+        ...
+
+    async def create(self, document: LogDocument) -> bool:
+        """Create the log document under its number only if there is none, and say whether it is now the newest.
+
+        False if another was first. Creating the very same document again is no error: a lost answer can be asked for
+        again. Raises `JobDirectoryError`.
+        """
+        ...
+
+    async def history(self, limit: int) -> Sequence[LogDocument]:
+        """At most the `limit` newest documents, oldest first. Raises `JobDirectoryError`."""
+        ...
+
+    async def compact(self, keep: int) -> None:
+        """Remove all but the newest `keep` log documents. Raises `JobDirectoryError`."""
+        ...
+
+    async def status(self) -> Status | None:
+        """The driver's newest report, None if there is none that can be trusted. Raises `JobDirectoryError`."""
+        ...
+
+
+class Wish(StrEnum):
+    """What a person wants of the job."""
+
+    RUN = "run"
+    SUSPEND = "suspend"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbox:
+    """What was asked from outside since the job began: level, not edge; reading it again gives the same.
+
+    Attributes:
+        wish: run, suspend or cancel.
+        requirements: vertex -> (lower bound, upper bound) that override the DAG's, empty if none were set.
+    """
+
+    wish: Wish = Wish.RUN
+    requirements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+class JobStore(Protocol):
+    """Where people and programs leave wishes, and where they look: inbox and mirror, never the truth."""
+
+    async def inbox(self) -> Inbox:
+        """What is asked of the job now."""
+        ...
+
+    async def publish(self, view: Mapping[str, object]) -> None:
+        """Show state, parallelism and transitions to people (XComs, mirror); small and JSON-able."""
+        ...
+
+
+class Clock(Protocol):
+    """Time, so that tests own it."""
+
+    def now(self) -> datetime:
+        """Aware, UTC."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...

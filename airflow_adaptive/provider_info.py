@@ -1,0 +1,31 @@
+"""What Airflow's providers manager is told about this package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+INTEGRATION = "Adaptive Spark"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Metadata for the `apache_airflow_provider` entry point.
+
+    There is no connection type: the cluster is reached through Airflow's own `spark` connections.
+
+    Source: Airflow's `provider_info.schema.json`.
+    """
+    return {
+        "package-name": "airflow-adaptive",
+        "name": "Adaptive Spark",
+        "description": "Spark Structured Streaming jobs under an adaptive scheduler.",
+        "integrations": [{"integration-name": INTEGRATION, "tags": ["apache"]}],
+        "operators": [_modules("airflow_adaptive.operators.spark")],
+        "sensors": [_modules("airflow_adaptive.sensors.spark")],
+        "hooks": [_modules("airflow_adaptive.hooks.spark")],
+        "triggers": [_modules("airflow_adaptive.triggers.spark")],
+        "extra-links": ["airflow_adaptive.links.SparkMasterLink", "airflow_adaptive.links.SparkDriverLink"],
+    }
+
+
+def _modules(*names: str) -> dict[str, Any]:
+    return {"integration-name": INTEGRATION, "python-modules": list(names)}

@@ -1,0 +1,55 @@
+"""What the driver is to do, read off the scheduler's state: the log document that carries it is the command."""
+
+from __future__ import annotations
+
+import math
+
+from airflow_adaptive.job.documents import Action, Directive, DriverPlan
+from airflow_adaptive.runtime.spec import ExecutorShape
+from airflow_adaptive.scheduler.state import (
+    Deploying,
+    Executing,
+    Plan,
+    Restarting,
+    RestartingLocally,
+    SchedulerState,
+    WaitingForResources,
+)
+
+
+def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Directive:
+    """The directive that the state implies."""
+    plan = state.plan
+    return Directive(
+        epoch=state.epoch,
+        nonce=nonce,
+        version=0 if plan is None else plan.version,
+        action=_action(state),
+        plan=None if plan is None else _driver_plan(state, plan, executor),
+    )
+
+
+def executors(slots: int, executor: ExecutorShape) -> int:
+    """Executors that give at least so many slots."""
+    return math.ceil(slots / executor.cores)
+
+
+def _action(state: SchedulerState) -> Action:
+    match state.current:
+        case Deploying() | Executing() | RestartingLocally():
+            return Action.RUN
+        case Restarting(in_place=True, failure=None):
+            # The old plan runs on until the new one is handed out.
+            return Action.RUN
+        case Restarting(in_place=True) | WaitingForResources():
+            return Action.HOLD
+        case _:
+            return Action.STOP
+
+
+def _driver_plan(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> DriverPlan:
+    return DriverPlan(
+        parallelism=dict(plan.parallelism),
+        executors=executors(plan.slots, executor),
+        state_partitions=state.job.state_partitions,
+    )

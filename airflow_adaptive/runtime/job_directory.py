@@ -1,0 +1,223 @@
+"""The job directory: the log that holds the truth about a job, and the driver's status.
+
+```
+<base>/<job>/log/0000000042.json   one document per saved step, created only if absent
+             status.json           the driver's report
+             checkpoints/<query>/  Spark's
+             code/<sha256>/        the script and the runtime's zip, staged
+```
+
+Creating a document is a compare-and-swap: of two loops that both go on from document 41, one creates 42. A document that
+is half-written or foreign is reported once and passed over; its number is not used again (see `append`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import ParamSpec, TypeVar
+
+from airflow_adaptive.job.documents import (
+    MAX_DOCUMENT_BYTES,
+    DocumentError,
+    LogDocument,
+    NewerFormatError,
+    Status,
+    decode_log,
+    decode_status,
+    encode_log,
+    log_name,
+    log_number,
+)
+from airflow_adaptive.ports import JobChannel, JobDirectoryError
+from airflow_adaptive.runtime.storage import Storage
+
+LOG = "log"
+STATUS = "status.json"
+CHECKPOINTS = "checkpoints"
+
+JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+"""A job's id is a folder's name on any storage."""
+
+logger = logging.getLogger(__name__)
+
+Document = TypeVar("Document", LogDocument, Status)
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+
+class JobDirectory:
+    """The `JobChannel` over a storage. Blocking work runs in threads and is given up after `timeout_s`."""
+
+    def __init__(self, base: Storage, job: str, *, timeout_s: float = 60.0) -> None:
+        """Make the channel of a job; touches nothing yet.
+
+        Args:
+            base: where the directories of all jobs are.
+            job: id of the job, see `JOB_ID`.
+            timeout_s: seconds that one operation may take.
+
+        Raises:
+            ValueError: the id can't be a folder's name.
+        """
+        if not JOB_ID.fullmatch(job):
+            raise ValueError(f"job id {job!r} must match {JOB_ID.pattern}")
+        self._job = job
+        self._storage = base.below(job)
+        self._timeout_s = timeout_s
+        self._reported: set[str] = set()
+
+    @property
+    def storage(self) -> Storage:
+        """The files of this job."""
+        return self._storage
+
+    @property
+    def uri(self) -> str:
+        """The directory's URI as Spark reads it. Raises `JobDirectoryError` if Spark can't."""
+        return self._storage.uri()
+
+    @property
+    def checkpoints_uri(self) -> str:
+        """URI of the folder of the queries' checkpoints. Raises `JobDirectoryError` if Spark can't read it."""
+        return self._storage.uri(CHECKPOINTS)
+
+    async def newest(self) -> LogDocument | None:
+        """See `JobChannel.newest`."""
+        return await self.call(self._newest)
+
+    async def read(self, number: int) -> LogDocument | None:
+        """See `JobChannel.read`."""
+        return await self.call(self._read, number)
+
+    async def create(self, document: LogDocument) -> bool:
+        """See `JobChannel.create`."""
+        return await self.call(self._create, document)
+
+    async def history(self, limit: int) -> Sequence[LogDocument]:
+        """See `JobChannel.history`."""
+        return await self.call(self._history, limit)
+
+    async def compact(self, keep: int) -> None:
+        """See `JobChannel.compact`."""
+        await self.call(self._compact, keep)
+
+    async def status(self) -> Status | None:
+        """See `JobChannel.status`."""
+        return await self.call(self._status)
+
+    async def call(
+        self, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Run blocking work on the storage in a thread.
+
+        Raises:
+            JobDirectoryError: it took longer than `timeout_s`; whether it was done is unknown.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await asyncio.to_thread(work, *args, **kwargs)
+        except TimeoutError as error:
+            raise JobDirectoryError(
+                f"the storage of job {self._job!r} did not answer within {self._timeout_s:g} s: see that it is reachable"
+            ) from error
+
+    def _newest(self) -> LogDocument | None:
+        return next(self._newest_first(), None)
+
+    def _newest_first(self) -> Iterator[LogDocument]:
+        documents = (self._read(number) for number in reversed(self._numbers()))
+        return (document for document in documents if document is not None)
+
+    def _numbers(self) -> list[int]:
+        numbers = (log_number(name) for name in self._storage.names(LOG))
+        return sorted(number for number in numbers if number is not None)
+
+    def _read(self, number: int) -> LogDocument | None:
+        path = _log_path(number)
+        document = self._decoded(path, decode_log)
+        if document is not None and document.job != self._job:
+            raise JobDirectoryError(
+                f"{path!r} in the directory of job {self._job!r} was written by job {document.job!r}: give each job a "
+                "directory of its own"
+            )
+        if document is not None and document.number != number:
+            self._report(path, f"it calls itself number {document.number}")
+            return None
+        return document
+
+    def _create(self, document: LogDocument) -> bool:
+        data = encode_log(document)
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise ValueError(f"log document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}")
+        if not self._storage.create(_log_path(document.number), data):
+            return False
+        # A loop that slept through a compaction finds its number free again: it is not the newest all the same.
+        newest = self._newest()
+        return newest is not None and newest.number == document.number
+
+    def _history(self, limit: int) -> Sequence[LogDocument]:
+        newest_first = self._newest_first()
+        return [document for document, _ in zip(newest_first, range(limit), strict=False)][::-1]
+
+    def _compact(self, keep: int) -> None:
+        if keep < 1:
+            raise ValueError(f"keep={keep}: the newest document holds the job's state, it must stay")
+        newest = self._newest()
+        if newest is None:
+            return
+        trusted = [number for number in self._numbers() if number <= newest.number]
+        for number in trusted[:-keep]:
+            self._storage.remove(_log_path(number))
+
+    def _status(self) -> Status | None:
+        status = self._decoded(STATUS, decode_status)
+        if status is not None and status.job != self._job:
+            self._report(STATUS, f"it is of job {status.job!r}")
+            return None
+        return status
+
+    def _decoded(self, path: str, decode: Callable[[bytes], Document]) -> Document | None:
+        data = self._storage.read(path, MAX_DOCUMENT_BYTES)
+        if data is None:
+            return None
+        try:
+            return decode(data)
+        except NewerFormatError as error:
+            raise JobDirectoryError(f"{path!r} of job {self._job!r}: {error}") from error
+        except DocumentError as error:
+            self._report(path, str(error))
+            return None
+
+    def _report(self, path: str, reason: str) -> None:
+        if path not in self._reported:
+            self._reported.add(path)
+            logger.warning("Job %s: ignoring %s in its job directory: %s", self._job, path, reason)
+
+
+async def append(channel: JobChannel, document: LogDocument) -> LogDocument | None:
+    """Append a document to the log, passing over numbers that are taken by what can't be trusted.
+
+    Args:
+        channel: the log.
+        document: follows the newest one that its author has read.
+
+    Returns:
+        The document as it was created (its number may have grown), None if another loop was first.
+
+    Raises:
+        JobDirectoryError: the log can't be written now; whether the document was created is unknown.
+    """
+    while not await channel.create(document):
+        newest = await channel.newest()
+        if newest is not None and newest.number >= document.number:
+            return None
+        document = replace(document, number=document.number + 1)
+    return document
+
+
+def _log_path(number: int) -> str:
+    return f"{LOG}/{log_name(number)}"

@@ -1,0 +1,142 @@
+"""The scheduler's memory: each step is written to the job's log before its commands are carried out.
+
+The log is a compare-and-swap: of two loops that run the same job, one creates document n+1, the other finds it there and knows
+that it has been superseded. A loop that starts claims the log with a document of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from airflow_adaptive.job.documents import LogDocument
+from airflow_adaptive.ports import JobChannel
+from airflow_adaptive.runtime.directive import directive
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler import machine, snapshot
+from airflow_adaptive.scheduler.moves import Step
+from airflow_adaptive.scheduler.requirements import findings
+from airflow_adaptive.scheduler.state import Finished, Outcome, SchedulerState
+
+SHOWN_TRANSITIONS = 200
+"""How many transitions are kept at hand for people; the log has more."""
+
+_COMPACT_EVERY = 100
+
+
+class SupersededError(Exception):
+    """Another loop has taken the job over: this one must not act any more."""
+
+
+class Journal:
+    """One loop's hold on the job's log."""
+
+    def __init__(self, channel: JobChannel, spec: JobSpec) -> None:
+        """Take note; nothing is read before `open`."""
+        self._channel = channel
+        self._spec = spec
+        self._owner = f"{spec.attempt}#{uuid4().hex}"
+        self._number = 0
+        self.nonce = uuid4().hex
+        self.transitions: deque[dict[str, Any]] = deque(maxlen=SHOWN_TRANSITIONS)
+
+    async def open(self, now: datetime) -> SchedulerState:
+        """Claim the log and return where the job stands: adopted from an earlier loop, or created.
+
+        Raises:
+            JobDirectoryError: the directory can't be used.
+            SnapshotError: the newest document was written by a newer version.
+            SupersededError: another loop claimed it at the same moment.
+        """
+        newest = await self._channel.newest()
+        if newest is not None:
+            self._number, self.nonce = newest.number, newest.directive.nonce
+            await self._recall()
+        state = self._resume(newest)
+        await self._create(state, now)
+        return state
+
+    async def save(self, step: Step, before: SchedulerState, now: datetime) -> None:
+        """Write the step down, unless nothing changed that must outlive the process.
+
+        Raises:
+            JobDirectoryError: it could not be written; the step must not be acted on.
+            SupersededError: another loop wrote first.
+        """
+        if not step.commands and _durable(step.state) == _durable(before):
+            return
+        await self._create(step.state, now, step)
+
+    async def check(self) -> None:
+        """Find out whether another loop has written since. Raises `SupersededError`."""
+        if await self._channel.read(self._number + 1) is not None:
+            raise SupersededError(f"document {self._number + 1} was written by another loop")
+
+    async def _create(self, state: SchedulerState, now: datetime, step: Step | None = None) -> None:
+        document = self._document(state, now, step)
+        if not await self._channel.create(document):
+            raise SupersededError(f"document {document.number} was written by another loop")
+        self._number = document.number
+        self.transitions.extend(document.transitions)
+        if self._number % _COMPACT_EVERY == 0:
+            await self._channel.compact(self._spec.options.history_size)
+
+    def _document(self, state: SchedulerState, now: datetime, step: Step | None) -> LogDocument:
+        step = step or Step(state=state)
+        return LogDocument(
+            job=self._spec.graph.job,
+            number=self._number + 1,
+            at=now.isoformat(),
+            owner=self._owner,
+            directive=directive(state, self.nonce, self._spec.executor),
+            scheduler=snapshot.to_json(state),
+            commands=[_tagged(command) for command in step.commands],
+            transitions=[_tagged(step.transition)] if step.transition else [],
+            decisions=[_tagged(step.decision)] if step.decision else [],
+        )
+
+    def _resume(self, newest: LogDocument | None) -> SchedulerState:
+        """Where the newest document leaves the job, with the graph and the options as they are deployed now."""
+        graph, options = self._spec.graph, self._spec.options
+        if newest is None:
+            return machine.create(graph, options)
+        state = snapshot.from_json(newest.scheduler)
+        if isinstance(state.current, Finished) and not self._is_mine(newest):
+            return self._start_again(state)
+        bounds = state.requirements if not findings(state.requirements, graph.max_parallelism) else graph.requirements
+        if state.requirements == state.job.requirements:
+            bounds = graph.requirements
+        return replace(state, job=graph, options=options, requirements=bounds)
+
+    def _start_again(self, ended: SchedulerState) -> SchedulerState:
+        """A new life of a job that has ended: epochs count on; overrides outlive all but a global end."""
+        graph = self._spec.graph
+        suspended = isinstance(ended.current, Finished) and ended.current.outcome is Outcome.SUSPENDED
+        overridden = suspended and ended.requirements != ended.job.requirements
+        fits = overridden and not findings(ended.requirements, graph.max_parallelism)
+        requirements = ended.requirements if fits else None
+        created = machine.create(graph, self._spec.options, requirements, epoch=ended.epoch)
+        # A driver that was never seen dead must be, before another one starts: it stays ours to watch.
+        return replace(created, driver=ended.driver, version=ended.version + 1)
+
+    def _is_mine(self, document: LogDocument) -> bool:
+        return document.owner.rpartition("#")[0] == self._spec.attempt
+
+    async def _recall(self) -> None:
+        documents: Sequence[LogDocument] = await self._channel.history(SHOWN_TRANSITIONS)
+        for document in documents:
+            self.transitions.extend(document.transitions)
+
+
+def _durable(state: SchedulerState) -> SchedulerState:
+    """What must outlive the process: slots are observed anew."""
+    return replace(state, offers=())
+
+
+def _tagged(value: Any) -> dict[str, Any]:
+    encoded: dict[str, Any] = snapshot.encode(value)
+    return encoded

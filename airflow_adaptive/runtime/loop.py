@@ -1,0 +1,237 @@
+"""The only loop: look at the world, step the scheduler, write the step down, carry its commands out.
+
+It knows no Airflow: the trigger, a non-deferrable operator, tests and a plain command line all run it over the ports. Killed
+at any point it starts again from the log and looks at the world: nothing is lost but time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow_adaptive.ports import (
+    Clock,
+    ClusterClient,
+    ClusterUnreachableError,
+    JobChannel,
+    JobDirectoryError,
+    JobStore,
+    SubmissionStatus,
+)
+from airflow_adaptive.runtime.execute import execute
+from airflow_adaptive.runtime.journal import Journal
+from airflow_adaptive.runtime.observe import Memory, World, observe, own_status
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.events import CancelRequested, Event, SchedulingStarted, TimerFired
+from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.scheduler.state import Canceling, Created, Finished, SchedulerState
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The world, as the loop reaches it."""
+
+    cluster: ClusterClient
+    channel: JobChannel
+    store: JobStore
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    """When the loop must return though the job goes on, or must end the job.
+
+    Attributes:
+        recycle_at: return then; another loop goes on.
+        cancel_at: the job's time is up: cancel it then.
+    """
+
+    recycle_at: datetime | None = None
+    cancel_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Urls:
+    """Addresses of Spark's web UIs, None while unknown."""
+
+    master: str | None = None
+    driver: str | None = None
+
+
+class Loop:
+    """Runs one job until it has ended or the loop must leave."""
+
+    def __init__(self, spec: JobSpec, ports: Ports, draw: Callable[[], float], leave: Leave | None = None) -> None:
+        """Take note; nothing is done before `run`.
+
+        Args:
+            spec: the job as deployed.
+            ports: the world.
+            draw: uniform in [0, 1), for the restart backoff.
+            leave: when to return early; never by default.
+        """
+        self._spec = spec
+        self._ports = ports
+        self._draw = draw
+        self._leave = leave or Leave()
+        self._journal = Journal(ports.channel, spec)
+        self._state = machine.create(spec.graph, spec.options)
+        self._memory = Memory(epoch=0, heard=ports.clock.now())
+        self._said: str | None = None
+        self._directory_lost: datetime | None = None
+        self._urls = Urls()
+
+    async def run(self) -> SchedulerState:
+        """Run the job; return its last state, `Finished` unless the loop had to leave.
+
+        Raises:
+            SupersededError: another loop has taken over; stand by.
+            JobDirectoryError: the job directory could not be used for `deploy_timeout`.
+            SnapshotError: the log was written by a newer version.
+        """
+        self._state = await self._journal.open(self._now())
+        self._memory = Memory(epoch=self._state.epoch, heard=self._now())
+        if isinstance(self._state.current, Created):
+            await self._take(SchedulingStarted(at=self._now()))
+        await self._publish()
+        while not self._over() and not self._due(self._leave.recycle_at):
+            await self._turn()
+            await self._ports.clock.sleep(self._pause())
+        return self._state
+
+    async def cancel(self) -> SchedulerState:
+        """Cancel the job and run it to its end (a task that is marked failed, say)."""
+        now = self._now()
+        self._leave = Leave(recycle_at=now + 2 * self._spec.options.stop_timeout, cancel_at=now)
+        return await self.run()
+
+    # ---- one turn ---------------------------------------------------------------------------------------------------
+
+    async def _turn(self) -> None:
+        try:
+            await self._journal.check()
+            world = await self._look()
+            await self._follow_urls(world)
+            for event in list(self._observed(world)):
+                await self._take(event)
+            self._memory = self._memory.after(self._state, world.status, self._now())
+            await self._fire_timers()
+            self._directory_lost = None
+        except JobDirectoryError as error:
+            self._bear(error)
+
+    async def _look(self) -> World:
+        status = own_status(self._state, self._journal.nonce, await self._ports.channel.status())
+        self._memory = self._memory.after(self._state, None, self._now())
+        inbox = await self._ports.store.inbox()
+        try:
+            cluster = await self._ports.cluster.snapshot()
+            return World(cluster=cluster, status=status, submission=await self._submission(), inbox=inbox)
+        except ClusterUnreachableError as error:
+            self._say(f"the cluster does not answer: {error}")
+            return World(status=status, inbox=inbox)
+
+    async def _submission(self) -> SubmissionStatus | None:
+        driver = self._state.driver
+        if driver is None or driver.submission_id is None:
+            return None
+        return await self._ports.cluster.status(driver.submission_id)
+
+    def _observed(self, world: World) -> list[Event]:
+        spec = self._spec
+        seen = observe(self._state, world, self._memory, self._now(), self._draw, spec.executor, spec.driver)
+        events = list(seen)
+        if self._due(self._leave.cancel_at) and not isinstance(self._state.current, Canceling | Finished):
+            events.append(CancelRequested(at=self._now()))
+        return events
+
+    async def _fire_timers(self) -> None:
+        """Fire what is due, one at a time: each may change what is due next."""
+        while (due := machine.timers(self._state)) and due[0].due <= self._now():
+            await self._take(TimerFired(at=self._now(), timer=due[0].name, version=self._state.version))
+
+    async def _take(self, event: Event) -> None:
+        """Step on an event and on all that its commands lead to."""
+        waiting: deque[Event] = deque([event])
+        while waiting:
+            before, now = self._state, self._now()
+            step = machine.step(before, waiting.popleft())
+            await self._journal.save(step, before, now)
+            self._state = step.state
+            if step.decision is not None:
+                self._say(f"{step.decision.state}: {step.decision.reason}")
+            if step.transition is not None:
+                await self._publish()
+            for command in step.commands:
+                outcome = execute(
+                    command, self._spec, self._journal.nonce, self._ports.cluster, self._now(), self._draw()
+                )
+                waiting.extend(await outcome)
+
+    # ---- the rest ---------------------------------------------------------------------------------------------------
+
+    def _over(self) -> bool:
+        return isinstance(self._state.current, Finished) and self._state.driver is None
+
+    def _due(self, at: datetime | None) -> bool:
+        return at is not None and at <= self._now()
+
+    def _pause(self) -> float:
+        """Seconds until the next look: the poll interval, or less if a timer is due before."""
+        if self._over():
+            return 0.0
+        interval = self._spec.options.poll_interval
+        due = [timer.due - self._now() for timer in machine.timers(self._state)]
+        return max(min([interval, *due]), timedelta(0)).total_seconds()
+
+    def _bear(self, error: JobDirectoryError) -> None:
+        """Go on for a while without the job directory; the driver does the same, for its lease."""
+        self._directory_lost = self._directory_lost or self._now()
+        if self._now() - self._directory_lost > self._spec.options.deploy_timeout:
+            raise error
+        self._say(str(error))
+
+    async def _publish(self) -> None:
+        await self._ports.store.publish(view(self._state, list(self._journal.transitions), self._urls))
+
+    async def _follow_urls(self, world: World) -> None:
+        master = self._urls.master if world.cluster is None else world.cluster.ui_url
+        urls = Urls(master=master, driver=None if world.status is None else world.status.ui_url)
+        if urls != self._urls:
+            self._urls = urls
+            await self._publish()
+
+    def _say(self, text: str) -> None:
+        """Log what is new; a reason that repeats with every poll is said once."""
+        if text != self._said:
+            log.info("%s", text)
+            self._said = text
+
+    def _now(self) -> datetime:
+        return self._ports.clock.now()
+
+
+def view(state: SchedulerState, transitions: list[dict[str, Any]], urls: Urls) -> Mapping[str, Any]:
+    """What people see of the job: small and JSON-able."""
+    plan = state.plan
+    return {
+        "job": state.job.job,
+        "state": state.name,
+        "outcome": state.current.outcome.value if isinstance(state.current, Finished) else None,
+        "parallelism": None if plan is None else encode(plan.parallelism),
+        "requirements": encode(state.requirements),
+        "slots": {"held": state.held_slots, "available": state.available_slots},
+        "epoch": state.epoch,
+        "submission_id": None if state.driver is None else state.driver.submission_id,
+        "restarts": state.num_restarts,
+        "rescales": state.num_rescales,
+        "urls": asdict(urls),
+        "transitions": transitions,
+    }

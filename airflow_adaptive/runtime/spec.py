@@ -1,0 +1,73 @@
+"""What a deployment says of a job beside its graph and options: the script, the resources, and where everything lies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.options import Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorShape:
+    """Size of one executor; a slot is one of its cores."""
+
+    cores: int = 1
+    memory_mb: int = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverShape:
+    """Size of the driver."""
+
+    cores: int = 1
+    memory_mb: int = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A job as deployed.
+
+    Attributes:
+        graph: vertices and their bounds.
+        options: of the scheduler.
+        directory: URI of the job directory as Spark reads it.
+        script: URI of the staged PySpark script.
+        py_files: URIs of the staged zip with the driver's runtime and of the author's zips and modules.
+        args: arguments of the script.
+        conf: Spark properties of the user; they may hold secrets.
+        env: environment of the driver process.
+        driver: size of the driver.
+        executor: size of an executor.
+        attempt: token of the attempt that deploys it; the same attempt never starts a finished job again.
+    """
+
+    graph: JobGraph
+    options: Options
+    directory: str
+    script: str
+    py_files: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    driver: DriverShape = DriverShape()
+    executor: ExecutorShape = ExecutorShape()
+    attempt: str = ""
+
+
+_MEMORY = re.compile(r"(\d+)\s*(m|mb|g|gb|t|tb)", re.IGNORECASE)
+_MIB = {"m": 1, "g": 1024, "t": 1024 * 1024}
+
+
+def parse_memory(text: str) -> int:
+    """Memory in MiB from Spark's notation ("512m", "2g").
+
+    Raises:
+        ValueError: it is something else.
+    """
+    matched = _MEMORY.fullmatch(str(text).strip())
+    if matched is None or int(matched[1]) == 0:
+        raise ValueError(f"{text!r} is no memory size: give '512m' or '2g', say")
+    return int(matched[1]) * _MIB[matched[2][0].lower()]

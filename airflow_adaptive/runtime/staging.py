@@ -1,0 +1,120 @@
+"""Put the code of a job where the cluster finds it: a standalone master uploads nothing.
+
+The DAG author's script, its extra modules and a zip of the driver's runtime go into `code/<sha256>/` of the job directory.
+The folder is named by all their content, so that it never changes: staging again is free, and a driver that runs on
+keeps the code that it was started with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from airflow_adaptive.ports import PortError
+from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.storage import Storage
+
+CODE = "code"
+PACKAGE = "airflow_adaptive"
+RUNTIME_ZIP = f"{PACKAGE}.zip"
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""Time of all files in the zip (the earliest that the format knows), so that equal content gives equal bytes."""
+
+
+class StagingError(PortError):
+    """The job's code can't be staged as it is: trying the same again won't help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedCode:
+    """Where the cluster finds the code of a job.
+
+    Attributes:
+        script: URI of the script.
+        py_files: URIs for `PYTHONPATH`: the runtime's zip, then the author's extra files.
+    """
+
+    script: str
+    py_files: tuple[str, ...]
+
+
+async def stage(directory: JobDirectory, script: str | Path, py_files: Sequence[str | Path] = ()) -> StagedCode:
+    """Copy a job's code into its directory.
+
+    Args:
+        directory: of the job.
+        script: path of the PySpark script on this machine.
+        py_files: paths of extra modules (`.py`) and archives (`.zip`, `.egg`, `.whl`) that the script imports.
+
+    Raises:
+        StagingError: a file is missing, is not Python, or shares its name with another.
+        JobDirectoryError: the directory can't be written now.
+    """
+    return await directory.call(_stage, directory.storage, Path(script), [Path(path) for path in py_files])
+
+
+def runtime_zip() -> bytes:
+    """The driver's runtime as an importable zip; equal code gives equal bytes."""
+    package = files(PACKAGE)
+    modules = {f"job/{file.name}": file for file in (package / "job").iterdir() if file.name.endswith(".py")}
+    modules["__init__.py"] = package / "__init__.py"
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as zipped:
+        for name, module in sorted(modules.items()):
+            zipped.writestr(_zip_entry(f"{PACKAGE}/{name}"), module.read_bytes())
+    return archive.getvalue()
+
+
+def _zip_entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, EPOCH)
+    entry.create_system = 3  # Unix, wherever this runs
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def _stage(storage: Storage, script: Path, py_files: Sequence[Path]) -> StagedCode:
+    contents = {RUNTIME_ZIP: runtime_zip()}
+    for path in (script, *py_files):
+        if path.name in contents:
+            raise StagingError(
+                f"two files of the job are called {path.name!r}: rename one (the second is {str(path)!r})"
+            )
+        contents[path.name] = _read(path)
+    folder = storage.below(f"{CODE}/{_digest(contents)}")
+    for name, content in contents.items():
+        if not folder.create(name, content):
+            raise StagingError(f"{folder.uri(name)} is damaged: remove it, it will be staged again")
+    return StagedCode(
+        script=folder.uri(script.name),
+        py_files=tuple(folder.uri(name) for name in (RUNTIME_ZIP, *(path.name for path in py_files))),
+    )
+
+
+def _read(path: Path) -> bytes:
+    """Content of a file; Python sources are compiled here, where the error still has a reader."""
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".py":
+            compile(content, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise StagingError(f"{path}:{error.lineno}: {error.msg}") from error
+    except ValueError as error:
+        raise StagingError(f"{path} is not Python source: {error}") from error
+    except OSError as error:
+        raise StagingError(f"{str(path)!r} can't be read where Airflow runs: {error.strerror}") from error
+    return content
+
+
+def _digest(contents: Mapping[str, bytes]) -> str:
+    """Digest of names and contents; the lengths keep apart what stands next to each other."""
+    digest = hashlib.sha256()
+    for name, content in sorted(contents.items()):
+        digest.update(f"{name}:{len(content)}:".encode())
+        digest.update(content)
+    return digest.hexdigest()

@@ -1,0 +1,45 @@
+"""Errors of the scheduler.
+
+AdaptiveSchedulerError
+├── JobGraphError       the job as declared can't run; lists everything that is wrong
+├── RequirementsError   resource requirements that no plan can satisfy; lists everything that is wrong
+├── OptionError         an option's name or value
+├── SnapshotError       a saved state that can't be read
+└── SchedulerUsageError our own bug: the caller broke a rule; the state is unchanged
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class AdaptiveSchedulerError(Exception):
+    """Root of the scheduler's errors."""
+
+
+class _ListedError(AdaptiveSchedulerError, ValueError):
+    """An error that carries every finding, not only the first."""
+
+    def __init__(self, subject: str, findings: Sequence[str]) -> None:
+        self.findings = tuple(findings)
+        super().__init__(f"{subject}: " + "; ".join(self.findings))
+
+
+class JobGraphError(_ListedError):
+    """The job as declared can't run."""
+
+
+class RequirementsError(_ListedError):
+    """Resource requirements that the job can't have (FLIP-291)."""
+
+
+class OptionError(AdaptiveSchedulerError, ValueError):
+    """An unknown option or an impossible value; the message names both and what is possible."""
+
+
+class SnapshotError(AdaptiveSchedulerError, ValueError):
+    """A saved state that is damaged or of a newer version."""
+
+
+class SchedulerUsageError(AdaptiveSchedulerError, RuntimeError):
+    """The caller broke a rule of the machine; the state is unchanged."""

@@ -1,0 +1,206 @@
+"""Facts that the scheduler reacts to, in the past tense; each carries when it was observed (aware UTC)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.requirements import Requirements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotOffer:
+    """Slots of one worker that this job holds or could have.
+
+    Attributes:
+        worker: id of the worker; "" for executors that are granted but not yet placed.
+        held: slots of the job's own executors there.
+        free: slots that nobody holds and that fit an executor of this job.
+    """
+
+    worker: str
+    held: int = 0
+    free: int = 0
+
+
+class TimerName(StrEnum):
+    """Deadlines that a state may have."""
+
+    RESOURCE_WAIT = "RESOURCE_WAIT"
+    TRANSITION = "TRANSITION"
+    FORCED_RESCALE = "FORCED_RESCALE"
+    DEPLOY = "DEPLOY"
+    LOCAL_RECOVERY = "LOCAL_RECOVERY"
+    BACKOFF = "BACKOFF"
+    STOP = "STOP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulingStarted:
+    """The scheduler was started."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotsChanged:
+    """The slots that this job holds or could have are other than before."""
+
+    at: datetime
+    offers: tuple[SlotOffer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequirementsChanged:
+    """Somebody set resource requirements; they are complete, valid and expanded (`requirements.accept`)."""
+
+    at: datetime
+    requirements: Requirements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    """A deadline of `machine.timers` has come; stale if the state has another version by now."""
+
+    at: datetime
+    timer: TimerName
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSubmitted:
+    """The cluster accepted the driver of this epoch."""
+
+    at: datetime
+    epoch: int
+    submission_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverEnded:
+    """The driver of this epoch is verified not to run (any more), or its lease has run out.
+
+    Attributes:
+        failure: why, in case nobody asked it to end.
+        draw: chance for the restart backoff, in [0, 1).
+    """
+
+    at: datetime
+    epoch: int
+    failure: Failure
+    draw: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSilent:
+    """The driver of this epoch has not reported for `driver_heartbeat_timeout`; whether it lives is unknown."""
+
+    at: datetime
+    epoch: int
+    failure: Failure
+    draw: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanInForce:
+    """The driver reports that its queries run on the plan of this version."""
+
+    at: datetime
+    epoch: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCommitted:
+    """The driver of this epoch committed a micro-batch (Flink: checkpoint completed)."""
+
+    at: datetime
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFailed:
+    """A micro-batch of the driver of this epoch failed without failing its query (Flink: checkpoint failed)."""
+
+    at: datetime
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFailed:
+    """A query of the driver of this epoch failed; the driver lives.
+
+    Attributes:
+        failure: what happened.
+        draw: chance for the restart backoff, in [0, 1).
+    """
+
+    at: datetime
+    epoch: int
+    failure: Failure
+    draw: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointCompleted:
+    """All queries of the driver of this epoch stopped at a batch boundary, as told."""
+
+    at: datetime
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointFailed:
+    """The queries could not be stopped as told; they still run, or failed."""
+
+    at: datetime
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCompleted:
+    """All queries of the driver of this epoch ended by themselves: the input is exhausted."""
+
+    at: datetime
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested:
+    """Somebody wants the job to end for good."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspendRequested:
+    """Somebody wants the job to end for now.
+
+    Attributes:
+        with_savepoint: stop at a batch boundary first (stop with savepoint); else leave at once, as Flink's suspend.
+    """
+
+    at: datetime
+    with_savepoint: bool = True
+
+
+Event = (
+    SchedulingStarted
+    | SlotsChanged
+    | RequirementsChanged
+    | TimerFired
+    | DriverSubmitted
+    | DriverEnded
+    | DriverSilent
+    | PlanInForce
+    | BatchCommitted
+    | BatchFailed
+    | QueryFailed
+    | SavepointCompleted
+    | SavepointFailed
+    | JobCompleted
+    | CancelRequested
+    | SuspendRequested
+)

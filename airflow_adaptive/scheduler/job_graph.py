@@ -1,0 +1,138 @@
+"""The job as the scheduler sees it: vertices, their bounds, and the slot sharing groups that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_adaptive.scheduler.errors import JobGraphError
+from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
+
+DEFAULT_VERTEX = "job"
+"""Name of the only vertex of a job that declares no graph."""
+
+DEFAULT_SLOT_SHARING_GROUP = "default"
+
+MIN_DEFAULT_MAX_PARALLELISM = 128
+UPPER_BOUND_MAX_PARALLELISM = 32768
+
+
+class JobType(StrEnum):
+    """How the job's input ends: never, or known beforehand."""
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobVertex:
+    """A named stage of the pipeline whose partition count the script takes from the plan.
+
+    Attributes:
+        name: key in the `parallelism` mapping that the script receives.
+        parallelism: declared bounds, the default of the resource requirements.
+        max_parallelism: most subtasks the vertex may ever have; for a stateful vertex the number of its state
+            partitions, fixed by the checkpoint. None takes `default_max_parallelism`.
+        stateful: whether the vertex keeps state (Spark: an aggregation, a join, a deduplication).
+        slot_sharing_group: vertices of one group share slots; subtask i of each lies in slot i.
+    """
+
+    name: str
+    parallelism: ParallelismRange
+    max_parallelism: int | None = None
+    stateful: bool = True
+    slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
+
+    @property
+    def effective_max_parallelism(self) -> int:
+        """The declared maximum, else the upper bound of a stateful vertex, else Flink's default.
+
+        A stateful vertex deviates from Flink: on Spark every state partition is a task of every batch, so 128 of them on
+        two slots would cost more than the freedom to grow is worth (ADR 0004).
+        """
+        if self.max_parallelism is not None:
+            return self.max_parallelism
+        return self.parallelism.upper if self.stateful else default_max_parallelism(self.parallelism.upper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobGraph:
+    """Vertices of one job, in topological order.
+
+    Attributes:
+        job: id of the job.
+        vertices: at least one, with unique names.
+        job_type: STREAMING unless declared.
+    """
+
+    job: str
+    vertices: tuple[JobVertex, ...]
+    job_type: JobType = JobType.STREAMING
+
+    @classmethod
+    def single(cls, job: str, parallelism: ParallelismRange, max_parallelism: int | None = None) -> JobGraph:
+        """The graph of a job that declares none: one stateful vertex."""
+        vertex = JobVertex(name=DEFAULT_VERTEX, parallelism=parallelism, max_parallelism=max_parallelism)
+        return cls(job=job, vertices=(vertex,))
+
+    def validate(self) -> None:
+        """Check the graph as a whole.
+
+        Raises:
+            JobGraphError: listing everything that is wrong.
+        """
+        findings = list(_findings(self.vertices))
+        if findings:
+            raise JobGraphError(f"job {self.job!r}", findings)
+
+    @property
+    def requirements(self) -> Requirements:
+        """The declared bounds of every vertex."""
+        return {vertex.name: vertex.parallelism for vertex in self.vertices}
+
+    @property
+    def max_parallelism(self) -> Mapping[str, int]:
+        """Maximum parallelism of every vertex."""
+        return {vertex.name: vertex.effective_max_parallelism for vertex in self.vertices}
+
+    @property
+    def groups(self) -> Mapping[str, tuple[JobVertex, ...]]:
+        """Slot sharing groups by name, in the order of their first vertex."""
+        names = dict.fromkeys(vertex.slot_sharing_group for vertex in self.vertices)
+        return {name: tuple(v for v in self.vertices if v.slot_sharing_group == name) for name in names}
+
+    @property
+    def state_partitions(self) -> int:
+        """Partitions of the state: the largest maximum parallelism of the stateful vertices, 1 without any."""
+        return max((v.effective_max_parallelism for v in self.vertices if v.stateful), default=1)
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """Flink's default (KeyGroupRangeAssignment): 1.5 times the parallelism, rounded up to a power of two, 128..32768."""
+    wanted = parallelism + parallelism // 2
+    power = 1 << max(wanted - 1, 0).bit_length()
+    return min(max(power, MIN_DEFAULT_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
+
+
+def _findings(vertices: tuple[JobVertex, ...]) -> Iterable[str]:
+    if not vertices:
+        yield "has no vertices"
+    seen: set[str] = set()
+    for vertex in vertices:
+        if vertex.name in seen:
+            yield f"vertex {vertex.name!r} is declared twice"
+        seen.add(vertex.name)
+        yield from _vertex_findings(vertex)
+
+
+def _vertex_findings(vertex: JobVertex) -> Iterable[str]:
+    lower, upper = vertex.parallelism.lower, vertex.parallelism.upper
+    if not vertex.name:
+        yield "a vertex has no name"
+    if lower < 1 or upper < 1:
+        yield f"bounds [{lower}, {upper}] of vertex {vertex.name!r} must be greater than zero"
+    elif lower > upper:
+        yield f"lower bound {lower} of vertex {vertex.name!r} is higher than its upper bound {upper}"
+    elif vertex.effective_max_parallelism < upper:
+        yield f"upper bound {upper} of vertex {vertex.name!r} exceeds its maximum parallelism {vertex.max_parallelism}"

@@ -1,0 +1,8 @@
+"""Policies: pure decisions that the machine composes. No policy knows another.
+
+* `slot_allocation`: how many slots are wanted, and which parallelism a number of slots gives (S4).
+* `transition_manager`: when a change may be acted on: cooldown, stabilisation, trigger (FLIP-322, FLIP-461).
+* `rescaling`: whether another parallelism is worth a rescale, and the cheapest tier that reaches it (S3).
+* `restart_backoff`: whether and when a failed job restarts (S5).
+* `failure_handling`: whether a failure can be recovered from at all (S5).
+"""

@@ -1,0 +1,149 @@
+"""Whether and when a failed job restarts, after Flink's RestartBackoffTimeStrategy classes (FLIP-364).
+
+Theory: a strategy is configuration, a `RestartRecord` is its memory; `notify` folds a failure in, then `can_restart` and
+`backoff` read. Flink's arithmetic is kept in whole milliseconds; its overflow from the 92nd attempt on is not. Chance comes
+in as `draw`, uniform in [0, 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import assert_never
+
+MILLISECOND = timedelta(milliseconds=1)
+UNLIMITED_ATTEMPTS = 2**31 - 1
+"""Flink's "no limit" (Integer.MAX_VALUE)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRestart:
+    """Never restarts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedDelay:
+    """Restarts at most `attempts` times, each after `delay`."""
+
+    attempts: int = 1
+    delay: timedelta = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureRate:
+    """Restarts after `delay` unless more than `max_failures_per_interval` failures fell into `failure_rate_interval`."""
+
+    max_failures_per_interval: int = 1
+    failure_rate_interval: timedelta = timedelta(minutes=1)
+    delay: timedelta = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExponentialDelay:
+    """Restarts after a growing delay that falls back to the initial one after a quiet time.
+
+    Attributes:
+        initial_backoff: first delay, and the least ever.
+        max_backoff: the most ever.
+        backoff_multiplier: growth per attempt.
+        reset_backoff_threshold: quiet time after which counting starts anew.
+        jitter_factor: share of the delay by which chance may move it.
+        attempts_before_reset_backoff: restarts allowed since the last reset.
+    """
+
+    initial_backoff: timedelta = timedelta(seconds=1)
+    max_backoff: timedelta = timedelta(minutes=1)
+    backoff_multiplier: float = 1.5
+    reset_backoff_threshold: timedelta = timedelta(hours=1)
+    jitter_factor: float = 0.1
+    attempts_before_reset_backoff: int = UNLIMITED_ATTEMPTS
+
+
+RestartStrategy = NoRestart | FixedDelay | FailureRate | ExponentialDelay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartRecord:
+    """What a strategy remembers.
+
+    Attributes:
+        attempts: failures counted since the last reset.
+        restart_at: planned restart of the newest attempt (exponential-delay).
+        failures: newest failures, oldest first (failure-rate).
+    """
+
+    attempts: int = 0
+    restart_at: datetime | None = None
+    failures: tuple[datetime, ...] = ()
+
+
+def notify(strategy: RestartStrategy, record: RestartRecord, now: datetime, draw: float) -> RestartRecord:
+    """Fold a failure in; a failure before the planned restart belongs to the same attempt (exponential-delay)."""
+    match strategy:
+        case NoRestart():
+            return record
+        case FixedDelay():
+            return replace(record, attempts=record.attempts + 1)
+        case FailureRate():
+            kept = strategy.max_failures_per_interval + 1
+            return replace(record, failures=(*record.failures, now)[-kept:])
+        case ExponentialDelay():
+            return _notify_exponential(strategy, record, now, draw)
+        case _:
+            assert_never(strategy)
+
+
+def can_restart(strategy: RestartStrategy, record: RestartRecord, now: datetime) -> bool:
+    """Whether the strategy allows a restart now."""
+    match strategy:
+        case NoRestart():
+            return False
+        case FixedDelay():
+            return record.attempts <= strategy.attempts
+        case FailureRate():
+            full = len(record.failures) > strategy.max_failures_per_interval
+            return not full or now - record.failures[0] > strategy.failure_rate_interval
+        case ExponentialDelay():
+            return record.attempts <= strategy.attempts_before_reset_backoff
+        case _:
+            assert_never(strategy)
+
+
+def backoff(strategy: RestartStrategy, record: RestartRecord, now: datetime) -> timedelta:
+    """How long to wait from now on before the restart."""
+    match strategy:
+        case NoRestart():
+            return timedelta(0)
+        case FixedDelay() | FailureRate():
+            return strategy.delay
+        case ExponentialDelay():
+            return max((record.restart_at or now) - now, timedelta(0))
+        case _:
+            assert_never(strategy)
+
+
+def _notify_exponential(strategy: ExponentialDelay, record: RestartRecord, now: datetime, draw: float) -> RestartRecord:
+    attempts = record.attempts
+    if record.restart_at is not None:
+        if now <= record.restart_at:
+            return record
+        if now - record.restart_at >= strategy.reset_backoff_threshold:
+            attempts = 0
+    return replace(record, attempts=attempts + 1, restart_at=now + _exponential_backoff(strategy, attempts, draw))
+
+
+def _exponential_backoff(strategy: ExponentialDelay, attempt: int, draw: float) -> timedelta:
+    initial, maximum = strategy.initial_backoff // MILLISECOND, strategy.max_backoff // MILLISECOND
+    unclamped = _grown(initial, strategy.backoff_multiplier, attempt)
+    spread = math.trunc(unclamped * strategy.jitter_factor)
+    jitter = math.floor(draw * (2 * spread + 1)) - spread
+    return max(initial, min(maximum, unclamped + jitter)) * MILLISECOND
+
+
+def _grown(initial: int, multiplier: float, attempt: int) -> int:
+    """`initial * multiplier ** attempt`, saturated where Flink's 64-bit arithmetic is (and Python's float would raise)."""
+    try:
+        return min(math.trunc(initial * multiplier**attempt), 2**63 - 1)
+    except OverflowError:
+        return 2**63 - 1

@@ -1,0 +1,67 @@
+"""Slot allocation after Flink's SlotSharingSlotAllocator.
+
+Theory: a slot sharing group needs as many slots as its widest vertex has subtasks. Every group gets its minimum (the largest
+lower bound of its vertices); what is left is shared evenly, groups with the smaller range first, so that what they can't use
+flows on to those that can, and the remainder goes to the last. Ties are broken by the group's name (Flink: by identity hash).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive.scheduler.requirements import Requirements
+
+Parallelism = Mapping[str, int]
+"""Number of subtasks per vertex."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GroupBounds:
+    name: str
+    minimum: int
+    maximum: int
+
+    @property
+    def range(self) -> int:
+        return self.maximum - self.minimum
+
+
+def required_slots(job: JobGraph, requirements: Requirements) -> int:
+    """Slots that the job wants at most: the sum over groups of the largest upper bound."""
+    return sum(group.maximum for group in _bounds(job, requirements))
+
+
+def minimum_slots(job: JobGraph, requirements: Requirements) -> int:
+    """Slots without which the job can't run: the sum over groups of the largest lower bound (FLINK-33960)."""
+    return sum(group.minimum for group in _bounds(job, requirements))
+
+
+def used_slots(job: JobGraph, parallelism: Parallelism) -> int:
+    """Slots that a parallelism occupies."""
+    return sum(max(parallelism[v.name] for v in vertices) for vertices in job.groups.values())
+
+
+def determine_parallelism(job: JobGraph, requirements: Requirements, slots: int) -> Parallelism | None:
+    """The parallelism that `slots` slots give, None if they are fewer than the minimum."""
+    groups = sorted(_bounds(job, requirements), key=lambda group: (group.range, group.name))
+    missing = sum(group.minimum for group in groups)
+    if slots < missing:
+        return None
+    granted: dict[str, int] = {}
+    for position, group in enumerate(groups):
+        fair_share = (slots - missing) // (len(groups) - position)
+        granted[group.name] = group.minimum + min(fair_share, group.range)
+        slots -= granted[group.name]
+        missing -= group.minimum
+    return {v.name: min(requirements[v.name].upper, granted[v.slot_sharing_group]) for v in job.vertices}
+
+
+def _bounds(job: JobGraph, requirements: Requirements) -> list[_GroupBounds]:
+    return [_group_bounds(name, vertices, requirements) for name, vertices in job.groups.items()]
+
+
+def _group_bounds(name: str, vertices: tuple[JobVertex, ...], requirements: Requirements) -> _GroupBounds:
+    bounds = [requirements[vertex.name] for vertex in vertices]
+    return _GroupBounds(name=name, minimum=max(b.lower for b in bounds), maximum=max(b.upper for b in bounds))

@@ -1,0 +1,87 @@
+"""Declarative resource requirements (FLIP-291): bounds of parallelism per vertex, their validation and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_adaptive.scheduler.errors import RequirementsError
+
+RESET_TO_DEFAULT = -1
+"""A bound of -1 means: back to its default."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ParallelismRange:
+    """Inclusive bounds of a vertex's parallelism."""
+
+    lower: int
+    upper: int
+
+    @classmethod
+    def of(cls, bounds: int | Sequence[int]) -> ParallelismRange:
+        """From a pair of bounds, or from a number that is both."""
+        lower, upper = (bounds, bounds) if isinstance(bounds, int) else bounds
+        return cls(lower, upper)
+
+
+Requirements = Mapping[str, ParallelismRange]
+"""Complete map of vertex name to bounds."""
+
+
+def findings(requirements: Requirements, max_parallelism: Mapping[str, int]) -> list[str]:
+    """Everything that is wrong with the requirements, in the words of Flink's `JobResourceRequirements#validate`."""
+    wrong = [finding for name, bounds in requirements.items() for finding in _vertex(name, bounds, max_parallelism)]
+    missing = [name for name in max_parallelism if name not in requirements]
+    return wrong + [
+        f"The request is incomplete, missing job vertex [{name}] resource requirements." for name in missing
+    ]
+
+
+def accept(requirements: Requirements, defaults: Requirements, max_parallelism: Mapping[str, int]) -> Requirements:
+    """Validate the requirements and expand -1, before anything is persisted (Flink persists it unexpanded and crashes).
+
+    Raises:
+        RequirementsError: listing everything that is wrong.
+    """
+    wrong = findings(requirements, max_parallelism)
+    if wrong:
+        raise RequirementsError("resource requirements", wrong)
+    accepted = {name: _expand(bounds, defaults[name]) for name, bounds in requirements.items()}
+    crossed = [
+        f"The requested lower bound [{bounds.lower}] for job vertex [{name}] is higher than the upper bound"
+        f" [{bounds.upper}]."
+        for name, bounds in accepted.items()
+        if bounds.lower > bounds.upper
+    ]
+    if crossed:
+        raise RequirementsError("resource requirements", crossed)
+    return accepted
+
+
+def _expand(bounds: ParallelismRange, default: ParallelismRange) -> ParallelismRange:
+    lower = 1 if bounds.lower == RESET_TO_DEFAULT else bounds.lower
+    upper = default.upper if bounds.upper == RESET_TO_DEFAULT else bounds.upper
+    return ParallelismRange(lower, upper)
+
+
+def _vertex(name: str, bounds: ParallelismRange, max_parallelism: Mapping[str, int]) -> Iterator[str]:
+    if name not in max_parallelism:
+        yield f"Job vertex [{name}] was not found in the JobGraph."
+        return
+    maximum = max_parallelism[name]
+    lower = 1 if bounds.lower == RESET_TO_DEFAULT else bounds.lower
+    upper = maximum if bounds.upper == RESET_TO_DEFAULT else bounds.upper
+    if lower < 1 or upper < 1:
+        yield (
+            f"Both, the requested lower bound [{lower}] and upper bound [{upper}] for job vertex [{name}]"
+            " must be greater than zero."
+        )
+        return
+    if lower > upper:
+        yield f"The requested lower bound [{lower}] for job vertex [{name}] is higher than the upper bound [{upper}]."
+    if upper > maximum:
+        yield (
+            f"The newly requested parallelism {upper} for the job vertex {name} exceeds its maximum"
+            f" parallelism {maximum}."
+        )

@@ -1,0 +1,263 @@
+"""The scheduler's states and their data: frozen values that are saved as they are.
+
+`SchedulerState` is everything the scheduler remembers; its `current` says where it stands in FLIP-160's diagram. The version
+grows by one with each transition, and what belongs to an older version is ignored when it arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from airflow_adaptive.scheduler.events import SlotOffer
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord
+from airflow_adaptive.scheduler.policies.transition_manager import TransitionManager
+from airflow_adaptive.scheduler.requirements import Requirements
+
+
+class Outcome(StrEnum):
+    """How a job ended; SUSPENDED may be resumed."""
+
+    FINISHED = "FINISHED"
+    CANCELED = "CANCELED"
+    FAILED = "FAILED"
+    SUSPENDED = "SUSPENDED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the driver is to run.
+
+    Attributes:
+        version: of the Deploying state that made it; the driver reports the version in force.
+        parallelism: subtasks per vertex.
+        slots: slots that this occupies.
+    """
+
+    version: int
+    parallelism: Mapping[str, int]
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """The driver of the newest epoch, until it is verified dead.
+
+    Attributes:
+        epoch: no driver of another epoch may run a query.
+        submission_id: the cluster's name for it, None until the cluster told.
+        running: whether a plan was ever in force on it.
+    """
+
+    epoch: int
+    submission_id: str | None = None
+    running: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Created:
+    """Nothing has happened yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingForResources:
+    """The job starts when enough slots have been there for long enough.
+
+    Attributes:
+        since: when the wait began.
+        manager: decides when.
+        gives_up: whether `resource_wait_timeout` holds; a job that has run before waits without end.
+        goal: parallelism that a rescale restarted the job for: reaching it is as good as all that is desired.
+    """
+
+    since: datetime
+    manager: TransitionManager
+    gives_up: bool
+    goal: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deploying:
+    """A plan was handed out; the driver has not reported it in force (Flink: CreatingExecutionGraph)."""
+
+    since: datetime
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executing:
+    """The plan is in force.
+
+    Attributes:
+        since: when this visit, and with it the cooldown, began.
+        plan: what runs.
+        manager: decides when a change may be acted on.
+        batches_left: failed batches until a rescale goes ahead without a commit, None while no change waits.
+        forced_at: when a change below the minimal increase is forced, None if no such check is planned.
+    """
+
+    since: datetime
+    plan: Plan
+    manager: TransitionManager
+    batches_left: int | None = None
+    forced_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartingLocally:
+    """Slots of the plan were lost; Spark re-runs their tasks and the cluster may replace them (FLIP-160, future work)."""
+
+    since: datetime
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarting:
+    """The job is on its way to another plan, after a failure or for a rescale.
+
+    Attributes:
+        since: when it began.
+        plan: that ran before.
+        goal: parallelism that a rescale is for, None after a failure.
+        in_place: the driver lives on; else it is stopped first.
+        failure: that led here, None for a rescale.
+        backoff: delay that starts when all has stopped.
+        settled: when all had stopped that must stop, None until then.
+        stop_deadline: when a driver that has not stopped is killed (again).
+    """
+
+    since: datetime
+    plan: Plan
+    goal: Mapping[str, int] | None
+    in_place: bool
+    failure: Failure | None
+    backoff: timedelta
+    settled: datetime | None
+    stop_deadline: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWithSavepoint:
+    """The queries stop at a batch boundary, then the job is suspended.
+
+    Attributes:
+        since: when it was asked.
+        plan: that runs.
+        stop_deadline: when a driver that has not stopped is killed (again).
+        saved: the queries have stopped at a boundary.
+        killed: the driver was killed because it did not.
+        failure: of a query in the meantime; decided on when the outcome of the stop is known.
+    """
+
+    since: datetime
+    plan: Plan
+    stop_deadline: datetime
+    saved: bool = False
+    killed: bool = False
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canceling:
+    """The driver stops at a batch boundary, or is killed; then the job is CANCELED."""
+
+    since: datetime
+    stop_deadline: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failing:
+    """There is no way on: the driver stops, or is killed; then the job is FAILED."""
+
+    since: datetime
+    stop_deadline: datetime
+    cause: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The end.
+
+    Attributes:
+        since: when.
+        outcome: how.
+        cause: why it failed, None otherwise.
+        stop_deadline: when a driver that still lives is killed (again).
+    """
+
+    since: datetime
+    outcome: Outcome
+    cause: Failure | None
+    stop_deadline: datetime
+
+
+Current = (
+    Created
+    | WaitingForResources
+    | Deploying
+    | Executing
+    | RestartingLocally
+    | Restarting
+    | StopWithSavepoint
+    | Canceling
+    | Failing
+    | Finished
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerState:
+    """Everything the scheduler remembers of one job.
+
+    Attributes:
+        job: its graph.
+        options: its options.
+        requirements: bounds in force, complete.
+        current: where it stands.
+        version: grows by one with each transition.
+        epoch: of the newest driver, 0 before the first.
+        driver: the newest driver until it is verified dead.
+        offers: slots as last observed.
+        restarts: memory of the restart strategy.
+        has_run: whether a plan was ever in force.
+        num_restarts: restarts so far, rescales included (Flink's metric).
+        num_rescales: of them without a failure.
+    """
+
+    job: JobGraph
+    options: Options
+    requirements: Requirements
+    current: Current
+    version: int = 0
+    epoch: int = 0
+    driver: Driver | None = None
+    offers: tuple[SlotOffer, ...] = ()
+    restarts: RestartRecord = RestartRecord()
+    has_run: bool = False
+    num_restarts: int = 0
+    num_rescales: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name of the current state, as in FLIP-160."""
+        return type(self.current).__name__
+
+    @property
+    def held_slots(self) -> int:
+        """Slots of the job's own executors."""
+        return sum(offer.held for offer in self.offers)
+
+    @property
+    def available_slots(self) -> int:
+        """Slots that the job holds or could have now."""
+        return sum(offer.held + offer.free for offer in self.offers)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan in force or being deployed, None in states without one."""
+        return getattr(self.current, "plan", None)

@@ -1,0 +1,29 @@
+"""Created: nothing has happened yet."""
+
+from __future__ import annotations
+
+from airflow_adaptive.scheduler import moves
+from airflow_adaptive.scheduler.events import (
+    CancelRequested,
+    Event,
+    QueryFailed,
+    SchedulingStarted,
+    SuspendRequested,
+)
+from airflow_adaptive.scheduler.moves import Step
+from airflow_adaptive.scheduler.state import Created, Outcome, SchedulerState
+
+
+def on_event(state: SchedulerState, _: Created, event: Event) -> Step:
+    """Start, or end before anything ran."""
+    match event:
+        case SchedulingStarted():
+            return moves.wait_for_resources(state, event, "scheduling started")
+        case CancelRequested():
+            return moves.cancel(state, event)
+        case SuspendRequested():
+            return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked")
+        case QueryFailed(failure=failure):
+            return moves.finish(state, event, Outcome.FAILED, str(failure), failure)
+        case _:
+            return moves.ignore(state, event)

@@ -1,0 +1,35 @@
+"""Canceling, Failing and Finished: the driver stops or is killed, and is seen to be gone."""
+
+from __future__ import annotations
+
+from airflow_adaptive.scheduler import moves
+from airflow_adaptive.scheduler.events import CancelRequested, DriverEnded, Event, SuspendRequested, TimerFired
+from airflow_adaptive.scheduler.moves import Step
+from airflow_adaptive.scheduler.state import Canceling, Failing, Finished, Outcome, SchedulerState
+
+
+def on_event(state: SchedulerState, current: Canceling | Failing | Finished, event: Event) -> Step:
+    """Only the end of the driver matters, and whoever wants to leave at once; failures do not."""
+    match event:
+        case DriverEnded():
+            return _driver_gone(state, current, event)
+        case TimerFired() if state.driver is None:
+            return _driver_gone(state, current, event)
+        case TimerFired():
+            return moves.kill_again(state, event)
+        case CancelRequested() if isinstance(current, Failing):
+            return moves.cancel(state, event)
+        case SuspendRequested(with_savepoint=False) if not isinstance(current, Finished):
+            return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked, at once")
+        case _:
+            return moves.ignore(state, event)
+
+
+def _driver_gone(state: SchedulerState, current: Canceling | Failing | Finished, event: Event) -> Step:
+    match current:
+        case Canceling():
+            return moves.finish(state, event, Outcome.CANCELED, "canceled: the driver is gone")
+        case Failing(cause=cause):
+            return moves.finish(state, event, Outcome.FAILED, f"failed: {cause}", cause)
+        case Finished():
+            return moves.stay(state, event, "the driver is gone")

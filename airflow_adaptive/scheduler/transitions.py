@@ -1,0 +1,139 @@
+"""The table of transitions: for every state and every event, where it may lead. Total, tested against `step`, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from airflow_adaptive.scheduler.events import (
+    BatchCommitted,
+    BatchFailed,
+    CancelRequested,
+    DriverEnded,
+    DriverSilent,
+    Event,
+    JobCompleted,
+    PlanInForce,
+    QueryFailed,
+    RequirementsChanged,
+    SavepointCompleted,
+    SavepointFailed,
+    SchedulingStarted,
+    SlotsChanged,
+    SuspendRequested,
+    TimerFired,
+)
+from airflow_adaptive.scheduler.state import (
+    Canceling,
+    Created,
+    Current,
+    Deploying,
+    Executing,
+    Failing,
+    Finished,
+    Restarting,
+    RestartingLocally,
+    StopWithSavepoint,
+    WaitingForResources,
+)
+
+States = frozenset[type]
+"""Classes of states."""
+
+_FAILURE: States = frozenset({Restarting, Failing, Finished})
+"""Where failure handling leads; Finished where nothing runs that could be stopped."""
+_END: States = frozenset({Canceling, Finished})
+_STOP: States = frozenset({StopWithSavepoint, Finished})
+_DONE: States = frozenset({Finished})
+
+_LEADS_TO: Mapping[type, Mapping[type, States]] = {
+    Created: {
+        SchedulingStarted: frozenset({WaitingForResources}),
+        QueryFailed: _DONE,
+        CancelRequested: _DONE,
+        SuspendRequested: _DONE,
+    },
+    WaitingForResources: {
+        SlotsChanged: frozenset({Deploying}),
+        RequirementsChanged: frozenset({Deploying}),
+        TimerFired: frozenset({Deploying, Finished}),
+        QueryFailed: _DONE,
+        CancelRequested: _END,
+        SuspendRequested: _DONE,
+    },
+    Deploying: {
+        PlanInForce: frozenset({Executing}),
+        TimerFired: _FAILURE,
+        DriverEnded: _FAILURE,
+        DriverSilent: _FAILURE,
+        QueryFailed: _FAILURE,
+        JobCompleted: _DONE,
+        CancelRequested: _END,
+        SuspendRequested: _STOP,
+    },
+    Executing: {
+        SlotsChanged: frozenset({RestartingLocally, Restarting}),
+        RequirementsChanged: frozenset({Restarting}),
+        BatchCommitted: frozenset({Restarting}),
+        BatchFailed: frozenset({Restarting}),
+        TimerFired: frozenset({Restarting}),
+        DriverEnded: _FAILURE,
+        DriverSilent: _FAILURE,
+        QueryFailed: _FAILURE,
+        JobCompleted: _DONE,
+        CancelRequested: _END,
+        SuspendRequested: _STOP,
+    },
+    RestartingLocally: {
+        SlotsChanged: frozenset({Executing, Restarting}),
+        RequirementsChanged: frozenset({Restarting}),
+        TimerFired: frozenset({Restarting}),
+        DriverEnded: _FAILURE,
+        DriverSilent: _FAILURE,
+        QueryFailed: _FAILURE,
+        JobCompleted: _DONE,
+        CancelRequested: _END,
+        SuspendRequested: _STOP,
+    },
+    Restarting: {
+        TimerFired: frozenset({WaitingForResources, Deploying}),
+        JobCompleted: _DONE,
+        CancelRequested: _END,
+        SuspendRequested: _DONE,
+    },
+    StopWithSavepoint: {
+        SavepointCompleted: _FAILURE,
+        SavepointFailed: _FAILURE | {Executing},
+        DriverEnded: _FAILURE,
+        DriverSilent: _FAILURE,
+        QueryFailed: _FAILURE,
+        JobCompleted: _DONE,
+        CancelRequested: _END,
+        SuspendRequested: _DONE,
+    },
+    Canceling: {DriverEnded: _DONE, TimerFired: _DONE, SuspendRequested: _DONE},
+    Failing: {DriverEnded: _DONE, TimerFired: _DONE, SuspendRequested: _DONE, CancelRequested: _END},
+    Finished: {},
+}
+
+STATES: tuple[type, ...] = get_args(Current)
+"""Every state, in the order of a job's life."""
+
+EVENTS: tuple[type, ...] = get_args(Event)
+"""Every event."""
+
+TRANSITIONS: Mapping[type, Mapping[type, States]] = {
+    state: {event: _LEADS_TO[state].get(event, frozenset()) for event in EVENTS} for state in STATES
+}
+"""State -> event -> states that it may lead to beside staying; an empty set means: stays or ignores."""
+
+
+def as_mermaid() -> str:
+    """The table as a Mermaid state diagram, an edge per pair of states with the events that may lead along it."""
+    lines = ["stateDiagram-v2", "    [*] --> Created"]
+    for source in STATES:
+        for target in STATES:
+            labels = [event.__name__ for event, leads_to in TRANSITIONS[source].items() if target in leads_to]
+            if labels:
+                lines.append(f"    {source.__name__} --> {target.__name__}: {', '.join(labels)}")
+    return "\n".join([*lines, "    Finished --> [*]"])

@@ -1,0 +1,116 @@
+"""The sensor for the waiting phase: are the slots for a job there?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
+from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger, look_for_resources
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class SparkResourcesSensor(BaseSensorOperator):
+    """Wait until a Spark cluster has the slots that a job needs, as the job itself would wait.
+
+    It succeeds at once when all that is wanted is there, else when at least the minimum has been there for
+    `resource_stabilization_timeout`. Its XCom tells the slots found and the parallelism that they give. It reserves
+    nothing: the job that follows waits by itself again if somebody else was faster.
+
+    Args:
+        parallelism: lower and upper bound of a job without a graph; a single number for both.
+        job_graph: vertices with bounds of their own, instead of `parallelism`.
+        conn_id: Airflow connection of type `spark`. (templated)
+        driver_cores: cores that the job's driver will take.
+        driver_memory: heap of the job's driver.
+        executor_cores: cores of an executor; each is a slot.
+        executor_memory: heap of an executor.
+        resource_stabilization_timeout: see `OPTIONS`.
+        deferrable: wait in the triggerer; else in this worker.
+        kwargs: of every Airflow sensor; `timeout` bounds the wait, `soft_fail` skips instead of failing.
+    """
+
+    template_fields: Sequence[str] = ("conn_id",)
+
+    def __init__(
+        self,
+        *,
+        parallelism: int | tuple[int, int] = 1,
+        job_graph: JobGraph | None = None,
+        conn_id: str = "spark_default",
+        driver_cores: int = 1,
+        driver_memory: str = "1g",
+        executor_cores: int = 1,
+        executor_memory: str = "1g",
+        resource_stabilization_timeout: timedelta | float | str = "10 s",
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Only assign; everything is checked in `execute`."""
+        super().__init__(**kwargs)
+        self.parallelism = parallelism
+        self.job_graph = job_graph
+        self.conn_id = conn_id
+        self.driver_cores = driver_cores
+        self.driver_memory = driver_memory
+        self.executor_cores = executor_cores
+        self.executor_memory = executor_memory
+        self.resource_stabilization_timeout = resource_stabilization_timeout
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Wait in the triggerer, or here.
+
+        Returns:
+            `slots`, `parallelism` and `workers` (slots per worker).
+        """
+        try:
+            wanted = self._wanted()
+        except (AdaptiveSchedulerError, ValueError) as error:
+            raise AirflowFailException(str(error)) from error
+        until = (datetime.now(UTC) + timedelta(seconds=self.timeout)).isoformat()
+        if self.deferrable:
+            trigger = SparkResourcesTrigger(wanted=wanted, conn_id=self.conn_id, until=until)
+            self.defer(trigger=trigger, method_name="execute_complete")
+        return self._result(asyncio.run(look_for_resources(wanted, self.conn_id, until)))
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """The trigger fired."""
+        return self._result(event)
+
+    def _wanted(self) -> dict[str, Any]:
+        bounds = ParallelismRange.of(self.parallelism)
+        graph = self.job_graph or JobGraph.single(self.task_id, bounds)
+        graph.validate()
+        patience = {"resource_stabilization_timeout": self.resource_stabilization_timeout, "resource_wait_timeout": -1}
+        return {
+            "graph": encode(graph),
+            "options": encode(Options.of(patience)),
+            "executor": encode(
+                ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
+            ),
+            "driver": encode(DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))),
+        }
+
+    def _result(self, event: dict[str, Any]) -> dict[str, Any]:
+        match event["status"]:
+            case "found":
+                return {key: event[key] for key in ("slots", "parallelism", "workers")}
+            case "timeout" if self.soft_fail:
+                raise AirflowSkipException(f"no resources within {self.timeout:g} s")
+            case "timeout":
+                raise AirflowSensorTimeout(f"no resources within {self.timeout:g} s: {self.conn_id!r} has too few slots")
+            case _:
+                raise AirflowException(event["message"])

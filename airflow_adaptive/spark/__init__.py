@@ -1,0 +1,1 @@
+"""Clients of Spark's cluster managers; one file for each."""

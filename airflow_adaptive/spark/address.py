@@ -1,0 +1,182 @@
+"""Where a standalone master listens, and how that is read from the fields of a connection."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+SCHEME = "spark"
+SCHEMES = ("http", "https")
+
+DEFAULT_PORT = 7077
+DEFAULT_UI_PORT = 8080
+DEFAULT_REST_PORT = 6066
+DEFAULT_TIMEOUT_S = 10.0
+
+MAX_PORT = 65535
+
+OTHER_MANAGERS = ("local", "yarn", "k8s", "mesos")
+"""Masters that Airflow's `spark` connections may name and that are no standalone cluster."""
+
+
+class AddressError(ValueError):
+    """A connection does not describe a standalone cluster; the message names the field and the fix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterAddress:
+    """Where one master listens.
+
+    Attributes:
+        host: name or address.
+        port: for applications and workers.
+        ui_port: of the web UI.
+        rest_port: of the REST submission server (`spark.master.rest.port`).
+        ui_scheme: "http" or "https".
+        rest_scheme: "http" or "https".
+    """
+
+    host: str
+    port: int = DEFAULT_PORT
+    ui_port: int = DEFAULT_UI_PORT
+    rest_port: int = DEFAULT_REST_PORT
+    ui_scheme: str = "http"
+    rest_scheme: str = "http"
+
+    @property
+    def location(self) -> str:
+        """`host:port`, as in Spark's own list of masters."""
+        return f"{self._host_in_url}:{self.port}"
+
+    @property
+    def ui_url(self) -> str:
+        """The web UI."""
+        return f"{self.ui_scheme}://{self._host_in_url}:{self.ui_port}"
+
+    @property
+    def rest_url(self) -> str:
+        """The REST submission server."""
+        return f"{self.rest_scheme}://{self._host_in_url}:{self.rest_port}"
+
+    @property
+    def _host_in_url(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAddress:
+    """How to reach a standalone cluster.
+
+    Attributes:
+        masters: the leader and those standing by, in any order.
+        token: bearer token for masters that ask for one (`org.apache.spark.ui.JWSFilter`), None without one.
+        timeout_s: how long a master may take to accept a connection, and to answer.
+        verify: whether https certificates are checked, or the file of the authorities to check them with.
+    """
+
+    masters: tuple[MasterAddress, ...]
+    token: str | None = field(default=None, repr=False)
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    verify: bool | str = True
+
+    @property
+    def master_url(self) -> str:
+        """`spark://host:port,...`, what an application is given as its master."""
+        return f"{SCHEME}://{','.join(master.location for master in self.masters)}"
+
+    def tls(self) -> ssl.SSLContext | bool:
+        """What httpx is given as `verify`."""
+        return ssl.create_default_context(cafile=self.verify) if isinstance(self.verify, str) else self.verify
+
+
+def parse_address(host: str | None, port: int | None, password: str | None, extra: Mapping[str, Any]) -> ClusterAddress:
+    """Read the fields of an Airflow connection of type `spark`.
+
+    Args:
+        host: `spark://h1`, `spark://h1:7077,h2:7077`, or the same without `spark://`.
+        port: of the masters that name none.
+        password: the bearer token, if the masters ask for one.
+        extra: `ui-port`, `rest-port`, `ui-scheme`, `rest-scheme`, `timeout` (seconds), `verify` (true, false, or a file
+            of authorities). Others belong to other users of the connection.
+
+    Raises:
+        AddressError: they don't describe a standalone cluster.
+    """
+    return ClusterAddress(
+        masters=tuple(_master(location, port, extra) for location in _locations(host or "")),
+        token=password or None,
+        timeout_s=_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
+        verify=_verify(extra.get("verify", True)),
+    )
+
+
+def _locations(host: str) -> list[str]:
+    scheme, separator, rest = host.strip().partition("://")
+    if not separator:
+        scheme, rest = SCHEME, scheme
+    if (scheme if separator else rest.partition("[")[0]) in OTHER_MANAGERS:
+        raise AddressError(f"host {host!r} is no standalone cluster: only spark://host:port is supported")
+    locations = [location.strip() for location in rest.split(",") if location.strip()]
+    if scheme != SCHEME or not locations:
+        raise AddressError(f"host {host!r} names no master: give spark://host:port, or spark://h1:port,h2:port")
+    return locations
+
+
+def _master(location: str, port: int | None, extra: Mapping[str, Any]) -> MasterAddress:
+    host, own_port = _host_and_port(location)
+    return MasterAddress(
+        host=host,
+        port=_port("port", own_port or port or DEFAULT_PORT),
+        ui_port=_port("ui-port", extra.get("ui-port", DEFAULT_UI_PORT)),
+        rest_port=_port("rest-port", extra.get("rest-port", DEFAULT_REST_PORT)),
+        ui_scheme=_scheme("ui-scheme", extra.get("ui-scheme", "http")),
+        rest_scheme=_scheme("rest-scheme", extra.get("rest-scheme", "http")),
+    )
+
+
+def _host_and_port(location: str) -> tuple[str, int | None]:
+    try:
+        parts = urlsplit(f"//{location}")
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise AddressError(f"{location!r} is no host:port ({error})") from error
+    if not host or parts.path or parts.query or parts.fragment or parts.username is not None:
+        raise AddressError(f"host has something beside host:port in {location.rpartition('@')[2]!r}")
+    return host, port
+
+
+def _port(name: str, value: object) -> int:
+    try:
+        port = int(str(value))
+    except ValueError:
+        port = 0
+    if not 0 < port <= MAX_PORT:
+        raise AddressError(f"{name} {value!r} is no port: give 1..{MAX_PORT}")
+    return port
+
+
+def _scheme(name: str, value: object) -> str:
+    if value not in SCHEMES:
+        raise AddressError(f"{name} {value!r} must be one of {', '.join(SCHEMES)}")
+    return str(value)
+
+
+def _timeout(value: object) -> float:
+    try:
+        timeout = float(str(value))
+    except ValueError:
+        timeout = 0.0
+    if not 0.0 < timeout < float("inf"):
+        raise AddressError(f"timeout {value!r} is no number of seconds above 0")
+    return timeout
+
+
+def _verify(value: object) -> bool | str:
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.strip().lower(), value)
+    if isinstance(value, bool):
+        return value
+    raise AddressError(f"verify {value!r} must be true, false or the path of a file of authorities")

@@ -1,0 +1,128 @@
+"""Client of a Spark standalone cluster, over the HTTP endpoints of its masters.
+
+Workers and grants come from the web UI's `/json/`; drivers are submitted, watched and killed through the REST
+submission server, which must be on (`spark.master.rest.enabled=true`). Source: Spark's "Standalone Mode" page and
+`StandaloneRestServer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from airflow_adaptive.ports import (
+    ClusterSnapshot,
+    ClusterUnreachableError,
+    DriverSubmission,
+    SubmissionRefusedError,
+    SubmissionStatus,
+)
+from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.http import ForeignAnswerError, Http, NoAnswerError, NotConnectedError
+from airflow_adaptive.spark.rest import (
+    LEADER,
+    NotLeadingError,
+    ProtocolError,
+    create_request,
+    read_kill,
+    read_state,
+    read_status,
+    read_submission,
+)
+
+Answer = TypeVar("Answer")
+
+UI_HINT = "is the master up, and is this its web UI (extra `ui-port`, `ui-scheme`)?"
+REST_HINT = (
+    "is its REST submission server on (spark.master.rest.enabled=true), and is this its port (extra `rest-port`, "
+    "`rest-scheme`)?"
+)
+
+
+class StandaloneCluster:
+    """A `ClusterClient` for Spark standalone; the master that leads answers, whichever it is."""
+
+    def __init__(self, address: ClusterAddress, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        """Make a client; nothing is sent yet.
+
+        Args:
+            address: the masters, and how they are spoken to.
+            transport: in place of the network.
+        """
+        self._address = address
+        self._http = Http(address, transport)
+        self._last_leader = address.masters[0]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._address.master_url!r})"
+
+    async def snapshot(self) -> ClusterSnapshot:
+        """Living workers and grants, as the leader tells them. Raises `ClusterUnreachableError`."""
+        return await self._ask_leader(self._state)
+
+    async def submit(self, submission: DriverSubmission) -> str:
+        """Start a driver and return its submission id.
+
+        Raises `ClusterUnreachableError` (whether it was accepted is unknown) or `SubmissionRefusedError`.
+        """
+        request = create_request(submission, self._address.master_url)
+
+        async def create(master: MasterAddress) -> str:
+            url = f"{master.rest_url}/v1/submissions/create"
+            try:
+                return read_submission(await self._http.post(url, REST_HINT, request))
+            except (ForeignAnswerError, ProtocolError) as error:
+                raise SubmissionRefusedError(str(error)) from error
+            except NoAnswerError as error:  # it may have been accepted: another master must not get it too
+                raise ClusterUnreachableError(str(error)) from error
+
+        return await self._ask_leader(create)
+
+    async def status(self, submission_id: str) -> SubmissionStatus:
+        """What the leader knows of a driver. Raises `ClusterUnreachableError`."""
+
+        async def status(master: MasterAddress) -> SubmissionStatus:
+            url = f"{master.rest_url}/v1/submissions/status/{quote(submission_id, safe='')}"
+            return read_status(await self._http.get(url, REST_HINT))
+
+        return await self._ask_leader(status)
+
+    async def kill(self, submission_id: str) -> None:
+        """Ask for a driver's death; asking again, or for a dead one, is no error. Raises `ClusterUnreachableError`."""
+
+        async def kill(master: MasterAddress) -> None:
+            url = f"{master.rest_url}/v1/submissions/kill/{quote(submission_id, safe='')}"
+            read_kill(await self._http.post(url, REST_HINT))
+
+        await self._ask_leader(kill)
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._http.close()
+
+    async def _state(self, master: MasterAddress) -> ClusterSnapshot:
+        url = f"{master.ui_url}/json/"
+        try:
+            state = read_state(await self._http.get(url, UI_HINT), f"spark://{master.location}", master.ui_url)
+        except ProtocolError as error:
+            raise ProtocolError(f"{url}: {error}: {UI_HINT}") from error
+        if state.status != LEADER:
+            raise NotLeadingError(f"{url}: the master is {state.status}")
+        return state.snapshot
+
+    async def _ask_leader(self, ask: Callable[[MasterAddress], Awaitable[Answer]]) -> Answer:
+        """The answer of the first master that leads, beginning with the one that led last."""
+        others = [master for master in self._address.masters if master != self._last_leader]
+        reasons = []
+        for master in (self._last_leader, *others):
+            try:
+                answer = await ask(master)
+            except (NotConnectedError, NoAnswerError, ForeignAnswerError, NotLeadingError, ProtocolError) as error:
+                reasons.append(str(error))
+            else:
+                self._last_leader = master
+                return answer
+        raise ClusterUnreachableError(f"no master of {self._address.master_url} leads: {'; '.join(reasons)}")

@@ -1,0 +1,147 @@
+"""The trigger that runs a job's loop: no worker slot is held, and no transition needs a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, TaskKey
+from airflow_adaptive.hooks.world import world
+from airflow_adaptive.ports import PortError
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.loop import Leave, Loop
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
+from airflow_adaptive.scheduler.policies.failure_handling import is_recoverable
+from airflow_adaptive.scheduler.snapshot import decode
+from airflow_adaptive.scheduler.state import Finished, SchedulerState
+
+log = logging.getLogger(__name__)
+
+SHORTEST_DEFERRAL = timedelta(seconds=8)
+"""A deferral that is shorter may fail the task in Airflow 3.3 (apache/airflow#66374, #67287, #71580)."""
+
+KILL_GRACE = timedelta(seconds=10)
+"""Longest graceful stop of a killed task: Airflow gives `on_kill` 30 s (`[triggerer] on_kill_timeout`)."""
+
+ENDED_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
+"""States of a task instance that nobody will run any more."""
+
+
+class AdaptiveJobTrigger(BaseTrigger):
+    """Runs the loop of one job until the job is over, or until it is time to defer anew.
+
+    Args:
+        spec: the job as deployed (`encode(JobSpec)`): plain JSON without secrets.
+        conn_id: Airflow connection of the Spark cluster.
+        base: URI of the folder of all job directories.
+        task_key: the task instance that waits (`TaskKey` as a dict).
+        cancel_at: when the task's time is up, ISO 8601; None for never.
+    """
+
+    def __init__(
+        self, spec: dict[str, Any], conn_id: str, base: str, task_key: dict[str, Any], cancel_at: str | None = None
+    ) -> None:
+        """Only assign: the object is made on workers, too."""
+        super().__init__()
+        self.spec = spec
+        self.conn_id = conn_id
+        self.base = base
+        self.task_key = task_key
+        self.cancel_at = cancel_at
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class path and constructor arguments; stored in clear, so there is no secret in them."""
+        arguments = ("spec", "conn_id", "base", "task_key", "cancel_at")
+        return (f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in arguments})
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Run the loop; fire once, when the job is over or the trigger's lifetime is."""
+        clock = SystemClock()
+        soonest = clock.now() + SHORTEST_DEFERRAL
+        recycle_at = clock.now() + self._job.options.trigger_lifetime
+        cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
+        leave = Leave(recycle_at=recycle_at, cancel_at=cancel_at)
+        try:
+            event = await run_loop(self._job, self.conn_id, self.base, TaskKey(**self.task_key), leave)
+        except SupersededError as superseded:
+            # The other loop is this trigger on another triggerer, say: firing would end its task.
+            log.warning("Job %s: %s; this trigger stands by", self._job.graph.job, superseded)
+            await clock.sleep((recycle_at - clock.now()).total_seconds())
+            event = {"status": "recycle", "attempt": self._job.attempt, "cancel_at": self.cancel_at}
+        await clock.sleep(max((soonest - clock.now()).total_seconds(), 0.0))
+        yield TriggerEvent(event)
+
+    async def on_kill(self) -> None:
+        """Cancel the job if the task was ended by somebody; this is also called when nobody did (apache/airflow#73454)."""
+        if not await asyncio.to_thread(self._is_killed):
+            log.info("The task goes on elsewhere: job %s is left alone", self._job.graph.job)
+            return
+        log.info("The task was ended: job %s is canceled", self._job.graph.job)
+        await cancel_job(self._job, self.conn_id, self.base, TaskKey(**self.task_key))
+
+    @property
+    def _job(self) -> JobSpec:
+        return cast(JobSpec, decode(JobSpec, self.spec))
+
+    def _is_killed(self) -> bool:
+        """Whether nobody will run this attempt any more: its task has ended or is gone (airflow-core, `TaskInstanceState`)."""
+        task = TaskKey(**self.task_key)
+        states = RuntimeTaskInstance.get_task_states(
+            dag_id=task.dag_id, task_ids=[task.task_id], run_ids=[task.run_id], map_index=task.map_index
+        )
+        of_run: Mapping[str, str | None] = states.get(task.run_id, {})
+        mapped = task.task_id if task.map_index < 0 else f"{task.task_id}_{task.map_index}"
+        if mapped not in of_run:
+            return True
+        owner = task.pull(XCOM_ATTEMPT)
+        return of_run[mapped] in ENDED_STATES and owner in (None, self._job.attempt)
+
+
+async def run_loop(
+    spec: JobSpec, conn_id: str, base: str, task: TaskKey, leave: Leave | None = None
+) -> dict[str, Any]:
+    """Run a job's loop with Airflow as its world; return the event that tells the operator how it ended.
+
+    Raises:
+        SupersededError: another loop has taken the job over; this one must keep quiet.
+    """
+    try:
+        async with world(conn_id, base, spec.graph.job, task) as ports:
+            return outcome(spec, await Loop(spec, ports, random.random, leave).run(), leave)
+    except (PortError, AdaptiveSchedulerError, ValueError) as error:
+        return {"status": "error", "message": str(error)}
+
+
+async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> None:
+    """Take the job over and cancel it, in at most twice `KILL_GRACE`."""
+    hasty = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
+    async with world(conn_id, base, spec.graph.job, task) as ports:
+        await Loop(replace(spec, options=hasty), ports, random.random).cancel()
+
+
+def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None) -> dict[str, Any]:
+    """The event that tells the operator how the loop ended."""
+    cancel_at = None if leave is None else leave.cancel_at
+    current = state.current
+    if not isinstance(current, Finished):
+        deadline = None if cancel_at is None else cancel_at.isoformat()
+        return {"status": "recycle", "attempt": spec.attempt, "cancel_at": deadline}
+    return {
+        "status": "finished",
+        "outcome": current.outcome.value,
+        "cause": None if current.cause is None else str(current.cause),
+        "recoverable": current.cause is None or is_recoverable(current.cause),
+        "timed_out": cancel_at is not None and current.since >= cancel_at,
+        "restarts": state.num_restarts,
+        "rescales": state.num_rescales,
+    }

@@ -1,0 +1,46 @@
+"""A streaming job with a range of parallelism: departures and mean delay per carrier and hour, exactly once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow.sdk import DAG, Param
+
+from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
+
+PARALLELISM = (1, 4)  # runs with one slot, and takes up to four
+
+with DAG(
+    dag_id="flight_departures",
+    description=__doc__,
+    schedule=None,
+    params={"directory": Param("/tmp/flight_departures", type="string", description="of input, output and the job")},
+    tags=["airflow-adaptive", "example"],
+):
+    # Shows what the job waits for, and reserves nothing; the job waits for resources by itself, too.
+    resources = SparkResourcesSensor(
+        task_id="resources",
+        parallelism=PARALLELISM,
+        driver_memory="512m",
+        executor_memory="512m",
+    )
+
+    departures = AdaptiveSparkOperator(
+        task_id="departures",
+        job="flight_departures",
+        application=f"{Path(__file__).parent}/jobs/flight_departures.py",
+        application_args=[
+            "--input={{ params.directory }}/input",
+            "--output={{ params.directory }}/output",
+            "--files-per-batch=20",
+        ],
+        job_directory="file://{{ params.directory }}/jobs",
+        parallelism=PARALLELISM,
+        driver_memory="512m",
+        executor_memory="512m",
+        resource_stabilization_timeout="2 s",
+        scaling_interval_min="5 s",
+    )
+
+    resources >> departures

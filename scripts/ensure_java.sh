@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Spark 4 needs Java 17 or later: finds one, or installs one with the system's package manager, or says what to do.
+set -euo pipefail
+
+readonly MINIMUM=17
+
+java_version() { # major version of the Java that Spark would take, nothing without one
+  local java="${JAVA_HOME:+$JAVA_HOME/bin/}java"
+  "$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1
+}
+
+has_java() {
+  local found
+  found=$(java_version || true)
+  [[ -n "$found" && "$found" -ge "$MINIMUM" ]]
+}
+
+as_root() {
+  if [[ "$(id -u)" -eq 0 ]]; then "$@"; else sudo -n "$@"; fi
+}
+
+install_java() {
+  if command -v apt-get >/dev/null; then
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless ||
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq default-jre-headless
+  elif command -v dnf >/dev/null; then
+    as_root dnf install -y -q java-17-openjdk-headless || as_root dnf install -y -q java-21-openjdk-headless
+  elif command -v apk >/dev/null; then
+    as_root apk add --quiet openjdk17-jre-headless
+  elif command -v brew >/dev/null; then
+    brew install --quiet openjdk@17
+    echo "Set JAVA_HOME to $(brew --prefix openjdk@17), where brew keeps Java."
+  else
+    return 1
+  fi
+}
+
+has_java && exit 0
+echo "Spark needs Java $MINIMUM or later: found ${JAVA_HOME:+JAVA_HOME=$JAVA_HOME, }version $(java_version || true). Installing it."
+install_java >&2 || true
+if ! has_java; then
+  echo "Java $MINIMUM or later is missing and could not be installed from here (no package manager, or no root)." \
+    "Install it (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless), or set JAVA_HOME; then try again." >&2
+  exit 1
+fi

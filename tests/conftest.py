@@ -1,0 +1,47 @@
+"""Set-up shared by all tests."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from s3fs import S3FileSystem
+
+pytest.register_assert_rewrite("airflow_adaptive.testing")
+
+_buckets = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3FileSystem]:
+    """An S3-compatible server in this process, and a client of it. Imported late: few tests need it."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
+    from s3fs import S3FileSystem  # noqa: PLC0415
+    from werkzeug.serving import make_server  # noqa: PLC0415
+
+    # One request at a time: moto looks whether an object is there and writes it in two steps.
+    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=False)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield S3FileSystem(
+        key="testing",
+        secret="testing",
+        endpoint_url=f"http://127.0.0.1:{server.server_port}",
+        client_kwargs={"region_name": "us-east-1"},
+    )
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def bucket(s3: S3FileSystem) -> str:
+    """A new bucket on `s3`."""
+    name = f"airflow-adaptive-{next(_buckets)}"
+    s3.call_s3("create_bucket", Bucket=name)  # mkdir adds a location that us-east-1 refuses
+    return name

@@ -1,0 +1,73 @@
+"""The contract of `JobChannel`, kept by local files, by an S3-compatible server, and by the fake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from s3fs import S3FileSystem
+
+from airflow_adaptive.job.documents import log_name
+from airflow_adaptive.ports import JobChannel
+from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.storage import Storage
+from airflow_adaptive.testing.contract_channel import JOB, JobChannelContract
+from airflow_adaptive.testing.fake_channel import FakeChannel
+
+
+class StoredDirectory:
+    """A job directory on a filesystem."""
+
+    def __init__(self, filesystem: AbstractFileSystem, base: str) -> None:
+        self._filesystem = filesystem
+        self._base = base
+
+    def channel(self) -> JobChannel:
+        return JobDirectory(Storage(self._filesystem, self._base), JOB)
+
+    def plant_log(self, number: int, data: bytes) -> None:
+        self._plant(f"log/{log_name(number)}", data)
+
+    def plant_status(self, data: bytes) -> None:
+        self._plant("status.json", data)
+
+    def _plant(self, path: str, data: bytes) -> None:
+        full = f"{self._base}/{JOB}/{path}"
+        self._filesystem.makedirs(full.rsplit("/", 1)[0], exist_ok=True)
+        self._filesystem.pipe_file(full, data)
+
+
+class FakeDirectory:
+    """A job directory in memory."""
+
+    def __init__(self) -> None:
+        self._channel = FakeChannel(JOB)
+
+    def channel(self) -> JobChannel:
+        return self._channel
+
+    def plant_log(self, number: int, data: bytes) -> None:
+        self._channel.log[number] = data
+
+    def plant_status(self, data: bytes) -> None:
+        self._channel.reported = data
+
+
+class TestLocalFiles(JobChannelContract):
+    @pytest.fixture
+    def directory(self, tmp_path: Path) -> StoredDirectory:
+        return StoredDirectory(LocalFileSystem(), str(tmp_path / "jobs"))
+
+
+class TestS3(JobChannelContract):
+    @pytest.fixture
+    def directory(self, s3: S3FileSystem, bucket: str) -> StoredDirectory:
+        return StoredDirectory(s3, f"{bucket}/jobs")
+
+
+class TestFake(JobChannelContract):
+    @pytest.fixture
+    def directory(self) -> FakeDirectory:
+        return FakeDirectory()

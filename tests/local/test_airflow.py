@@ -1,0 +1,137 @@
+"""The local Airflow: its files, and one real Airflow that is started, used, damaged and stopped."""
+
+from __future__ import annotations
+
+import stat
+from configparser import ConfigParser
+from pathlib import Path
+from textwrap import dedent
+
+import httpx
+import pytest
+
+from airflow_adaptive.local import guardian
+from airflow_adaptive.local.airflow import (
+    Component,
+    LocalAirflow,
+    LocalAirflowError,
+    as_text,
+    default_config,
+    merged,
+    write_private,
+)
+from airflow_adaptive.local.airflow_api import AirflowApi
+from airflow_adaptive.local.waiting import wait_until
+
+TIMEOUT_S = 90
+
+ECHO = dedent(
+    """
+    from airflow.sdk import DAG, Asset, task
+
+    with DAG("echo", schedule=None, params={"fail": False}):
+
+        @task(inlets=[Asset("echoed")])
+        def say(params=None, inlet_events=None):
+            if params["fail"]:
+                raise ValueError("told to fail")
+            return {"said": [1, "two"]}
+
+        say()
+    """
+)
+
+
+def test_config_is_read_back_as_written(tmp_path: Path) -> None:
+    parser = ConfigParser()
+    parser.read_string(as_text({"a": {"x": "50%", "y": ""}}))
+    assert dict(parser["a"]) == {"x": "50%", "y": ""}
+
+
+def test_override_wins_option_by_option() -> None:
+    config = merged({"a": {"x": "1", "y": "2"}, "b": {"z": "3"}}, {"a": {"y": "9"}, "c": {"w": "4"}})
+    assert config == {"a": {"x": "1", "y": "9"}, "b": {"z": "3"}, "c": {"w": "4"}}
+
+
+def test_default_config_binds_to_this_machine_only(tmp_path: Path) -> None:
+    config = default_config(tmp_path, tmp_path / "dags", "http://127.0.0.1:1234")
+    assert (config["api"]["host"], config["api"]["port"]) == ("127.0.0.1", "1234")
+
+
+def test_private_file_is_for_its_owner_only_even_if_it_was_not(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.touch(0o644)
+    write_private(file, "x")
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("x", 0o600)
+
+
+def test_api_is_refused_before_start(tmp_path: Path) -> None:
+    with pytest.raises(LocalAirflowError, match="start"):
+        _ = LocalAirflow(tmp_path / "home", tmp_path).api
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory):
+    """A real Airflow with one DAG."""
+    directory = tmp_path_factory.mktemp("airflow")
+    dags = directory / "dags"
+    dags.mkdir()
+    (dags / "echo.py").write_text(ECHO)
+    (dags / "broken.py").write_text("from airflow.sdk import DAG, nothing_of_that_name\n")
+    with LocalAirflow(directory / "home", dags) as running:
+        wait_until(lambda: running.api.has_dag("echo"), TIMEOUT_S, "DAG 'echo'")
+        yield running
+
+
+def run_to_its_end(api: AirflowApi, conf: dict[str, object]) -> tuple[str, str]:
+    run_id = api.trigger("echo", conf)
+    wait_until(lambda: api.run_state("echo", run_id) in {"success", "failed"}, TIMEOUT_S, f"end of {run_id}")
+    return run_id, api.run_state("echo", run_id)
+
+
+@pytest.mark.airflow
+@pytest.mark.timeout(300)
+class TestRunningAirflow:
+    def test_run_succeeds_with_its_xcom_and_log(self, airflow: LocalAirflow) -> None:
+        run_id, state = run_to_its_end(airflow.api, {})
+        assert state == airflow.api.task_state("echo", run_id, "say") == "success"
+        assert airflow.api.xcom("echo", run_id, "say", "return_value") == {"said": [1, "two"]}
+        assert airflow.api.xcom("echo", run_id, "say", "nothing") is None
+        assert "Returned value was" in airflow.api.task_log("echo", run_id, "say")
+
+    def test_cleared_task_runs_again(self, airflow: LocalAirflow) -> None:
+        run_id, state = run_to_its_end(airflow.api, {"fail": True})
+        assert state == "failed"
+        airflow.api.clear_task("echo", run_id, "say")
+        wait_until(lambda: airflow.api.try_number("echo", run_id, "say") == 2, TIMEOUT_S, "second attempt")
+
+    def test_broken_dag_is_reported(self, airflow: LocalAirflow) -> None:
+        errors = wait_until(airflow.api.import_errors, TIMEOUT_S, "import error")
+        assert ["nothing_of_that_name" in error for error in errors] == [True]
+
+    def test_asset_state_is_read_back(self, airflow: LocalAirflow) -> None:
+        assert airflow.api.asset_state("echoed", "wish") is None
+        airflow.api.set_asset_state("echoed", "wish", "suspend")
+        assert airflow.api.asset_state("echoed", "wish") == "suspend"
+        with pytest.raises(LookupError, match="'unknown'"):
+            airflow.api.set_asset_state("unknown", "wish", "suspend")
+
+    def test_nobody_enters_without_the_password(self, airflow: LocalAirflow) -> None:
+        assert httpx.get(f"{airflow.url}/api/v2/dags").status_code == 401
+        with pytest.raises(httpx.HTTPStatusError, match="401"):
+            AirflowApi.log_in(airflow.url, "admin", "guessed")
+
+    def test_runs_go_on_when_a_killed_component_was_restarted(self, airflow: LocalAirflow) -> None:
+        airflow.kill(Component.SCHEDULER)
+        airflow.restart(Component.SCHEDULER)
+        _, state = run_to_its_end(airflow.api, {})
+        assert state == "success"
+
+
+@pytest.mark.airflow
+@pytest.mark.timeout(300)
+def test_component_that_does_not_start_is_shown_with_its_log_and_nothing_is_left(tmp_path: Path) -> None:
+    broken = LocalAirflow(tmp_path / "home", tmp_path, config={"core": {"executor": "NoSuchExecutor"}})
+    with pytest.raises(LocalAirflowError, match="NoSuchExecutor"):
+        broken.start()
+    assert guardian.marked(broken._mark) == []
