@@ -1,5 +1,5 @@
 # Type `make` for the list of targets.
-PYTHON := .venv/bin/python
+BIN := .venv/bin
 INSTALLED := .venv/.installed
 UNIT := -m "not cluster and not airflow"
 
@@ -17,26 +17,26 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/install.sh
 	@touch $@
 
 demo: install ## watch a real job on a real Airflow and a real Spark cluster (at most 6 minutes)
-	$(PYTHON) -m demo
+	$(BIN)/python -m demo
 
 test: check ## everything: what `check` does, then the tests on real Spark and real Airflow (under 15 minutes)
-	$(PYTHON) -m pytest -m "cluster or airflow"
+	$(BIN)/python -m pytest -m "cluster or airflow"
 
 check: lint unit ## lint, types, layers and unit tests (under 2 minutes)
 
 lint: install ## style, types and layers
-	.venv/bin/ruff check
-	.venv/bin/ruff format --check
-	.venv/bin/mypy
-	.venv/bin/lint-imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 unit: install ## unit tests, with every branch of the scheduler covered
-	$(PYTHON) -m pytest $(UNIT) --cov --cov-report=
-	.venv/bin/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
+	$(BIN)/python -m pytest $(UNIT) --cov --cov-report=
+	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
 
 format: install ## rewrite the code the way `lint` wants it
-	.venv/bin/ruff check --fix
-	.venv/bin/ruff format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
 
 clean: ## remove .venv and what the tools and the demo left
 	rm -rf .venv .demo .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from airflow_adaptive.job.documents import SECRET_CONF_VARIABLE as SECRET_CONF_VARIABLE
+from airflow_adaptive.job.documents import SECRET_CONF_VARIABLE as SECRET_CONF_VARIABLE  # noqa: PLC0414  exported to clients
 from airflow_adaptive.job.documents import LogDocument, Status
 
 

@@ -19,10 +19,10 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Adaptive Spark",
         "description": "Spark Structured Streaming jobs under an adaptive scheduler.",
         "integrations": [{"integration-name": INTEGRATION, "tags": ["apache"]}],
-        "operators": [_modules("airflow_adaptive.operators.spark")],
-        "sensors": [_modules("airflow_adaptive.sensors.spark")],
-        "hooks": [_modules("airflow_adaptive.hooks.spark")],
-        "triggers": [_modules("airflow_adaptive.triggers.spark")],
+        "operators": [_modules("airflow_adaptive.operators.adaptive_spark")],
+        "sensors": [_modules("airflow_adaptive.sensors.spark_resources")],
+        "hooks": [_modules("airflow_adaptive.hooks.adaptive_spark")],
+        "triggers": [_modules("airflow_adaptive.triggers.adaptive_job", "airflow_adaptive.triggers.spark_resources")],
         "extra-links": ["airflow_adaptive.links.SparkMasterLink", "airflow_adaptive.links.SparkDriverLink"],
     }
 

@@ -41,6 +41,7 @@ with DAG(
         executor_memory="512m",
         resource_stabilization_timeout="2 s",
         scaling_interval_min="5 s",
+        executing_stabilization_timeout="5 s",
     )
 
     resources >> departures

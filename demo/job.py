@@ -12,7 +12,7 @@ from airflow_adaptive.job.documents import DocumentError, QueryReport, Status, d
 from airflow_adaptive.local.airflow_api import AirflowApi
 
 DAG = "flight_departures"
-TASK = "departures"
+TASKS = ("resources", "departures")
 JOB = "flight_departures"
 
 UNFINISHED = ("queued", "running")
@@ -126,11 +126,11 @@ class Job:
         self._airflow.set_asset_state(JOB, "wish", "suspend")
 
     def log(self) -> str:
-        """The task's log."""
-        return self._airflow.task_log(DAG, self._run_id, TASK)
+        """The logs of the DAG's tasks."""
+        return "\n".join(self._airflow.task_log(DAG, self._run_id, task) for task in TASKS)
 
     def _xcom(self, key: str) -> Any:
-        return self._airflow.xcom(DAG, self._run_id, TASK, key)
+        return self._airflow.xcom(DAG, self._run_id, TASKS[-1], key)
 
 
 def slots(parallelism: Mapping[str, int] | None) -> int:

@@ -16,6 +16,8 @@ from datetime import UTC, date, datetime
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import IO
 
 from demo.flights import Flight, flights
@@ -83,7 +85,7 @@ def as_json(flight: Flight) -> str:
 
 
 def replay(directory: Path, days_per_second: float, releases: Iterable[str]) -> None:
-    """Publish day by day as far as the releases go."""
+    """Publish day by day, up to each release in turn."""
     pending = list(days())[::-1]
     for release in releases:
         until = date.fromisoformat(release.strip())
@@ -93,13 +95,17 @@ def replay(directory: Path, days_per_second: float, releases: Iterable[str]) -> 
 
 
 def main() -> None:
-    """Read the command line and replay."""
+    """Read the command line and replay, until there is nobody who could release more."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="where the files appear")
     parser.add_argument("days_per_second", type=float, help="how fast")
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
-    replay(options.directory, options.days_per_second, sys.stdin)
+    releases: SimpleQueue[str] = SimpleQueue()
+    arguments = (options.directory, options.days_per_second, iter(releases.get, None))
+    Thread(target=replay, args=arguments, daemon=True).start()
+    for line in sys.stdin:
+        releases.put(line)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ class Story:
         """
         for act in self._acts():
             self._play(act)
-        self._reporter.title("All flights are published: the job finishes reading and is asked to stop gracefully")
+        self._reporter.title("The job reads to the end of the data, then is asked to stop gracefully")
         self._wait_for(self._all_is_written, "the result of the last hour")
         self._job.suspend()
         self._wait_for_end()
@@ -118,7 +118,7 @@ class Story:
         self._wait_for(lambda: self._version > before and self._runs_with(act.slots), act.title)
         took = seconds(self._transitions[-1].at - began)
         self._recoveries.append((act.title, took))
-        self._reporter.say(f"the job runs with {act.slots} slots, {took} after it happened")
+        self._reporter.say(f"the job runs with {act.slots} slot(s), {took} after it happened")
 
     def _add_worker(self, cores: int, memory_mb: int) -> None:
         self._workers.append(self._stage.cluster.add_worker(cores=cores, memory_mb=memory_mb))
@@ -146,7 +146,7 @@ class Story:
         def looked_and_true() -> bool:
             self._look()
             if self._job.is_over:
-                raise StoryError(f"the DAG run ended as {self._job.run_state!r}; the task's log:\n{self._job.log()}")
+                raise StoryError(f"the DAG run ended as {self._job.run_state!r}; its tasks' log:\n{self._job.log()}")
             return condition()
 
         wait_until(looked_and_true, WAIT_TIMEOUT_S, what, POLL_INTERVAL_S)
@@ -156,7 +156,7 @@ class Story:
         self._look()
         self._reporter.say(f"the DAG run is over: {self._job.run_state}")
         if self._job.run_state != "success":
-            raise StoryError(f"the DAG run did not succeed; the task's log:\n{self._job.log()}")
+            raise StoryError(f"the DAG run did not succeed; its tasks' log:\n{self._job.log()}")
 
     def _look(self) -> None:
         """See what is new, and show it."""

@@ -36,11 +36,15 @@ install_java() {
   fi
 }
 
-has_java && exit 0
-echo "Spark needs Java $MINIMUM or later: found ${JAVA_HOME:+JAVA_HOME=$JAVA_HOME, }version $(java_version || true). Installing it."
-install_java >&2 || true
-if ! has_java; then
-  echo "Java $MINIMUM or later is missing and could not be installed from here (no package manager, or no root)." \
-    "Install it (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless), or set JAVA_HOME; then try again." >&2
+give_up() {
+  echo "$1 Install it (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless) or set JAVA_HOME, then try again." >&2
   exit 1
+}
+
+has_java && exit 0
+if [[ -n "${JAVA_HOME:-}" ]]; then
+  give_up "Spark needs Java $MINIMUM or later, and there is none in JAVA_HOME=$JAVA_HOME."
 fi
+echo "Spark needs Java $MINIMUM or later; installing it with the system's package manager." >&2
+install_java >&2 || true
+has_java || give_up "Java $MINIMUM or later could not be installed from here (no package manager, no root, or no network)."

@@ -27,6 +27,7 @@ if ! .venv/bin/python -c '' 2>/dev/null; then
   "$python" -m venv --clear .venv
 fi
 
+echo "Installing into .venv: one or two minutes, more on a slow network (Spark alone is 450 MB)."
 # pyspark comes after the rest: pyspark-client, a dependency of Airflow's Spark provider, writes into the same folder
 # (docs/adr/0003). An upgrade of the client can still damage it, so look, and mend.
 install_packages --editable '.[dev]'

@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
 
+pytest_plugins = ["airflow_adaptive.testing.fixtures"]
+
 pytest.register_assert_rewrite("airflow_adaptive.testing")
 
 _buckets = itertools.count(1)

@@ -112,9 +112,9 @@ class AirflowApi:
         self._request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
-        """Log of an attempt, one event a line; that of its triggers included."""
-        log = self._request("GET", f"{_task(dag_id, run_id, task_id)}/logs/{try_number}?full_content=true")
-        return "\n".join(str(entry["event"]) for entry in log["content"])
+        """Log of an attempt and of its triggers, one event a line; "" if there was no such attempt."""
+        log = self._find(f"{_task(dag_id, run_id, task_id)}/logs/{try_number}?full_content=true")
+        return "" if log is None else "\n".join(line for entry in log["content"] for line in _log_lines(entry))
 
     def asset_state(self, asset: str, key: str) -> Any:
         """Value under `key` of an asset's state store, None if there is none.
@@ -157,3 +157,9 @@ def _run(dag_id: str, run_id: str) -> str:
 
 def _task(dag_id: str, run_id: str, task_id: str) -> str:
     return f"{_run(dag_id, run_id)}/taskInstances/{task_id}"
+
+
+def _log_lines(entry: Mapping[str, Any]) -> list[str]:
+    """An event and, if it is about an exception, that one and its causes."""
+    exceptions = entry.get("error_detail") or ()
+    return [entry["event"], *(f"{error['exc_type']}: {error['exc_value']}" for error in exceptions)]

@@ -7,43 +7,37 @@ the cluster when it is stopped and when the owner dies, by whatever cause.
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
+import signal
 import tempfile
 import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
-import psutil
 
 from airflow_adaptive.local import guardian
-from airflow_adaptive.local.distribution import find_java, find_spark
+from airflow_adaptive.local.daemons import HOST, Daemons, free_port, listens
 from airflow_adaptive.local.errors import LocalClusterError
 from airflow_adaptive.local.waiting import wait_until
 
-HOST = "127.0.0.1"
+__all__ = ["HOST", "LocalCluster", "LocalWorker", "free_port"]
 
+MASTER = "master"
 MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
 
-DAEMON_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""A daemon here is short-lived and does little: start quickly, take few threads and little memory."""
-
-PORT_ATTEMPTS = 5
-"""Somebody may take a free port before Spark binds it: so often is a process started with other ports."""
-
-PORT_TAKEN = "java.net.BindException"
+PORT_ATTEMPTS = 3
+"""Somebody may take a free port before Spark binds it: so often is a daemon started, with other ports."""
 
 HTTP_TIMEOUT_S = 5.0
 
-LOG_TAIL_CHARACTERS = 2000
+LAUNCH_TIMEOUT_S = 10.0
+"""A driver counts as running from when its worker was told to start it; its process appears a little later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,26 +80,27 @@ class LocalCluster:
         """Describe a cluster; `start` starts it.
 
         Args:
-            directory: where it keeps its files; without one a temporary directory, removed at the end.
+            directory: where it keeps its files, of which `scratch/` goes in the end; without one a temporary
+                directory, which goes as a whole.
             properties: Spark properties of the master and the workers, over ours.
             daemon_memory_mb: heap of the master and of each worker, MiB.
-            start_timeout_s: how long a master or a worker may take to be up.
+            start_timeout_s: how long a master or a worker may take to be up, and a change to be noticed.
             stop_grace_s: how long processes may take to end by themselves before they are killed.
         """
-        self.directory = Path(tempfile.mkdtemp(prefix="airflow-adaptive-")) if directory is None else directory.resolve()
-        self._temporary = directory is None
+        temporary = Path(tempfile.gettempdir(), f"airflow-adaptive-{uuid.uuid4().hex}")
+        self.directory = (directory or temporary).resolve()
         self._properties = dict(properties or {})
-        self._daemon_memory_mb = daemon_memory_mb
         self._start_timeout_s = start_timeout_s
-        self._stop_grace_s = stop_grace_s
-        self._mark = uuid.uuid4().hex
-        self._guardian: subprocess.Popen[bytes] | None = None
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._daemons = Daemons(
+            self.directory,
+            removed=self.directory / "scratch" if directory else self.directory,
+            memory_mb=daemon_memory_mb,
+            start_timeout_s=start_timeout_s,
+            stop_grace_s=stop_grace_s,
+        )
         self._workers: dict[str, LocalWorker] = {}
         self._worker_count = 0
         self._ports: dict[str, int] = {}
-        self._command = Path()
-        self._environment: dict[str, str] = {}
 
     @property
     def master_url(self) -> str:
@@ -142,24 +137,17 @@ class LocalCluster:
         Raises:
             LocalClusterError: Spark or Java is missing, or the master does not come up; says why.
         """
-        if self._guardian is not None:
+        if self._daemons.started:
             raise LocalClusterError("this cluster was started already: stop it, or make another")
         with ExitStack() as undo:
             undo.callback(self.stop)
-            self._prepare()
+            self._daemons.start()
             self._start_master()
             undo.pop_all()
 
     def stop(self) -> None:
         """End all processes of the cluster, drivers and executors included; stopping again does nothing."""
-        if self._guardian is None:
-            return
-        with suppress(BrokenPipeError):
-            self._guardian.communicate()  # closing the pipe is the sign, its end the answer
-        for process in self._processes.values():
-            process.wait()
-        self._guardian = None
-        self._processes.clear()
+        self._daemons.stop()
         self._workers.clear()
         self._ports.clear()
 
@@ -167,7 +155,7 @@ class LocalCluster:
         """Start a worker and wait until the master counts it as alive.
 
         Args:
-            cores: what it offers, real or not.
+            cores: what it offers, whether the machine has them or not.
             memory_mb: what it offers to drivers and executors, MiB.
 
         Raises:
@@ -175,190 +163,122 @@ class LocalCluster:
         """
         self._worker_count += 1
         name = f"worker-{self._worker_count}"
+        size = ("--cores", cores, "--memory", f"{memory_mb}M")
+        folder = ("--work-dir", self.directory / "work" / name)
         for _ in range(PORT_ATTEMPTS):
             port = free_port()
-            process = self._spawn(
+            up = self._daemons.launch(
                 name,
                 WORKER_CLASS,
-                *("--port", port, "--webui-port", 0, "--cores", cores, "--memory", f"{memory_mb}M"),
-                *("--work-dir", self.directory / "work" / name, self.master_url),
+                ["--port", port, "--webui-port", 0, *size, *folder, self.master_url],
+                self._all_properties(),
+                partial(self._alive_worker, port),
             )
-            listed = self._wait_for(name, process, lambda port=port: self._alive_worker(port))
-            if listed is not None:
-                worker = LocalWorker(
-                    name=name,
-                    worker_id=listed["id"],
-                    pid=process.pid,
-                    ui_url=listed["webuiaddress"],
-                    cores=cores,
-                    memory_mb=memory_mb,
-                )
-                self._workers[name] = worker
-                return worker
+            if up is not None:
+                self._workers[name] = _worker(name, *up)
+                return self._workers[name]
         raise LocalClusterError(f"{name} found no free port in {PORT_ATTEMPTS} attempts")
 
     def remove_worker(self, worker: LocalWorker) -> None:
         """End a worker in order (SIGTERM): it ends its executors and drivers; wait until the master knows."""
-        self._end_worker(worker, graceful=True)
+        self._end_worker(worker, signal.SIGTERM)
 
     def kill_worker(self, worker: LocalWorker) -> None:
-        """Kill a worker's JVM (SIGKILL), and wait until the master knows; its children find out by themselves."""
-        self._end_worker(worker, graceful=False)
+        """Kill a worker's JVM (SIGKILL) and wait until the master knows.
+
+        Its executors and the JVMs of its drivers notice and end within a second; a driver's Python process does not.
+        """
+        self._end_worker(worker, signal.SIGKILL)
 
     def kill_driver(self, submission_id: str) -> None:
-        """Kill the processes of a driver (SIGKILL): its JVM and its Python, known by their working directory.
+        """Kill the processes of a driver (SIGKILL), its JVM and its Python; their working directory names the driver.
 
         Raises:
-            LocalClusterError: no process of that driver lives here.
+            LocalClusterError: no process of that driver lives here, nor appears while one might be starting.
         """
-        processes = [process for process in guardian.marked(self._mark) if _directory_of(process).name == submission_id]
-        if not processes:
-            raise LocalClusterError(f"no process of driver {submission_id!r} runs on {self.master_url}")
+        try:
+            processes = wait_until(
+                lambda: self._daemons.working_in(submission_id), LAUNCH_TIMEOUT_S, f"a process of {submission_id!r}"
+            )
+        except TimeoutError as error:
+            raise LocalClusterError(f"{error}: does that driver run on {self.master_url}?") from error
         guardian.kill(processes)
 
+    def reset(self) -> None:
+        """Kill all but the master: afterwards there are no workers, drivers and applications, as after `start`."""
+        self._daemons.kill_all_but(MASTER)
+        self._workers.clear()
+        wait_until(self._is_empty, self._start_timeout_s, "the master's notice that all is gone")
+
     def state(self) -> dict[str, Any]:
-        """What the master tells of itself, its workers, applications and drivers (`/json/`)."""
-        with httpx.Client(trust_env=False, timeout=HTTP_TIMEOUT_S) as client:
-            state: dict[str, Any] = client.get(f"{self.ui_url}/json/").raise_for_status().json()
+        """What the master tells of itself, its workers, applications and drivers (`/json/`).
+
+        Raises:
+            LocalClusterError: it does not answer.
+        """
+        url = f"{self.ui_url}/json/"
+        try:
+            answer = httpx.get(url, timeout=HTTP_TIMEOUT_S, trust_env=False).raise_for_status()
+        except httpx.HTTPError as error:
+            raise LocalClusterError(f"{url}: {error}; see {self._daemons.log(MASTER)}") from error
+        state: dict[str, Any] = answer.json()
         return state
 
-    def _port(self, name: str) -> int:
+    def _port(self, server: str) -> int:
         try:
-            return self._ports[name]
+            return self._ports[server]
         except KeyError:
             raise LocalClusterError("the cluster is not running: call start()") from None
-
-    def _prepare(self) -> None:
-        spark, java = find_spark(), find_java()
-        for part in ("conf", "logs", "scratch", "work"):
-            (self.directory / part).mkdir(parents=True, exist_ok=True)
-        self._command = spark.home / "bin" / "spark-class"
-        self._environment = self._make_environment(spark.home, java)
-        removed = self.directory if self._temporary else self.directory / "scratch"
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-P", guardian.__file__, self._mark, str(self._stop_grace_s), str(removed)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
-
-    def _make_environment(self, spark_home: Path, java_home: Path) -> dict[str, str]:
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-        return {
-            **own,
-            guardian.MARK_VARIABLE: self._mark,
-            "JAVA_HOME": str(java_home),
-            "SPARK_HOME": str(spark_home),
-            "SPARK_CONF_DIR": str(self.directory / "conf"),
-            "SPARK_LOCAL_DIRS": str(self.directory / "scratch"),
-            "SPARK_LOCAL_IP": HOST,
-            "SPARK_LOCAL_HOSTNAME": HOST,
-            "SPARK_PUBLIC_DNS": HOST,
-            "SPARK_DAEMON_MEMORY": f"{self._daemon_memory_mb}m",
-            "SPARK_DAEMON_JAVA_OPTS": f"{DAEMON_JAVA_OPTIONS} -Djava.io.tmpdir={self.directory / 'scratch'}",
-            "PYSPARK_PYTHON": sys.executable,
-        }
 
     def _start_master(self) -> None:
         for _ in range(PORT_ATTEMPTS):
             self._ports = {"master": free_port(), "ui": free_port(), "rest": free_port()}
-            process = self._spawn(
-                "master", MASTER_CLASS, "--port", self._ports["master"], "--webui-port", self._ports["ui"]
-            )
-            if self._wait_for("master", process, self._master_answers):
+            arguments = ["--port", self._ports["master"], "--webui-port", self._ports["ui"]]
+            if self._daemons.launch(MASTER, MASTER_CLASS, arguments, self._all_properties(), self._master_answers):
                 return
         raise LocalClusterError(f"the master found no free ports in {PORT_ATTEMPTS} attempts")
 
-    def _spawn(self, name: str, main_class: str, *arguments: object) -> subprocess.Popen[bytes]:
-        with self._log(name).open("wb") as log:
-            process = subprocess.Popen(
-                [self._command, main_class, "--host", HOST, *map(str, arguments)],
-                env=self._environment,
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._processes[name] = process
-        return process
-
-    def _write_properties(self) -> Path:
-        """Properties of the daemons, in a file of its own: drivers must not read them, nor `ps` show them."""
-        properties = {
+    def _all_properties(self) -> dict[str, str]:
+        return {
             "spark.port.maxRetries": "0",  # a port that is taken must be an error, not another port
             "spark.master.rest.enabled": "true",
             "spark.master.rest.host": HOST,
-            "spark.master.rest.port": str(self._ports["rest"]),
+            "spark.master.rest.port": str(self._port("rest")),
             **self._properties,
         }
-        file = self.directory / "conf" / "daemons.properties"
-        file.write_text("".join(f"{name} {value}\n" for name, value in properties.items()))
-        file.chmod(0o600)
-        return file
-
-    def _wait_for(self, name: str, process: subprocess.Popen[bytes], ready: Any) -> Any:
-        """The true answer of `ready`, or None if the process ended because a port was taken."""
-
-        def up_or_ended() -> Any:
-            return process.poll() is not None or ready()
-
-        try:
-            answer = wait_until(up_or_ended, self._start_timeout_s, f"start of {name}")
-        except TimeoutError as error:
-            raise LocalClusterError(f"{error}; {self._log(name)} ends with:\n{self._log_tail(name)}") from error
-        if process.poll() is None:
-            return answer
-        if PORT_TAKEN in self._log(name).read_text(errors="replace"):
-            return None
-        raise LocalClusterError(
-            f"{name} ended with exit code {process.returncode}; {self._log(name)} ends with:\n{self._log_tail(name)}"
-        )
 
     def _master_answers(self) -> bool:
-        with suppress(httpx.TransportError, httpx.HTTPStatusError, ValueError):
-            return self.state()["url"] == self.master_url and _listens(self._ports["rest"])
+        with suppress(LocalClusterError, ValueError):
+            return self.state()["url"] == self.master_url and listens(self._port("rest"), HTTP_TIMEOUT_S)
         return False
-
-    def _alive_worker(self, port: int) -> dict[str, Any] | None:
-        return next((worker for worker in self._alive_workers() if worker["port"] == port), None)
 
     def _alive_workers(self) -> list[dict[str, Any]]:
         return [worker for worker in self.state()["workers"] if worker["state"] == "ALIVE"]
 
-    def _end_worker(self, worker: LocalWorker, *, graceful: bool) -> None:
+    def _alive_worker(self, port: int) -> dict[str, Any] | None:
+        return next((worker for worker in self._alive_workers() if worker["port"] == port), None)
+
+    def _is_empty(self) -> bool:
+        state = self.state()
+        return not (state["aliveworkers"] or state["activedrivers"] or state["activeapps"])
+
+    def _end_worker(self, worker: LocalWorker, how: signal.Signals) -> None:
         if self._workers.pop(worker.name, None) is None:
             raise LocalClusterError(f"{worker.name} is not a running worker of {self.master_url}")
-        process = self._processes[worker.name]
-        process.terminate() if graceful else process.kill()
-        process.wait(self._stop_grace_s + self._start_timeout_s)
+        self._daemons.end(worker.name, how)
         wait_until(
             lambda: worker.worker_id not in {listed["id"] for listed in self._alive_workers()},
             self._start_timeout_s,
             f"the master's notice of the end of {worker.worker_id}",
         )
 
-    def _log(self, name: str) -> Path:
-        return self.directory / "logs" / f"{name}.log"
 
-    def _log_tail(self, name: str) -> str:
-        return self._log(name).read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection((HOST, port), HTTP_TIMEOUT_S):
-        return True
-    return False
-
-
-def _directory_of(process: psutil.Process) -> Path:
-    with suppress(psutil.Error):
-        return Path(process.cwd())
-    return Path()
+def _worker(name: str, pid: int, listed: Mapping[str, Any]) -> LocalWorker:
+    return LocalWorker(
+        name=name,
+        worker_id=listed["id"],
+        pid=pid,
+        ui_url=listed["webuiaddress"],
+        cores=listed["cores"],
+        memory_mb=listed["memory"],
+    )

@@ -16,6 +16,7 @@ from uuid import uuid4
 from airflow_adaptive.job.documents import LogDocument
 from airflow_adaptive.ports import JobChannel
 from airflow_adaptive.runtime.directive import directive
+from airflow_adaptive.runtime.job_directory import append
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine, snapshot
 from airflow_adaptive.scheduler.moves import Step
@@ -77,9 +78,9 @@ class Journal:
             raise SupersededError(f"document {self._number + 1} was written by another loop")
 
     async def _create(self, state: SchedulerState, now: datetime, step: Step | None = None) -> None:
-        document = self._document(state, now, step)
-        if not await self._channel.create(document):
-            raise SupersededError(f"document {document.number} was written by another loop")
+        document = await append(self._channel, self._document(state, now, step))
+        if document is None:
+            raise SupersededError(f"document {self._number + 1} was written by another loop")
         self._number = document.number
         self.transitions.extend(document.transitions)
         if self._number % _COMPACT_EVERY == 0:

@@ -92,7 +92,8 @@ def observe(
 ) -> Iterator[Event]:
     """What has happened since the scheduler last looked; `world.status` must be the own one (`own_status`)."""
     if world.cluster is not None:
-        offers = slot_offers(world.cluster, world.status, executor, None if state.driver else driver)
+        placed = state.driver is not None and not _is_over(world.submission)
+        offers = slot_offers(world.cluster, world.status if placed else None, executor, None if placed else driver)
         if offers != state.offers:
             yield events.SlotsChanged(at=now, offers=offers)
     if state.driver is not None:
@@ -196,7 +197,7 @@ def _process(
 ) -> Iterator[Event]:
     """What the cluster says about the driver's process, and what its silence says."""
     epoch, silent, options = state.epoch, now - memory.heard, state.options
-    if world.submission is not None and world.submission.state.over:
+    if _is_over(world.submission):
         yield events.DriverEnded(at=now, epoch=epoch, failure=_end(world), draw=draw())
     elif silent >= options.driver_lease_timeout and _unaccounted(state, world.submission):
         message = f"nothing was heard of the driver for {silent.total_seconds():g} s: its lease has run out"
@@ -212,6 +213,10 @@ def _unaccounted(state: SchedulerState, submission: SubmissionStatus | None) -> 
     """Whether nobody can tell if the driver's process lives, while it is not meant to run a query."""
     unknown = submission is None or submission.state is SubmissionState.UNKNOWN
     return unknown and not isinstance(state.current, Executing | RestartingLocally)
+
+
+def _is_over(submission: SubmissionStatus | None) -> bool:
+    return submission is not None and submission.state.over
 
 
 def _end(world: World) -> Failure:

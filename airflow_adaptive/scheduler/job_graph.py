@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_adaptive.scheduler.errors import JobGraphError
-from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
+from airflow_adaptive.scheduler.requirements import Parallelism, ParallelismRange, Requirements
 
 DEFAULT_VERTEX = "job"
 """Name of the only vertex of a job that declares no graph."""
@@ -92,7 +92,7 @@ class JobGraph:
         return {vertex.name: vertex.parallelism for vertex in self.vertices}
 
     @property
-    def max_parallelism(self) -> Mapping[str, int]:
+    def max_parallelism(self) -> Parallelism:
         """Maximum parallelism of every vertex."""
         return {vertex.name: vertex.effective_max_parallelism for vertex in self.vertices}
 
@@ -128,11 +128,12 @@ def _findings(vertices: tuple[JobVertex, ...]) -> Iterable[str]:
 
 def _vertex_findings(vertex: JobVertex) -> Iterable[str]:
     lower, upper = vertex.parallelism.lower, vertex.parallelism.upper
+    maximum = vertex.effective_max_parallelism
     if not vertex.name:
         yield "a vertex has no name"
     if lower < 1 or upper < 1:
         yield f"bounds [{lower}, {upper}] of vertex {vertex.name!r} must be greater than zero"
     elif lower > upper:
         yield f"lower bound {lower} of vertex {vertex.name!r} is higher than its upper bound {upper}"
-    elif vertex.effective_max_parallelism < upper:
-        yield f"upper bound {upper} of vertex {vertex.name!r} exceeds its maximum parallelism {vertex.max_parallelism}"
+    elif maximum < upper:
+        yield f"upper bound {upper} of vertex {vertex.name!r} exceeds its maximum parallelism {maximum}"

@@ -10,6 +10,9 @@ from airflow_adaptive.scheduler.errors import RequirementsError
 RESET_TO_DEFAULT = -1
 """A bound of -1 means: back to its default."""
 
+Parallelism = Mapping[str, int]
+"""Number of subtasks per vertex."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ParallelismRange:
@@ -48,15 +51,16 @@ def accept(requirements: Requirements, defaults: Requirements, max_parallelism: 
     if wrong:
         raise RequirementsError("resource requirements", wrong)
     accepted = {name: _expand(bounds, defaults[name]) for name, bounds in requirements.items()}
-    crossed = [
-        f"The requested lower bound [{bounds.lower}] for job vertex [{name}] is higher than the upper bound"
-        f" [{bounds.upper}]."
-        for name, bounds in accepted.items()
-        if bounds.lower > bounds.upper
-    ]
+    crossed = [_crossed(name, bounds) for name, bounds in accepted.items() if bounds.lower > bounds.upper]
     if crossed:
         raise RequirementsError("resource requirements", crossed)
     return accepted
+
+
+def are_accepted(requirements: Requirements, max_parallelism: Mapping[str, int]) -> bool:
+    """Whether the requirements are as `accept` leaves them: complete, valid and expanded."""
+    expanded = all(RESET_TO_DEFAULT not in (bounds.lower, bounds.upper) for bounds in requirements.values())
+    return expanded and not findings(requirements, max_parallelism)
 
 
 def _expand(bounds: ParallelismRange, default: ParallelismRange) -> ParallelismRange:
@@ -65,23 +69,29 @@ def _expand(bounds: ParallelismRange, default: ParallelismRange) -> ParallelismR
     return ParallelismRange(lower, upper)
 
 
-def _vertex(name: str, bounds: ParallelismRange, max_parallelism: Mapping[str, int]) -> Iterator[str]:
+def _vertex(name: str, asked: ParallelismRange, max_parallelism: Mapping[str, int]) -> Iterator[str]:
     if name not in max_parallelism:
         yield f"Job vertex [{name}] was not found in the JobGraph."
         return
     maximum = max_parallelism[name]
-    lower = 1 if bounds.lower == RESET_TO_DEFAULT else bounds.lower
-    upper = maximum if bounds.upper == RESET_TO_DEFAULT else bounds.upper
-    if lower < 1 or upper < 1:
+    bounds = _expand(asked, ParallelismRange(1, maximum))
+    if bounds.lower < 1 or bounds.upper < 1:
         yield (
-            f"Both, the requested lower bound [{lower}] and upper bound [{upper}] for job vertex [{name}]"
+            f"Both, the requested lower bound [{bounds.lower}] and upper bound [{bounds.upper}] for job vertex [{name}]"
             " must be greater than zero."
         )
         return
-    if lower > upper:
-        yield f"The requested lower bound [{lower}] for job vertex [{name}] is higher than the upper bound [{upper}]."
-    if upper > maximum:
+    if bounds.lower > bounds.upper:
+        yield _crossed(name, bounds)
+    if bounds.upper > maximum:
         yield (
-            f"The newly requested parallelism {upper} for the job vertex {name} exceeds its maximum"
+            f"The newly requested parallelism {bounds.upper} for the job vertex {name} exceeds its maximum"
             f" parallelism {maximum}."
         )
+
+
+def _crossed(name: str, bounds: ParallelismRange) -> str:
+    return (
+        f"The requested lower bound [{bounds.lower}] for job vertex [{name}] is higher than the upper bound"
+        f" [{bounds.upper}]."
+    )

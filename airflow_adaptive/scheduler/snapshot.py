@@ -7,12 +7,12 @@ are ISO 8601, durations are seconds. A snapshot of a newer version is refused; a
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.state import SchedulerState
@@ -40,9 +40,10 @@ def from_json(data: Mapping[str, Any]) -> SchedulerState:
             f"snapshot of version {version!r} can't be read by version {VERSION}: upgrade airflow-adaptive"
         )
     try:
-        return cast(SchedulerState, decode(SchedulerState, data))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        decoded: SchedulerState = decode(SchedulerState, data)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise SnapshotError(f"damaged snapshot: {type(error).__name__}: {error}") from error
+    return decoded
 
 
 def encode(value: Any) -> Any:
@@ -60,42 +61,59 @@ def encode(value: Any) -> Any:
             return [encode(item) for item in value]
         case _ if is_dataclass(value):
             return {_TAG: type(value).__name__} | {f.name: encode(getattr(value, f.name)) for f in fields(value)}
-    return value
+        case _:
+            return value
 
 
 def decode(hint: Any, data: Any) -> Any:
     """The value of type `hint` that `encode` wrote."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return None if data is None else decode(_member(arguments, data), data)
+        return None if data is None and types.NoneType in arguments else decode(_member(arguments, data), data)
     if origin is tuple:
-        return tuple(decode(arguments[0], item) for item in data)
-    if origin is not None and issubclass(origin, Mapping):
-        return {key: decode(arguments[1], item) for key, item in data.items()}
+        return tuple(decode(arguments[0], item) for item in _checked(list, data))
+    if origin is not None:
+        return {key: decode(arguments[1], item) for key, item in _checked(dict, data).items()}
+    if is_dataclass(hint):
+        return _decode_dataclass(hint, data)
     return _decode_plain(hint, data)
 
 
-def _decode_plain(hint: Any, data: Any) -> Any:
-    if is_dataclass(hint):
-        hints = _hints(hint)
-        return cast(Callable[..., Any], hint)(**{name: decode(hints[name], data[name]) for name in hints})
+def _decode_dataclass(hint: Any, data: Any) -> Any:
+    return hint(**{name: decode(kind, data[name]) for name, kind in _hints(hint).items()})
+
+
+def _decode_plain(hint: type, data: Any) -> Any:
     if issubclass(hint, datetime):
-        return datetime.fromisoformat(data)
+        return _aware(datetime.fromisoformat(data))
     if issubclass(hint, timedelta):
         return timedelta(seconds=data)
     if issubclass(hint, Enum):
         return hint(data)
-    if not isinstance(data, hint) and not (hint is float and isinstance(data, int)):
-        raise TypeError(f"{data!r} is no {hint.__name__}")
+    return _checked(hint, data)
+
+
+def _aware(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment} has no time zone")
+    return moment
+
+
+def _checked(kind: type, data: Any) -> Any:
+    """The data if it is exactly of this kind: JSON's true is no number."""
+    if kind is float and type(data) is int:
+        return float(data)
+    if type(data) is not kind:
+        raise TypeError(f"{data!r} is no {kind.__name__}")
     return data
 
 
 def _member(members: tuple[Any, ...], data: Any) -> Any:
     """The member of a union that the data is tagged with, or its only member beside None."""
-    real = [member for member in members if member is not type(None)]
+    real = {member.__name__: member for member in members if member is not types.NoneType}
     if len(real) == 1:
-        return real[0]
-    return next(member for member in real if member.__name__ == data[_TAG])
+        return next(iter(real.values()))
+    return real[data[_TAG]]
 
 
 @cache

@@ -6,18 +6,17 @@ grows by one with each transition, and what belongs to an older version is ignor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from airflow_adaptive.scheduler.events import SlotOffer
+from airflow_adaptive.scheduler.events import SlotOffer, TimerName
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord
 from airflow_adaptive.scheduler.policies.transition_manager import TransitionManager
-from airflow_adaptive.scheduler.requirements import Requirements
+from airflow_adaptive.scheduler.requirements import Parallelism, Requirements
 
 
 class Outcome(StrEnum):
@@ -40,7 +39,7 @@ class Plan:
     """
 
     version: int
-    parallelism: Mapping[str, int]
+    parallelism: Parallelism
     slots: int
 
 
@@ -78,15 +77,22 @@ class WaitingForResources:
     since: datetime
     manager: TransitionManager
     gives_up: bool
-    goal: Mapping[str, int] | None = None
+    goal: Parallelism | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deploying:
-    """A plan was handed out; the driver has not reported it in force (Flink: CreatingExecutionGraph)."""
+    """A plan was handed out; it is not in force on all its slots yet (Flink: CreatingExecutionGraph).
+
+    Attributes:
+        since: when it was handed out.
+        plan: that is to run.
+        in_force: the driver runs it, but slots of it have not arrived yet.
+    """
 
     since: datetime
     plan: Plan
+    in_force: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +128,7 @@ class Restarting:
 
     Attributes:
         since: when it began.
-        plan: that ran before.
+        plan: that ran before, None if a driver of an earlier life of the job must end first.
         goal: parallelism that a rescale is for, None after a failure.
         in_place: the driver lives on; else it is stopped first.
         failure: that led here, None for a rescale.
@@ -132,8 +138,8 @@ class Restarting:
     """
 
     since: datetime
-    plan: Plan
-    goal: Mapping[str, int] | None
+    plan: Plan | None
+    goal: Parallelism | None
     in_place: bool
     failure: Failure | None
     backoff: timedelta
@@ -211,6 +217,14 @@ Current = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """A deadline of a state; it is derived from the state, so a restarted loop knows it."""
+
+    name: TimerName
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerState:
     """Everything the scheduler remembers of one job.
 
@@ -237,7 +251,7 @@ class SchedulerState:
     epoch: int = 0
     driver: Driver | None = None
     offers: tuple[SlotOffer, ...] = ()
-    restarts: RestartRecord = RestartRecord()
+    restarts: RestartRecord = field(default_factory=RestartRecord)
     has_run: bool = False
     num_restarts: int = 0
     num_rescales: int = 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.requirements import Parallelism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,8 @@ class Transition:
     source: str
     target: str
     version: int
-    before: Mapping[str, int] | None
-    after: Mapping[str, int] | None
+    before: Parallelism | None
+    after: Parallelism | None
     tier: Tier | None = None
     reason: str
 

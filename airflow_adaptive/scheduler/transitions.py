@@ -40,15 +40,25 @@ from airflow_adaptive.scheduler.state import (
 States = frozenset[type]
 """Classes of states."""
 
-_FAILURE: States = frozenset({Restarting, Failing, Finished})
-"""Where failure handling leads; Finished where nothing runs that could be stopped."""
-_END: States = frozenset({Canceling, Finished})
-_STOP: States = frozenset({StopWithSavepoint, Finished})
 _DONE: States = frozenset({Finished})
+_CANCEL: States = frozenset({Canceling})
+_STOP: States = frozenset({StopWithSavepoint, Finished})
+_LIVING_DRIVER_FAILED: States = frozenset({Restarting, Failing})
+_DRIVER_GONE: States = frozenset({Restarting, Finished})
+"""Where nothing runs that could be stopped, Failing and Canceling are skipped."""
+
+_RUNNING: Mapping[type, States] = {
+    DriverEnded: _DRIVER_GONE,
+    DriverSilent: _LIVING_DRIVER_FAILED,
+    QueryFailed: _LIVING_DRIVER_FAILED,
+    JobCompleted: _DONE,
+    CancelRequested: _CANCEL,
+    SuspendRequested: _STOP,
+}
 
 _LEADS_TO: Mapping[type, Mapping[type, States]] = {
     Created: {
-        SchedulingStarted: frozenset({WaitingForResources}),
+        SchedulingStarted: frozenset({WaitingForResources, Restarting}),
         QueryFailed: _DONE,
         CancelRequested: _DONE,
         SuspendRequested: _DONE,
@@ -58,61 +68,45 @@ _LEADS_TO: Mapping[type, Mapping[type, States]] = {
         RequirementsChanged: frozenset({Deploying}),
         TimerFired: frozenset({Deploying, Finished}),
         QueryFailed: _DONE,
-        CancelRequested: _END,
+        CancelRequested: _CANCEL | _DONE,
         SuspendRequested: _DONE,
     },
     Deploying: {
+        **_RUNNING,
         PlanInForce: frozenset({Executing}),
-        TimerFired: _FAILURE,
-        DriverEnded: _FAILURE,
-        DriverSilent: _FAILURE,
-        QueryFailed: _FAILURE,
-        JobCompleted: _DONE,
-        CancelRequested: _END,
-        SuspendRequested: _STOP,
+        SlotsChanged: frozenset({Executing}),
+        TimerFired: _LIVING_DRIVER_FAILED | _DONE,
+        DriverSilent: _LIVING_DRIVER_FAILED | _DONE,
+        QueryFailed: _LIVING_DRIVER_FAILED | _DONE,
+        CancelRequested: _CANCEL | _DONE,
     },
     Executing: {
+        **_RUNNING,
         SlotsChanged: frozenset({RestartingLocally, Restarting}),
-        RequirementsChanged: frozenset({Restarting}),
+        RequirementsChanged: frozenset({RestartingLocally, Restarting}),
+        TimerFired: frozenset({RestartingLocally, Restarting}),
         BatchCommitted: frozenset({Restarting}),
         BatchFailed: frozenset({Restarting}),
-        TimerFired: frozenset({Restarting}),
-        DriverEnded: _FAILURE,
-        DriverSilent: _FAILURE,
-        QueryFailed: _FAILURE,
-        JobCompleted: _DONE,
-        CancelRequested: _END,
-        SuspendRequested: _STOP,
     },
     RestartingLocally: {
-        SlotsChanged: frozenset({Executing, Restarting}),
-        RequirementsChanged: frozenset({Restarting}),
+        **_RUNNING,
+        SlotsChanged: frozenset({Executing}),
         TimerFired: frozenset({Restarting}),
-        DriverEnded: _FAILURE,
-        DriverSilent: _FAILURE,
-        QueryFailed: _FAILURE,
-        JobCompleted: _DONE,
-        CancelRequested: _END,
-        SuspendRequested: _STOP,
     },
     Restarting: {
         TimerFired: frozenset({WaitingForResources, Deploying}),
         JobCompleted: _DONE,
-        CancelRequested: _END,
+        CancelRequested: _CANCEL | _DONE,
         SuspendRequested: _DONE,
     },
     StopWithSavepoint: {
-        SavepointCompleted: _FAILURE,
-        SavepointFailed: _FAILURE | {Executing},
-        DriverEnded: _FAILURE,
-        DriverSilent: _FAILURE,
-        QueryFailed: _FAILURE,
-        JobCompleted: _DONE,
-        CancelRequested: _END,
+        **_RUNNING,
+        SavepointCompleted: _LIVING_DRIVER_FAILED,
+        SavepointFailed: _LIVING_DRIVER_FAILED | {Executing},
         SuspendRequested: _DONE,
     },
-    Canceling: {DriverEnded: _DONE, TimerFired: _DONE, SuspendRequested: _DONE},
-    Failing: {DriverEnded: _DONE, TimerFired: _DONE, SuspendRequested: _DONE, CancelRequested: _END},
+    Canceling: {DriverEnded: _DONE, SuspendRequested: _DONE},
+    Failing: {DriverEnded: _DONE, SuspendRequested: _DONE, CancelRequested: _CANCEL},
     Finished: {},
 }
 

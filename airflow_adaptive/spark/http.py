@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import httpx
 
 from airflow_adaptive.spark.address import ClusterAddress
+from airflow_adaptive.spark.errors import ForeignAnswerError, NoAnswerError, NotConnectedError
+from airflow_adaptive.spark.rest import ProtocolError
 
+Answer = TypeVar("Answer")
 
-class NotConnectedError(Exception):
-    """Nothing was sent: trying another master is safe."""
-
-
-class NoAnswerError(Exception):
-    """It was sent and may have been carried out, but no answer came."""
-
-
-class ForeignAnswerError(Exception):
-    """What answered is no Spark master, or not one for us: the address or the token is wrong."""
+Read = Callable[[object], Answer]
+"""Makes sense of decoded JSON, or raises `ProtocolError`."""
 
 
 class Http:
@@ -41,41 +36,53 @@ class Http:
             trust_env=False,  # a master is inside the network: no proxy on the way
         )
 
-    async def get(self, url: str, hint: str) -> Any:
-        """The decoded JSON at `url`; `hint` says what to check if there is none. Raises this module's errors."""
-        return await self._ask("GET", url, hint)
+    async def get(self, url: str, read: Read[Answer], hint: str) -> Answer:
+        """What `read` makes of the JSON at `url`; `hint` says what to check if it is no Spark master's.
 
-    async def post(self, url: str, hint: str, body: Any = None) -> Any:
-        """The decoded JSON that answers a POST; else as `get`."""
-        return await self._ask("POST", url, hint, body)
+        Raises:
+            MasterError: there is no such answer; says why.
+        """
+        return await self._ask("GET", url, read, hint)
+
+    async def post(self, url: str, read: Read[Answer], hint: str, body: Any = None) -> Answer:
+        """What `read` makes of the JSON that answers a POST; else as `get`."""
+        return await self._ask("POST", url, read, hint, body)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-    async def _ask(self, method: str, url: str, hint: str, body: Any = None) -> Any:
+    async def _ask(self, method: str, url: str, read: Read[Answer], hint: str, body: Any = None) -> Answer:
         try:
             response = await self._client.request(method, url, json=body)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             raise NotConnectedError(f"{url}: {_why(error)}: {hint}") from error
         except httpx.TransportError as error:
             raise NoAnswerError(f"{url}: no answer ({_why(error)}): {hint}") from error
-        return _decode(response, url, hint)
+        _check_access(response, url)
+        try:
+            return read(_decode(response))
+        except ProtocolError as error:
+            raise ForeignAnswerError(f"{url}: {error}: {hint}") from error
 
 
-def _decode(response: httpx.Response, url: str, hint: str) -> Any:
-    """The JSON of an answer; a Spark master explains its refusals in JSON too, whatever the status."""
+def _check_access(response: httpx.Response, url: str) -> None:
     if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
         raise ForeignAnswerError(
             f"{url}: access denied ({response.status_code}): give the bearer token that the master's filter asks for as "
             "the connection's password"
         )
+
+
+def _decode(response: httpx.Response) -> object:
+    """The JSON of an answer, whatever its status: a Spark master explains its refusals in JSON too."""
     if response.has_redirect_location:
-        raise ForeignAnswerError(f"{url}: redirected to {response.headers['location']}: {hint}")
+        raise ProtocolError(f"redirected to {response.headers['location']}")
     try:
-        return response.json()
+        decoded: object = response.json()
     except ValueError as error:
-        raise ForeignAnswerError(f"{url}: the answer ({response.status_code}) is no JSON: {hint}") from error
+        raise ProtocolError(f"the answer ({response.status_code}) is no JSON") from error
+    return decoded
 
 
 def _why(error: BaseException) -> str:

@@ -21,6 +21,7 @@ from airflow_adaptive.ports import (
     SubmissionStatus,
     Worker,
 )
+from airflow_adaptive.spark.errors import NotLeadingError, RefusalError
 
 LEADER = "ALIVE"
 """Status of the master that leads; others are STANDBY, RECOVERING or COMPLETING_RECOVERY."""
@@ -48,10 +49,6 @@ STATES = {
 
 class ProtocolError(ValueError):
     """An answer is not what a Spark master answers; says what is wrong with it."""
-
-
-class NotLeadingError(Exception):
-    """The master that answered does not lead the cluster now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,14 +151,14 @@ def read_submission(answer: object) -> str:
     """The submission id in a `CreateSubmissionResponse`.
 
     Raises:
-        SubmissionRefusedError: the master refused.
+        RefusalError: the master did not accept it.
         NotLeadingError: this master can't accept it.
         ProtocolError: it is no such response.
     """
     fields = _response(answer, "CreateSubmissionResponse")
     submission_id = fields.get("submissionId")
     if fields.get("success") is not True or not isinstance(submission_id, str):
-        raise SubmissionRefusedError(f"the master refused the submission: {_message(fields) or 'it gives no reason'}")
+        raise RefusalError(f"the master refused the submission: {_message(fields) or 'it gives no reason'}")
     return submission_id
 
 
@@ -172,6 +169,7 @@ def read_status(answer: object) -> SubmissionStatus:
     UNKNOWN, not over. An ERROR that the worker reports has the exception as its message.
 
     Raises:
+        RefusalError: the master can't tell.
         NotLeadingError: this master can't know.
         ProtocolError: it is no such response.
     """
@@ -192,6 +190,7 @@ def read_kill(answer: object) -> None:
     """A `KillSubmissionResponse`; that the driver is dead or unknown already is no error.
 
     Raises:
+        RefusalError: the master can't do it.
         NotLeadingError: this master can't kill it.
         ProtocolError: it is no such response.
     """
@@ -221,7 +220,7 @@ def _response(answer: object, action: str) -> Mapping[str, Any]:
     if NOT_LEADING in message:
         raise NotLeadingError(message)
     if fields.get("action") == "ErrorResponse":
-        raise ProtocolError(message or "an error without a message")
+        raise RefusalError(f"the master answers with an error: {message or 'without a message'}")
     if fields.get("action") != action:
         raise ProtocolError(f"not a {action}")
     return fields

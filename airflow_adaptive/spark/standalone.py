@@ -21,11 +21,17 @@ from airflow_adaptive.ports import (
     SubmissionStatus,
 )
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.http import ForeignAnswerError, Http, NoAnswerError, NotConnectedError
+from airflow_adaptive.spark.errors import (
+    ForeignAnswerError,
+    MasterError,
+    NoAnswerError,
+    NotLeadingError,
+    RefusalError,
+)
+from airflow_adaptive.spark.http import Http
 from airflow_adaptive.spark.rest import (
     LEADER,
-    NotLeadingError,
-    ProtocolError,
+    MasterState,
     create_request,
     read_kill,
     read_state,
@@ -71,10 +77,9 @@ class StandaloneCluster:
         request = create_request(submission, self._address.master_url)
 
         async def create(master: MasterAddress) -> str:
-            url = f"{master.rest_url}/v1/submissions/create"
             try:
-                return read_submission(await self._http.post(url, REST_HINT, request))
-            except (ForeignAnswerError, ProtocolError) as error:
+                return await self._http.post(_submissions(master, "create"), read_submission, REST_HINT, request)
+            except (ForeignAnswerError, RefusalError) as error:
                 raise SubmissionRefusedError(str(error)) from error
             except NoAnswerError as error:  # it may have been accepted: another master must not get it too
                 raise ClusterUnreachableError(str(error)) from error
@@ -85,8 +90,7 @@ class StandaloneCluster:
         """What the leader knows of a driver. Raises `ClusterUnreachableError`."""
 
         async def status(master: MasterAddress) -> SubmissionStatus:
-            url = f"{master.rest_url}/v1/submissions/status/{quote(submission_id, safe='')}"
-            return read_status(await self._http.get(url, REST_HINT))
+            return await self._http.get(_submissions(master, "status", submission_id), read_status, REST_HINT)
 
         return await self._ask_leader(status)
 
@@ -94,8 +98,7 @@ class StandaloneCluster:
         """Ask for a driver's death; asking again, or for a dead one, is no error. Raises `ClusterUnreachableError`."""
 
         async def kill(master: MasterAddress) -> None:
-            url = f"{master.rest_url}/v1/submissions/kill/{quote(submission_id, safe='')}"
-            read_kill(await self._http.post(url, REST_HINT))
+            await self._http.post(_submissions(master, "kill", submission_id), read_kill, REST_HINT)
 
         await self._ask_leader(kill)
 
@@ -104,13 +107,12 @@ class StandaloneCluster:
         await self._http.close()
 
     async def _state(self, master: MasterAddress) -> ClusterSnapshot:
-        url = f"{master.ui_url}/json/"
-        try:
-            state = read_state(await self._http.get(url, UI_HINT), f"spark://{master.location}", master.ui_url)
-        except ProtocolError as error:
-            raise ProtocolError(f"{url}: {error}: {UI_HINT}") from error
+        def read(answer: object) -> MasterState:
+            return read_state(answer, f"spark://{master.location}", master.ui_url)
+
+        state = await self._http.get(f"{master.ui_url}/json/", read, UI_HINT)
         if state.status != LEADER:
-            raise NotLeadingError(f"{url}: the master is {state.status}")
+            raise NotLeadingError(f"{master.ui_url}: the master is {state.status}")
         return state.snapshot
 
     async def _ask_leader(self, ask: Callable[[MasterAddress], Awaitable[Answer]]) -> Answer:
@@ -120,9 +122,13 @@ class StandaloneCluster:
         for master in (self._last_leader, *others):
             try:
                 answer = await ask(master)
-            except (NotConnectedError, NoAnswerError, ForeignAnswerError, NotLeadingError, ProtocolError) as error:
+            except MasterError as error:
                 reasons.append(str(error))
             else:
                 self._last_leader = master
                 return answer
         raise ClusterUnreachableError(f"no master of {self._address.master_url} leads: {'; '.join(reasons)}")
+
+
+def _submissions(master: MasterAddress, *path: str) -> str:
+    return "/".join([f"{master.rest_url}/v1/submissions", *(quote(part, safe="") for part in path)])

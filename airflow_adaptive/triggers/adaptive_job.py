@@ -139,7 +139,7 @@ def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None) -> dict[s
     return {
         "status": "finished",
         "outcome": current.outcome.value,
-        "cause": None if current.cause is None else str(current.cause),
+        "cause": None if current.cause is None else current.cause.summary,
         "recoverable": current.cause is None or is_recoverable(current.cause),
         "timed_out": cancel_at is not None and current.since >= cancel_at,
         "restarts": state.num_restarts,

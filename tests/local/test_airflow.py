@@ -102,6 +102,8 @@ class TestRunningAirflow:
     def test_cleared_task_runs_again(self, airflow: LocalAirflow) -> None:
         run_id, state = run_to_its_end(airflow.api, {"fail": True})
         assert state == "failed"
+        assert "ValueError: told to fail" in airflow.api.task_log("echo", run_id, "say")
+        assert airflow.api.task_log("echo", run_id, "say", try_number=2) == ""
         airflow.api.clear_task("echo", run_id, "say")
         wait_until(lambda: airflow.api.try_number("echo", run_id, "say") == 2, TIMEOUT_S, "second attempt")
 

@@ -44,7 +44,9 @@ class Failure:
     message: str
     causes: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """One line for people."""
         return f"{self.error_class}: {self.message}"
 
 

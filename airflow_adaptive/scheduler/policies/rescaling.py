@@ -6,14 +6,11 @@ FLIP-291 adds that reaching the ceiling always counts. A decrease is never optio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
-from airflow_adaptive.scheduler.requirements import Requirements
-
-Parallelism = Mapping[str, int]
+from airflow_adaptive.scheduler.requirements import Parallelism, Requirements
 
 
 class Tier(IntEnum):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
+NO_TIME = timedelta(0)
 MILLISECOND = timedelta(milliseconds=1)
 UNLIMITED_ATTEMPTS = 2**31 - 1
 """Flink's "no limit" (Integer.MAX_VALUE)."""
@@ -29,6 +30,11 @@ class FixedDelay:
     attempts: int = 1
     delay: timedelta = timedelta(seconds=1)
 
+    def __post_init__(self) -> None:
+        """Check the parameters. Raises `ValueError` in Flink's words."""
+        _require(self.attempts >= 0, "Maximum number of restart attempts must be at least 0.")
+        _require(self.delay >= NO_TIME, "Backoff time between restart attempts must be at least 0 ms.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
@@ -37,6 +43,15 @@ class FailureRate:
     max_failures_per_interval: int = 1
     failure_rate_interval: timedelta = timedelta(minutes=1)
     delay: timedelta = timedelta(seconds=1)
+
+    def __post_init__(self) -> None:
+        """Check the parameters. Raises `ValueError` in Flink's words."""
+        _require(
+            self.max_failures_per_interval > 0,
+            "Maximum number of restart attempts per time unit must be greater than 0.",
+        )
+        _require(self.failure_rate_interval > NO_TIME, "Failures interval must be greater than 0 ms.")
+        _require(self.delay >= NO_TIME, "Backoff time must be at least 0 ms.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +73,19 @@ class ExponentialDelay:
     reset_backoff_threshold: timedelta = timedelta(hours=1)
     jitter_factor: float = 0.1
     attempts_before_reset_backoff: int = UNLIMITED_ATTEMPTS
+
+    def __post_init__(self) -> None:
+        """Check the parameters. Raises `ValueError` in Flink's words."""
+        _require(self.initial_backoff >= MILLISECOND, "Initial backoff must be at least 1.")
+        _require(self.max_backoff >= MILLISECOND, "Maximum backoff must be at least 1.")
+        _require(self.initial_backoff <= self.max_backoff, "Initial backoff cannot be higher than maximum backoff.")
+        _require(self.backoff_multiplier > 1, "Backoff multiplier must be greater than 1.")
+        _require(
+            self.reset_backoff_threshold >= MILLISECOND,
+            "Threshold duration for exponential backoff reset must be at least 1.",
+        )
+        _require(0 <= self.jitter_factor <= 1, "Jitter factor must be >= 0 and <= 1.")
+        _require(self.attempts_before_reset_backoff >= 1, "The attemptsBeforeResetBackoff must be at least 1.")
 
 
 RestartStrategy = NoRestart | FixedDelay | FailureRate | ExponentialDelay
@@ -114,13 +142,18 @@ def backoff(strategy: RestartStrategy, record: RestartRecord, now: datetime) -> 
     """How long to wait from now on before the restart."""
     match strategy:
         case NoRestart():
-            return timedelta(0)
+            return NO_TIME
         case FixedDelay() | FailureRate():
             return strategy.delay
         case ExponentialDelay():
-            return max((record.restart_at or now) - now, timedelta(0))
+            return max((record.restart_at or now) - now, NO_TIME)
         case _:
             assert_never(strategy)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ValueError(message)
 
 
 def _notify_exponential(strategy: ExponentialDelay, record: RestartRecord, now: datetime, draw: float) -> RestartRecord:

@@ -7,14 +7,10 @@ flows on to those that can, and the remainder goes to the last. Ties are broken 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import Requirements
-
-Parallelism = Mapping[str, int]
-"""Number of subtasks per vertex."""
+from airflow_adaptive.scheduler.requirements import Parallelism, Requirements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 
+NO_TIME = timedelta(0)
+
 
 class Phase(StrEnum):
     """Where the manager stands; names as in Flink."""
@@ -76,6 +78,46 @@ class TransitionManager:
     first_change: datetime | None = None
     evaluation: datetime | None = None
 
+    def __post_init__(self) -> None:
+        """Check the durations. Raises `ValueError` in Flink's words."""
+        if self.max_trigger_delay < NO_TIME:
+            raise ValueError("Max trigger delay must not be negative")
+        if self.stabilization < NO_TIME:
+            raise ValueError("Resource stabilization timeout must not be negative")
+
+    @classmethod
+    def begin(
+        cls,
+        now: datetime,
+        *,
+        cooldown: timedelta = NO_TIME,
+        stabilization: timedelta,
+        max_trigger_delay: timedelta = NO_TIME,
+        extension: CooldownExtension = CooldownExtension.NONE,
+        limit: timedelta | None = None,
+        changed: bool = False,
+    ) -> TransitionManager:
+        """The manager of a visit that begins now.
+
+        Args:
+            now: when.
+            cooldown: see the attribute.
+            stabilization: see the attribute.
+            max_trigger_delay: see the attribute.
+            extension: see the attribute.
+            limit: longest extended cooldown, None for no limit.
+            changed: whether something usable is there already, which counts as a change now.
+        """
+        return cls(
+            cooldown=cooldown,
+            stabilization=stabilization,
+            max_trigger_delay=max_trigger_delay,
+            extension=extension,
+            cooldown_ends=now + cooldown,
+            cooldown_limit=None if limit is None else now + limit,
+            first_change=now if changed else None,
+        )
+
     @property
     def due(self) -> datetime | None:
         """When the manager moves next by itself, None if only an event moves it."""
@@ -92,25 +134,15 @@ class TransitionManager:
 
     def change(self, now: datetime, resources: Resources) -> TransitionManager:
         """Slots or requirements changed."""
-        manager = self.advance(now, resources)
-        usable = resources >= Resources.SUFFICIENT
-        match manager.phase:
-            case Phase.COOLDOWN if usable:
-                manager = manager._remember(now)
-            case Phase.IDLING if usable:
-                manager = manager._stabilize(now)
-            case Phase.STABILIZING if manager.evaluation is None:
-                manager = replace(manager, evaluation=now + manager.max_trigger_delay)
-        return manager.advance(now, resources)
+        return self.advance(now, resources)._changed(now, resources).advance(now, resources)
 
     def trigger(self, now: datetime, resources: Resources) -> TransitionManager:
         """A batch was committed: a good moment to act."""
         manager = self.advance(now, resources)
-        match manager.phase:
-            case Phase.STABILIZING if resources >= Resources.DESIRED:
-                return replace(manager, phase=Phase.TRANSITIONING)
-            case Phase.STABILIZED:
-                return manager._act(resources)
+        if manager.phase is Phase.STABILIZED:
+            return manager._act(resources)
+        if manager.phase is Phase.STABILIZING and resources >= Resources.DESIRED:
+            return replace(manager, phase=Phase.TRANSITIONING)
         return manager
 
     def advance(self, now: datetime, resources: Resources) -> TransitionManager:
@@ -120,16 +152,26 @@ class TransitionManager:
             manager = manager._on_due(due, resources)
         return manager
 
+    def _changed(self, now: datetime, resources: Resources) -> TransitionManager:
+        usable = resources >= Resources.SUFFICIENT
+        if self.phase is Phase.COOLDOWN and usable:
+            return self._remember(now)
+        if self.phase is Phase.IDLING and usable:
+            return self._stabilize(now)
+        if self.phase is Phase.STABILIZING and self.evaluation is None:
+            return replace(self, evaluation=now + self.max_trigger_delay)
+        return self
+
     def _on_due(self, due: datetime, resources: Resources) -> TransitionManager:
-        match self.phase:
-            case Phase.COOLDOWN:
-                return self._leave_cooldown()
-            case Phase.STABILIZING if due == self.evaluation:
-                acts = resources >= Resources.DESIRED
-                return replace(self, phase=Phase.TRANSITIONING) if acts else replace(self, evaluation=None)
-            case Phase.STABILIZING:
-                return replace(self, phase=Phase.STABILIZED, evaluation=None)
-        return self._act(resources)
+        if self.phase is Phase.COOLDOWN:
+            return self._leave_cooldown()
+        if self.phase is Phase.STABILIZED:
+            return self._act(resources)
+        if due != self.evaluation:
+            return replace(self, phase=Phase.STABILIZED, evaluation=None)
+        if resources >= Resources.DESIRED:
+            return replace(self, phase=Phase.TRANSITIONING)
+        return replace(self, evaluation=None)
 
     def _leave_cooldown(self) -> TransitionManager:
         if self.first_change is None:
@@ -151,13 +193,15 @@ class TransitionManager:
 
     def _remember(self, now: datetime) -> TransitionManager:
         first = self.first_change is None
-        extends = self.extension is CooldownExtension.EVERY_CHANGE or (
+        ends = self.cooldown_ends
+        if self.extension is CooldownExtension.EVERY_CHANGE or (
             first and self.extension is CooldownExtension.FIRST_CHANGE
-        )
-        ends = max(self.cooldown_ends, now + self.cooldown) if extends else self.cooldown_ends
-        if extends and self.cooldown_limit is not None:
-            ends = max(self.cooldown_ends, min(ends, self.cooldown_limit))
+        ):
+            ends = max(ends, self._within_limit(now + self.cooldown))
         return replace(self, first_change=now if first else self.first_change, cooldown_ends=ends)
+
+    def _within_limit(self, end: datetime) -> datetime:
+        return end if self.cooldown_limit is None else min(end, self.cooldown_limit)
 
     def _after_first_change(self, delay: timedelta) -> datetime:
         # Stabilizing and Stabilized are entered with a first change only; cooldown_ends keeps the type total.

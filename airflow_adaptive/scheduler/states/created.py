@@ -11,12 +11,14 @@ from airflow_adaptive.scheduler.events import (
     SuspendRequested,
 )
 from airflow_adaptive.scheduler.moves import Step
-from airflow_adaptive.scheduler.state import Created, Outcome, SchedulerState
+from airflow_adaptive.scheduler.state import Created, Outcome, SchedulerState, Timer
 
 
 def on_event(state: SchedulerState, _: Created, event: Event) -> Step:
-    """Start, or end before anything ran."""
+    """Start, or end before anything ran; a driver of an earlier life is seen dead first."""
     match event:
+        case SchedulingStarted() if state.driver is not None:
+            return moves.replace_driver(state, event)
         case SchedulingStarted():
             return moves.wait_for_resources(state, event, "scheduling started")
         case CancelRequested():
@@ -24,6 +26,11 @@ def on_event(state: SchedulerState, _: Created, event: Event) -> Step:
         case SuspendRequested():
             return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked")
         case QueryFailed(failure=failure):
-            return moves.finish(state, event, Outcome.FAILED, str(failure), failure)
+            return moves.finish(state, event, Outcome.FAILED, failure.summary, failure)
         case _:
             return moves.ignore(state, event)
+
+
+def timers(_state: SchedulerState, _: Created) -> tuple[Timer, ...]:
+    """None: somebody must start the scheduler."""
+    return ()

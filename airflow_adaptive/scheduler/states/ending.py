@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from airflow_adaptive.scheduler import moves
-from airflow_adaptive.scheduler.events import CancelRequested, DriverEnded, Event, SuspendRequested, TimerFired
+from airflow_adaptive.scheduler.events import (
+    CancelRequested,
+    DriverEnded,
+    Event,
+    SuspendRequested,
+    TimerFired,
+    TimerName,
+)
 from airflow_adaptive.scheduler.moves import Step
-from airflow_adaptive.scheduler.state import Canceling, Failing, Finished, Outcome, SchedulerState
+from airflow_adaptive.scheduler.state import Canceling, Failing, Finished, Outcome, SchedulerState, Timer
 
 
 def on_event(state: SchedulerState, current: Canceling | Failing | Finished, event: Event) -> Step:
     """Only the end of the driver matters, and whoever wants to leave at once; failures do not."""
     match event:
         case DriverEnded():
-            return _driver_gone(state, current, event)
-        case TimerFired() if state.driver is None:
             return _driver_gone(state, current, event)
         case TimerFired():
             return moves.kill_again(state, event)
@@ -25,11 +32,18 @@ def on_event(state: SchedulerState, current: Canceling | Failing | Finished, eve
             return moves.ignore(state, event)
 
 
-def _driver_gone(state: SchedulerState, current: Canceling | Failing | Finished, event: Event) -> Step:
+def timers(state: SchedulerState, current: Canceling | Failing | Finished) -> tuple[Timer, ...]:
+    """The end of patience with a driver that is to stop."""
+    return () if state.driver is None else (Timer(name=TimerName.STOP, due=current.stop_deadline),)
+
+
+def _driver_gone(state: SchedulerState, current: Canceling | Failing | Finished, event: DriverEnded) -> Step:
     match current:
         case Canceling():
             return moves.finish(state, event, Outcome.CANCELED, "canceled: the driver is gone")
         case Failing(cause=cause):
-            return moves.finish(state, event, Outcome.FAILED, f"failed: {cause}", cause)
+            return moves.finish(state, event, Outcome.FAILED, f"failed: {cause.summary}", cause)
         case Finished():
             return moves.stay(state, event, "the driver is gone")
+        case _:
+            assert_never(current)

@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
 
-from airflow_adaptive.scheduler import moves
+from airflow_adaptive.scheduler import moves, outlook
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
     BatchFailed,
-    CancelRequested,
-    DriverEnded,
-    DriverSilent,
     Event,
-    JobCompleted,
-    QueryFailed,
     RequirementsChanged,
     SlotsChanged,
-    SuspendRequested,
     TimerFired,
     TimerName,
 )
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.options import BelowLowerBound
 from airflow_adaptive.scheduler.policies.rescaling import parallelism_changed
-from airflow_adaptive.scheduler.policies.slot_allocation import minimum_slots
-from airflow_adaptive.scheduler.policies.transition_manager import Phase, Resources, TransitionManager
-from airflow_adaptive.scheduler.state import Executing, Outcome, SchedulerState
+from airflow_adaptive.scheduler.policies.transition_manager import Phase, TransitionManager
+from airflow_adaptive.scheduler.requirements import Parallelism
+from airflow_adaptive.scheduler.state import Executing, SchedulerState, Timer
+from airflow_adaptive.scheduler.states import running
 
 
 def on_event(state: SchedulerState, executing: Executing, event: Event) -> Step:
-    """Lost slots and failures are acted on at once; everything else goes through the transition manager."""
-    plan = executing.plan
+    """Slots that are gone are acted on at once; everything else goes through the transition manager."""
     match event:
-        case SlotsChanged() if state.held_slots < plan.slots:
-            reason = f"{plan.slots - state.held_slots} of {plan.slots} slot(s) lost"
-            return moves.restart_locally(state, event, plan, reason)
+        case SlotsChanged() | RequirementsChanged() | TimerFired() if _lost_slots(state, executing) > 0:
+            reason = f"{_lost_slots(state, executing)} of {executing.plan.slots} slot(s) lost"
+            return moves.restart_locally(state, event, executing.plan, reason)
+        case SlotsChanged() | RequirementsChanged() | TimerFired() if _must_stop(state):
+            reason = f"below the lower bound: {outlook.shortage(state)}; stops and waits"
+            return moves.stop_and_wait(state, event, executing.plan, reason)
         case SlotsChanged() | RequirementsChanged():
             return _on_change(state, executing, event)
         case BatchCommitted():
@@ -45,95 +42,80 @@ def on_event(state: SchedulerState, executing: Executing, event: Event) -> Step:
         case TimerFired(timer=TimerName.FORCED_RESCALE):
             return _force(state, executing, event)
         case TimerFired():
-            resources = moves.executing_resources(state, plan)
+            resources = outlook.executing_resources(state, executing.plan)
             return _follow(state, executing, event, executing.manager.advance(event.at, resources))
-        case JobCompleted():
-            return moves.finish(state, event, Outcome.FINISHED, "all queries have ended")
-        case SuspendRequested(with_savepoint=True):
-            return moves.stop_with_savepoint(state, event, plan)
-        case SuspendRequested():
-            return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked, at once")
-        case CancelRequested():
-            return moves.cancel(state, event)
         case _:
-            return on_failure(state, executing, event)
+            return running.on_event(state, executing, event)
 
 
-def on_failure(state: SchedulerState, current: Executing, event: Event) -> Step:
-    """A query or the driver failed."""
-    match event:
-        case DriverEnded(failure=failure, draw=draw) | QueryFailed(failure=failure, draw=draw):
-            return moves.handle_failure(state, event, current.plan, failure, draw)
-        case DriverSilent(failure=failure, draw=draw):
-            return moves.handle_failure(state, event, current.plan, failure, draw, kill=True)
-        case _:
-            return moves.ignore(state, event)
+def timers(state: SchedulerState, executing: Executing) -> Iterator[Timer]:
+    """The manager's next move and the forced rescale; what happened before the job came here is looked at now."""
+    if _lost_slots(state, executing) > 0 or _must_stop(state):
+        yield Timer(name=TimerName.TRANSITION, due=executing.since)
+    elif executing.manager.due is not None:
+        yield Timer(name=TimerName.TRANSITION, due=executing.manager.due)
+    if executing.forced_at is not None:
+        yield Timer(name=TimerName.FORCED_RESCALE, due=executing.forced_at)
+
+
+def _lost_slots(state: SchedulerState, executing: Executing) -> int:
+    return executing.plan.slots - state.held_slots
+
+
+def _must_stop(state: SchedulerState) -> bool:
+    waits = state.options.below_lower_bound is BelowLowerBound.WAIT
+    return waits and outlook.possible_parallelism(state) is None
 
 
 def _on_change(state: SchedulerState, executing: Executing, event: Event) -> Step:
-    plan = executing.plan
-    if moves.possible_parallelism(state) is None:
-        return _below_lower_bound(state, executing, event)
-    resources = moves.executing_resources(state, plan)
-    armed = executing
-    if executing.batches_left is None:
-        armed = replace(executing, batches_left=state.options.max_failed_batches)
-    armed = replace(armed, forced_at=_forced_at(state, armed, event.at))
+    options, plan = state.options, executing.plan
+    armed = replace(
+        executing,
+        batches_left=executing.batches_left or options.max_failed_batches,
+        forced_at=outlook.forced_rescale_at(state, plan, executing.since, executing.forced_at, event.at),
+    )
+    resources = outlook.executing_resources(state, plan)
     return _follow(state, armed, event, executing.manager.change(event.at, resources))
 
 
 def _on_trigger(state: SchedulerState, executing: Executing, event: Event) -> Step:
-    manager = executing.manager.trigger(event.at, moves.executing_resources(state, executing.plan))
+    resources = outlook.executing_resources(state, executing.plan)
+    manager = executing.manager.trigger(event.at, resources)
     return _follow(state, replace(executing, batches_left=None), event, manager)
 
 
 def _on_batch_failed(state: SchedulerState, executing: Executing, event: Event) -> Step:
     left = executing.batches_left
-    if left is None or left > 1:
-        counted = replace(executing, batches_left=None if left is None else left - 1)
-        return moves.stay(replace(state, current=counted), event)
-    return _on_trigger(state, executing, event)
+    if left == 1:
+        return _on_trigger(state, executing, event)
+    counted = replace(executing, batches_left=None if left is None else left - 1)
+    return moves.stay(replace(state, current=counted), event)
 
 
 def _follow(state: SchedulerState, executing: Executing, event: Event, manager: TransitionManager) -> Step:
-    plan, possible = executing.plan, moves.possible_parallelism(state)
+    plan, possible = executing.plan, outlook.possible_parallelism(state)
     if manager.phase is Phase.TRANSITIONING and possible is not None:
         return moves.rescale(state, event, plan, possible, _change(executing, possible))
-    reason = None
-    if possible is not None and parallelism_changed(plan.parallelism, possible):
-        waits = manager.phase if manager.first_change else "below the minimal increase"
-        reason = f"{_change(executing, possible)} possible, not yet: {waits}"
-    return moves.stay(replace(state, current=replace(executing, manager=manager)), event, reason)
-
-
-def _forced_at(state: SchedulerState, executing: Executing, now: datetime) -> datetime | None:
-    """When a change that is not worth a rescale by itself is forced (FLIP-322, scaling-interval.max)."""
-    interval, possible = state.options.scaling_interval_max, moves.possible_parallelism(state)
-    if interval is None or possible is None or not parallelism_changed(executing.plan.parallelism, possible):
-        return None
-    if moves.executing_resources(state, executing.plan) >= Resources.SUFFICIENT:
-        return executing.forced_at
-    overdue = now - executing.since > interval
-    return executing.forced_at or (now if overdue else now + interval)
+    followed = replace(executing, manager=manager)
+    return moves.stay(replace(state, current=followed), event, _why_not(state, followed, possible))
 
 
 def _force(state: SchedulerState, executing: Executing, event: Event) -> Step:
-    plan, possible = executing.plan, moves.possible_parallelism(state)
+    plan, possible = executing.plan, outlook.possible_parallelism(state)
     if possible is None or not parallelism_changed(plan.parallelism, possible):
-        unforced = replace(executing, forced_at=None)
-        return moves.stay(replace(state, current=unforced), event, "nothing left to force: the parallelism is the same")
-    return moves.rescale(
-        state, event, plan, possible, f"forced after scaling_interval_max: {_change(executing, possible)}"
-    )
+        return moves.stay(moves.with_current(state, forced_at=None), event, "nothing is left to be forced")
+    reason = f"forced after scaling_interval_max: {_change(executing, possible)}"
+    return moves.rescale(state, event, plan, possible, reason)
 
 
-def _below_lower_bound(state: SchedulerState, executing: Executing, event: Event) -> Step:
-    need, have = minimum_slots(state.job, state.requirements), state.available_slots
-    reason = f"below the lower bound: have {have} slot(s), need at least {need}"
-    if state.options.below_lower_bound is BelowLowerBound.KEEP_RUNNING:
-        return moves.stay(state, event, f"{reason}; keeps running")
-    return moves.stop_and_wait(state, event, executing.plan, f"{reason}; stops and waits")
+def _why_not(state: SchedulerState, executing: Executing, possible: Parallelism | None) -> str | None:
+    if possible is None:
+        return f"below the lower bound: {outlook.shortage(state)}; keeps running"
+    if not parallelism_changed(executing.plan.parallelism, possible):
+        return None
+    waits = executing.manager.phase if executing.manager.first_change else "below the minimal increase"
+    return f"{_change(executing, possible)} possible, not yet: {waits}"
 
 
-def _change(executing: Executing, possible: object) -> str:
-    return f"{dict(executing.plan.parallelism)} -> {possible}"
+def _change(executing: Executing, possible: Parallelism) -> str:
+    return f"{dict(executing.plan.parallelism)} -> {dict(possible)}"

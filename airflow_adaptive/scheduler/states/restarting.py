@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_adaptive.scheduler import moves
+from airflow_adaptive.scheduler import moves, outlook
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
@@ -17,23 +17,21 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
-from airflow_adaptive.scheduler.state import Outcome, Restarting, SchedulerState
+from airflow_adaptive.scheduler.state import Outcome, Restarting, SchedulerState, Timer
 
 
 def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
-    """Failures in the meantime are recorded and change nothing: the restart is under way."""
+    """Failures in the meantime change nothing: the restart is under way."""
     match event:
         case DriverEnded():
-            return _driver_ended(state, restarting, event)
+            settled = moves.with_current(state, in_place=False, settled=restarting.settled or event.at)
+            return moves.stay(settled, event, "the driver is gone")
+        case DriverSilent() if restarting.in_place:
+            return _distrust(state, event)
         case TimerFired(timer=TimerName.STOP):
             return moves.kill_again(state, event)
         case TimerFired():
             return _go_on(state, restarting, event)
-        case DriverSilent() if restarting.in_place:
-            stopping = moves.with_current(state, in_place=False, settled=None)
-            return replace(
-                moves.stay(stopping, event, "the driver is silent"), commands=moves.kill_driver(state, event)
-            )
         case JobCompleted() if restarting.failure is None:
             return moves.finish(state, event, Outcome.FINISHED, "all queries have ended")
         case CancelRequested():
@@ -44,17 +42,25 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
             return moves.ignore(state, event)
 
 
-def _driver_ended(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
-    settled = restarting.settled or event.at
-    return moves.stay(moves.with_current(state, in_place=False, settled=settled), event, "the driver is gone")
+def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
+    """The backoff starts when all has stopped; until then, the next look at a driver that must stop."""
+    if restarting.settled is None:
+        return (Timer(name=TimerName.STOP, due=restarting.stop_deadline),)
+    return (Timer(name=TimerName.BACKOFF, due=restarting.settled + restarting.backoff),)
+
+
+def _distrust(state: SchedulerState, event: DriverSilent) -> Step:
+    deadline = event.at + state.options.stop_timeout
+    stopping = moves.with_current(state, in_place=False, settled=None, stop_deadline=deadline)
+    step = moves.stay(stopping, event, "the driver is silent: it is killed")
+    return replace(step, commands=moves.kill_driver(state, event))
 
 
 def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
     """A rescale starts on the plan it was made for (FLINK-40379); a failed job needs all it desires, or waits."""
-    goal = restarting.goal
-    if goal is not None and state.driver is not None:
-        return moves.deploy(state, event, goal, "the rescale's plan is handed to the driver")
-    possible = moves.possible_parallelism(state)
-    if possible is not None and moves.waiting_resources(state, None) is Resources.DESIRED:
+    goal, possible = restarting.goal, outlook.possible_parallelism(state)
+    if goal is not None and outlook.is_startable(state, goal):
+        return moves.deploy(state, event, goal, "the rescale's slots are there")
+    if possible is not None and outlook.waiting_resources(state) is Resources.DESIRED:
         return moves.deploy(state, event, possible, "all desired slots are there")
     return moves.wait_for_resources(state, event, "the restart needs resources", goal)

@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler import moves
-from airflow_adaptive.scheduler.events import (
-    CancelRequested,
-    DriverEnded,
-    DriverSilent,
-    Event,
-    JobCompleted,
-    QueryFailed,
-    RequirementsChanged,
-    SlotsChanged,
-    SuspendRequested,
-    TimerFired,
-)
+from airflow_adaptive.scheduler import moves, outlook
+from airflow_adaptive.scheduler.events import Event, RequirementsChanged, SlotsChanged, TimerFired, TimerName
 from airflow_adaptive.scheduler.moves import Step
-from airflow_adaptive.scheduler.state import Outcome, RestartingLocally, SchedulerState
+from airflow_adaptive.scheduler.state import RestartingLocally, SchedulerState, Timer
+from airflow_adaptive.scheduler.states import running
 
 
 def on_event(state: SchedulerState, recovering: RestartingLocally, event: Event) -> Step:
     """Recovered when the plan's slots are back; escalated when they can't come back, or not in time."""
-    plan = recovering.plan
+    plan, held = recovering.plan, state.held_slots
     match event:
-        case SlotsChanged() if state.held_slots >= plan.slots:
+        case SlotsChanged() if held >= plan.slots:
             return moves.execute(state, event, plan, "recovered locally: the plan's slots are back")
-        case SlotsChanged() | RequirementsChanged() if state.available_slots < plan.slots:
-            return _escalate(state, recovering, event, state.available_slots, "the lost slots can't come back")
+        case SlotsChanged() | RequirementsChanged():
+            return moves.stay(state, event, f"{held} of {plan.slots} slot(s) are there, {state.available_slots} may be")
         case TimerFired():
-            return _escalate(state, recovering, event, state.held_slots, "the lost slots did not come back in time")
-        case DriverEnded(failure=failure, draw=draw) | QueryFailed(failure=failure, draw=draw):
-            return moves.handle_failure(state, event, plan, failure, draw)
-        case DriverSilent(failure=failure, draw=draw):
-            return moves.handle_failure(state, event, plan, failure, draw, kill=True)
-        case JobCompleted():
-            return moves.finish(state, event, Outcome.FINISHED, "all queries have ended")
-        case SuspendRequested(with_savepoint=True):
-            return moves.stop_with_savepoint(state, event, plan)
-        case SuspendRequested():
-            return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked, at once")
-        case CancelRequested():
-            return moves.cancel(state, event)
+            return _escalate(state, recovering, event)
         case _:
-            return moves.ignore(state, event)
+            return running.on_event(state, recovering, event)
 
 
-def _escalate(state: SchedulerState, recovering: RestartingLocally, event: Event, slots: int, why: str) -> Step:
-    plan, possible = recovering.plan, moves.possible_parallelism(state, slots)
+def timers(state: SchedulerState, recovering: RestartingLocally) -> tuple[Timer, ...]:
+    """The end of patience; at once when there are too few slots to get back to the plan."""
+    patience = moves.NO_TIME if _is_hopeless(state, recovering) else state.options.local_recovery_timeout
+    return (Timer(name=TimerName.LOCAL_RECOVERY, due=recovering.since + patience),)
+
+
+def _is_hopeless(state: SchedulerState, recovering: RestartingLocally) -> bool:
+    return state.available_slots < recovering.plan.slots
+
+
+def _escalate(state: SchedulerState, recovering: RestartingLocally, event: Event) -> Step:
+    plan = recovering.plan
+    if _is_hopeless(state, recovering):
+        slots, why = state.available_slots, "the lost slots can't come back"
+    else:
+        slots, why = state.held_slots, "the lost slots did not come back in time"
+    possible = outlook.possible_parallelism(state, slots)
     if possible is None:
-        return moves.stop_and_wait(state, event, plan, f"{why}, and {slots} slot(s) are below the minimum")
+        return moves.stop_and_wait(state, event, plan, f"{why}: {outlook.shortage(state, slots)}")
     return moves.rescale(state, event, plan, possible, f"{why}: {dict(plan.parallelism)} -> {dict(possible)}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler import moves
+from collections.abc import Iterator
+
+from airflow_adaptive.scheduler import moves, outlook
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     Event,
@@ -15,16 +17,15 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.policies.slot_allocation import minimum_slots
 from airflow_adaptive.scheduler.policies.transition_manager import Phase, TransitionManager
-from airflow_adaptive.scheduler.state import Outcome, SchedulerState, WaitingForResources
+from airflow_adaptive.scheduler.state import Outcome, SchedulerState, Timer, WaitingForResources
 
 NOT_ENOUGH_RESOURCES = "NOT_ENOUGH_RESOURCES"
 
 
 def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) -> Step:
     """Changes and timers move the manager; when it has decided, the job is deployed."""
-    resources = moves.waiting_resources(state, waiting.goal)
+    resources = outlook.waiting_resources(state, waiting.goal)
     match event:
         case SlotsChanged() | RequirementsChanged():
             return _follow(state, event, waiting.manager.change(event.at, resources))
@@ -37,31 +38,32 @@ def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) 
         case SuspendRequested():
             return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked")
         case QueryFailed(failure=failure):
-            return moves.finish(state, event, Outcome.FAILED, str(failure), failure)
+            return moves.finish(state, event, Outcome.FAILED, failure.summary, failure)
         case _:
             return moves.ignore(state, event)
 
 
+def timers(state: SchedulerState, waiting: WaitingForResources) -> Iterator[Timer]:
+    """The manager's next move, and the end of patience of a job that has never run."""
+    patience = state.options.resource_wait_timeout
+    if waiting.manager.due is not None:
+        yield Timer(name=TimerName.TRANSITION, due=waiting.manager.due)
+    if waiting.gives_up and patience is not None:
+        yield Timer(name=TimerName.RESOURCE_WAIT, due=waiting.since + patience)
+
+
 def _follow(state: SchedulerState, event: Event, manager: TransitionManager) -> Step:
-    possible = moves.possible_parallelism(state)
-    have = state.available_slots
+    possible = outlook.possible_parallelism(state)
     if manager.phase is Phase.TRANSITIONING and possible is not None:
-        return moves.deploy(state, event, possible, f"{have} slot(s) are there")
-    reason = f"waiting: {have} slot(s), {_need(state)}; {manager.phase}"
+        return moves.deploy(state, event, possible, f"{state.available_slots} slot(s) are there")
+    reason = f"waiting: {outlook.shortage(state)}; {manager.phase}"
     return moves.stay(moves.with_current(state, manager=manager), event, reason)
 
 
 def _try_anyway(state: SchedulerState, event: Event) -> Step:
-    possible = moves.possible_parallelism(state)
-    have = state.available_slots
+    possible = outlook.possible_parallelism(state)
     if possible is not None:
-        return moves.deploy(state, event, possible, f"waited long enough, {have} slot(s) are there")
-    failure = Failure(
-        error_class=NOT_ENOUGH_RESOURCES, message=f"not enough resources: have {have} slot(s), {_need(state)}"
-    )
+        reason = f"waited long enough, {state.available_slots} slot(s) are there"
+        return moves.deploy(state, event, possible, reason)
+    failure = Failure(error_class=NOT_ENOUGH_RESOURCES, message=f"not enough resources: {outlook.shortage(state)}")
     return moves.finish(state, event, Outcome.FAILED, failure.message, failure)
-
-
-def _need(state: SchedulerState) -> str:
-    bounds = ", ".join(f"vertex {name!r} at least {b.lower}" for name, b in state.requirements.items())
-    return f"need at least {minimum_slots(state.job, state.requirements)} ({bounds})"

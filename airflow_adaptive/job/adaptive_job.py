@@ -1,0 +1,131 @@
+"""What a DAG author's script calls: `AdaptiveJob(build).run()`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from airflow_adaptive.job.conf import DriverSettings, read_settings
+from airflow_adaptive.job.control import ControlLoop, Timings
+from airflow_adaptive.job.directory import JobDirectory
+from airflow_adaptive.job.documents import SECRET_CONF_VARIABLE, DriverState, Status
+from airflow_adaptive.job.executors import Executors
+from airflow_adaptive.job.fence import Fence
+from airflow_adaptive.job.log import LogReader
+from airflow_adaptive.job.queries import Build, JobQuery
+from airflow_adaptive.job.reporter import Reporter
+from airflow_adaptive.job.watchdog import EXIT_FENCED, LeaseWatchdog
+
+log = logging.getLogger(__name__)
+"""Without a configuration by the script: warnings to the driver's stderr, which the worker keeps."""
+
+EXIT_FAILED: Final = 1
+"""Exit code of a driver in which nothing can run any more."""
+
+WATCHDOG_GRACE_S: Final = 5.0
+"""How long after the end of the lease the control loop may take to stop the queries by itself."""
+
+SUBMISSION_ID: Final = re.compile(r"driver-\d{14}-\d+")
+"""How a standalone master names drivers (`spark.deploy.driverIdPattern`), and a worker their directories."""
+
+
+class AdaptiveJob:
+    """A streaming job whose parallelism is decided elsewhere.
+
+    Example:
+        ```python
+        def departures(spark, parallelism):
+            flights = spark.readStream.schema(SCHEMA).parquet(INPUT).repartition(parallelism["read"])
+            return flights.groupBy(...).count().writeStream.format("parquet").option("path", OUTPUT)
+
+
+        AdaptiveJob(departures).run()
+        ```
+    """
+
+    def __init__(self, build: Build) -> None:
+        """Describe the job; nothing runs before `run`.
+
+        Args:
+            build: makes the job's query, `(spark, parallelism) -> df.writeStream...`, not started. It is called again with
+                each new plan, so it must give the same query each time but for the parallelism. Query name and
+                checkpoint are the runtime's: the name is the job's id unless it sets one, a checkpoint that it sets is
+                not used.
+        """
+        self._build = build
+
+    def run(self) -> None:
+        """Run the query as the scheduler directs; return when it has finished or was stopped.
+
+        Raises:
+            NotSubmittedError: nobody directs: the script was not submitted by the adaptive scheduler.
+            SystemExit: this driver must not, or can't, run a query any more.
+        """
+        spark = _session()
+        conf = spark.sparkContext.getConf()
+        end = _run(spark, read_settings(lambda name: conf.get(name, None)), self._build)
+        if end is DriverState.FENCED:
+            sys.exit(EXIT_FENCED)
+        if end is DriverState.FAILED:
+            sys.exit(EXIT_FAILED)
+        spark.stop()
+
+
+def _session() -> SparkSession:
+    """The session; with the secret properties, which came in the environment since arguments can be seen by others."""
+    builder = SparkSession.builder
+    for name, value in json.loads(os.environ.pop(SECRET_CONF_VARIABLE, "{}")).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _run(spark: SparkSession, settings: DriverSettings, build: Build) -> DriverState:
+    """Put the driver together and let it run."""
+    clock = time.monotonic
+    directory = JobDirectory(spark, settings.directory)
+    fence = Fence(epoch=settings.epoch, nonce=settings.nonce, lease_timeout_s=settings.lease_timeout_s, clock=clock)
+    watchdog = LeaseWatchdog(fence.overdue_s, grace_s=WATCHDOG_GRACE_S)
+    loop = ControlLoop(
+        _identity(spark, settings),
+        log=LogReader(directory, job=settings.job, clock=clock, report=log.warning),
+        fence=fence,
+        query=JobQuery(spark, build, job=settings.job, checkpoint=directory.checkpoint),
+        executors=Executors(spark, clock=clock, complain=log.warning),
+        reporter=Reporter(
+            directory, heartbeat_interval_s=settings.heartbeat_interval_s, clock=clock, complain=log.warning
+        ),
+        guard=watchdog.guard,
+        timings=Timings(poll_interval_s=settings.poll_interval_s, stop_timeout_s=settings.stop_timeout_s),
+        clock=clock,
+        sleep=time.sleep,
+        complain=log.warning,
+    )
+    watchdog.start()
+    try:
+        return loop.run()
+    finally:
+        watchdog.close()
+
+
+def _identity(spark: SparkSession, settings: DriverSettings) -> Status:
+    """What all reports of this driver have in common."""
+    directory = Path.cwd().name
+    return Status(
+        job=settings.job,
+        epoch=settings.epoch,
+        nonce=settings.nonce,
+        sequence=0,
+        at="",
+        state=DriverState.STARTING,
+        submission_id=directory if SUBMISSION_ID.fullmatch(directory) else None,
+        application_id=spark.sparkContext.applicationId,
+        ui_url=spark.sparkContext.uiWebUrl,
+    )

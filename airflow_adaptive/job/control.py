@@ -1,0 +1,261 @@
+"""The control loop: reads the newest directive, obeys it, reports.
+
+Level-triggered: each turn compares what the directive wants with what is, and goes one step nearer. So a directive that
+comes while another is being obeyed is simply the next one, and a turn that fails to read is a turn later.
+
+    RUN   the query runs on the plan already: report its version. Else: declare the executors; when they are there, end the
+          query at a batch boundary, give surplus executors back, build and start it anew (rescale tier 1).
+    HOLD  end the query at a batch boundary, keep session and executors.
+    STOP  end the query at a batch boundary, report, leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from airflow_adaptive.job.directory import DirectoryError
+from airflow_adaptive.job.documents import (
+    Action,
+    Directive,
+    DriverPlan,
+    DriverState,
+    FailureReport,
+    Status,
+)
+from airflow_adaptive.job.failures import report_exception
+from airflow_adaptive.job.fence import Fence, FencedError
+from airflow_adaptive.job.parts import ExecutorPool, Log, Query, StatusReporter
+
+CONTEXT_STOPPED: Final = FailureReport(
+    error_class="SPARK_CONTEXT_STOPPED",
+    message="the SparkContext was stopped: by the cluster manager, or by the script",
+    causes=("SPARK_CONTEXT_STOPPED",),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Waits of the control loop, seconds.
+
+    Attributes:
+        poll_interval_s: between two turns.
+        stop_timeout_s: how long a batch may take to its boundary before it is cut.
+    """
+
+    poll_interval_s: float
+    stop_timeout_s: float
+
+
+class ControlLoop:
+    """Runs one driver from its first directive to its end."""
+
+    def __init__(
+        self,
+        identity: Status,
+        *,
+        log: Log,
+        fence: Fence,
+        query: Query,
+        executors: ExecutorPool,
+        reporter: StatusReporter,
+        guard: Callable[[bool], None],
+        timings: Timings,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        complain: Callable[[str], None],
+    ) -> None:
+        """Nothing is read or run yet.
+
+        Args:
+            identity: what all reports of this driver have in common.
+            log: where directives come from.
+            fence: whether this driver may run.
+            query: of the job.
+            executors: of the application.
+            reporter: of the status.
+            guard: told whether a query may be running from now on, for `watchdog.LeaseWatchdog`.
+            timings: of the loop.
+            clock: monotonic, seconds.
+            sleep: waits that many seconds.
+            complain: for people who read the driver's output.
+        """
+        self._status = identity
+        self._log = log
+        self._fence = fence
+        self._query = query
+        self._executors = executors
+        self._reporter = reporter
+        self._guard = guard
+        self._timings = timings
+        self._clock = clock
+        self._sleep = sleep
+        self._complain = complain
+        self._looked_at = clock()
+        self._readable = True
+        self._admitted = False
+        self._failed_version: int | None = None
+
+    def run(self) -> DriverState:
+        """Obey until the end.
+
+        Returns:
+            STOPPED, FINISHED or FENCED; FAILED if nothing can run in this process any more.
+
+        Raises:
+            Exception: the control loop itself failed; the query was stopped and the failure reported.
+        """
+        try:
+            return self._run()
+        except FencedError as error:
+            self._complain(f"fenced: {error}")
+            self._query.halt()
+            self._guard(False)
+            self._reporter.report_fenced(self._describe())
+            return DriverState.FENCED
+        except Exception as error:
+            self._query.halt()
+            self._set(DriverState.FAILED, failure=report_exception(error))
+            self._report()
+            raise
+
+    def _pause(self, seconds: float) -> None:
+        """Wait inside of a turn, without becoming deaf or silent.
+
+        Raises:
+            FencedError: this driver must not run a query any more.
+        """
+        self._sleep(seconds)
+        if self._clock() - self._looked_at >= self._timings.poll_interval_s:
+            self._look()
+            self._report()
+
+    def _run(self) -> DriverState:
+        while True:
+            directive = self._look()
+            end = None if directive is None else self._obey(directive)
+            if not self._executors.alive():
+                failure = self._status.failure or CONTEXT_STOPPED
+                end = self._set(DriverState.FAILED, failure=failure)
+            self._report()
+            if end is not None:
+                return end
+            self._sleep(self._timings.poll_interval_s)
+
+    def _look(self) -> Directive | None:
+        """Read the log; None if there is nothing to obey now. Raises `FencedError`."""
+        self._looked_at = self._clock()
+        directive = None
+        try:
+            directive = self._log.newest()
+            self._readable = True
+        except DirectoryError as error:
+            if self._readable:
+                self._complain(f"log not read, trying on within the lease: {error}")
+            self._readable = False
+        if directive is not None:
+            self._fence.admit(directive, self._looked_at)
+            self._admitted = True
+        self._fence.check()
+        return directive
+
+    def _obey(self, directive: Directive) -> DriverState | None:
+        """Go one step; the state to leave in, None to stay."""
+        match directive.action:
+            case Action.RUN:
+                return self._run_query(directive)
+            case Action.HOLD:
+                self._end_query()  # a batch that failed meanwhile is replayed, and fails again if it must
+                self._set(DriverState.HOLDING, directive.version)
+                return None
+            case Action.STOP:
+                failure = self._end_query()
+                return self._set(DriverState.FAILED if failure else DriverState.STOPPED, directive.version, failure)
+            case _:
+                assert_never(directive.action)
+
+    def _run_query(self, directive: Directive) -> DriverState | None:
+        plan = directive.plan
+        if self._query.ended():
+            return self._take_end(directive)
+        if plan is None or directive.version == self._failed_version:
+            return None
+        self._executors.declare(plan.executors)
+        if plan == self._query.plan:
+            self._executors.release(plan.executors)
+            self._set(DriverState.RUNNING, directive.version)
+        elif len(self._executors.registered()) >= plan.executors:
+            self._deploy(directive, plan)
+        else:
+            self._set(DriverState.RESCALING if self._status.version else DriverState.STARTING)
+        return None
+
+    def _take_end(self, directive: Directive) -> DriverState | None:
+        """The query has ended by itself."""
+        failure = self._query.failure()
+        self._query.close()
+        self._guard(False)
+        if failure is None:
+            return self._set(DriverState.FINISHED)
+        self._fail(directive, failure)
+        return None
+
+    def _deploy(self, directive: Directive, plan: DriverPlan) -> None:
+        """Put a plan in force (rescale tier 1)."""
+        self._set(DriverState.RESCALING if self._status.version else DriverState.STARTING)
+        self._report()
+        failure = self._end_query()
+        if failure is not None:
+            self._fail(directive, failure)
+            return
+        self._executors.release(plan.executors)
+        try:
+            writer = self._query.build(plan)
+            if self._look() != directive:  # building took its time: start nothing on an outdated word
+                return
+            self._guard(True)
+            self._query.start(writer, plan)
+        except FencedError:
+            raise
+        except Exception as error:  # noqa: BLE001  (the author's code, and Spark's analysis of it)
+            self._guard(False)
+            self._fail(directive, report_exception(error))
+        else:
+            self._set(DriverState.RUNNING, directive.version)
+
+    def _end_query(self) -> FailureReport | None:
+        """End the query if one runs; why its last batch failed, None if it did not."""
+        if self._query.plan is None:
+            return None
+        if not self._query.end(self._timings.stop_timeout_s, self._pause):
+            self._complain(
+                f"no batch boundary within {self._timings.stop_timeout_s:g} s: the batch was cut, to be replayed"
+            )
+        self._guard(False)
+        return self._query.failure()
+
+    def _fail(self, directive: Directive, failure: FailureReport) -> None:
+        """The query failed under this directive: wait for one with another version."""
+        self._complain(f"query failed: {failure.error_class}: {failure.message}")
+        self._failed_version = directive.version
+        self._set(DriverState.FAILED, directive.version, failure)
+
+    def _set(self, state: DriverState, version: int | None = None, failure: FailureReport | None = None) -> DriverState:
+        """What is reported from now on; without a version the one in force."""
+        version = self._status.version if version is None else version
+        self._status = replace(self._status, state=state, version=version, failure=failure)
+        return state
+
+    def _report(self) -> None:
+        """Report, but not before the log has named this driver: the status may be another's."""
+        if self._admitted:
+            self._reporter.report(self._describe())
+
+    def _describe(self) -> Status:
+        return replace(
+            self._status,
+            parallelism=self._query.parallelism(),
+            executors=self._executors.registered(),
+            queries=self._query.reports(),
+        )

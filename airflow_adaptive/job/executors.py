@@ -1,0 +1,122 @@
+"""The executors of the application: how many are declared, which are there, which go.
+
+All of it reaches into the JVM: `org.apache.spark.SparkContext`, its `AppStatusStore`, and the scheduler backend
+`org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend` (of standalone, YARN and Kubernetes alike).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_adaptive.job.documents import ExecutorReport
+from airflow_adaptive.job.jvm import from_scala, scala_map, scala_seq
+
+DECLARE_INTERVAL_S: Final = 10.0
+"""A master that was recovered from its failure has forgotten the total: it is declared so often."""
+
+ANSWER_TIMEOUT_S: Final = 5.0
+"""How long the control loop waits for the master. Spark itself would wait for two minutes (`spark.rpc.askTimeout`)."""
+
+KILL_OPTIONS: Final = {"adjustTargetNumExecutors": False, "countFailures": False, "force": False}
+"""The target is declared before; nobody is to blame; an executor that runs a task is spared until it has none."""
+
+
+class Executors:
+    """The executors of one session."""
+
+    def __init__(self, spark: SparkSession, *, clock: Callable[[], float], complain: Callable[[str], None]) -> None:
+        """Take hold of the session's scheduler.
+
+        Args:
+            spark: the session.
+            clock: monotonic, seconds.
+            complain: told when the cluster manager refuses.
+        """
+        self._spark = spark
+        self._clock = clock
+        self._complain = complain
+        self._context: Any = spark.sparkContext._jsc.sc()
+        self._backend = self._context.schedulerBackend()
+        self._declared: tuple[int, float] | None = None
+        self._known: dict[str, ExecutorReport] = {}
+        self._asking: threading.Thread | None = None
+
+    def alive(self) -> bool:
+        """Whether the SparkContext is; without it nothing can run in this process any more."""
+        return not self._context.isStopped()
+
+    def registered(self) -> tuple[ExecutorReport, ...]:
+        """The executors that take tasks, in the order in which they were started."""
+        ids = [name for name in from_scala(self._spark, self._context.getExecutorIds()) if self._takes_tasks(name)]
+        self._known = {name: report for name in ids if (report := self._known.get(name) or self._describe(name))}
+        return tuple(sorted(self._known.values(), key=_age))
+
+    def declare(self, total: int) -> None:
+        """Tell the cluster manager how many executors the application wants; it starts and replaces up to that number.
+
+        More is never taken away by that: see `release`.
+        """
+        if self._declared is not None:
+            declared, at = self._declared
+            if declared == total and self._clock() - at < DECLARE_INTERVAL_S:
+                return
+        if self._ask(lambda: self._context.requestTotalExecutors(total, 0, scala_map(self._spark))):
+            self._declared = (total, self._clock())
+
+    def release(self, total: int) -> None:
+        """Give back the youngest executors above `total` that have no task now; the others when called again.
+
+        `SparkContext.killExecutors` refuses under dynamic allocation; the backend does not. The total has to be declared
+        first, else the manager replaces what is given back.
+        """
+        surplus = [executor.executor_id for executor in self.registered()[total:]]
+        if surplus:
+            self._ask(lambda: self._backend.killExecutors(scala_seq(self._spark, surplus), *KILL_OPTIONS.values()))
+
+    def _ask(self, request: Callable[[], object]) -> bool:
+        """Ask the cluster manager, without hanging if it does; False if it has not answered an older request yet."""
+        if self._asking is not None and self._asking.is_alive():
+            return False
+        self._asking = threading.Thread(target=self._attempt, args=(request,), daemon=True)
+        self._asking.start()
+        self._asking.join(ANSWER_TIMEOUT_S)
+        return True
+
+    def _attempt(self, request: Callable[[], object]) -> None:
+        try:
+            request()
+        except (Py4JError, PySparkException) as error:
+            self._complain(f"the cluster manager did not do what was asked, trying on: {error}")
+
+    def _takes_tasks(self, name: str) -> bool:
+        """Not lost, and not given back."""
+        return bool(self._backend.isExecutorActive(name))
+
+    def _describe(self, name: str) -> ExecutorReport | None:
+        """None while the listeners have not heard of it."""
+        try:
+            summary = self._context.statusStore().executorSummary(name)
+        except Py4JJavaError:  # NoSuchElementException
+            return None
+        logs = from_scala(self._spark, summary.executorLogs())
+        return ExecutorReport(
+            executor_id=name, cores=summary.totalCores(), worker=worker_address(logs.get("stdout") or "")
+        )
+
+
+def worker_address(log_url: str) -> str:
+    """Address of a worker's web UI, from the URL where it shows an executor's output; "" if that has none."""
+    parts = urlsplit(log_url)
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme and parts.netloc else ""
+
+
+def _age(executor: ExecutorReport) -> tuple[int, str]:
+    """Spark numbers executors in the order of their start."""
+    return int(executor.executor_id) if executor.executor_id.isdecimal() else 0, executor.executor_id

@@ -1,0 +1,121 @@
+"""From an exception, Python's or the JVM's, to the report by which the scheduler judges whether to try again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow_adaptive.job.documents import FailureReport
+
+MAX_MESSAGE_CHARACTERS: Final = 2000
+
+MAX_CAUSES: Final = 20
+"""Chains of causes are short; one longer than this goes round in circles."""
+
+WRAPPERS: Final = frozenset({"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"})
+"""Spark's error conditions that say no more than that there is a cause."""
+
+CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
+"""How Spark begins the message of each of its conditions (`SparkThrowableHelper.getMessage`)."""
+
+PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
+"""The first line after a Python traceback that is not indented."""
+
+TRACEBACK: Final = "Traceback (most recent call last):"
+
+SECRETS: Final = (
+    re.compile(
+        r"((?:password|passwd|pwd|secret|token|credential|access[._-]?key)[\w.-]*[\"']?\s*[=:]\s*[\"']?)[^\s\"',;)&]+",
+        re.IGNORECASE,
+    ),
+    re.compile(r"(://)[^/\s:@]+:[^/\s@]+(?=@)"),
+)
+"""What follows the first group is a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One exception of a chain: the name of its class, and its message."""
+
+    name: str
+    message: str
+
+    @property
+    def condition(self) -> str | None:
+        """Spark's error condition, None if it has none or one that only wraps a cause."""
+        found = CONDITION.match(self.message)
+        return found[1] if found and found[1] not in WRAPPERS else None
+
+
+def report_exception(error: BaseException) -> FailureReport:
+    """Report of an exception of the script or of starting its query."""
+    return report_chain([link for exception in _python_chain(error) for link in _links(exception)])
+
+
+def report_throwable(throwable: Any, query: str) -> FailureReport:
+    """Report of the JVM's exception that ended a query."""
+    return report_chain(list(_java_chain(throwable)), query)
+
+
+def report_chain(links: list[Link], query: str | None = None) -> FailureReport:
+    """Report of a chain of exceptions, outermost first; Python exceptions inside the JVM's are made links of their own.
+
+    The failure gets its name from the first condition of Spark in the chain, else from the innermost exception.
+    """
+    chain = [part for link in links for part in (link, *_inside(link))]
+    named = next((link for link in chain if link.condition), chain[-1])
+    return FailureReport(
+        error_class=named.condition or named.name,
+        message=clean(named.message),
+        causes=tuple(dict.fromkeys(link.name for link in chain)),
+        query=query,
+    )
+
+
+def clean(message: str) -> str:
+    """The message without secrets, and without its middle if it is long: its first and its last lines tell most."""
+    for secret in SECRETS:
+        message = secret.sub(r"\1***", message)
+    message = message.strip()
+    if len(message) <= MAX_MESSAGE_CHARACTERS:
+        return message
+    half = MAX_MESSAGE_CHARACTERS // 2 - 3
+    return f"{message[:half]}\n...\n{message[-half:]}"
+
+
+def _links(error: BaseException) -> Iterator[Link]:
+    """An exception, and the JVM's exceptions that it stands for (`_origin` of pyspark's, `java_exception` of Py4J's)."""
+    throwable = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    java = list(_java_chain(throwable))
+    yield Link(_class_name(type(error)), java[0].message if java else str(error))
+    yield from java
+
+
+def _python_chain(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(MAX_CAUSES):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _java_chain(throwable: Any) -> Iterator[Link]:
+    for _ in range(MAX_CAUSES):
+        if throwable is None:
+            return
+        yield Link(throwable.getClass().getName(), str(throwable.getMessage() or ""))
+        throwable = throwable.getCause()
+
+
+def _inside(link: Link) -> Iterator[Link]:
+    """The Python exception whose traceback is in the message (`PythonException`, an error in `foreachBatch`)."""
+    _, traceback, rest = link.message.rpartition(TRACEBACK)
+    found = PYTHON_ERROR.search(rest.lstrip("\n")) if traceback else None
+    if found:
+        yield Link(found[1], link.message)
+
+
+def _class_name(cls: type) -> str:
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"

@@ -1,0 +1,163 @@
+"""The job's streaming query: built by the author's function, started on a plan, followed, ended.
+
+Reaches into the JVM for what Python does not show: the name that the script gave its query (`extraOptions` of
+`org.apache.spark.sql.classic.DataStreamWriter`), and the exception that ended it with all its causes
+(`org.apache.spark.sql.streaming.StreamingQueryException`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pyspark.sql import DataFrameWriter, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from airflow_adaptive.job.boundary import BatchBoundary
+from airflow_adaptive.job.documents import DriverPlan, FailureReport, QueryReport
+from airflow_adaptive.job.failures import report_throwable
+from airflow_adaptive.job.progress import ProgressCounter
+
+Build = Callable[[SparkSession, Mapping[str, int]], DataStreamWriter]
+"""The author's function: `(spark, parallelism per vertex) -> df.writeStream...`, not started."""
+
+HALT_TIMEOUT_MS: Final = 10_000
+"""How long a query that is stopped at once may take to let go of its thread."""
+
+SESSION: Final = {
+    # A vertex keeps the number of tasks that its plan promises.
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    "spark.sql.streaming.stopTimeout": str(HALT_TIMEOUT_MS),
+}
+
+
+class JobQuery:
+    """The one query of the job, run again with each new plan in the same session."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        build: Build,
+        *,
+        job: str,
+        checkpoint: Callable[[str], str],
+    ) -> None:
+        """Prepare the session; nothing is built or started.
+
+        Args:
+            spark: the session.
+            build: the author's function.
+            job: id of the job, and name of the query unless the script gives it one.
+            checkpoint: URI of the checkpoint of a query of that name.
+        """
+        self._spark = spark
+        self._build = build
+        self._job = job
+        self._checkpoint = checkpoint
+        self._query: StreamingQuery | None = None
+        self._plan: DriverPlan | None = None
+        self._progress = ProgressCounter()
+        for name, value in SESSION.items():
+            spark.conf.set(name, value)
+
+    @property
+    def plan(self) -> DriverPlan | None:
+        """The plan that the query was started with; None if it was ended, or never started."""
+        return self._plan
+
+    def build(self, plan: DriverPlan) -> DataStreamWriter:
+        """Let the author's function make the query for a plan.
+
+        Raises:
+            TypeError: it returned something else than a `DataStreamWriter`.
+            Exception: whatever the function raises.
+        """
+        self._spark.conf.set("spark.sql.shuffle.partitions", str(plan.state_partitions))
+        return _checked(self._build(self._spark, dict(plan.parallelism)), _name(self._build))
+
+    def start(self, writer: DataStreamWriter, plan: DriverPlan) -> None:
+        """Start what `build` returned. Raises what Spark raises, an `AnalysisException` say."""
+        name = _query_name(writer) or self._job
+        self._query = writer.queryName(name).option("checkpointLocation", self._checkpoint(name)).start()
+        self._plan = plan
+        self._progress.begin(name)
+
+    def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
+        """End the query at a batch boundary; see `BatchBoundary`. Without a query that was done already."""
+        if self._query is None or self._plan is None:
+            return True
+        exact = BatchBoundary(self._spark, self._query, pause=pause).end(timeout_s)
+        self._over()
+        return exact
+
+    def halt(self) -> None:
+        """Stop at once whatever query runs in the session, also those that the script started itself."""
+        for query in self._spark.streams.active:
+            query.stop()
+        self._over()
+
+    def ended(self) -> bool:
+        """Whether the query has ended without being told to."""
+        return self._plan is not None and self._query is not None and not self._query.isActive
+
+    def failure(self) -> FailureReport | None:
+        """Why the query ended, None if it runs or nothing went wrong."""
+        if self._query is None:
+            return None
+        exception = self._query._jsq.exception()
+        return report_throwable(exception.get(), self._query.name) if exception.isDefined() else None
+
+    def close(self) -> None:
+        """Let go of a query that has ended without being told to."""
+        self._over()
+
+    def reports(self) -> tuple[QueryReport, ...]:
+        """Progress of the query."""
+        self._follow()
+        return () if self._progress.report is None else (self._progress.report,)
+
+    def parallelism(self) -> dict[str, int]:
+        """Parallelism per vertex in force.
+
+        A checkpoint keeps the number of state partitions with which it was begun. If that is less than planned, no
+        stateful vertex has more subtasks; which vertices are stateful is unknown here, so all are reported so.
+        """
+        if self._plan is None:
+            return {}
+        partitions, planned = self._progress.state_partitions, self._plan.state_partitions
+        most = partitions if partitions is not None and partitions < planned else None
+        return {name: count if most is None else min(count, most) for name, count in self._plan.parallelism.items()}
+
+    def _over(self) -> None:
+        self._follow()
+        self._progress.end()
+        self._plan = None
+
+    def _follow(self) -> None:
+        query = self._query
+        if query is not None:
+            self._progress.follow(query.lastProgress, lambda: query.recentProgress)
+
+
+def _checked(returned: object, name: str) -> DataStreamWriter:
+    if isinstance(returned, DataStreamWriter):
+        return returned
+    hint = "return df.writeStream... of a streaming DataFrame, not started"
+    if isinstance(returned, StreamingQuery):
+        returned.stop()
+        raise TypeError(f"{name}() started its query: {hint}; the runtime starts it")
+    if isinstance(returned, DataFrameWriter):
+        raise TypeError(f"{name}() returned a batch writer, which an adaptive job can't run: {hint}")
+    raise TypeError(f"{name}() returned {type(returned).__name__}: {hint}")
+
+
+def _name(build: Any) -> str:
+    return getattr(build, "__name__", type(build).__name__)
+
+
+def _query_name(writer: DataStreamWriter) -> str | None:
+    options = writer._jwrite.getClass().getDeclaredField("extraOptions")
+    options.setAccessible(True)
+    name = options.get(writer._jwrite).get("queryName")
+    return str(name.get()) if name.isDefined() else None

@@ -1,0 +1,61 @@
+"""`python -m airflow_adaptive.local cluster`: a cluster on this machine until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.errors import LocalClusterError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit code is 1 if the cluster can't start."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with LocalCluster(options.directory) as cluster:
+            for _ in range(options.workers):
+                cluster.add_worker(options.cores, options.memory)
+            _show(cluster)
+            signal.pause()
+    except LocalClusterError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stdout.write("stopped\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m airflow_adaptive.local", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    cluster = commands.add_parser("cluster", help="run a Spark standalone cluster until Ctrl-C")
+    cluster.add_argument("--workers", type=int, default=2, help="number of workers (default: %(default)s)")
+    cluster.add_argument("--cores", type=int, default=1, help="cores of each worker (default: %(default)s)")
+    cluster.add_argument("--memory", type=int, default=1024, help="memory of each worker, MiB (default: %(default)s)")
+    cluster.add_argument("--directory", type=Path, help="for logs and work (default: a temporary one)")
+    return parser
+
+
+def _show(cluster: LocalCluster) -> None:
+    sys.stdout.write(
+        f"master  {cluster.master_url}\n"
+        f"REST    {cluster.rest_url}\n"
+        f"UI      {cluster.ui_url}\n"
+        f"logs    {cluster.directory / 'logs'}\n"
+        "Ctrl-C stops it.\n"
+    )
+    sys.stdout.flush()
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """End as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

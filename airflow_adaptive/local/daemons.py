@@ -1,0 +1,225 @@
+"""The processes of an embedded cluster: how they are started, watched and ended, whatever they are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from airflow_adaptive.local import guardian
+from airflow_adaptive.local.distribution import find_java, find_spark
+from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.local.waiting import wait_until
+
+HOST = "127.0.0.1"
+
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""A daemon here is short-lived and does little: start quickly, take few threads and little memory."""
+
+PORT_TAKEN = "java.net.BindException"
+
+LOG_TAIL_LINES = 12
+
+Found = TypeVar("Found")
+
+
+class Daemons:
+    """Starts Spark's daemons, and ends them together with all that they have started.
+
+    Attributes:
+        directory: `logs/`, `work/`, `conf/` and `scratch/` of the daemons and their children.
+    """
+
+    def __init__(
+        self, directory: Path, *, removed: Path, memory_mb: int, start_timeout_s: float, stop_grace_s: float
+    ) -> None:
+        """Describe the daemons; nothing is started yet.
+
+        Args:
+            directory: theirs.
+            removed: what of it goes in the end.
+            memory_mb: heap of each daemon, MiB.
+            start_timeout_s: how long one may take to be up.
+            stop_grace_s: how long processes may take to end by themselves before they are killed.
+        """
+        self.directory = directory
+        self._removed = removed
+        self._memory_mb = memory_mb
+        self._start_timeout_s = start_timeout_s
+        self._stop_grace_s = stop_grace_s
+        self._mark = uuid.uuid4().hex
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._command = Path()
+        self._environment: dict[str, str] = {}
+
+    @property
+    def started(self) -> bool:
+        """Whether `start` was called, and `stop` was not since."""
+        return self._guardian is not None
+
+    def start(self) -> None:
+        """Make the directory and start the guardian.
+
+        Raises:
+            LocalClusterError: Spark or Java is missing.
+        """
+        spark, java = find_spark(), find_java()
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for part in ("conf", "logs", "scratch", "work"):
+            (self.directory / part).mkdir(exist_ok=True)
+        self._command = spark.home / "bin" / "spark-class"
+        self._environment = self._make_environment(spark.home, java)
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-P", guardian.__file__, self._mark, str(self._stop_grace_s), str(self._removed)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def stop(self) -> None:
+        """End all processes; stopping again does nothing."""
+        if self._guardian is None:
+            return
+        with suppress(BrokenPipeError):
+            self._guardian.communicate()  # closing the pipe is the sign, its end the answer
+        for process in self._processes.values():
+            process.wait()
+        self._guardian = None
+        self._processes.clear()
+
+    def launch(
+        self,
+        name: str,
+        main_class: str,
+        arguments: Sequence[object],
+        properties: Mapping[str, str],
+        ready: Callable[[], Found | None],
+    ) -> tuple[int, Found] | None:
+        """Start a daemon and wait until it is up; its process id and the true answer of `ready`.
+
+        None if somebody had taken one of its ports: a master would go on without that server.
+
+        Raises:
+            LocalClusterError: it ended, or it is not up in time; with the end of its log.
+        """
+        process = self._spawn(name, main_class, arguments, properties)
+
+        def decided() -> tuple[Found | None] | None:
+            answer = ready()
+            return (answer,) if answer or self._port_was_taken(name) or process.poll() is not None else None
+
+        try:
+            (answer,) = wait_until(decided, self._start_timeout_s, f"start of {name}")
+        except TimeoutError as error:
+            raise LocalClusterError(f"{error}: {self._last_words(name)}") from error
+        if answer:
+            return process.pid, answer
+        if self._port_was_taken(name):
+            self.end(name, signal.SIGKILL)
+            return None
+        raise LocalClusterError(f"{name} ended with exit code {process.returncode}: {self._last_words(name)}")
+
+    def end(self, name: str, how: signal.Signals) -> None:
+        """Send a daemon a signal and wait for its end; its children are not touched."""
+        process = self._processes.pop(name)
+        process.send_signal(how)
+        process.wait(self._start_timeout_s)
+
+    def kill_all_but(self, name: str) -> None:
+        """Kill every process but one daemon."""
+        spared = self._processes[name]
+        guardian.kill(process for process in guardian.marked(self._mark) if process.pid != spared.pid)
+        for killed in self._processes.keys() - {name}:
+            self._processes.pop(killed).wait()
+
+    def working_in(self, directory: str) -> list[psutil.Process]:
+        """The processes whose working directory has that name: a driver's is named like its submission."""
+        return [process for process in guardian.marked(self._mark) if _directory_of(process).name == directory]
+
+    def log(self, name: str) -> Path:
+        """The log of a daemon."""
+        return self.directory / "logs" / f"{name}.log"
+
+    def _make_environment(self, spark_home: Path, java_home: Path) -> dict[str, str]:
+        """Nothing of the user's Spark, all on this machine, and temporary files of all children in one place."""
+        scratch = str(self.directory / "scratch")
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        return {
+            **own,
+            guardian.MARK_VARIABLE: self._mark,
+            "JAVA_HOME": str(java_home),
+            "JDK_JAVA_OPTIONS": f'-XX:-UsePerfData "-Djava.io.tmpdir={scratch}"',
+            "TMPDIR": scratch,
+            "SPARK_HOME": str(spark_home),
+            "SPARK_CONF_DIR": str(self.directory / "conf"),
+            "SPARK_LOCAL_DIRS": scratch,
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_HOSTNAME": HOST,
+            "SPARK_PUBLIC_DNS": HOST,
+            "SPARK_DAEMON_MEMORY": f"{self._memory_mb}m",
+            "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+            "PYSPARK_PYTHON": sys.executable,
+        }
+
+    def _spawn(
+        self, name: str, main_class: str, arguments: Sequence[object], properties: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        file = self._write_properties(name, properties)
+        with self.log(name).open("wb") as log:
+            process = subprocess.Popen(
+                [str(self._command), main_class, "--host", HOST, "--properties-file", str(file), *map(str, arguments)],
+                env=self._environment,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._processes[name] = process
+        return process
+
+    def _write_properties(self, name: str, properties: Mapping[str, str]) -> Path:
+        """A file of the daemon's own: drivers must not read its properties, nor `ps` show them."""
+        file = self.directory / "conf" / f"{name}.properties"
+        file.touch(mode=0o600)
+        file.write_text("".join(f"{key} {value}\n" for key, value in properties.items()))
+        return file
+
+    def _port_was_taken(self, name: str) -> bool:
+        return PORT_TAKEN in self.log(name).read_text(errors="replace")
+
+    def _last_words(self, name: str) -> str:
+        """The end of a log, without the frames of stack traces."""
+        log = self.log(name)
+        lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("\tat ")]
+        return "\n".join([f"{log} ends with:", *lines[-LOG_TAIL_LINES:]])
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def listens(port: int, timeout_s: float) -> bool:
+    """Whether somebody accepts connections on a TCP port of 127.0.0.1."""
+    with suppress(OSError), socket.create_connection((HOST, port), timeout_s):
+        return True
+    return False
+
+
+def _directory_of(process: psutil.Process) -> Path:
+    with suppress(psutil.Error):
+        return Path(process.cwd())
+    return Path()

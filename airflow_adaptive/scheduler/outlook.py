@@ -1,0 +1,80 @@
+"""What the slots at hand allow: the questions that several states ask before they decide."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, parallelism_changed, should_rescale
+from airflow_adaptive.scheduler.policies.slot_allocation import (
+    determine_parallelism,
+    minimum_slots,
+    required_slots,
+    used_slots,
+)
+from airflow_adaptive.scheduler.policies.transition_manager import Resources
+from airflow_adaptive.scheduler.requirements import Parallelism
+from airflow_adaptive.scheduler.state import Plan, SchedulerState
+
+
+def possible_parallelism(state: SchedulerState, slots: int | None = None) -> Parallelism | None:
+    """The parallelism that `slots` slots (all available ones by default) give, None below the minimum."""
+    available = state.available_slots if slots is None else slots
+    return determine_parallelism(state.job, state.requirements, available)
+
+
+def waiting_resources(state: SchedulerState, goal: Parallelism | None = None) -> Resources:
+    """How far the available slots go for a job that does not run; reaching `goal` is as good as all that is desired."""
+    possible = possible_parallelism(state)
+    if possible is None:
+        return Resources.NONE
+    reached = goal is not None and all(possible[name] >= goal.get(name, 0) for name in possible)
+    return Resources.DESIRED if reached or _all_there(state) else Resources.SUFFICIENT
+
+
+def executing_resources(state: SchedulerState, plan: Plan) -> Resources:
+    """How far the available slots go for a job that runs on `plan`: whether a rescale is worth it."""
+    possible = possible_parallelism(state)
+    controller = MinimalIncrease(min_increase=state.options.min_parallelism_increase)
+    if possible is None or not should_rescale(plan.parallelism, possible, state.requirements, controller):
+        return Resources.NONE
+    return Resources.DESIRED if _all_there(state) else Resources.SUFFICIENT
+
+
+def is_startable(state: SchedulerState, goal: Parallelism) -> bool:
+    """Whether the job may run on exactly `goal` now: within its bounds, on slots that are there."""
+    if goal.keys() != state.requirements.keys():
+        return False
+    within = all(bounds.lower <= goal[name] <= bounds.upper for name, bounds in state.requirements.items())
+    return within and used_slots(state.job, goal) <= state.available_slots
+
+
+def forced_rescale_at(
+    state: SchedulerState, plan: Plan, since: datetime, planned: datetime | None, now: datetime
+) -> datetime | None:
+    """When a change that is not worth a rescale by itself is forced (FLIP-322, scaling-interval.max), None if never.
+
+    Args:
+        state: with the change.
+        plan: that runs.
+        since: when the last rescale was.
+        planned: the answer to an earlier change.
+        now: when the change was seen.
+    """
+    interval, possible = state.options.scaling_interval_max, possible_parallelism(state)
+    if interval is None or possible is None or not parallelism_changed(plan.parallelism, possible):
+        return None
+    if executing_resources(state, plan) >= Resources.SUFFICIENT:
+        return None
+    overdue = now - since > interval
+    return planned or (now if overdue else now + interval)
+
+
+def shortage(state: SchedulerState, slots: int | None = None) -> str:
+    """What is there and what is needed, for people."""
+    have = state.available_slots if slots is None else slots
+    bounds = ", ".join(f"vertex {name!r} at least {b.lower}" for name, b in state.requirements.items())
+    return f"have {have} slot(s), need at least {minimum_slots(state.job, state.requirements)} ({bounds})"
+
+
+def _all_there(state: SchedulerState) -> bool:
+    return state.available_slots >= required_slots(state.job, state.requirements)

@@ -1,0 +1,45 @@
+"""What Deploying, Executing, RestartingLocally and, in part, StopWithSavepoint have in common: a driver with a plan."""
+
+from __future__ import annotations
+
+from airflow_adaptive.scheduler import moves
+from airflow_adaptive.scheduler.events import (
+    CancelRequested,
+    DriverEnded,
+    DriverSilent,
+    Event,
+    JobCompleted,
+    QueryFailed,
+    SuspendRequested,
+)
+from airflow_adaptive.scheduler.moves import Step
+from airflow_adaptive.scheduler.state import (
+    Deploying,
+    Executing,
+    Outcome,
+    RestartingLocally,
+    SchedulerState,
+    StopWithSavepoint,
+)
+
+
+def on_event(
+    state: SchedulerState, current: Deploying | Executing | RestartingLocally | StopWithSavepoint, event: Event
+) -> Step:
+    """Failures, the end of the input, and people's wishes."""
+    plan = current.plan
+    match event:
+        case DriverEnded(failure=failure, draw=draw) | QueryFailed(failure=failure, draw=draw):
+            return moves.handle_failure(state, event, plan, failure, draw)
+        case DriverSilent(failure=failure, draw=draw):
+            return moves.handle_failure(state, event, plan, failure, draw, kill=True)
+        case JobCompleted():
+            return moves.finish(state, event, Outcome.FINISHED, "all queries have ended")
+        case CancelRequested():
+            return moves.cancel(state, event)
+        case SuspendRequested(with_savepoint=True) if moves.runs_queries(state):
+            return moves.stop_with_savepoint(state, event, plan)
+        case SuspendRequested():
+            return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked, at once")
+        case _:
+            return moves.ignore(state, event)

@@ -1,0 +1,133 @@
+"""Where the scheduler differs from Flink on purpose, and why: every rule that a deviation may be explained with.
+
+A rule looks at what a vector says and at what deviates, never at its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_adaptive.testing.conformance.verdict import Deviation, Vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One deliberate difference.
+
+    Attributes:
+        area: of the vectors.
+        why: for people.
+        explains: whether it accounts for a vector's deviation.
+    """
+
+    area: str
+    why: str
+    explains: Callable[[Vector, Deviation], bool]
+
+
+def _is(state: str, *events: str) -> Callable[[Vector, Deviation], bool]:
+    return lambda vector, _: vector["state"] == state and vector["event"] in events
+
+
+def _grows_only(vector: Vector, deviation: Deviation) -> bool:
+    current, new = vector["current"], vector["new"]
+    grown = sum(new.values()) - sum(current.values())
+    shrinks = any(new[name] < parallelism for name, parallelism in current.items())
+    return not shrinks and grown >= vector["min_parallelism_increase"] and deviation.actual is True
+
+
+DIFFERENCES = (
+    Difference(
+        area="state_transitions",
+        why="a failure while Deploying goes to failure handling (Flink fails the job: FLINK-22692)",
+        explains=_is("CreatingExecutionGraph", "global_failure", "task_failed", "graph_creation_failed"),
+    ),
+    Difference(
+        area="state_transitions",
+        why="slots that did not arrive are waited for until deploy_timeout, then the job is planned again",
+        explains=_is("CreatingExecutionGraph", "graph_created"),
+    ),
+    Difference(
+        area="state_transitions",
+        why="without the minimum the job fails when the wait ends; Flink fails it one state later, with less to say",
+        explains=lambda vector, deviation: (
+            _is("WaitingForResources", "resource_wait_timeout")(vector, deviation) and deviation.actual == "Finished"
+        ),
+    ),
+    Difference(
+        area="state_transitions",
+        why="a query that failed always goes to failure handling",
+        explains=lambda vector, deviation: (
+            _is("Executing", "graph_terminal")(vector, deviation) and deviation.actual != "FINISHED"
+        ),
+    ),
+    Difference(
+        area="state_transitions",
+        why="a job that was stopped with a savepoint is SUSPENDED: it may be resumed",
+        explains=lambda vector, deviation: vector["state"] == "StopWithSavepoint" and deviation.expected == "FINISHED",
+    ),
+    Difference(
+        area="state_transitions",
+        why="a job that does not run has nothing to save: it is suspended at once",
+        explains=lambda vector, _: vector["event"] == "stop_with_savepoint" and vector["next_state"] is None,
+    ),
+    Difference(
+        area="state_transitions",
+        why="below its lower bound a job stops and waits (FLIP-291), unless below_lower_bound is keep_running",
+        explains=lambda vector, deviation: (
+            _is("Executing", "new_requirements")(vector, deviation) and deviation.expected is None
+        ),
+    ),
+    Difference(
+        area="state_transitions",
+        why="what has no meaning in a state is ignored with a reason; nothing is raised",
+        explains=lambda vector, deviation: deviation.what == "error" and vector["next_state"] is None,
+    ),
+    Difference(
+        area="rescaling_controller",
+        why="the minimal increase is cumulative (FLIP-160), not per vertex",
+        explains=_grows_only,
+    ),
+    Difference(
+        area="restart_strategy_loader",
+        why="a streaming query always has a checkpoint, so a job restarts unless told otherwise",
+        explains=lambda vector, deviation: (
+            not vector["checkpointing"] and deviation.actual == "ExponentialDelayRestartBackoffTimeStrategy"
+        ),
+    ),
+    Difference(
+        area="apply_requirements",
+        why="-1 is expanded before it is applied; Flink stores it and crashes",
+        explains=lambda vector, _: any(-1 in bounds.values() for bounds in vector["requirements"].values()),
+    ),
+    Difference(
+        area="apply_requirements",
+        why="requirements are complete and valid before they are applied",
+        explains=lambda vector, deviation: (
+            deviation.what == "error" and vector["requirements"].keys() != vector["current"].keys()
+        ),
+    ),
+    Difference(
+        area="settings",
+        why="max_trigger_delay follows the trigger interval of the query, at least 10 s; there is no checkpoint interval",
+        explains=lambda _, deviation: deviation.what == "rescale_trigger_max_delay_ms",
+    ),
+    Difference(
+        area="settings",
+        why="the history of rescales is on by default, and is kept over restarts",
+        explains=lambda _, deviation: deviation.what == "rescale_history_max" and deviation.expected == 0,
+    ),
+    Difference(
+        area="settings",
+        why="scaling-interval.max is alive here, so it must be longer than scaling-interval.min",
+        explains=lambda _, deviation: deviation.what == "error" and "scaling_interval_max" in str(deviation.actual),
+    ),
+)
+
+
+def why(area: str, vector: Vector, deviation: Deviation) -> str | None:
+    """The reason of a deliberate difference, None if there is no rule for the deviation."""
+    if vector.get("uncertain"):
+        return "the expectation could not be confirmed on Flink"
+    return next((rule.why for rule in DIFFERENCES if rule.area == area and rule.explains(vector, deviation)), None)

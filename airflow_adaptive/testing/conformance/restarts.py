@@ -1,0 +1,121 @@
+"""Restart strategies, and how one is chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow_adaptive.scheduler.errors import OptionError
+from airflow_adaptive.scheduler.options import OPTIONS, Options
+from airflow_adaptive.scheduler.policies.restart_backoff import (
+    MILLISECOND,
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    NoRestart,
+    RestartRecord,
+    RestartStrategy,
+    backoff,
+    can_restart,
+    notify,
+)
+from airflow_adaptive.scheduler.restart_strategies import parse_restart_strategy
+from airflow_adaptive.testing.conformance.verdict import (
+    Deviation,
+    NotApplicableError,
+    Vector,
+    compare,
+    compare_text,
+    expect_only,
+)
+from airflow_adaptive.testing.scenario import START
+
+_DRAWS = 1000
+"""So many draws, evenly spread over [0, 1), show every backoff that a small jitter can reach."""
+
+_FLINK_CLASS = {
+    NoRestart: "NoRestartBackoffTimeStrategy",
+    FixedDelay: "FixedDelayRestartBackoffTimeStrategy",
+    FailureRate: "FailureRateRestartBackoffTimeStrategy",
+    ExponentialDelay: "ExponentialDelayRestartBackoffTimeStrategy",
+}
+
+
+def restart_strategies(vector: Vector) -> Iterator[Deviation]:
+    """The `RestartBackoffTimeStrategy` classes."""
+    expect_only(
+        vector,
+        "expected_construct_error",
+        "expected_new_attempt",
+        "expected_can_restart",
+        "expected_backoff_ms",
+        "expected_backoff_ms_one_of",
+    )
+    settings = {"type": vector["strategy"], **dict(map(_parameter, vector["params"].items()))}
+    try:
+        strategy = parse_restart_strategy(settings)
+    except ValueError as error:
+        yield from compare_text("construction", vector.get("expected_construct_error", "none fails"), str(error))
+        return
+    yield from compare("construction", vector.get("expected_construct_error"), None)
+    yield from _steps(strategy, vector["steps"])
+
+
+def _parameter(named: tuple[str, Any]) -> tuple[str, Any]:
+    """A duration in ms, as the strategies name and take it."""
+    name, value = named
+    return (name.removesuffix("_ms"), value * MILLISECOND) if name.endswith("_ms") else named
+
+
+def _steps(strategy: RestartStrategy, steps: list[Mapping[str, Any]]) -> Iterator[Deviation]:
+    record = RestartRecord()
+    for number, step in enumerate(steps, start=1):
+        now = START + step["at_ms"] * MILLISECOND
+        before = record
+        if step["event"] == "failure":
+            # Without jitter in the steps before: a vector with choices looks at one step only.
+            record = notify(strategy, before, now, draw=0.5)
+            merged = isinstance(strategy, ExponentialDelay) and record == before
+            yield from compare(
+                f"new attempt in step {number}", step.get("expected_new_attempt", not merged), not merged
+            )
+        allowed = can_restart(strategy, record, now)
+        yield from compare(f"can restart in step {number}", step.get("expected_can_restart", allowed), allowed)
+        yield from _backoff(f"backoff in step {number}", strategy, before, record, step)
+
+
+def _backoff(
+    what: str, strategy: RestartStrategy, before: RestartRecord, record: RestartRecord, step: Mapping[str, Any]
+) -> Iterator[Deviation]:
+    now = START + step["at_ms"] * MILLISECOND
+    if "expected_backoff_ms_one_of" in step:
+        drawn = (notify(strategy, before, now, draw / _DRAWS) for draw in range(_DRAWS))
+        reachable = {_ms(backoff(strategy, one, now)) for one in drawn}
+        yield from compare(what, sorted(step["expected_backoff_ms_one_of"]), sorted(reachable))
+    elif "expected_backoff_ms" in step:
+        yield from compare(what, step["expected_backoff_ms"], _ms(backoff(strategy, record, now)))
+
+
+def _ms(duration: timedelta) -> int:
+    return math.floor(duration / MILLISECOND)
+
+
+def restart_strategy_loader(vector: Vector) -> Iterator[Deviation]:
+    """`RestartBackoffTimeStrategyFactoryLoader`."""
+    expect_only(vector, "expected_class", "expected_error")
+    try:
+        strategy = Options.of(_named_by(vector["job_config"], vector["cluster_config"])).restart_strategy
+    except OptionError as error:
+        yield from compare_text("error", vector.get("expected_error", "none"), str(error))
+        return
+    if "expected_class" not in vector:
+        raise NotApplicableError("only the class of the strategy is compared")
+    yield from compare("class", vector["expected_class"], _FLINK_CLASS[type(strategy)])
+
+
+def _named_by(job: Mapping[str, object], cluster: Mapping[str, object]) -> Mapping[str, object]:
+    """The configuration that names the strategy: all its parameters are read from there."""
+    names = OPTIONS["restart_strategy"].flink
+    return job if any(name in job for name in names) else cluster

@@ -1,0 +1,225 @@
+"""What every `ClusterClient` must do. Subclass `ClusterClientContract`, and give it a fixture `cluster`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Protocol
+
+import pytest
+
+from airflow_adaptive.local.waiting import wait_until_async
+from airflow_adaptive.ports import (
+    ClusterClient,
+    ClusterSnapshot,
+    ClusterUnreachableError,
+    DriverSubmission,
+    SubmissionRefusedError,
+    SubmissionState,
+    SubmissionStatus,
+)
+
+TIMEOUT_S = 60.0
+
+MEMORY_MB = 512
+"""Of drivers and executors: the least that Spark starts with is 450 MiB."""
+
+
+class Script(StrEnum):
+    """What the script of a driver does; the value is its file name."""
+
+    RUNS = "runs.py"
+    """Runs until something ends it."""
+    FINISHES = "finishes.py"
+    FAILS = "fails.py"
+    """Ends with an exception."""
+    COMPUTES = "computes.py"
+    """Has an application with one executor of one core and `MEMORY_MB`, and runs until something ends it."""
+
+
+class Cluster(Protocol):
+    """A cluster with nothing on it, as the contract needs it."""
+
+    @property
+    def client(self) -> ClusterClient:
+        """A client of it."""
+        ...
+
+    @property
+    def stranded_client(self) -> ClusterClient:
+        """A client of a cluster that has no living master."""
+        ...
+
+    def uri(self, script: Script) -> str:
+        """Where the script is."""
+        ...
+
+    def add_worker(self, cores: int, memory_mb: int) -> str:
+        """A worker joins; returns its id."""
+        ...
+
+    def kill_worker(self, worker_id: str) -> None:
+        """A worker dies."""
+        ...
+
+    def kill_driver(self, submission_id: str) -> None:
+        """The processes of a running driver die."""
+        ...
+
+
+class ClusterClientContract:
+    """The tests."""
+
+    @pytest.mark.asyncio
+    async def test_snapshot_shows_a_worker_from_when_it_joins_until_it_dies(self, cluster: Cluster) -> None:
+        """Workers in a snapshot are those that live."""
+        assert (await cluster.client.snapshot()).workers == ()
+        worker_id = cluster.add_worker(cores=2, memory_mb=1536)
+        snapshot = await cluster.client.snapshot()
+        (worker,) = snapshot.workers
+        assert (worker.worker_id, worker.cores, worker.memory_mb) == (worker_id, 2, 1536)
+        assert (worker.cores_free, worker.memory_free_mb) == (2, 1536)
+        assert worker.address.startswith("http://")
+        assert snapshot.master_url.startswith("spark://")
+        assert snapshot.ui_url.startswith("http://")
+        cluster.kill_worker(worker_id)
+        assert (await cluster.client.snapshot()).workers == ()
+
+    @pytest.mark.asyncio
+    async def test_driver_takes_cores_and_memory_until_it_is_killed(self, cluster: Cluster) -> None:
+        """A driver's own size is no offer to anybody else; killing twice is no error."""
+        cluster.add_worker(cores=2, memory_mb=1536)
+        submission_id = await cluster.client.submit(_submission(cluster, Script.RUNS))
+        status = await _wait_for(cluster, submission_id, SubmissionState.RUNNING)
+        assert status.worker_address
+        assert _free(await cluster.client.snapshot()) == (1, 1536 - MEMORY_MB)
+        await cluster.client.kill(submission_id)
+        await cluster.client.kill(submission_id)
+        await _wait_for(cluster, submission_id, SubmissionState.KILLED)
+        await cluster.client.kill(submission_id)
+        assert _free(await cluster.client.snapshot()) == (2, 1536)
+
+    @pytest.mark.asyncio
+    async def test_driver_waits_when_no_worker_has_room(self, cluster: Cluster) -> None:
+        """A cluster without room accepts a driver, and starts it when a worker joins."""
+        cluster.add_worker(cores=1, memory_mb=MEMORY_MB - 1)
+        submission_id = await cluster.client.submit(_submission(cluster, Script.FINISHES))
+        assert (await cluster.client.status(submission_id)).state is SubmissionState.SUBMITTED
+        cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
+        await _wait_for(cluster, submission_id, SubmissionState.FINISHED)
+
+    @pytest.mark.asyncio
+    async def test_waiting_driver_can_be_killed(self, cluster: Cluster) -> None:
+        """A driver that was never started is over once it is killed."""
+        submission_id = await cluster.client.submit(_submission(cluster, Script.RUNS))
+        await cluster.client.kill(submission_id)
+        await _wait_for(cluster, submission_id, SubmissionState.KILLED)
+
+    @pytest.mark.asyncio
+    async def test_driver_is_failed_when_its_script_fails(self, cluster: Cluster) -> None:
+        """A script's exception fails the driver."""
+        cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
+        submission_id = await cluster.client.submit(_submission(cluster, Script.FAILS))
+        await _wait_for(cluster, submission_id, SubmissionState.FAILED)
+
+    @pytest.mark.asyncio
+    async def test_driver_is_failed_when_its_process_dies(self, cluster: Cluster) -> None:
+        """So does kill -9."""
+        cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
+        submission_id = await cluster.client.submit(_submission(cluster, Script.RUNS))
+        await _wait_for(cluster, submission_id, SubmissionState.RUNNING)
+        cluster.kill_driver(submission_id)
+        await _wait_for(cluster, submission_id, SubmissionState.FAILED)
+
+    @pytest.mark.asyncio
+    async def test_driver_is_unknown_when_its_worker_dies(self, cluster: Cluster) -> None:
+        """Nobody can tell whether the driver lives, so its state must not claim that it is over."""
+        worker_id = cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
+        submission_id = await cluster.client.submit(_submission(cluster, Script.RUNS))
+        await _wait_for(cluster, submission_id, SubmissionState.RUNNING)
+        cluster.kill_worker(worker_id)
+        status = await _wait_for(cluster, submission_id, SubmissionState.UNKNOWN)
+        assert status.message
+
+    @pytest.mark.asyncio
+    async def test_executors_are_granted_while_their_driver_runs(self, cluster: Cluster) -> None:
+        """Cores of executors appear under their application, and are free again after the driver's death."""
+        cluster.add_worker(cores=3, memory_mb=3 * MEMORY_MB)
+        submission_id = await cluster.client.submit(_submission(cluster, Script.COMPUTES))
+
+        async def granted() -> Mapping[str, int]:
+            return (await cluster.client.snapshot()).granted
+
+        async def all_free() -> bool:
+            return _free(await cluster.client.snapshot()) == (3, 3 * MEMORY_MB)
+
+        assert tuple((await wait_until_async(granted, TIMEOUT_S, "an application")).values()) == (1,)
+        assert _free(await cluster.client.snapshot()) == (1, MEMORY_MB)
+        await cluster.client.kill(submission_id)
+        await wait_until_async(all_free, TIMEOUT_S, "the return of all cores")
+        assert await granted() == {}
+
+    @pytest.mark.asyncio
+    async def test_unknown_driver_is_unknown(self, cluster: Cluster) -> None:
+        """Asking for, or killing, a driver that never was is no error."""
+        unknown = "driver-20130101000000-9999"
+        assert (await cluster.client.status(unknown)).state is SubmissionState.UNKNOWN
+        await cluster.client.kill(unknown)
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize(
+        "refused",
+        [
+            DriverSubmission(name="supervised", script="runs.py", conf={"spark.driver.supervise": "true"}),
+            DriverSubmission(name="without cores", script="runs.py", driver_cores=0),
+            DriverSubmission(name="without memory", script="runs.py", driver_memory_mb=0),
+        ],
+        ids=lambda submission: submission.name,
+    )
+    async def test_submission_is_refused(self, cluster: Cluster, refused: DriverSubmission) -> None:
+        """What can't work, or would restart behind the scheduler's back, is refused by name."""
+        with pytest.raises(SubmissionRefusedError, match=refused.name):
+            await cluster.client.submit(refused)
+
+    @pytest.mark.asyncio
+    async def test_every_call_raises_when_no_master_answers(self, cluster: Cluster) -> None:
+        """An unreachable cluster is one error, whatever was asked."""
+        client = cluster.stranded_client
+        for call in (
+            client.snapshot(),
+            client.submit(_submission(cluster, Script.RUNS)),
+            client.status("driver-1"),
+            client.kill("driver-1"),
+        ):
+            with pytest.raises(ClusterUnreachableError):
+                await call
+        await client.close()
+
+
+def _submission(cluster: Cluster, script: Script) -> DriverSubmission:
+    return DriverSubmission(
+        name=f"contract: {script.name}",
+        script=cluster.uri(script),
+        conf={
+            "spark.cores.max": "1",
+            "spark.executor.cores": "1",
+            "spark.executor.memory": f"{MEMORY_MB}m",
+            "spark.ui.enabled": "false",
+        },
+        driver_memory_mb=MEMORY_MB,
+    )
+
+
+def _free(snapshot: ClusterSnapshot) -> tuple[int, int]:
+    """Free cores and memory of all workers."""
+    return sum(it.cores_free for it in snapshot.workers), sum(it.memory_free_mb for it in snapshot.workers)
+
+
+async def _wait_for(cluster: Cluster, submission_id: str, state: SubmissionState) -> SubmissionStatus:
+    async def reached() -> SubmissionStatus | None:
+        status = await cluster.client.status(submission_id)
+        if status.state is not state and status.state.over:
+            raise AssertionError(f"{submission_id} is {status}, not {state}")
+        return status if status.state is state else None
+
+    return await wait_until_async(reached, TIMEOUT_S, f"{state} of {submission_id}")

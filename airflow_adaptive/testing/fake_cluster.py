@@ -1,0 +1,243 @@
+"""A Spark standalone cluster in memory: it places drivers and executors as the real one does, and at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_adaptive.ports import (
+    ClusterSnapshot,
+    ClusterUnreachableError,
+    DriverSubmission,
+    SubmissionState,
+    SubmissionStatus,
+    Worker,
+)
+from airflow_adaptive.spark.rest import LOST_WORKER, check_submission
+
+MASTER_URL = "spark://fake:7077"
+UI_URL = "http://fake:8080"
+FIRST_UI_PORT = 8081
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeScript:
+    """What a driver does that runs a certain script.
+
+    Attributes:
+        ends: the state in which it ends at once, None if it runs until something ends it.
+        executors: it has an application that asks for so many executors, 0 for none.
+        executor_cores: of each.
+        executor_memory_mb: of each, MiB.
+    """
+
+    ends: SubmissionState | None = None
+    executors: int = 0
+    executor_cores: int = 1
+    executor_memory_mb: int = 1024
+
+
+@dataclass(slots=True, kw_only=True)
+class _Application:
+    """An application: what it asks for, and the workers of the executors that it was granted."""
+
+    application_id: str
+    executors: int
+    cores: int
+    memory_mb: int
+    placed: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Driver:
+    """A driver; `worker` is where it runs or ran, None before."""
+
+    submission: DriverSubmission
+    state: SubmissionState = SubmissionState.SUBMITTED
+    worker: Worker | None = None
+    message: str = ""
+    application: _Application | None = None
+
+
+class FakeCluster:
+    """A `ClusterClient`, and the cluster behind it.
+
+    Attributes:
+        reachable: False makes every call raise `ClusterUnreachableError`.
+        answers: False makes a call that was carried out raise `ClusterUnreachableError`: its answer was lost.
+        submissions: what was accepted, by submission id, in order.
+    """
+
+    def __init__(self, scripts: Mapping[str, FakeScript] | None = None) -> None:
+        """An empty cluster.
+
+        Args:
+            scripts: what scripts do; others run, without an application, until something ends them.
+        """
+        self.reachable = True
+        self.answers = True
+        self.submissions: dict[str, DriverSubmission] = {}
+        self._scripts = dict(scripts or {})
+        self._workers: dict[str, Worker] = {}
+        self._worker_count = 0
+        self._drivers: dict[str, _Driver] = {}
+
+    # ---- ClusterClient ----------------------------------------------------------------------------------------------
+
+    async def snapshot(self) -> ClusterSnapshot:
+        """See `ClusterClient`."""
+        self._receive()
+        workers = tuple(self._as_listed(worker) for worker in self._workers.values())
+        granted = {app.application_id: len(app.placed) * app.cores for app in self._applications()}
+        self._answer()
+        return ClusterSnapshot(workers=workers, granted=granted, master_url=MASTER_URL, ui_url=UI_URL)
+
+    async def submit(self, submission: DriverSubmission) -> str:
+        """See `ClusterClient`."""
+        self._receive()
+        check_submission(submission)
+        submission_id = f"driver-20130101000000-{len(self._drivers):04d}"
+        self.submissions[submission_id] = submission
+        self._drivers[submission_id] = _Driver(submission=submission)
+        self._schedule()
+        self._answer()
+        return submission_id
+
+    async def status(self, submission_id: str) -> SubmissionStatus:
+        """See `ClusterClient`."""
+        self._receive()
+        self._answer()
+        driver = self._drivers.get(submission_id)
+        if driver is None:
+            return SubmissionStatus(state=SubmissionState.UNKNOWN)
+        address = "" if driver.worker is None else driver.worker.address.removeprefix("http://")
+        return SubmissionStatus(state=driver.state, message=driver.message, worker_address=address)
+
+    async def kill(self, submission_id: str) -> None:
+        """See `ClusterClient`."""
+        self._receive()
+        if submission_id in self._drivers:
+            self._end(submission_id, SubmissionState.KILLED)
+        self._answer()
+
+    async def close(self) -> None:
+        """See `ClusterClient`."""
+
+    # ---- the cluster ------------------------------------------------------------------------------------------------
+
+    def add_worker(self, cores: int = 1, memory_mb: int = 1024) -> str:
+        """A worker joins; returns its id."""
+        number = self._worker_count
+        self._worker_count += 1
+        worker = Worker(
+            worker_id=f"worker-20130101000000-fake-{number:04d}",
+            address=f"http://fake:{FIRST_UI_PORT + number}",
+            cores=cores,
+            cores_free=cores,
+            memory_mb=memory_mb,
+            memory_free_mb=memory_mb,
+        )
+        self._workers[worker.worker_id] = worker
+        self._schedule()
+        return worker.worker_id
+
+    def kill_worker(self, worker_id: str) -> None:
+        """A worker dies: its executors are gone, and nobody knows of its drivers any more."""
+        worker = self._workers.pop(worker_id)
+        for application in self._applications():
+            application.placed = [placed for placed in application.placed if placed != worker_id]
+        for submission_id, driver in self._drivers.items():
+            if driver.worker == worker:
+                self._end(submission_id, SubmissionState.UNKNOWN, LOST_WORKER)
+        self._schedule()
+
+    def kill_driver(self, submission_id: str) -> None:
+        """The process of a driver dies."""
+        self._end(submission_id, SubmissionState.FAILED)
+
+    def finish_driver(self, submission_id: str) -> None:
+        """The script of a driver comes to its end."""
+        self._end(submission_id, SubmissionState.FINISHED)
+
+    def request_executors(self, submission_id: str, executors: int, cores: int = 1, memory_mb: int = 1024) -> str:
+        """The running driver asks for so many executors in all, as `SparkContext.requestTotalExecutors` does.
+
+        More are granted as soon as, and as long as, workers have room; with a smaller number the newest go.
+        Returns the id of the driver's application.
+        """
+        driver = self._drivers[submission_id]
+        if driver.application is None:
+            name = submission_id.replace("driver", "app")
+            driver.application = _Application(application_id=name, executors=0, cores=cores, memory_mb=memory_mb)
+        driver.application.executors = executors
+        del driver.application.placed[executors:]
+        self._schedule()
+        return driver.application.application_id
+
+    def executors(self, submission_id: str) -> tuple[str, ...]:
+        """The workers of a driver's executors, oldest first."""
+        application = self._drivers[submission_id].application
+        return () if application is None else tuple(application.placed)
+
+    # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        if not self.reachable:
+            raise ClusterUnreachableError(f"no master of {MASTER_URL} leads: it was made unreachable")
+
+    def _answer(self) -> None:
+        if not self.answers:
+            raise ClusterUnreachableError(f"{MASTER_URL}: no answer: it was made to keep silent")
+
+    def _applications(self) -> list[_Application]:
+        return [driver.application for driver in self._drivers.values() if driver.application is not None]
+
+    def _end(self, submission_id: str, state: SubmissionState, message: str = "") -> None:
+        driver = self._drivers[submission_id]
+        if driver.state in (SubmissionState.SUBMITTED, SubmissionState.RUNNING):
+            driver.state, driver.message, driver.application = state, message, None
+            self._schedule()
+
+    def _as_listed(self, worker: Worker) -> Worker:
+        """The worker with what is free on it now."""
+        cores, memory_mb = worker.cores, worker.memory_mb
+        for driver in self._drivers.values():
+            if driver.state is SubmissionState.RUNNING and driver.worker == worker:
+                cores -= driver.submission.driver_cores
+                memory_mb -= driver.submission.driver_memory_mb
+        for application in self._applications():
+            executors = application.placed.count(worker.worker_id)
+            cores -= executors * application.cores
+            memory_mb -= executors * application.memory_mb
+        return replace(worker, cores_free=cores, memory_free_mb=memory_mb)
+
+    def _with_room(self, cores: int, memory_mb: int) -> list[str]:
+        listed = [self._as_listed(worker) for worker in self._workers.values()]
+        return [it.worker_id for it in listed if it.cores_free >= cores and it.memory_free_mb >= memory_mb]
+
+    def _schedule(self) -> None:
+        """Drivers first, oldest first; then the applications' executors (`Master.schedule`)."""
+        for submission_id, driver in self._drivers.items():
+            if driver.state is SubmissionState.SUBMITTED:
+                self._launch(submission_id, driver)
+        for application in self._applications():
+            while len(application.placed) < application.executors and self._place(application):
+                pass
+
+    def _launch(self, submission_id: str, driver: _Driver) -> None:
+        room = self._with_room(driver.submission.driver_cores, driver.submission.driver_memory_mb)
+        if not room:
+            return
+        driver.state, driver.worker = SubmissionState.RUNNING, self._workers[room[0]]
+        script = self._scripts.get(driver.submission.script, FakeScript())
+        if script.executors:
+            self.request_executors(submission_id, script.executors, script.executor_cores, script.executor_memory_mb)
+        if script.ends is not None:
+            self._end(submission_id, script.ends)
+
+    def _place(self, application: _Application) -> bool:
+        """One more executor, on the worker with the fewest of them (`spark.deploy.spreadOutApps`)."""
+        room = self._with_room(application.cores, application.memory_mb)
+        if room:
+            application.placed.append(min(room, key=application.placed.count))
+        return bool(room)

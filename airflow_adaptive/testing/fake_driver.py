@@ -1,0 +1,140 @@
+"""A driver in memory that obeys the job's log as the real runtime does: the other end of a `FakeChannel`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_adaptive.job.conf import PREFIX
+from airflow_adaptive.job.documents import (
+    Action,
+    Directive,
+    DriverState,
+    ExecutorReport,
+    FailureReport,
+    QueryReport,
+    Status,
+    decode_log,
+)
+from airflow_adaptive.ports import ClusterSnapshot, SubmissionState
+from airflow_adaptive.testing.fake_channel import FakeChannel
+from airflow_adaptive.testing.fake_cluster import FakeCluster
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    """What one driver process knows."""
+
+    submission_id: str
+    epoch: int
+    nonce: str
+    cores: int
+    memory_mb: int
+    sequence: int = 0
+    version: int = 0
+    committed: int = 0
+    application_id: str | None = None
+    state: DriverState = DriverState.STARTING
+    failure: FailureReport | None = None
+
+
+class FakeDrivers:
+    """All driver processes of one job on a `FakeCluster`.
+
+    Attributes:
+        silent: they live but neither read nor report.
+        commits: whether running queries commit a batch with each tick.
+        started: (epoch, version, parallelism) of every start of the queries, in order.
+    """
+
+    def __init__(self, cluster: FakeCluster, channel: FakeChannel) -> None:
+        self._cluster = cluster
+        self._channel = channel
+        self._sessions: dict[str, _Session] = {}
+        self.silent = False
+        self.commits = True
+        self.started: list[tuple[int, int, dict[str, int]]] = []
+
+    def tick(self, cluster: ClusterSnapshot, states: dict[str, SubmissionState]) -> None:
+        """Let every living driver look at the log, act and report."""
+        for submission_id, submission in self._cluster.submissions.items():
+            if submission_id not in self._sessions:
+                self._sessions[submission_id] = _Session(
+                    submission_id=submission_id,
+                    epoch=int(submission.conf[PREFIX + "epoch"]),
+                    nonce=submission.conf[PREFIX + "nonce"],
+                    cores=int(submission.conf["spark.executor.cores"]),
+                    memory_mb=int(submission.conf["spark.executor.memory"].rstrip("m")),
+                )
+            if states[submission_id] is SubmissionState.RUNNING and not self.silent:
+                self._act(self._sessions[submission_id], cluster)
+
+    def fail_query(self, error_class: str = "SparkException", message: str = "a task failed") -> None:
+        """The query of the newest driver fails; the driver lives on."""
+        session = list(self._sessions.values())[-1]
+        session.state = DriverState.FAILED
+        session.failure = FailureReport(error_class=error_class, message=message, causes=(error_class,))
+
+    def finish(self) -> None:
+        """The input of the newest driver is exhausted."""
+        list(self._sessions.values())[-1].state = DriverState.FINISHED
+
+    def _act(self, session: _Session, cluster: ClusterSnapshot) -> None:
+        directive = self._directive()
+        if session.state is DriverState.FINISHED:
+            self._leave(session, cluster, DriverState.FINISHED)
+        elif directive is None or (directive.epoch, directive.nonce) != (session.epoch, session.nonce):
+            self._leave(session, cluster, DriverState.FENCED)
+        elif directive.action is Action.STOP:
+            self._leave(session, cluster, DriverState.STOPPED)
+        else:
+            self._obey(session, directive)
+            self._report(session, cluster)
+
+    def _obey(self, session: _Session, directive: Directive) -> None:
+        if directive.action is Action.HOLD or directive.plan is None:
+            session.state = DriverState.HOLDING if session.state is not DriverState.FAILED else DriverState.FAILED
+            return
+        session.application_id = self._cluster.request_executors(
+            session.submission_id, directive.plan.executors, session.cores, session.memory_mb
+        )
+        there = len(self._cluster.executors(session.submission_id)) >= directive.plan.executors
+        if session.version != directive.version and there:
+            session.version, session.state, session.failure = directive.version, DriverState.RUNNING, None
+            self.started.append((session.epoch, directive.version, dict(directive.plan.parallelism)))
+        elif session.state is DriverState.RUNNING and self.commits:
+            session.committed += 1
+
+    def _leave(self, session: _Session, cluster: ClusterSnapshot, state: DriverState) -> None:
+        session.state = state
+        self._report(session, cluster)
+        self._cluster.finish_driver(session.submission_id)
+
+    def _report(self, session: _Session, cluster: ClusterSnapshot) -> None:
+        session.sequence += 1
+        address = {worker.worker_id: worker.address for worker in cluster.workers}
+        placed = self._cluster.executors(session.submission_id)
+        executors = tuple(
+            ExecutorReport(executor_id=str(number), cores=session.cores, worker=address[worker])
+            for number, worker in enumerate(placed)
+            if worker in address
+        )
+        newest = self._channel.log[max(self._channel.log)]
+        self._channel.report(
+            Status(
+                job=decode_log(newest).job,
+                epoch=session.epoch,
+                nonce=session.nonce,
+                sequence=session.sequence,
+                at="",
+                state=session.state,
+                version=session.version,
+                executors=executors,
+                queries=(QueryReport(name="q", active=True, committed=session.committed),),
+                failure=session.failure,
+                submission_id=session.submission_id,
+                application_id=session.application_id,
+            )
+        )
+
+    def _directive(self) -> Directive | None:
+        return decode_log(self._channel.log[max(self._channel.log)]).directive if self._channel.log else None

@@ -1,0 +1,24 @@
+"""Wishes and views in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_adaptive.ports import Inbox
+
+
+class FakeStore:
+    """A `JobStore`: a test sets `asked` and reads `views`."""
+
+    def __init__(self) -> None:
+        self.asked = Inbox()
+        self.views: list[Mapping[str, Any]] = []
+
+    async def inbox(self) -> Inbox:
+        """See `JobStore.inbox`."""
+        return self.asked
+
+    async def publish(self, view: Mapping[str, Any]) -> None:
+        """See `JobStore.publish`."""
+        self.views.append(view)

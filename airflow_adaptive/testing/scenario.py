@@ -1,0 +1,238 @@
+"""A scheduler without a world: *given* a job in some state, *when* facts arrive, *then* exactly this state and these commands.
+
+    Scenario(lower=1, upper=4).given_waiting().when_slots(free=4).then("Deploying", SubmitDriver(...))
+
+Time passes only in `after`; timers that are due are delivered as the loop would, in order and before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.commands import Command
+from airflow_adaptive.scheduler.events import (
+    BatchCommitted,
+    BatchFailed,
+    CancelRequested,
+    DriverEnded,
+    DriverSilent,
+    Event,
+    JobCompleted,
+    PlanInForce,
+    QueryFailed,
+    RequirementsChanged,
+    SavepointCompleted,
+    SavepointFailed,
+    SchedulingStarted,
+    SlotOffer,
+    SlotsChanged,
+    SuspendRequested,
+    TimerFired,
+)
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.moves import Step
+from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
+from airflow_adaptive.scheduler.state import Finished, SchedulerState, WaitingForResources
+
+START = datetime(2013, 1, 1, tzinfo=UTC)
+TRANSIENT = Failure(error_class="TASK_FAILED", message="an executor was lost")
+"""A failure that a restart may mend."""
+HOPELESS = Failure(error_class="SyntaxError", message="invalid syntax")
+"""A failure that no restart mends."""
+
+MAX_PARALLELISM = 128
+
+_TIMERS_AT_ONCE = 20
+"""More timers than this at one moment lead nowhere."""
+
+
+class Scenario:
+    """One job, its clock, and all that happened to it."""
+
+    def __init__(
+        self,
+        lower: int = 1,
+        upper: int = 4,
+        *,
+        graph: JobGraph | None = None,
+        requirements: Requirements | None = None,
+        **options: object,
+    ) -> None:
+        """A job that was just created.
+
+        Args:
+            lower: bound of the only vertex, unless there is a graph.
+            upper: bound of the only vertex, unless there is a graph.
+            graph: of a job with more than one vertex.
+            requirements: accepted overrides of the graph's bounds.
+            options: as `Options.of` reads them.
+        """
+        bounds = ParallelismRange(lower, upper)
+        job = graph or JobGraph.single("job", bounds, max_parallelism=MAX_PARALLELISM)
+        self.now = START
+        self.state: SchedulerState = machine.create(job, Options.of(options), requirements)
+        self.steps: list[Step] = []
+        self._told = 0
+
+    # ---- given ------------------------------------------------------------------------------------------------------
+
+    def given_waiting(self, free: int = 0) -> Scenario:
+        """Scheduling was started with so many free slots."""
+        self.when_slots(free=free).when(SchedulingStarted(at=self.now))
+        return self._given()
+
+    def given_deploying(self, slots: int) -> Scenario:
+        """The first plan was handed to a new driver."""
+        self.given_waiting(free=slots)
+        if isinstance(self.state.current, WaitingForResources):
+            self.after(self.state.options.resource_stabilization_timeout.total_seconds())
+        return self._given()
+
+    def given_executing(self, slots: int) -> Scenario:
+        """The first plan is in force on so many slots."""
+        return self.given_deploying(slots).when_slots(held=slots).when_in_force()._given()
+
+    def _given(self) -> Scenario:
+        self._told = len(self.steps)
+        return self
+
+    # ---- when -------------------------------------------------------------------------------------------------------
+
+    def when(self, event: Event) -> Scenario:
+        """An event arrives; then what is due happens."""
+        return self.unsettled(event).settle()
+
+    def unsettled(self, event: Event) -> Scenario:
+        """An event arrives, and nothing else happens yet."""
+        self.steps.append(machine.step(self.state, event))
+        self.state = self.steps[-1].state
+        return self
+
+    def after(self, seconds: float) -> Scenario:
+        """Time passes; what falls due happens on the way."""
+        until = self.now + timedelta(seconds=seconds)
+        while (due := machine.timers(self.state)) and due[0].due <= until:
+            self.now = max(self.now, due[0].due)
+            self.settle()
+        self.now = until
+        return self
+
+    def settle(self) -> Scenario:
+        """Deliver what is due now, one at a time: each may change what is due next."""
+        for _ in range(_TIMERS_AT_ONCE):
+            due = machine.timers(self.state)
+            if not due or due[0].due > self.now:
+                return self
+            self.unsettled(TimerFired(at=self.now, timer=due[0].name, version=self.state.version))
+        raise AssertionError(f"timers of {self.state.name} fire for ever: {machine.timers(self.state)}")
+
+    def when_slots(self, held: int = 0, free: int = 0) -> Scenario:
+        """The job holds and could have so many slots."""
+        return self.when(self.slots(held, free))
+
+    def slots(self, held: int = 0, free: int = 0) -> SlotsChanged:
+        """The event that says so."""
+        return SlotsChanged(at=self.now, offers=(SlotOffer(worker="worker-1", held=held, free=free),))
+
+    def when_requirements(self, lower: int, upper: int) -> Scenario:
+        """Somebody sets the same bounds for every vertex."""
+        bounds = dict.fromkeys(self.state.requirements, ParallelismRange(lower, upper))
+        return self.when(RequirementsChanged(at=self.now, requirements=bounds))
+
+    def when_in_force(self) -> Scenario:
+        """The driver reports the plan in force."""
+        version = 0 if self.state.plan is None else self.state.plan.version
+        return self.when(PlanInForce(at=self.now, epoch=self.state.epoch, version=version))
+
+    def when_committed(self) -> Scenario:
+        """A batch was committed."""
+        return self.when(BatchCommitted(at=self.now, epoch=self.state.epoch))
+
+    def when_batch_failed(self) -> Scenario:
+        """A batch failed without failing its query."""
+        return self.when(BatchFailed(at=self.now, epoch=self.state.epoch))
+
+    def when_query_failed(self, failure: Failure = TRANSIENT, draw: float = 0.5) -> Scenario:
+        """A query failed; the driver lives."""
+        return self.when(QueryFailed(at=self.now, epoch=self.state.epoch, failure=failure, draw=draw))
+
+    def when_driver_ended(self, failure: Failure = TRANSIENT, draw: float = 0.5) -> Scenario:
+        """The driver is verified dead."""
+        return self.when(DriverEnded(at=self.now, epoch=self.state.epoch, failure=failure, draw=draw))
+
+    def when_driver_silent(self, failure: Failure = TRANSIENT) -> Scenario:
+        """Nothing is heard of the driver."""
+        return self.when(DriverSilent(at=self.now, epoch=self.state.epoch, failure=failure))
+
+    def when_savepoint_completed(self) -> Scenario:
+        """All queries stopped at a batch boundary."""
+        return self.when(SavepointCompleted(at=self.now, epoch=self.state.epoch))
+
+    def when_savepoint_failed(self) -> Scenario:
+        """The queries could not be stopped."""
+        return self.when(SavepointFailed(at=self.now, epoch=self.state.epoch))
+
+    def when_completed(self) -> Scenario:
+        """The input is exhausted."""
+        return self.when(JobCompleted(at=self.now, epoch=self.state.epoch))
+
+    def when_canceled(self) -> Scenario:
+        """Somebody wants the job to end for good."""
+        return self.when(CancelRequested(at=self.now))
+
+    def when_suspended(self, *, with_savepoint: bool = True) -> Scenario:
+        """Somebody wants the job to end for now."""
+        return self.when(SuspendRequested(at=self.now, with_savepoint=with_savepoint))
+
+    # ---- then -------------------------------------------------------------------------------------------------------
+
+    def then(self, state: str, *commands: Command, reason: str = "") -> Scenario:
+        """The scheduler is in `state`; since the last look it told exactly these commands, and why.
+
+        Raises:
+            AssertionError: it is not so.
+        """
+        told = [command for step in self.steps[self._told :] for command in step.commands]
+        self._told = len(self.steps)
+        _expect("state", state, self.state.name)
+        _expect("commands", list(commands), told)
+        if reason not in self.reason:
+            raise AssertionError(f"expected {reason!r} in the reason, got {self.reason!r}")
+        return self
+
+    def then_parallelism(self, expected: int | Mapping[str, int]) -> Scenario:
+        """The plan has this parallelism, the same for every vertex if it is a number. Raises `AssertionError`."""
+        plan = self.state.plan
+        wanted = dict.fromkeys(self.state.requirements, expected) if isinstance(expected, int) else dict(expected)
+        _expect("parallelism", wanted, None if plan is None else dict(plan.parallelism))
+        return self
+
+    def then_outcome(self, expected: str) -> Scenario:
+        """The job has ended so. Raises `AssertionError`."""
+        current = self.state.current
+        _expect("outcome", expected, current.outcome.value if isinstance(current, Finished) else None)
+        return self
+
+    @property
+    def reason(self) -> str:
+        """The newest reason, "" without one."""
+        return next((step.decision.reason for step in reversed(self.steps) if step.decision is not None), "")
+
+    @property
+    def reasons(self) -> list[str]:
+        """All reasons, oldest first."""
+        return [step.decision.reason for step in self.steps if step.decision is not None]
+
+    @property
+    def path(self) -> list[str]:
+        """The states that the job went through, from Created."""
+        return ["Created", *(step.transition.target for step in self.steps if step.transition is not None)]
+
+
+def _expect(what: str, expected: object, actual: object) -> None:
+    if expected != actual:
+        raise AssertionError(f"{what}: expected {expected}, got {actual}")

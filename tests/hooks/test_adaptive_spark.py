@@ -1,0 +1,63 @@
+"""From Airflow's connections to clients of a cluster."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.spark.address import AddressError
+
+
+@pytest.fixture
+def define(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Define the connection `spark_test` by its fields."""
+
+    def define(**fields: object) -> AdaptiveSparkHook:
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps({"conn_type": "spark", **fields}))
+        return AdaptiveSparkHook("spark_test")
+
+    return define
+
+
+def test_connection_gives_the_address(define: Any) -> None:
+    address = define(
+        host="spark://h1", port=7078, password="hush", extra={"ui-port": 8081, "rest-port": 6067}
+    ).address()
+    (master,) = address.masters
+    assert (address.master_url, master.ui_url, master.rest_url) == (
+        "spark://h1:7078",
+        "http://h1:8081",
+        "http://h1:6067",
+    )
+    assert address.token == "hush"
+
+
+def test_connection_uri_gives_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://h1:7078?ui-port=8081")
+    (master,) = AdaptiveSparkHook("spark_test").address().masters
+    assert (master.location, master.ui_url) == ("h1:7078", "http://h1:8081")
+
+
+def test_client_names_the_cluster_and_hides_the_token(define: Any) -> None:
+    assert (
+        repr(define(host="spark://h1,h2", password="hush").cluster()) == "StandaloneCluster('spark://h1:7077,h2:7077')"
+    )
+
+
+def test_unknown_connection_is_named_with_the_fix() -> None:
+    with pytest.raises(AddressError, match=r"'no_such_connection' is not defined: .*airflow connections add"):
+        AdaptiveSparkHook("no_such_connection").address()
+
+
+def test_other_type_of_connection_is_refused(define: Any) -> None:
+    with pytest.raises(AddressError, match="'spark_test' is of type 'http': give one of type 'spark'"):
+        define(conn_type="http", host="h1").cluster()
+
+
+@pytest.mark.parametrize("host", ["local[*]", "yarn", "k8s://https://h1"])
+def test_other_cluster_manager_is_refused_by_name(define: Any, host: str) -> None:
+    with pytest.raises(AddressError, match="connection 'spark_test'.*only spark://host:port is supported"):
+        define(host=host).cluster()

@@ -1,0 +1,166 @@
+"""Drives a real driver as the scheduler does: submits it, writes its log, reads its status."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import httpx
+
+from airflow_adaptive.job.conf import session_conf
+from airflow_adaptive.job.documents import (
+    Action,
+    Directive,
+    DocumentError,
+    DriverPlan,
+    LogDocument,
+    Status,
+    decode_status,
+    encode_log,
+    log_name,
+)
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.ports import DriverSubmission
+from airflow_adaptive.runtime.staging import runtime_zip
+from airflow_adaptive.spark.rest import create_request
+
+JOB = "departures"
+NONCE = "n1"
+PATIENCE_S = 90.0
+"""Two cores and many JVMs: a first batch may take long."""
+
+
+def plan(executors: int, *, state_partitions: int = 2, **parallelism: int) -> DriverPlan:
+    return DriverPlan(
+        parallelism=parallelism or {"read": executors}, executors=executors, state_partitions=state_partitions
+    )
+
+
+@dataclass
+class DriverUnderTest:
+    """A job directory, and the drivers submitted for it."""
+
+    cluster: LocalCluster
+    root: Path
+    number: int = 0
+    epoch: int = 1
+    submissions: list[str] = field(default_factory=list)
+
+    @property
+    def directory(self) -> Path:
+        return self.root / JOB
+
+    def direct(
+        self, action: Action, version: int, wanted: DriverPlan | None = None, *, epoch: int | None = None
+    ) -> None:
+        """Create the next log document, in one step."""
+        self.number += 1
+        directive = Directive(epoch=epoch or self.epoch, nonce=NONCE, version=version, action=action, plan=wanted)
+        document = LogDocument(job=JOB, number=self.number, at="", owner="test", directive=directive, scheduler={})
+        path = self.directory / "log" / log_name(self.number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = path.with_suffix(".written")
+        written.write_bytes(encode_log(document))
+        os.link(written, path)
+        written.unlink()
+
+    def submit(self, script: str, executors: int, conf: Mapping[str, str] | None = None) -> str:
+        """Submit a script that uses the runtime, as the standalone client does."""
+        file, runtime = self.root / "job.py", self.root / "airflow_adaptive.zip"
+        file.write_text(script)
+        runtime.write_bytes(runtime_zip())
+        submission = DriverSubmission(
+            name=JOB,
+            script=file.as_uri(),
+            py_files=[runtime.as_uri()],
+            args=[str(self.root)],
+            conf={
+                **session_conf(executors=executors, max_executors=3, executor_cores=1, executor_memory_mb=512),
+                "spark.airflow.adaptive.job": JOB,
+                "spark.airflow.adaptive.directory": self.directory.as_uri(),
+                "spark.airflow.adaptive.epoch": str(self.epoch),
+                "spark.airflow.adaptive.nonce": NONCE,
+                "spark.sql.streaming.noDataProgressEventInterval": "1000",
+                **(conf or {}),
+            },
+            driver_memory_mb=512,
+        )
+        request = create_request(submission, self.cluster.master_url)
+        answer = self._call("POST", "create", json=request)
+        self.submissions.append(answer["submissionId"])
+        return self.submissions[-1]
+
+    def status(self) -> Status | None:
+        try:
+            return decode_status((self.directory / "status.json").read_bytes())
+        except (FileNotFoundError, DocumentError):
+            return None
+
+    def wait_status(self, what: str, condition: Callable[[Status], bool], timeout_s: float = PATIENCE_S) -> Status:
+        """Wait until the status is as wanted; a driver that ends meanwhile fails the test with its output."""
+
+        def wanted() -> Status | None:
+            status = self.status()
+            if status is not None and condition(status):
+                return status
+            if self.driver_state() in {"FAILED", "ERROR"}:
+                raise AssertionError(f"driver ended, {status}\n{self.output()}")
+            return None
+
+        try:
+            return wait_until(wanted, timeout_s, what)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}; {self.status()}\n{self.output()}") from error
+
+    def wait_end(self, timeout_s: float = PATIENCE_S) -> str:
+        """Wait for the end of the newest driver; its state as the master sees it."""
+        wait_until(lambda: self.driver_state() not in {"RUNNING", "SUBMITTED"}, timeout_s, "the driver's end")
+        return self.driver_state()
+
+    def driver_state(self) -> str:
+        return str(self._call("GET", f"status/{self.submissions[-1]}").get("driverState", "UNKNOWN"))
+
+    def application_cores(self) -> int:
+        """Cores that the master has granted to the running application, 0 if there is none."""
+        return sum(application["cores"] for application in self.cluster.state()["activeapps"])
+
+    def output(self) -> str:
+        """What the newest driver has written; Python output goes to its stdout."""
+        files = self.cluster.directory.glob(f"work/*/{self.submissions[-1]}/std*")
+        return "".join(file.read_text(errors="replace") for file in files)
+
+    def batches(self, kind: str) -> list[int]:
+        """Numbers of the batches in the query's offset log (`offsets`) or commit log (`commits`)."""
+        files = (self.directory / "checkpoints" / JOB / kind).glob("*")
+        return sorted(int(file.name) for file in files if file.name.isdecimal())
+
+    def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        answer = httpx.request(
+            method, f"{self.cluster.rest_url}/v1/submissions/{path}", timeout=10.0, trust_env=False, **options
+        )
+        found: dict[str, Any] = answer.json()
+        return found
+
+
+def sink_rows(sink: Path) -> list[Any]:
+    """The rows of a file sink of JSON, as its own metadata has it: files of batches that were cut do not count."""
+    log = {
+        name: file
+        for file in (sink / "_spark_metadata").iterdir()
+        if re.fullmatch(r"\d+(\.compact)?", name := file.name)
+    }
+    compact = max((int(name.partition(".")[0]) for name in log if name.endswith(".compact")), default=-1)
+    rows = []
+    for name, file in log.items():
+        if int(name.partition(".")[0]) > compact or name == f"{compact}.compact":
+            for entry in map(json.loads, file.read_text().splitlines()[1:]):
+                data = Path(unquote(urlsplit(entry["path"]).path)).read_text()
+                rows += [json.loads(line) for line in data.splitlines()]
+    return rows

@@ -1,0 +1,189 @@
+"""The control loop's parts without Spark, in a world whose time passes only when the loop sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from airflow_adaptive.job.control import ControlLoop, Timings
+from airflow_adaptive.job.documents import (
+    Action,
+    Directive,
+    DriverPlan,
+    DriverState,
+    ExecutorReport,
+    FailureReport,
+    QueryReport,
+    Status,
+)
+from airflow_adaptive.job.fence import Fence
+
+EPOCH = 3
+NONCE = "n1"
+LEASE_S = 60.0
+POLL_S = 0.5
+
+
+def plan(executors: int, **parallelism: int) -> DriverPlan:
+    return DriverPlan(parallelism=parallelism or {"read": executors}, executors=executors, state_partitions=4)
+
+
+def directive(
+    action: Action, version: int, wanted: DriverPlan | None = None, *, epoch: int = EPOCH, nonce: str = NONCE
+) -> Directive:
+    return Directive(epoch=epoch, nonce=nonce, version=version, action=action, plan=wanted)
+
+
+@dataclass
+class World:
+    """Everything that the control loop touches; also the script of what happens while it sleeps.
+
+    `history` has the calls that change something, and each new state with its version.
+    """
+
+    newest_directive: Directive | Exception | None = None
+    executor_count: int = 0
+    context_alive: bool = True
+    build_error: Exception | None = None
+    during_build: Callable[[], None] = lambda: None
+    during_end: Callable[[], None] = lambda: None
+    boundary_reached: bool = True
+    query_failure: FailureReport | None = None
+    query_over: bool = False
+    time: float = 100.0
+    history: list[str] = field(default_factory=list)
+    statuses: list[Status] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    guarded: bool = False
+    plan: DriverPlan | None = None
+    steps: list[Callable[[], None]] = field(default_factory=list)
+
+    def obey(self, *steps: Callable[[], None]) -> DriverState:
+        """Run the loop; between its turns the steps happen one after the other, and then it is told to stop."""
+        self.steps = list(steps)
+        fence = Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, clock=self.clock)
+        identity = Status(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.STARTING)
+        return ControlLoop(
+            identity,
+            log=self,
+            fence=fence,
+            query=self,
+            executors=self,
+            reporter=self,
+            guard=self.guard,
+            timings=Timings(poll_interval_s=POLL_S, stop_timeout_s=30.0),
+            clock=self.clock,
+            sleep=self.sleep,
+            complain=self.complaints.append,
+        ).run()
+
+    def after(self, mark: str) -> list[str]:
+        """The history after its first `mark`."""
+        return self.history[self.history.index(mark) + 1 :]
+
+    # ---- what happens ----
+
+    def directs(self, action: Action, version: int, wanted: DriverPlan | None = None) -> Callable[[], None]:
+        return lambda: setattr(self, "newest_directive", directive(action, version, wanted))
+
+    def has_executors(self, count: int) -> Callable[[], None]:
+        return lambda: setattr(self, "executor_count", count)
+
+    def ends_query(self, failure: FailureReport | None = None) -> Callable[[], None]:
+        def end() -> None:
+            self.query_over, self.query_failure = True, failure
+
+        return end
+
+    def nothing(self) -> None:
+        """A turn in which nothing happens."""
+
+    # ---- clock ----
+
+    def clock(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        if self.steps:
+            self.steps.pop(0)()
+        elif isinstance(self.newest_directive, Directive):
+            self.newest_directive = directive(Action.STOP, self.newest_directive.version)
+
+    # ---- log ----
+
+    def newest(self) -> Directive | None:
+        if isinstance(self.newest_directive, Exception):
+            raise self.newest_directive
+        return self.newest_directive
+
+    # ---- query ----
+
+    def build(self, plan: DriverPlan) -> DriverPlan:
+        self.history.append("build")
+        self.during_build()
+        if self.build_error is not None:
+            raise self.build_error
+        return plan
+
+    def start(self, writer: DriverPlan, plan: DriverPlan) -> None:
+        assert writer is plan
+        assert self.guarded
+        self.history.append(f"start {plan.executors}")
+        self.plan, self.query_over, self.query_failure = plan, False, None
+
+    def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
+        self.history.append("end")
+        pause(POLL_S)
+        self.during_end()
+        self.plan = None
+        return self.boundary_reached
+
+    def halt(self) -> None:
+        self.history.append("halt")
+        self.plan = None
+
+    def ended(self) -> bool:
+        return self.plan is not None and self.query_over
+
+    def close(self) -> None:
+        self.plan = None
+
+    def failure(self) -> FailureReport | None:
+        return self.query_failure
+
+    def guard(self, on: bool) -> None:
+        self.guarded = on
+
+    def reports(self) -> tuple[QueryReport, ...]:
+        return ()
+
+    def parallelism(self) -> dict[str, int]:
+        return {} if self.plan is None else dict(self.plan.parallelism)
+
+    # ---- executors ----
+
+    def alive(self) -> bool:
+        return self.context_alive
+
+    def registered(self) -> tuple[ExecutorReport, ...]:
+        return tuple(ExecutorReport(executor_id=str(number), cores=1) for number in range(self.executor_count))
+
+    def declare(self, total: int) -> None:
+        if f"declare {total}" not in self.history[-2:]:
+            self.history.append(f"declare {total}")
+
+    def release(self, total: int) -> None:
+        if self.executor_count > total:
+            self.history.append(f"release down to {total}")
+            self.executor_count = total
+
+    # ---- reporter ----
+
+    def report(self, status: Status) -> None:
+        if not self.statuses or (status.state, status.version) != (self.statuses[-1].state, self.statuses[-1].version):
+            self.history.append(f"{status.state} {status.version}")
+        self.statuses.append(status)
+
+    def report_fenced(self, status: Status) -> None:
+        self.history.append("FENCED")

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from airflow_adaptive.job.conf import PREFIX, NotSubmittedError, read_settings, session_conf
+
+IDENTITY = {f"{PREFIX}job": "j", f"{PREFIX}directory": "file:///d", f"{PREFIX}epoch": "3", f"{PREFIX}nonce": "n"}
+
+
+def test_settings_have_defaults():
+    settings = read_settings(IDENTITY.get)
+    assert (settings.job, settings.directory, settings.epoch, settings.nonce) == ("j", "file:///d", 3, "n")
+    assert (settings.lease_timeout_s, settings.poll_interval_s, settings.heartbeat_interval_s) == (60.0, 0.5, 2.0)
+
+
+def test_settings_are_read_in_seconds():
+    settings = read_settings({**IDENTITY, f"{PREFIX}leaseTimeout": "20.5", f"{PREFIX}stopTimeout": "5"}.get)
+    assert (settings.lease_timeout_s, settings.stop_timeout_s) == (20.5, 5.0)
+
+
+def test_all_missing_properties_are_named_and_the_fix():
+    conf = {**IDENTITY, f"{PREFIX}nonce": ""}
+    del conf[f"{PREFIX}job"]
+    with pytest.raises(
+        NotSubmittedError, match=r"adaptive\.job, spark\.airflow\.adaptive\.nonce .*AdaptiveSparkOperator"
+    ):
+        read_settings(conf.get)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("leaseTimeout", "0"), ("pollInterval", "-1"), ("pollInterval", "60"), ("epoch", "x")]
+)
+def test_settings_without_sense_are_refused(name, value):
+    with pytest.raises(ValueError, match="poll|lease|int"):
+        read_settings({**IDENTITY, PREFIX + name: value}.get)
+
+
+def test_session_starts_with_its_executors_and_may_grow():
+    conf = session_conf(executors=2, max_executors=5, executor_cores=3, executor_memory_mb=700)
+    allocation = "spark.dynamicAllocation."
+    assert conf["spark.cores.max"] == "15"
+    assert conf["spark.executor.memory"] == "700m"
+    assert [conf[f"{allocation}{bound}Executors"] for bound in ("initial", "min", "max")] == ["2", "2", "5"]
+
+
+@pytest.mark.parametrize("executors", [0, 6])
+def test_session_refuses_executors_out_of_bounds(executors):
+    with pytest.raises(ValueError, match=r"1\.\.5"):
+        session_conf(executors=executors, max_executors=5, executor_cores=1, executor_memory_mb=512)
+
+
+def test_documents_and_conf_need_no_pyspark():
+    program = (
+        "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None;"
+        "import airflow_adaptive.job.documents, airflow_adaptive.job.conf"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from airflow_adaptive.job.failures import (
+    MAX_MESSAGE_CHARACTERS,
+    Link,
+    clean,
+    report_chain,
+    report_exception,
+    report_throwable,
+)
+
+STREAM = "org.apache.spark.sql.streaming.StreamingQueryException"
+TRACEBACK = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "job.py", line 12, in write
+    frame["carrier"]
+    ~~~~~^^^^^^^^^^^
+  KeyErrorLike: no
+{error}
+"""
+
+
+class Throwable:
+    """A Java exception as Py4J shows it."""
+
+    def __init__(self, name: str, message: str | None, cause: Throwable | None = None) -> None:
+        self._name, self._message, self._cause = name, message, cause
+
+    def getClass(self) -> Throwable:  # noqa: N802
+        return self
+
+    def getName(self) -> str:  # noqa: N802
+        return self._name
+
+    def getMessage(self) -> str | None:  # noqa: N802
+        return self._message
+
+    def getCause(self) -> Throwable | None:  # noqa: N802
+        return self._cause
+
+
+def test_a_query_is_named_by_the_condition_of_its_cause():
+    cause = Throwable("org.apache.spark.SparkArithmeticException", "[DIVIDE_BY_ZERO] Division by zero.")
+    report = report_throwable(Throwable(STREAM, "[STREAM_FAILED] Query [id = 1] terminated: ...", cause), "departures")
+    assert report.error_class == "DIVIDE_BY_ZERO"
+    assert report.message == "[DIVIDE_BY_ZERO] Division by zero."
+    assert report.causes == (STREAM, "org.apache.spark.SparkArithmeticException")
+    assert report.query == "departures"
+
+
+def test_a_python_exception_inside_the_jvm_is_a_cause_of_its_own():
+    chain = [
+        Link(STREAM, "[STREAM_FAILED] [FOREACH_BATCH_USER_FUNCTION_ERROR] ..."),
+        Link("py4j.Py4JException", TRACEBACK.format(error="KeyError: 'carrier'")),
+    ]
+    report = report_chain(chain, "q")
+    assert report.error_class == "KeyError"
+    assert report.causes == (STREAM, "py4j.Py4JException", "KeyError")
+
+
+def test_a_condition_beats_the_python_exception_that_it_reports():
+    message = "[PYTHON_EXCEPTION] from the Python worker: " + TRACEBACK.format(
+        error="my.module.Odd: x\n SQLSTATE: 38000"
+    )
+    report = report_chain([Link("org.apache.spark.api.python.PythonException", message)])
+    assert report.error_class == "PYTHON_EXCEPTION"
+    assert report.causes[-1] == "my.module.Odd"
+
+
+def test_a_message_without_condition_is_named_by_the_innermost_class():
+    chain = [Link("A", "[ not a condition"), Link("B", ""), Link("java.io.IOException", "disk")]
+    assert report_chain(chain).error_class == "java.io.IOException"
+
+
+def test_python_exceptions_are_followed_by_cause_and_context():
+    try:
+        try:
+            raise KeyError("inner")
+        except KeyError as error:
+            raise ImportError("outer") from error
+    except ImportError as error:
+        report = report_exception(error)
+    assert report.causes == ("ImportError", "KeyError")
+    assert report.query is None
+
+
+def test_exceptions_of_pyspark_show_the_ones_of_the_jvm():
+    class AnalysisException(Exception):
+        _origin = Throwable("org.apache.spark.sql.ExtendedAnalysisException", "[UNRESOLVED_COLUMN.WITH_SUGGESTION] `x`")
+
+    report = report_exception(AnalysisException("x"))
+    assert report.error_class == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+    assert report.causes[0].endswith("AnalysisException")
+    assert report.causes[1] == "org.apache.spark.sql.ExtendedAnalysisException"
+
+
+def test_a_chain_that_goes_in_circles_ends():
+    looped = Throwable("A", None)
+    looped._cause = looped
+    assert report_throwable(looped, "q").causes == ("A",)
+
+
+def test_secrets_are_blotted_out():
+    message = clean(
+        "url jdbc:x?user=a&password=geheim, fs.s3a.secret.key: abc, s3://me:pass@host/x access_key='k1' ok=1"
+    )
+    assert message == "url jdbc:x?user=a&password=***, fs.s3a.secret.key: ***, s3://***@host/x access_key='***' ok=1"
+
+
+def test_long_messages_keep_both_ends():
+    message = clean("first" + "x" * 10_000 + "last")
+    assert len(message) <= MAX_MESSAGE_CHARACTERS
+    assert message.startswith("first")
+    assert message.endswith("last")

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_adaptive.job.documents import Action
+from airflow_adaptive.job.fence import Fence, FencedError
+from tests.job.fakes import EPOCH, NONCE, directive
+
+
+class Clock:
+    time = 1000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def make_fence() -> tuple[Fence, Clock]:
+    clock = Clock()
+    return Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=60.0, clock=clock), clock
+
+
+@pytest.mark.parametrize(("epoch", "nonce"), [(EPOCH + 1, NONCE), (EPOCH - 1, NONCE), (EPOCH, "another"), (EPOCH, "")])
+def test_admit_refuses_when_epoch_or_nonce_is_another(epoch, nonce):
+    fence, clock = make_fence()
+    with pytest.raises(FencedError, match=f"epoch {epoch}, nonce '{nonce}'"):
+        fence.admit(directive(Action.RUN, 1, epoch=epoch, nonce=nonce), clock())
+
+
+def test_lease_holds_until_timeout_after_the_reading_began():
+    fence, clock = make_fence()
+    began = clock.time = 1050.0
+    clock.time = 1055.0  # the reading took its time
+    fence.admit(directive(Action.RUN, 1), began)
+    clock.time = 1109.9
+    fence.check()
+    clock.time = 1110.0
+    with pytest.raises(FencedError, match="60 s"):
+        fence.check()
+
+
+def test_lease_runs_out_when_the_log_never_named_the_driver():
+    fence, clock = make_fence()
+    clock.time += 60.0
+    with pytest.raises(FencedError):
+        fence.check()
+
+
+def test_a_refused_directive_renews_nothing():
+    fence, clock = make_fence()
+    clock.time += 30.0
+    with pytest.raises(FencedError):
+        fence.admit(directive(Action.RUN, 1, epoch=EPOCH + 1), clock())
+    assert fence.overdue_s() == -30.0

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from airflow_adaptive.job.progress import NO_WATERMARK, ProgressCounter
+
+
+def progress(batch: int, rows: int = 10, *, committed: bool = True, watermark: str | None = None, partitions: int = 0):
+    """What Spark tells of one trigger; of one without data it tells the number of the batch to come."""
+    return StreamingQueryProgress.fromJson(
+        {
+            "id": "8a5b0b6c-0d52-4c5e-9f6f-4b6a4a6d9a11",
+            "runId": "8a5b0b6c-0d52-4c5e-9f6f-4b6a4a6d9a12",
+            "name": "j",
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "batchId": batch,
+            "batchDuration": 7,
+            "numInputRows": rows if committed else 0,
+            "inputRowsPerSecond": 0.0,
+            "processedRowsPerSecond": 0.0,
+            "durationMs": {"triggerExecution": 7, **({"addBatch": 5} if committed else {})},
+            "eventTime": {} if watermark is None else {"watermark": watermark},
+            "stateOperators": [state_operator(partitions)] if partitions else [],
+            "sources": [],
+            "sink": {"description": "", "numOutputRows": 0},
+        }
+    )
+
+
+def state_operator(partitions: int) -> dict[str, object]:
+    counts = (
+        *("numRowsTotal", "numRowsUpdated", "allUpdatesTimeMs", "numRowsRemoved", "allRemovalsTimeMs"),
+        *("commitTimeMs", "memoryUsedBytes", "numRowsDroppedByWatermark", "numStateStoreInstances"),
+    )
+    return {
+        "operatorName": "stateStoreSave",
+        "numShufflePartitions": partitions,
+        "customMetrics": {},
+        **dict.fromkeys(counts, 0),
+    }
+
+
+class Following:
+    """A counter, and the progress that Spark keeps."""
+
+    def __init__(self) -> None:
+        self.counter = ProgressCounter()
+        self.kept: list[StreamingQueryProgress] = []
+        self.asked_all = 0
+        self.counter.begin("j")
+
+    def follow(self, *new: StreamingQueryProgress) -> None:
+        self.kept += new
+        self.counter.follow(self.kept[-1] if self.kept else None, self._all)
+
+    def _all(self) -> list[StreamingQueryProgress]:
+        self.asked_all += 1
+        return self.kept
+
+    @property
+    def counted(self) -> tuple[int, int, int]:
+        report = self.counter.report
+        assert report is not None
+        return report.batch_id, report.committed, report.input_rows
+
+
+def test_nothing_is_counted_before_the_first_trigger():
+    following = Following()
+    following.follow()
+    assert following.counted == (-1, 0, 0)
+
+
+def test_every_batch_is_counted_when_several_came_at_once():
+    following = Following()
+    following.follow(progress(0))
+    following.follow(progress(1), progress(2), progress(3, rows=4))
+    assert following.counted == (3, 4, 34)
+
+
+def test_all_progress_is_asked_for_only_when_the_newest_does_not_tell_all():
+    following = Following()
+    for batch in range(5):
+        following.follow(progress(batch))
+        following.follow()
+    assert following.counted == (4, 5, 50)
+    assert following.asked_all == 1
+
+
+def test_triggers_without_data_are_not_counted():
+    following = Following()
+    following.follow(progress(0), progress(1, committed=False))
+    following.follow(progress(1, committed=False))
+    assert following.counted == (0, 1, 10)
+    following.follow(progress(1))
+    assert following.counted == (1, 2, 20)
+
+
+def test_a_query_that_resumes_idle_counts_nothing():
+    following = Following()
+    following.follow(progress(8, committed=False))
+    assert following.counted == (-1, 0, 0)
+    following.follow(progress(8))
+    assert following.counted == (8, 1, 10)
+
+
+def test_counts_go_on_when_the_query_is_restarted():
+    following = Following()
+    following.follow(progress(0), progress(1))
+    following.counter.end()
+    assert following.counter.report is not None
+    assert not following.counter.report.active
+    following.kept.clear()
+    following.counter.begin("j")
+    assert following.counter.report.active
+    following.follow(progress(2))
+    assert following.counted == (2, 3, 30)
+
+
+def test_batches_are_counted_by_number_when_spark_has_forgotten_some():
+    following = Following()
+    following.follow(progress(0))
+    following.kept.clear()
+    following.follow(progress(150), progress(151))
+    assert following.counted == (151, 152, 30)
+
+
+def test_watermark_and_state_partitions_are_taken_from_the_newest_batch():
+    following = Following()
+    following.follow(progress(0, watermark=NO_WATERMARK, partitions=3))
+    assert following.counter.report is not None
+    assert following.counter.report.watermark is None
+    following.follow(progress(1, watermark="2013-01-01T10:00:00.000Z", partitions=3))
+    assert following.counter.report.watermark == "2013-01-01T10:00:00.000Z"
+    assert following.counter.report.batch_duration_ms == 7
+    assert following.counter.state_partitions == 3

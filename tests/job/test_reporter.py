@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_adaptive.job.directory import DirectoryError
+from airflow_adaptive.job.documents import DriverState, Status, decode_status, encode_status
+from airflow_adaptive.job.reporter import Reporter
+
+RUNNING = Status(job="j", epoch=3, nonce="n", sequence=0, at="", state=DriverState.RUNNING, version=1)
+
+
+class Reporting:
+    """A reporter with a file in memory and a clock that stands."""
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+        self.writable = True
+        self.time = 0.0
+        self.complaints: list[str] = []
+        self.reporter = Reporter(
+            self, heartbeat_interval_s=2.0, clock=lambda: self.time, complain=self.complaints.append
+        )
+
+    def read_status(self) -> bytes | None:
+        return self.data
+
+    def write_status(self, data: bytes) -> None:
+        if not self.writable:
+            raise DirectoryError("disk full")
+        self.data = data
+
+    @property
+    def written(self) -> Status:
+        assert self.data is not None
+        return decode_status(self.data)
+
+
+def test_sequence_grows_with_news_only_until_a_heartbeat_is_due():
+    reporting = Reporting()
+    sequences = []
+    for status, time in [
+        (RUNNING, 0.0),
+        (RUNNING, 0.5),
+        (replace(RUNNING, version=2), 1.0),
+        (replace(RUNNING, version=2), 3.0),
+    ]:
+        reporting.time = time
+        reporting.reporter.report(status)
+        sequences.append(reporting.written.sequence)
+    assert sequences == [1, 1, 2, 3]
+    assert reporting.written.at.endswith("+00:00")
+
+
+def test_a_status_that_was_not_written_is_tried_again_and_complained_of_once():
+    reporting = Reporting()
+    reporting.writable = False
+    reporting.reporter.report(RUNNING)
+    reporting.reporter.report(RUNNING)
+    assert reporting.complaints == ["status not written, trying on: disk full"]
+    reporting.writable = True
+    reporting.reporter.report(RUNNING)
+    assert reporting.written.state is DriverState.RUNNING
+
+
+@pytest.mark.parametrize(("epoch", "writes"), [(3, True), (4, False)])
+def test_a_fenced_driver_leaves_its_successor_s_status_alone(epoch, writes):
+    reporting = Reporting()
+    before = encode_status(replace(RUNNING, epoch=epoch))
+    reporting.data = before
+    reporting.reporter.report_fenced(RUNNING)
+    assert (reporting.data != before) is writes
+    if writes:
+        assert reporting.written.state is DriverState.FENCED

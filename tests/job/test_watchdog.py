@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import threading
+
+from airflow_adaptive.job.watchdog import EXIT_FENCED, LeaseWatchdog
+
+PATIENCE_S = 10.0
+
+
+class Process:
+    """What would end."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.ended = threading.Event()
+        self.looks = threading.Semaphore(0)
+        self.overdue_s = -60.0
+
+    def overdue(self) -> float:
+        self.looks.release()
+        return self.overdue_s
+
+    def end(self, code: int) -> None:
+        self.code = code
+        self.ended.set()
+
+
+def test_ends_the_process_when_the_lease_is_over_and_a_query_may_run():
+    process = Process()
+    watchdog = LeaseWatchdog(process.overdue, grace_s=0.04, end=process.end)
+    watchdog.start()
+    watchdog.guard(True)
+    for _ in range(3):
+        assert process.looks.acquire(timeout=PATIENCE_S)
+    assert process.code is None
+    process.overdue_s = 0.05
+    assert process.ended.wait(PATIENCE_S)
+    assert process.code == EXIT_FENCED
+    watchdog.join(PATIENCE_S)
+
+
+def test_leaves_alone_a_driver_without_query():
+    process = Process()
+    process.overdue_s = 100.0
+    watchdog = LeaseWatchdog(process.overdue, grace_s=0.04, end=process.end)
+    watchdog.guard(True)
+    watchdog.guard(False)
+    watchdog.start()
+    watchdog.close()
+    watchdog.join(PATIENCE_S)
+    assert process.code is None

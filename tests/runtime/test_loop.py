@@ -1,0 +1,254 @@
+"""The loop against a simulated world: what a user would see, in simulated time."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from airflow_adaptive.ports import Inbox, JobDirectoryError, Wish
+from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.scheduler.state import Executing, Finished, Outcome
+from airflow_adaptive.testing.manual_clock import START
+from airflow_adaptive.testing.simulation import Simulation
+
+QUICK = {
+    "resource_stabilization_timeout": "2 s",
+    "scaling_interval_min": "5 s",
+    "executing_stabilization_timeout": "2 s",
+    "max_trigger_delay": "3 s",
+}
+
+
+def ask(simulation, wish):
+    return lambda: setattr(simulation.store, "asked", Inbox(wish=wish))
+
+
+def worker(simulation, cores=1, memory_mb=512):
+    return lambda: simulation.cluster.add_worker(cores=cores, memory_mb=memory_mb)
+
+
+@pytest.fixture
+def small():
+    """A cluster with room for the driver and one slot."""
+    simulation = Simulation(**QUICK)
+    simulation.cluster.add_worker(cores=2, memory_mb=1024)
+    return simulation
+
+
+def newest_driver(simulation):
+    return list(simulation.cluster.submissions)[-1]
+
+
+def test_starts_with_what_there_is_and_grows_when_a_worker_joins(small):
+    small.clock.at(20, worker(small))
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    state = small.run()
+    assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1, 2]
+    assert state.current.outcome is Outcome.SUSPENDED
+    assert small.states == [
+        "WaitingForResources", "Deploying", "Executing", "Restarting", "Deploying", "Executing", "StopWithSavepoint",
+        "Finished",
+    ]  # fmt: skip
+
+
+def test_rescale_keeps_the_driver(small):
+    small.clock.at(20, worker(small))
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.run()
+    assert len(small.cluster.submissions) == 1
+
+
+def test_waits_until_there_is_room_for_driver_and_minimum():
+    simulation = Simulation(**QUICK)
+    simulation.cluster.add_worker(cores=1, memory_mb=512)
+    simulation.clock.at(100, worker(simulation))
+    simulation.clock.at(150, ask(simulation, Wish.CANCEL))
+    simulation.run()
+    assert simulation.transitions[1]["target"] == "Deploying"
+    assert 100 <= (_at(simulation, 1)) <= 105
+
+
+def test_fails_clearly_when_the_minimum_never_comes():
+    simulation = Simulation(parallelism=(3, 4), **QUICK)
+    simulation.cluster.add_worker(cores=2, memory_mb=1024)
+    state = simulation.run()
+    assert state.current.outcome is Outcome.FAILED
+    assert state.current.cause.summary == (
+        "NOT_ENOUGH_RESOURCES: not enough resources: have 1 slot(s), need at least 3 (vertex 'job' at least 3)"
+    )
+    assert simulation.clock.elapsed == pytest.approx(300, abs=2)
+
+
+def test_free_cores_without_memory_are_no_slots():
+    simulation = Simulation(**QUICK, resource_wait_timeout="10 s")
+    simulation.cluster.add_worker(cores=8, memory_mb=900)
+    assert simulation.run().current.outcome is Outcome.FAILED
+
+
+def test_lost_worker_shrinks_the_job(small):
+    joined = small.cluster.add_worker(cores=1, memory_mb=512)
+    small.clock.at(30, lambda: small.cluster.kill_worker(joined))
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.run()
+    assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [2, 1]
+    assert "RestartingLocally" in small.states
+
+
+def test_lost_worker_with_room_elsewhere_recovers_locally(small):
+    first = small.cluster.add_worker(cores=1, memory_mb=512)
+    small.spec = replace(small.spec, graph=Simulation(parallelism=(2, 2)).spec.graph)
+    small.clock.at(20, worker(small))
+    small.clock.at(30, lambda: small.cluster.kill_worker(first))
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.run()
+    assert len(small.drivers.started) == 1
+    assert small.clock.elapsed < 65
+
+
+def test_killed_driver_is_replaced_after_the_backoff(small):
+    small.clock.at(20, lambda: small.cluster.kill_driver(newest_driver(small)))
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    state = small.run()
+    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
+    assert "Restarting" in small.states
+    assert state.num_restarts == 1
+    assert state.num_rescales == 0
+
+
+def test_failed_query_restarts_in_the_living_driver(small):
+    small.clock.at(20, small.drivers.fail_query)
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.run()
+    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 1]
+
+
+def test_failure_that_no_restart_mends_fails_the_job(small):
+    small.clock.at(20, lambda: small.drivers.fail_query("AnalysisException", "no such column"))
+    state = small.run()
+    assert state.current.outcome is Outcome.FAILED
+    assert "no such column" in state.current.cause.summary
+
+
+def test_exhausted_input_finishes_the_job(small):
+    small.clock.at(20, small.drivers.finish)
+    assert small.run().current.outcome is Outcome.FINISHED
+
+
+def test_canceled_job_stops_its_driver(small):
+    small.clock.at(20, ask(small, Wish.CANCEL))
+    state = small.run()
+    assert state.current.outcome is Outcome.CANCELED
+    assert state.driver is None
+
+
+def test_driver_that_does_not_stop_is_killed(small):
+    def hang():
+        small.drivers.silent = True
+        small.store.asked = Inbox(wish=Wish.CANCEL)
+
+    small.clock.at(20, hang)
+    state = small.run()
+    assert state.current.outcome is Outcome.CANCELED
+    assert small.clock.elapsed == pytest.approx(80, abs=5)
+
+
+def test_hanging_driver_is_killed_and_replaced(small):
+    small.clock.at(20, lambda: setattr(small.drivers, "silent", True))
+    small.clock.at(100, lambda: setattr(small.drivers, "silent", False))
+    small.clock.at(160, ask(small, Wish.SUSPEND))
+    small.run()
+    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
+
+
+def test_new_requirements_are_followed(small):
+    small.cluster.add_worker(cores=2, memory_mb=1024)
+    small.clock.at(30, lambda: setattr(small.store, "asked", Inbox(requirements={"job": (1, 1)})))
+    small.clock.at(60, lambda: setattr(small.store, "asked", Inbox(requirements={"job": (1, 3)})))
+    small.clock.at(90, ask(small, Wish.SUSPEND))
+    small.run()
+    assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 1, 3]
+
+
+def test_next_loop_goes_on_with_the_same_driver(small):
+    first = small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    assert isinstance(first.current, Executing)
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    second = small.run()
+    assert second.current.outcome is Outcome.SUSPENDED
+    assert len(small.drivers.started) == 1
+
+
+def test_slower_of_two_loops_is_superseded(small):
+    small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    first = small.loop()
+
+    async def thaw():
+        taken_over = asyncio.create_task(first.run())
+        await asyncio.sleep(0)
+        await small.loop(Leave(recycle_at=START + timedelta(seconds=90))).run()
+        await taken_over
+
+    with pytest.raises(SupersededError):
+        asyncio.run(thaw())
+    assert len(small.drivers.started) == 1
+
+
+def test_same_attempt_does_not_start_a_finished_job_again(small):
+    small.clock.at(20, small.drivers.finish)
+    small.run()
+    assert isinstance(small.run().current, Finished)
+    assert len(small.cluster.submissions) == 1
+
+
+def test_next_attempt_starts_a_finished_job_again_under_the_next_epoch(small):
+    small.clock.at(20, small.drivers.finish)
+    small.run()
+    small.spec = replace(small.spec, attempt="attempt-2")
+    small.clock.at(60, ask(small, Wish.CANCEL))
+    small.run()
+    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
+
+
+def test_cluster_away_for_a_while_is_waited_for(small):
+    small.clock.at(5, lambda: setattr(small.cluster, "reachable", False))
+    small.clock.at(30, lambda: setattr(small.cluster, "reachable", True))
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.run()
+    assert len(small.drivers.started) == 1
+
+
+def test_lost_answer_to_a_submission_doubles_no_driver(small):
+    small.cluster.answers = False
+    small.clock.at(3, lambda: setattr(small.cluster, "answers", True))
+    small.clock.at(100, ask(small, Wish.SUSPEND))
+    small.run()
+    running = [epoch for epoch, _, _ in small.drivers.started]
+    assert running == sorted(set(running))
+
+
+def test_directory_away_for_good_is_an_error_that_names_it(small):
+    small.clock.at(20, lambda: setattr(small.channel, "available", False))
+    with pytest.raises(JobDirectoryError, match="not available"):
+        small.run()
+    assert small.clock.elapsed == pytest.approx(320, abs=5)
+
+
+def test_task_that_is_out_of_time_cancels_the_job(small):
+    state = small.run(Leave(cancel_at=START + timedelta(seconds=30)))
+    assert state.current.outcome is Outcome.CANCELED
+    assert 30 <= small.clock.elapsed < 40
+
+
+def test_reasons_are_told(small):
+    small.clock.at(20, ask(small, Wish.CANCEL))
+    small.run()
+    assert all(transition["reason"] for transition in small.transitions)
+
+
+def _at(simulation, number):
+    from datetime import datetime
+
+    moment = datetime.fromisoformat(simulation.transitions[number]["at"])
+    return (moment - START).total_seconds()

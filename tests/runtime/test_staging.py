@@ -1,0 +1,129 @@
+"""Staging: code arrives whole, once, and under a name that its content gives it."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.staging import StagingError, runtime_zip, stage
+from airflow_adaptive.runtime.storage import Storage
+
+if TYPE_CHECKING:
+    from s3fs import S3FileSystem
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> JobDirectory:
+    return JobDirectory(Storage.at(str(tmp_path / "jobs")), "flights")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    return write(tmp_path / "departures.py", "print('hello')\n")
+
+
+def write(path: Path, source: str) -> Path:
+    path.write_text(source)
+    return path
+
+
+def local(uri: str) -> Path:
+    return Path(uri.removeprefix("file://"))
+
+
+async def test_staged_files_hold_what_the_author_wrote(directory: JobDirectory, script: Path, tmp_path: Path) -> None:
+    helper = write(tmp_path / "helper.py", "ANSWER = 42\n")
+    staged = await stage(directory, script, [helper])
+    assert local(staged.script).read_bytes() == script.read_bytes()
+    assert [local(uri).name for uri in staged.py_files] == ["airflow_adaptive.zip", "helper.py"]
+    assert local(staged.py_files[1]).read_bytes() == helper.read_bytes()
+    assert {local(uri).parent.parent for uri in (staged.script, *staged.py_files)} == {local(directory.uri) / "code"}
+
+
+async def test_staging_again_changes_nothing(directory: JobDirectory, script: Path) -> None:
+    staged = await stage(directory, script)
+    before = local(staged.script).stat()
+    assert await stage(directory, str(script)) == staged
+    assert local(staged.script).stat() == before
+
+
+async def test_changed_code_gets_a_folder_of_its_own(directory: JobDirectory, script: Path) -> None:
+    first = await stage(directory, script)
+    write(script, "print('goodbye')\n")
+    second = await stage(directory, script)
+    assert second.script != first.script
+    assert local(first.script).read_text() == "print('hello')\n"
+
+
+async def test_code_is_staged_to_an_object_store(s3: S3FileSystem, bucket: str, script: Path) -> None:
+    staged = await stage(JobDirectory(Storage(s3, f"{bucket}/jobs"), "flights"), script)
+    assert staged.script.startswith(f"s3a://{bucket}/jobs/flights/code/")
+    assert s3.cat_file(staged.script.removeprefix("s3a://")) == script.read_bytes()
+
+
+async def test_missing_script_is_named(directory: JobDirectory, tmp_path: Path) -> None:
+    with pytest.raises(StagingError, match=r"nowhere.py' can't be read where Airflow runs: No such file"):
+        await stage(directory, tmp_path / "nowhere.py")
+
+
+async def test_script_that_does_not_compile_is_named_with_its_line(directory: JobDirectory, tmp_path: Path) -> None:
+    script = write(tmp_path / "broken.py", "x = 1\nif x\n")
+    with pytest.raises(StagingError, match=r"broken.py:2: expected ':'"):
+        await stage(directory, script)
+
+
+async def test_script_that_is_no_text_is_named(directory: JobDirectory, tmp_path: Path) -> None:
+    script = tmp_path / "binary.py"
+    script.write_bytes(b"\x00\x01")
+    with pytest.raises(StagingError, match=r"binary.py"):
+        await stage(directory, script)
+
+
+async def test_archives_are_copied_as_they_are(directory: JobDirectory, script: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "helpers.zip"
+    archive.write_bytes(b"PK\x05\x06" + bytes(18))
+    staged = await stage(directory, script, [archive])
+    assert local(staged.py_files[1]).read_bytes() == archive.read_bytes()
+
+
+async def test_files_of_one_name_are_refused(directory: JobDirectory, script: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    twin = write(tmp_path / "other" / script.name, "")
+    with pytest.raises(StagingError, match=r"two files of the job are called 'departures.py'"):
+        await stage(directory, script, [twin])
+
+
+async def test_damaged_copy_is_named(directory: JobDirectory, script: Path) -> None:
+    staged = await stage(directory, script)
+    local(staged.script).write_text("print('somebody else')\n")
+    with pytest.raises(StagingError, match="is damaged: remove it"):
+        await stage(directory, script)
+
+
+async def test_runtime_zip_is_the_same_every_time() -> None:
+    assert runtime_zip() == runtime_zip()
+
+
+async def test_runtime_zip_holds_the_driver_side_only() -> None:
+    names = zipfile.ZipFile(io.BytesIO(runtime_zip())).namelist()
+    assert {"airflow_adaptive/__init__.py", "airflow_adaptive/job/__init__.py"} < set(names)
+    assert all(name == "airflow_adaptive/__init__.py" or name.startswith("airflow_adaptive/job/") for name in names)
+
+
+async def test_runtime_is_importable_from_its_zip_alone(directory: JobDirectory, script: Path) -> None:
+    staged = await stage(directory, script)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import airflow_adaptive.job.documents as d; print(d.__file__)"
+    )
+    arguments = [sys.executable, "-I", "-S", "-c", program, str(local(staged.py_files[0]))]
+    imported = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert "airflow_adaptive.zip" in imported.stdout

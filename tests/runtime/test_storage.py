@@ -1,0 +1,169 @@
+"""Storages: what the contract of `JobChannel` does not see."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.runtime.storage import Storage, create_locally
+
+if TYPE_CHECKING:
+    from s3fs import S3FileSystem
+
+CREATORS = 20
+
+
+def no_links(source: Path, target: Path) -> None:
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM), source, None, target)
+
+
+class PlainFileSystem(AbstractFileSystem):
+    """A filesystem with fsspec's own creation, as most have it: FTP, SFTP, HDFS."""
+
+    protocol = "plain"
+
+
+class OverwritingFileSystem(MemoryFileSystem):
+    """An object store whose server ignores the condition of a conditional PUT."""
+
+    protocol = "careless"
+
+    def pipe_file(self, path, value, mode="overwrite", **kwargs):
+        super().pipe_file(path, value, mode="overwrite", **kwargs)
+
+
+class UnreachableFileSystem(MemoryFileSystem):
+    """A storage whose library raises errors of its own."""
+
+    protocol = "unreachable"
+
+    def ls(self, path, detail=True, **kwargs):
+        raise RuntimeError("connection refused")
+
+
+class ForbiddenFileSystem(LocalFileSystem):
+    """A disk on which nothing may be read (tests may run as root, whom no file mode stops)."""
+
+    def ls(self, path, detail=False, **kwargs):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+
+def test_created_file_is_whole_readable_by_others_and_alone(tmp_path: Path) -> None:
+    storage = Storage.at(str(tmp_path / "base"))
+    assert storage.create("log/a.json", b"content")
+    assert storage.names("log") == ["a.json"]
+    assert storage.read("log/a.json", 100) == b"content"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE((tmp_path / "base/log/a.json").stat().st_mode) == 0o666 & ~umask
+
+
+def test_read_is_cut_when_the_file_is_larger_than_the_limit(tmp_path: Path) -> None:
+    storage = Storage.at(str(tmp_path))
+    (tmp_path / "large").write_bytes(b"x" * 100)
+    assert storage.read("large", 10) == b"x" * 11
+    assert storage.read("missing", 10) is None
+
+
+@pytest.fixture(params=["local", "no links", "s3"])
+def create(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, bytes], bool]:
+    """Creation of a file on each kind of storage."""
+    if request.param == "s3":
+        return Storage(request.getfixturevalue("s3"), request.getfixturevalue("bucket")).create
+    if request.param == "local":
+        return Storage.at(str(tmp_path)).create
+
+    def create_without_links(path: str, data: bytes) -> bool:
+        try:
+            create_locally(tmp_path / path, data, link=no_links)
+        except FileExistsError:
+            return False
+        return True
+
+    return create_without_links
+
+
+def test_exactly_one_creates_when_many_threads_try(create: Callable[[str, bytes], bool]) -> None:
+    contents = [str(number).encode() for number in range(CREATORS)]
+    with ThreadPoolExecutor(CREATORS) as threads:
+        for name in ("a", "b", "c"):
+            assert sum(threads.map(create, [name] * CREATORS, contents)) == 1
+
+
+def test_creation_leaves_nothing_but_the_file(tmp_path: Path) -> None:
+    for _ in range(2):
+        Storage.at(str(tmp_path)).create("a", b"content")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_local_creation_fails_when_linking_fails_for_another_reason(tmp_path: Path) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="No space"):
+        create_locally(tmp_path / "a", b"", link=full)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_remove_forgives_when_the_file_is_gone(tmp_path: Path) -> None:
+    storage = Storage.at(str(tmp_path))
+    storage.create("a", b"")
+    storage.remove("a")
+    storage.remove("a")
+    assert storage.names("") == []
+
+
+def test_create_is_refused_when_the_filesystem_looks_before_it_writes() -> None:
+    with pytest.raises(JobDirectoryError, match="'plain' can't create a file only if it is absent"):
+        Storage(PlainFileSystem(), "/jobs").create("a", b"")
+
+
+def test_create_is_refused_when_the_server_overwrites() -> None:
+    careless = OverwritingFileSystem(skip_instance_cache=True)
+    with pytest.raises(JobDirectoryError, match="ignores If-None-Match"):
+        Storage(careless, "/careless").create("a", b"")
+    with pytest.raises(JobDirectoryError, match="ignores If-None-Match"):
+        Storage(careless, "/careless").create("a", b"")
+
+
+def test_create_names_the_bucket_when_it_is_missing(s3: S3FileSystem) -> None:
+    with pytest.raises(JobDirectoryError, match=r"'no-such-bucket/.* create the bucket"):
+        Storage(s3, "no-such-bucket/jobs").create("a", b"")
+
+
+def test_create_names_the_path_when_a_file_is_in_its_way(tmp_path: Path) -> None:
+    (tmp_path / "base").write_text("not a directory")
+    with pytest.raises(JobDirectoryError, match="base/a"):
+        Storage.at(str(tmp_path / "base")).create("a", b"")
+
+
+def test_errors_of_the_library_become_one_that_names_the_path() -> None:
+    with pytest.raises(JobDirectoryError, match=r"'/jobs/log' on 'unreachable' .*connection refused"):
+        Storage(UnreachableFileSystem(skip_instance_cache=True), "/jobs").names("log")
+
+
+def test_missing_permission_is_told_with_its_fix(tmp_path: Path) -> None:
+    with pytest.raises(JobDirectoryError, match=r"no permission for .*log.* read, write and remove"):
+        Storage(ForbiddenFileSystem(), str(tmp_path)).names("log")
+
+
+def test_uri_is_what_spark_reads(s3: S3FileSystem, tmp_path: Path) -> None:
+    assert Storage.at(str(tmp_path)).uri("a/b") == f"file://{tmp_path}/a/b"
+    assert Storage(s3, "bucket/jobs").below("flights").uri("log") == "s3a://bucket/jobs/flights/log"
+    assert Storage(s3, "bucket/jobs").uri() == "s3a://bucket/jobs"
+
+
+def test_uri_is_refused_when_spark_cannot_read_it() -> None:
+    with pytest.raises(JobDirectoryError, match="'memory' is not one of file, s3, gs"):
+        Storage(MemoryFileSystem(), "/jobs").uri()

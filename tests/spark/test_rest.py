@@ -1,0 +1,227 @@
+"""The documents of Spark's REST submission protocol, as Spark 4.3 writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.ports import (
+    SECRET_CONF_VARIABLE,
+    DriverSubmission,
+    SubmissionState,
+    SubmissionStatus,
+)
+from airflow_adaptive.spark.errors import NotLeadingError, RefusalError
+from airflow_adaptive.spark.rest import (
+    ProtocolError,
+    create_request,
+    read_kill,
+    read_state,
+    read_status,
+    read_submission,
+)
+
+MASTER_URL = "spark://h1:7077,h2:7077"
+
+SUBMISSION = DriverSubmission(
+    name="departures",
+    script="/jobs/departures.py",
+    py_files=("/jobs/runtime.zip", "/jobs/more.zip"),
+    args=("--from", "JFK"),
+    conf={"spark.executor.memory": "512m", "spark.driver.extraJavaOptions": "-Dx=1", "spark.db.password": "hush"},
+    env={"PYSPARK_PYTHON": "/opt/python"},
+    driver_cores=2,
+    driver_memory_mb=768,
+)
+
+STATE: dict[str, Any] = {
+    "url": "spark://h1:7077",
+    "workers": [
+        {
+            "id": "worker-2",
+            "host": "h2",
+            "port": 7078,
+            "webuiaddress": "http://h2:8081",
+            "cores": 4,
+            "coresused": 3,
+            "coresfree": 1,
+            "memory": 4096,
+            "memoryused": 3072,
+            "memoryfree": 1024,
+            "state": "ALIVE",
+        },
+        {
+            "id": "worker-1",
+            "host": "h1",
+            "port": 7078,
+            "webuiaddress": "http://h1:8081",
+            "cores": 4,
+            "coresused": 0,
+            "coresfree": 4,
+            "memory": 4096,
+            "memoryused": 0,
+            "memoryfree": 4096,
+            "state": "DEAD",
+        },
+    ],
+    "activeapps": [{"id": "app-1", "name": "departures", "cores": 3, "state": "RUNNING"}],
+    "activedrivers": [],
+    "status": "ALIVE",
+}
+
+
+def response(action: str, **fields: object) -> dict[str, object]:
+    return {"action": action, "serverSparkVersion": "4.3.0", **fields}
+
+
+def status_response(**fields: object) -> dict[str, object]:
+    return response("SubmissionStatusResponse", **{"submissionId": "driver-1", "success": True, **fields})
+
+
+def test_request_runs_the_script_under_spark_submit() -> None:
+    request = create_request(SUBMISSION, MASTER_URL)
+    assert request["action"] == "CreateSubmissionRequest"
+    assert request["mainClass"] == "org.apache.spark.deploy.SparkSubmit"
+    arguments = request["appArgs"]
+    assert arguments[:6] == [
+        *("--master", MASTER_URL),
+        *("--name", "departures"),
+        *("--py-files", "/jobs/runtime.zip,/jobs/more.zip"),
+    ]
+    assert arguments[-3:] == ["/jobs/departures.py", "--from", "JFK"]
+    assert "spark.executor.memory=512m" in arguments
+
+
+def test_request_sizes_the_driver() -> None:
+    properties = create_request(SUBMISSION, MASTER_URL)["sparkProperties"]
+    assert properties == {
+        "spark.app.name": "departures",
+        "spark.master": MASTER_URL,
+        "spark.driver.cores": "2",
+        "spark.driver.memory": "768m",
+        "spark.driver.supervise": "false",
+        "spark.driver.extraJavaOptions": "-Dx=1",
+    }
+
+
+def test_secret_properties_travel_in_the_environment_only() -> None:
+    request = create_request(SUBMISSION, MASTER_URL)
+    environment = request.pop("environmentVariables")
+    assert json.loads(environment.pop(SECRET_CONF_VARIABLE)) == {"spark.db.password": "hush"}
+    assert environment == {"SPARK_ENV_LOADED": "1", "PYSPARK_PYTHON": "/opt/python"}
+    assert "hush" not in json.dumps(request)
+
+
+def test_environment_has_no_secrets_when_there_are_none() -> None:
+    request = create_request(DriverSubmission(name="n", script="s.py"), MASTER_URL)
+    assert request["environmentVariables"] == {"SPARK_ENV_LOADED": "1"}
+
+
+def test_state_gives_living_workers_and_grants() -> None:
+    state = read_state(STATE, "spark://h1:7077", "http://h1:8080")
+    assert state.status == "ALIVE"
+    (worker,) = state.snapshot.workers
+    assert (worker.worker_id, worker.address) == ("worker-2", "http://h2:8081")
+    assert (worker.cores, worker.cores_free, worker.memory_mb, worker.memory_free_mb) == (4, 1, 4096, 1024)
+    assert state.snapshot.granted == {"app-1": 3}
+    assert (state.snapshot.master_url, state.snapshot.ui_url) == ("spark://h1:7077", "http://h1:8080")
+
+
+def test_workers_are_ordered_by_id() -> None:
+    workers = [{**worker, "state": "ALIVE"} for worker in STATE["workers"]]
+    state = read_state({**STATE, "workers": workers}, "spark://h1:7077", "http://h1:8080")
+    assert [worker.worker_id for worker in state.snapshot.workers] == ["worker-1", "worker-2"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [],
+        "ok",
+        {},
+        {**STATE, "workers": None},
+        {**STATE, "workers": ["worker-1"]},
+        {**STATE, "workers": [{"state": "ALIVE"}]},
+        {**STATE, "workers": [{**STATE["workers"][0], "cores": "many"}]},
+        {**STATE, "activeapps": [{"id": "app-1"}]},
+    ],
+)
+def test_foreign_state_is_no_state(answer: object) -> None:
+    with pytest.raises(ProtocolError):
+        read_state(answer, "", "")
+
+
+def test_accepted_submission_has_an_id() -> None:
+    answer = response(
+        "CreateSubmissionResponse", success=True, submissionId="driver-1", message="submitted as driver-1"
+    )
+    assert read_submission(answer) == "driver-1"
+
+
+def test_refused_submission_carries_the_masters_reason() -> None:
+    answer = response("CreateSubmissionResponse", success=False, message="no drivers today")
+    with pytest.raises(RefusalError, match="no drivers today"):
+        read_submission(answer)
+
+
+@pytest.mark.parametrize("read", [read_submission, read_status, read_kill])
+def test_standby_master_is_not_leading(read: Any) -> None:
+    message = "Exception from the cluster:\njava.lang.Exception: Current state is not alive: STANDBY.\n\tat org.Some"
+    for action in ("CreateSubmissionResponse", "SubmissionStatusResponse", "KillSubmissionResponse"):
+        with pytest.raises(NotLeadingError, match="STANDBY"):
+            read(response(action, success=False, message=message))
+
+
+@pytest.mark.parametrize("read", [read_submission, read_status, read_kill])
+@pytest.mark.parametrize(("answer", "why"), [([], "list"), ({}, "not a ")])
+def test_foreign_response_is_no_response(read: Any, answer: object, why: str) -> None:
+    with pytest.raises(ProtocolError, match=why):
+        read(answer)
+
+
+@pytest.mark.parametrize("read", [read_submission, read_status, read_kill])
+@pytest.mark.parametrize("message", ["Unknown protocol version 'v2'", None])
+def test_error_response_is_a_refusal_in_the_masters_words(read: Any, message: str | None) -> None:
+    with pytest.raises(RefusalError, match=message or "without a message"):
+        read(response("ErrorResponse", message=message))
+
+
+@pytest.mark.parametrize("state", ["SUBMITTED", "RUNNING", "FINISHED", "FAILED", "KILLED"])
+def test_status_gives_the_state_and_the_worker(state: str) -> None:
+    answer = status_response(driverState=state, workerHostPort="h1:7078")
+    assert read_status(answer) == SubmissionStatus(state=SubmissionState(state), worker_address="h1:7078")
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({"driverState": "RELAUNCHING"}, SubmissionState.SUBMITTED),
+        ({"driverState": "UNKNOWN"}, SubmissionState.UNKNOWN),
+        ({"driverState": "A_STATE_OF_SPARK_5"}, SubmissionState.UNKNOWN),
+        ({"success": False}, SubmissionState.UNKNOWN),
+    ],
+)
+def test_status_without_a_counterpart_is_read_cautiously(fields: dict[str, object], state: SubmissionState) -> None:
+    assert read_status(status_response(**fields)).state is state
+
+
+def test_driver_that_could_not_be_launched_is_failed() -> None:
+    message = (
+        "Exception from the cluster:\njava.io.FileNotFoundException: /jobs/gone.py\n\tat org.apache.Some\n\tat java.Any"
+    )
+    status = read_status(status_response(driverState="ERROR", message=message))
+    assert status.state is SubmissionState.FAILED
+    assert status.message == "Exception from the cluster:\njava.io.FileNotFoundException: /jobs/gone.py"
+
+
+def test_driver_of_a_lost_worker_is_not_over() -> None:
+    status = read_status(status_response(driverState="ERROR", workerHostPort="h1:7078"))
+    assert status.state is SubmissionState.UNKNOWN
+    assert "worker was lost" in status.message
+
+
+def test_kill_of_a_dead_driver_is_no_error() -> None:
+    read_kill(response("KillSubmissionResponse", success=False, message="Driver driver-1 has already finished"))

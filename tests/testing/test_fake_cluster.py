@@ -1,0 +1,95 @@
+"""What the fake cluster does beyond the contract: executors, and answers that are lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_adaptive.ports import ClusterUnreachableError, DriverSubmission, SubmissionState
+from airflow_adaptive.testing.fake_cluster import FakeCluster, FakeScript
+
+DRIVER = DriverSubmission(name="departures", script="departures.py", driver_memory_mb=512)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.mark.asyncio
+async def test_executors_are_spread_over_workers(cluster: FakeCluster) -> None:
+    driver_worker, second, third = (cluster.add_worker(cores=3, memory_mb=4096) for _ in range(3))
+    submission_id = await cluster.submit(DRIVER)
+    cluster.request_executors(submission_id, 4)
+    assert sorted(cluster.executors(submission_id)) == sorted([driver_worker, driver_worker, second, third])
+
+
+@pytest.mark.asyncio
+async def test_executors_are_granted_as_workers_have_room(cluster: FakeCluster) -> None:
+    cluster.add_worker(cores=2, memory_mb=2048)
+    submission_id = await cluster.submit(DRIVER)
+    application_id = cluster.request_executors(submission_id, 3)
+    assert (await cluster.snapshot()).granted == {application_id: 1}
+    cluster.add_worker(cores=8, memory_mb=1024)
+    assert (await cluster.snapshot()).granted == {application_id: 2}
+    cluster.add_worker(cores=8, memory_mb=8192)
+    assert (await cluster.snapshot()).granted == {application_id: 3}
+
+
+@pytest.mark.asyncio
+async def test_executor_of_a_dead_worker_is_replaced(cluster: FakeCluster) -> None:
+    cluster.add_worker(cores=1)
+    dying, spare = cluster.add_worker(), cluster.add_worker()
+    submission_id = await cluster.submit(DRIVER)
+    cluster.request_executors(submission_id, 1)
+    assert cluster.executors(submission_id) == (dying,)
+    cluster.kill_worker(dying)
+    assert cluster.executors(submission_id) == (spare,)
+
+
+@pytest.mark.asyncio
+async def test_newest_executors_go_when_fewer_are_wanted(cluster: FakeCluster) -> None:
+    cluster.add_worker(cores=4, memory_mb=8192)
+    submission_id = await cluster.submit(DRIVER)
+    application_id = cluster.request_executors(submission_id, 3)
+    assert cluster.request_executors(submission_id, 1) == application_id
+    snapshot = await cluster.snapshot()
+    assert snapshot.granted == {application_id: 1}
+    assert snapshot.workers[0].cores_free == 2
+
+
+@pytest.mark.asyncio
+async def test_waiting_driver_takes_the_place_of_one_that_finishes(cluster: FakeCluster) -> None:
+    cluster.add_worker(cores=1)
+    first, second = await cluster.submit(DRIVER), await cluster.submit(DRIVER)
+    assert (await cluster.status(second)).state is SubmissionState.SUBMITTED
+    cluster.finish_driver(first)
+    assert (await cluster.status(first)).state is SubmissionState.FINISHED
+    assert (await cluster.status(second)).state is SubmissionState.RUNNING
+
+
+@pytest.mark.asyncio
+async def test_submission_with_a_lost_answer_was_accepted(cluster: FakeCluster) -> None:
+    cluster.add_worker()
+    cluster.answers = False
+    with pytest.raises(ClusterUnreachableError):
+        await cluster.submit(DRIVER)
+    cluster.answers = True
+    (submission_id,) = cluster.submissions
+    assert (await cluster.status(submission_id)).state is SubmissionState.RUNNING
+
+
+@pytest.mark.asyncio
+async def test_submission_to_an_unreachable_master_was_not_accepted(cluster: FakeCluster) -> None:
+    cluster.reachable = False
+    with pytest.raises(ClusterUnreachableError):
+        await cluster.submit(DRIVER)
+    assert cluster.submissions == {}
+
+
+@pytest.mark.asyncio
+async def test_scripts_do_as_described() -> None:
+    cluster = FakeCluster({"batch.py": FakeScript(executors=1, ends=SubmissionState.FINISHED)})
+    cluster.add_worker(cores=2, memory_mb=2048)
+    submission_id = await cluster.submit(DriverSubmission(name="batch", script="batch.py"))
+    assert (await cluster.status(submission_id)).state is SubmissionState.FINISHED
+    assert (await cluster.snapshot()).granted == {}
