@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+import httpx
+
 from airflow_adaptive.local.airflow import LocalAirflowError
 from airflow_adaptive.local.errors import LocalClusterError
 from demo.report import Reporter
@@ -29,7 +31,7 @@ def main() -> int:
     except KeyboardInterrupt:
         reporter.say("interrupted: everything is stopped")
         return INTERRUPTED
-    except (LocalAirflowError, LocalClusterError, StageError, StoryError, TimeoutError) as error:
+    except (LocalAirflowError, LocalClusterError, StageError, StoryError, TimeoutError, httpx.HTTPError) as error:
         reporter.say(f"FAILED: {error}")
         reporter.say(f"logs are in {options.directory.resolve()}")
         return FAILED
@@ -41,7 +43,7 @@ def read_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--directory", type=Path, default=Path(".demo"), help="for everything; removed first")
-    parser.add_argument("--days-per-second", type=float, default=3.0, help="speed of the replayed year")
+    parser.add_argument("--days-per-second", type=float, default=4.0, help="speed of the replayed year")
     return parser.parse_args()
 
 

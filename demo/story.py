@@ -19,7 +19,7 @@ from demo.truth import hours
 
 EXECUTING = "Executing"
 
-WAIT_TIMEOUT_S = 180.0
+WAIT_TIMEOUT_S = 300.0
 """For anything that the job must do: on a busy machine a driver's first batch takes 20 s."""
 
 POLL_INTERVAL_S = 0.5

@@ -4,13 +4,13 @@
 TERMINATED; but only if that is set at the right moment. Set while a batch is being planned, it makes Spark interrupt
 that batch (`MicroBatchExecution.runBatch`), whose offsets are in the log already. The right moment is found with the
 lock that the query's thread takes three times per trigger: to log the offsets of a new batch, to commit the batch, and
-to tell those who wait for progress. Holding it, we find the thread in one of these places:
+to tell those who wait for progress. Whoever holds it finds the thread in one of these places:
 
 * in the queue for the lock, with a batch: it comes to commit. Set the state, let it go: it commits and ends.
 * in the queue for the lock, without a batch: it comes to begin one. Let it go and catch it at the commit.
-* elsewhere, with a batch: it is at work. Keep the lock and wait until it comes to commit.
-* elsewhere, without a batch: it waits for its next trigger. Set the state; if the thread had looked at it just before,
-  it comes to the queue at once: then take the state back, as in the second case.
+* asleep, without a batch: it waits for its next trigger, after which it looks at the state. Set the state; if it awoke and
+  looked just before, it comes to the queue: then take the state back, as above.
+* elsewhere: it is at work. Keep the lock and look again.
 
 All of it reaches into the JVM: `StreamExecution` (`state`, `awaitProgressLock`, `queryExecutionThread`) and
 `MicroBatchExecutionContext` (`isCurrentBatchConstructed`) of `org.apache.spark.sql.execution.streaming.runtime`, the same
@@ -33,9 +33,6 @@ RUNTIME: Final = "org.apache.spark.sql.execution.streaming.runtime"
 
 LOOK_INTERVAL_S: Final = 0.01
 """Between two looks at the query's thread; the dead time of a restart has it once at most."""
-
-IDLE_LOOKS: Final = 5
-"""So often is a thread looked at before it is believed to wait: far longer than it takes from the state to the lock."""
 
 
 class BatchBoundary:
@@ -93,27 +90,35 @@ class BatchBoundary:
         return not self._thread.isAlive()
 
     def _mark_locked(self, deadline: float) -> bool:
-        while time.monotonic() < deadline:
+        while self._thread.isAlive() and time.monotonic() < deadline:
             queued = self._queued()  # first: a thread that stands in the queue changes nothing any more
-            if not self._has_batch():
-                return not queued and self._mark_idle()
-            if queued:
-                self._state.set(self._terminated)
-                return True
+            if self._has_batch():
+                if queued:
+                    self._state.set(self._terminated)
+                    return True
+            elif queued:
+                return False
+            elif self._asleep():
+                return self._mark_asleep(deadline)
             self._pause(LOOK_INTERVAL_S)
-        return False
+        return not self._thread.isAlive()
 
-    def _mark_idle(self) -> bool:
+    def _mark_asleep(self, deadline: float) -> bool:
         self._state.set(self._terminated)
-        for _ in range(IDLE_LOOKS):
-            if self._has_batch() or (self._queued() and self._query._jsq.status().isTriggerActive()):
+        while self._thread.isAlive() and not self._asleep() and time.monotonic() < deadline:
+            if self._queued():
+                if not self._query._jsq.status().isTriggerActive():
+                    return True  # it queues once more at its very end
                 self._state.compareAndSet(self._terminated, self._active)
                 return False
-            self._pause(LOOK_INTERVAL_S / 2)
+            self._pause(LOOK_INTERVAL_S)
         return True
 
     def _queued(self) -> bool:
         return bool(self._lock.hasQueuedThread(self._thread))
+
+    def _asleep(self) -> bool:
+        return str(self._thread.getState().name()) == "TIMED_WAITING"
 
     def _has_batch(self) -> bool:
         context = self._execution.getLatestExecutionContext()

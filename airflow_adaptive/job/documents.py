@@ -300,19 +300,35 @@ def _build(document: type[Document], fields: Any) -> Document:
 def _directive(value: Any) -> Directive:
     if not isinstance(value, dict):
         raise DocumentError("Directive: missing")
-    plan = value.get("plan")
     try:
-        action = Action(value.get("action"))
+        action = Action(str(value.get("action")))
     except ValueError as error:
         raise DocumentError(f"Directive: {error}") from error
-    return _build(Directive, {**value, "action": action, "plan": None if plan is None else _build(DriverPlan, plan)})
+    plan = value.get("plan")
+    directive = _build(Directive, {**value, "action": action, "plan": None if plan is None else _plan(plan)})
+    _require_counts("Directive", directive.epoch, directive.version)
+    return directive
+
+
+def _plan(value: Any) -> DriverPlan:
+    plan = _build(DriverPlan, value)
+    if not isinstance(plan.parallelism, dict):
+        raise DocumentError(f"DriverPlan: parallelism is {plan.parallelism!r}")
+    _require_counts("DriverPlan", plan.executors, plan.state_partitions, *plan.parallelism.values())
+    return plan
+
+
+def _require_counts(document: str, *counts: object) -> None:
+    """The driver compares and computes with these: a wrong type would end it instead of being ignored."""
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise DocumentError(f"{document}: not all of {counts} are counts")
 
 
 def _status_parts(fields: dict[str, Any]) -> dict[str, Any]:
     failure = fields.get("failure")
     try:
         return {
-            "state": DriverState(fields.get("state")),
+            "state": DriverState(str(fields.get("state"))),
             "executors": tuple(_build(ExecutorReport, item) for item in fields.get("executors", ())),
             "queries": tuple(_build(QueryReport, item) for item in fields.get("queries", ())),
             "failure": None if failure is None else _build(FailureReport, _failure_fields(failure)),

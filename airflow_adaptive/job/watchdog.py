@@ -54,7 +54,7 @@ class LeaseWatchdog(threading.Thread):
     def run(self) -> None:
         """Look until closed."""
         while not self._closed.wait(self._grace_s / CHECKS_PER_GRACE):
-            if self._guarding.is_set() and self._overdue_s() > self._grace_s:
+            if self._overdue_s() > self._grace_s and self._guarding.is_set():
                 log.warning("The lease has run out and the control loop hangs: exit")
                 self._end(EXIT_FENCED)
                 return

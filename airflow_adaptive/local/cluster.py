@@ -37,7 +37,6 @@ PORT_ATTEMPTS = 3
 HTTP_TIMEOUT_S = 5.0
 
 LAUNCH_TIMEOUT_S = 10.0
-"""A driver counts as running from when its worker was told to start it; its process appears a little later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,15 +189,19 @@ class LocalCluster:
         """
         self._end_worker(worker, signal.SIGKILL)
 
-    def kill_driver(self, submission_id: str) -> None:
+    def kill_driver(self, submission_id: str, timeout_s: float = LAUNCH_TIMEOUT_S) -> None:
         """Kill the processes of a driver (SIGKILL), its JVM and its Python; their working directory names the driver.
 
+        Args:
+            submission_id: of the driver.
+            timeout_s: how long to wait for its first process, which appears a little after the driver counts as running.
+
         Raises:
-            LocalClusterError: no process of that driver lives here, nor appears while one might be starting.
+            LocalClusterError: no process of that driver lives here.
         """
         try:
             processes = wait_until(
-                lambda: self._daemons.working_in(submission_id), LAUNCH_TIMEOUT_S, f"a process of {submission_id!r}"
+                lambda: self._daemons.working_in(submission_id), timeout_s, f"a process of {submission_id!r}"
             )
         except TimeoutError as error:
             raise LocalClusterError(f"{error}: does that driver run on {self.master_url}?") from error

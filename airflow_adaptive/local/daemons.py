@@ -91,6 +91,8 @@ class Daemons:
             return
         with suppress(BrokenPipeError):
             self._guardian.communicate()  # closing the pipe is the sign, its end the answer
+        if self._guardian.returncode:  # somebody killed the guardian
+            guardian.end(self._mark, self._stop_grace_s)
         for process in self._processes.values():
             process.wait()
         self._guardian = None

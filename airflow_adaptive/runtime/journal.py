@@ -21,12 +21,22 @@ from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine, snapshot
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.requirements import findings
-from airflow_adaptive.scheduler.state import Finished, Outcome, SchedulerState
+from airflow_adaptive.scheduler.state import (
+    Canceling,
+    Failing,
+    Finished,
+    Outcome,
+    SchedulerState,
+    StopWithSavepoint,
+)
 
 SHOWN_TRANSITIONS = 200
 """How many transitions are kept at hand for people; the log has more."""
 
 _COMPACT_EVERY = 100
+
+_ENDS = (StopWithSavepoint, Canceling, Failing, Finished)
+"""States of a job that is ending or has ended; a new attempt starts it again when it has."""
 
 
 class SupersededError(Exception):
@@ -42,6 +52,8 @@ class Journal:
         self._spec = spec
         self._owner = f"{spec.attempt}#{uuid4().hex}"
         self._number = 0
+        self.inherits_end = False
+        """Whether the job was ending, or had ended, under another attempt when the log was opened."""
         self.nonce = uuid4().hex
         self.transitions: deque[dict[str, Any]] = deque(maxlen=SHOWN_TRANSITIONS)
 
@@ -54,10 +66,30 @@ class Journal:
             SupersededError: another loop claimed it at the same moment.
         """
         newest = await self._channel.newest()
-        if newest is not None:
+        if newest is None:
+            state = machine.create(self._spec.graph, self._spec.options)
+        else:
             self._number, self.nonce = newest.number, newest.directive.nonce
             await self._recall()
-        state = self._resume(newest)
+            state = self._adopt(snapshot.from_json(newest.scheduler))
+            mine = newest.owner.rpartition("#")[0] == self._spec.attempt
+            self.inherits_end = not mine and isinstance(state.current, _ENDS)
+        await self._create(state, now)
+        return state
+
+    async def start_again(self, ended: SchedulerState, now: datetime) -> SchedulerState:
+        """A new life of a job that has ended: epochs count on; overrides outlive all but a global end.
+
+        Raises:
+            JobDirectoryError: the directory can't be used.
+            SupersededError: another loop wrote first.
+        """
+        self.inherits_end = False
+        graph = self._spec.graph
+        suspended = isinstance(ended.current, Finished) and ended.current.outcome is Outcome.SUSPENDED
+        created = machine.create(graph, self._spec.options, epoch=ended.epoch)
+        requirements = ended.requirements if suspended else created.requirements
+        state = replace(created, requirements=requirements, version=ended.version + 1)
         await self._create(state, now)
         return state
 
@@ -100,32 +132,13 @@ class Journal:
             decisions=[_tagged(step.decision)] if step.decision else [],
         )
 
-    def _resume(self, newest: LogDocument | None) -> SchedulerState:
-        """Where the newest document leaves the job, with the graph and the options as they are deployed now."""
-        graph, options = self._spec.graph, self._spec.options
-        if newest is None:
-            return machine.create(graph, options)
-        state = snapshot.from_json(newest.scheduler)
-        if isinstance(state.current, Finished) and not self._is_mine(newest):
-            return self._start_again(state)
-        bounds = state.requirements if not findings(state.requirements, graph.max_parallelism) else graph.requirements
-        if state.requirements == state.job.requirements:
-            bounds = graph.requirements
-        return replace(state, job=graph, options=options, requirements=bounds)
-
-    def _start_again(self, ended: SchedulerState) -> SchedulerState:
-        """A new life of a job that has ended: epochs count on; overrides outlive all but a global end."""
+    def _adopt(self, state: SchedulerState) -> SchedulerState:
+        """The saved state, with the graph and the options as they are deployed now; overrides that still fit are kept."""
         graph = self._spec.graph
-        suspended = isinstance(ended.current, Finished) and ended.current.outcome is Outcome.SUSPENDED
-        overridden = suspended and ended.requirements != ended.job.requirements
-        fits = overridden and not findings(ended.requirements, graph.max_parallelism)
-        requirements = ended.requirements if fits else None
-        created = machine.create(graph, self._spec.options, requirements, epoch=ended.epoch)
-        # A driver that was never seen dead must be, before another one starts: it stays ours to watch.
-        return replace(created, driver=ended.driver, version=ended.version + 1)
-
-    def _is_mine(self, document: LogDocument) -> bool:
-        return document.owner.rpartition("#")[0] == self._spec.attempt
+        overridden = state.requirements != state.job.requirements
+        fits = not findings(state.requirements, graph.max_parallelism)
+        requirements = state.requirements if overridden and fits else graph.requirements
+        return replace(state, job=graph, options=self._spec.options, requirements=requirements)
 
     async def _recall(self) -> None:
         documents: Sequence[LogDocument] = await self._channel.history(SHOWN_TRANSITIONS)

@@ -98,10 +98,11 @@ class Loop:
         """
         self._state = await self._journal.open(self._now())
         self._memory = Memory(epoch=self._state.epoch, heard=self._now())
-        if isinstance(self._state.current, Created):
-            await self._take(SchedulingStarted(at=self._now()))
-        await self._publish()
+        await self._start()
         while not self._over() and not self._due(self._leave.recycle_at):
+            if self._has_ended():
+                self._state = await self._journal.start_again(self._state, self._now())
+                await self._start()
             await self._turn()
             await self._ports.clock.sleep(self._pause())
         return self._state
@@ -111,6 +112,11 @@ class Loop:
         now = self._now()
         self._leave = Leave(recycle_at=now + 2 * self._spec.options.stop_timeout, cancel_at=now)
         return await self.run()
+
+    async def _start(self) -> None:
+        if isinstance(self._state.current, Created):
+            await self._take(SchedulingStarted(at=self._now()))
+        await self._publish()
 
     # ---- one turn ---------------------------------------------------------------------------------------------------
 
@@ -177,8 +183,13 @@ class Loop:
 
     # ---- the rest ---------------------------------------------------------------------------------------------------
 
-    def _over(self) -> bool:
+    def _has_ended(self) -> bool:
+        """Whether the job has ended, with nothing left of it on the cluster."""
         return isinstance(self._state.current, Finished) and self._state.driver is None
+
+    def _over(self) -> bool:
+        """Whether there is nothing more to do: an end that an earlier attempt left behind is the start of this one."""
+        return self._has_ended() and (not self._journal.inherits_end or self._due(self._leave.cancel_at))
 
     def _due(self, at: datetime | None) -> bool:
         return at is not None and at <= self._now()

@@ -61,12 +61,12 @@ def forced_rescale_at(
         now: when the change was seen.
     """
     interval, possible = state.options.scaling_interval_max, possible_parallelism(state)
-    if interval is None or possible is None or not parallelism_changed(plan.parallelism, possible):
+    if interval is None or executing_resources(state, plan) >= Resources.SUFFICIENT:
         return None
-    if executing_resources(state, plan) >= Resources.SUFFICIENT:
-        return None
+    if planned is not None or possible is None or not parallelism_changed(plan.parallelism, possible):
+        return planned
     overdue = now - since > interval
-    return planned or (now if overdue else now + interval)
+    return now if overdue else now + interval
 
 
 def shortage(state: SchedulerState, slots: int | None = None) -> str:

@@ -59,14 +59,16 @@ class Http:
             raise NotConnectedError(f"{url}: {_why(error)}: {hint}") from error
         except httpx.TransportError as error:
             raise NoAnswerError(f"{url}: no answer ({_why(error)}): {hint}") from error
-        _check_access(response, url)
+        _check(response, url, hint)
         try:
             return read(_decode(response))
         except ProtocolError as error:
             raise ForeignAnswerError(f"{url}: {error}: {hint}") from error
 
 
-def _check_access(response: httpx.Response, url: str) -> None:
+def _check(response: httpx.Response, url: str, hint: str) -> None:
+    if response.is_server_error:  # what it failed at may be done already
+        raise NoAnswerError(f"{url}: the server failed ({response.status_code}): {hint}")
     if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
         raise ForeignAnswerError(
             f"{url}: access denied ({response.status_code}): give the bearer token that the master's filter asks for as "

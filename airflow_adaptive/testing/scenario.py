@@ -140,13 +140,21 @@ class Scenario:
 
     def when_requirements(self, lower: int, upper: int) -> Scenario:
         """Somebody sets the same bounds for every vertex."""
+        return self.when(self.requirements(lower, upper))
+
+    def requirements(self, lower: int, upper: int) -> RequirementsChanged:
+        """The event that says so."""
         bounds = dict.fromkeys(self.state.requirements, ParallelismRange(lower, upper))
-        return self.when(RequirementsChanged(at=self.now, requirements=bounds))
+        return RequirementsChanged(at=self.now, requirements=bounds)
 
     def when_in_force(self) -> Scenario:
         """The driver reports the plan in force."""
+        return self.when(self.in_force())
+
+    def in_force(self) -> PlanInForce:
+        """The event that says so."""
         version = 0 if self.state.plan is None else self.state.plan.version
-        return self.when(PlanInForce(at=self.now, epoch=self.state.epoch, version=version))
+        return PlanInForce(at=self.now, epoch=self.state.epoch, version=version)
 
     def when_committed(self) -> Scenario:
         """A batch was committed."""
@@ -174,11 +182,19 @@ class Scenario:
 
     def when_savepoint_failed(self) -> Scenario:
         """The queries could not be stopped."""
-        return self.when(SavepointFailed(at=self.now, epoch=self.state.epoch))
+        return self.when(self.savepoint_failed())
+
+    def savepoint_failed(self) -> SavepointFailed:
+        """The event that says so."""
+        return SavepointFailed(at=self.now, epoch=self.state.epoch)
 
     def when_completed(self) -> Scenario:
         """The input is exhausted."""
-        return self.when(JobCompleted(at=self.now, epoch=self.state.epoch))
+        return self.when(self.completed())
+
+    def completed(self) -> JobCompleted:
+        """The event that says so."""
+        return JobCompleted(at=self.now, epoch=self.state.epoch)
 
     def when_canceled(self) -> Scenario:
         """Somebody wants the job to end for good."""
@@ -191,17 +207,17 @@ class Scenario:
     # ---- then -------------------------------------------------------------------------------------------------------
 
     def then(self, state: str, *commands: Command, reason: str = "") -> Scenario:
-        """The scheduler is in `state`; since the last look it told exactly these commands, and why.
+        """The scheduler is in `state`; since the last look it told exactly these commands, and some reason has these words.
 
         Raises:
             AssertionError: it is not so.
         """
-        told = [command for step in self.steps[self._told :] for command in step.commands]
-        self._told = len(self.steps)
+        steps, self._told = self.steps[self._told :], len(self.steps)
         _expect("state", state, self.state.name)
-        _expect("commands", list(commands), told)
-        if reason not in self.reason:
-            raise AssertionError(f"expected {reason!r} in the reason, got {self.reason!r}")
+        _expect("commands", list(commands), [command for step in steps for command in step.commands])
+        reasons = [step.decision.reason for step in steps if step.decision is not None]
+        if reason and not any(reason in given for given in reasons):
+            raise AssertionError(f"reasons: expected {reason!r}, got {reasons}")
         return self
 
     def then_parallelism(self, expected: int | Mapping[str, int]) -> Scenario:

@@ -36,6 +36,9 @@ KILL_GRACE = timedelta(seconds=10)
 ENDED_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 """States of a task instance that nobody will run any more."""
 
+_endings: set[asyncio.Task[None]] = set()
+"""Jobs being canceled in this process; the event loop itself keeps only weak references to tasks."""
+
 
 class AdaptiveJobTrigger(BaseTrigger):
     """Runs the loop of one job until the job is over, or until it is time to defer anew.
@@ -82,11 +85,21 @@ class AdaptiveJobTrigger(BaseTrigger):
         yield TriggerEvent(event)
 
     async def on_kill(self) -> None:
-        """Cancel the job if the task was ended by somebody; this is also called when nobody did (apache/airflow#73454)."""
+        """Cancel the job if the task was ended by somebody; this is also called when nobody did (apache/airflow#73454).
+
+        Airflow cancels this coroutine too, a second after the trigger: the end goes on in a task of its own.
+        """
+        ending = asyncio.create_task(self._end())
+        _endings.add(ending)
+        ending.add_done_callback(_endings.discard)
+        await asyncio.shield(ending)
+
+    async def _end(self) -> None:
+        job = self._job.graph.job
         if not await asyncio.to_thread(self._is_killed):
-            log.info("The task goes on elsewhere: job %s is left alone", self._job.graph.job)
+            log.info("The task goes on elsewhere: job %s is left alone", job)
             return
-        log.info("The task was ended: job %s is canceled", self._job.graph.job)
+        log.info("The task was ended: job %s is canceled", job)
         await cancel_job(self._job, self.conn_id, self.base, TaskKey(**self.task_key))
 
     @property

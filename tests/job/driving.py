@@ -134,7 +134,8 @@ class DriverUnderTest:
     def output(self) -> str:
         """What the newest driver has written; Python output goes to its stdout."""
         files = self.cluster.directory.glob(f"work/*/{self.submissions[-1]}/std*")
-        return "".join(file.read_text(errors="replace") for file in files)
+        lines = "".join(file.read_text(errors="replace") for file in files).splitlines()
+        return "\n".join(line for line in lines if " INFO " not in line)
 
     def batches(self, kind: str) -> list[int]:
         """Numbers of the batches in the query's offset log (`offsets`) or commit log (`commits`)."""

@@ -204,10 +204,14 @@ def test_fails_for_good_when_the_context_is_dead():
     assert failure.error_class == "SPARK_CONTEXT_STOPPED"
 
 
+def break_down() -> None:
+    raise ZeroDivisionError
+
+
 def test_halts_and_reports_when_the_loop_itself_fails():
     world = running(1)
     with pytest.raises(ZeroDivisionError):
-        world.obey(lambda: 1 / 0)  # type: ignore[arg-type,return-value]
+        world.obey(break_down)
     assert world.history[-2:] == ["halt", "FAILED 1"]
 
 

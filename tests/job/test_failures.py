@@ -25,16 +25,16 @@ class Throwable:
     def __init__(self, name: str, message: str | None, cause: Throwable | None = None) -> None:
         self._name, self._message, self._cause = name, message, cause
 
-    def getClass(self) -> Throwable:  # noqa: N802
+    def getClass(self) -> Throwable:
         return self
 
-    def getName(self) -> str:  # noqa: N802
+    def getName(self) -> str:
         return self._name
 
-    def getMessage(self) -> str | None:  # noqa: N802
+    def getMessage(self) -> str | None:
         return self._message
 
-    def getCause(self) -> Throwable | None:  # noqa: N802
+    def getCause(self) -> Throwable | None:
         return self._cause
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from airflow_adaptive.job.documents import QueryReport
 from airflow_adaptive.job.progress import NO_WATERMARK, ProgressCounter
 
 
@@ -58,10 +59,13 @@ class Following:
         return self.kept
 
     @property
+    def report(self) -> QueryReport:
+        assert self.counter.report is not None
+        return self.counter.report
+
+    @property
     def counted(self) -> tuple[int, int, int]:
-        report = self.counter.report
-        assert report is not None
-        return report.batch_id, report.committed, report.input_rows
+        return self.report.batch_id, self.report.committed, self.report.input_rows
 
 
 def test_nothing_is_counted_before_the_first_trigger():
@@ -107,11 +111,10 @@ def test_counts_go_on_when_the_query_is_restarted():
     following = Following()
     following.follow(progress(0), progress(1))
     following.counter.end()
-    assert following.counter.report is not None
-    assert not following.counter.report.active
+    ended = following.report
     following.kept.clear()
     following.counter.begin("j")
-    assert following.counter.report.active
+    assert (ended.active, following.report.active) == (False, True)
     following.follow(progress(2))
     assert following.counted == (2, 3, 30)
 
@@ -126,10 +129,10 @@ def test_batches_are_counted_by_number_when_spark_has_forgotten_some():
 
 def test_watermark_and_state_partitions_are_taken_from_the_newest_batch():
     following = Following()
-    following.follow(progress(0, watermark=NO_WATERMARK, partitions=3))
-    assert following.counter.report is not None
-    assert following.counter.report.watermark is None
-    following.follow(progress(1, watermark="2013-01-01T10:00:00.000Z", partitions=3))
-    assert following.counter.report.watermark == "2013-01-01T10:00:00.000Z"
-    assert following.counter.report.batch_duration_ms == 7
+    watermarks = []
+    for batch, watermark in enumerate((NO_WATERMARK, "2013-01-01T10:00:00.000Z")):
+        following.follow(progress(batch, watermark=watermark, partitions=3))
+        watermarks.append(following.report.watermark)
+    assert watermarks == [None, "2013-01-01T10:00:00.000Z"]
+    assert following.report.batch_duration_ms == 7
     assert following.counter.state_partitions == 3

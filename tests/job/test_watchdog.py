@@ -5,6 +5,7 @@ import threading
 from airflow_adaptive.job.watchdog import EXIT_FENCED, LeaseWatchdog
 
 PATIENCE_S = 10.0
+GRACE_S = 0.04
 
 
 class Process:
@@ -24,16 +25,19 @@ class Process:
         self.code = code
         self.ended.set()
 
+    def wait_for_looks(self) -> None:
+        for _ in range(3):
+            assert self.looks.acquire(timeout=PATIENCE_S)
+
 
 def test_ends_the_process_when_the_lease_is_over_and_a_query_may_run():
     process = Process()
-    watchdog = LeaseWatchdog(process.overdue, grace_s=0.04, end=process.end)
+    watchdog = LeaseWatchdog(process.overdue, grace_s=GRACE_S, end=process.end)
     watchdog.start()
     watchdog.guard(True)
-    for _ in range(3):
-        assert process.looks.acquire(timeout=PATIENCE_S)
-    assert process.code is None
-    process.overdue_s = 0.05
+    process.wait_for_looks()
+    assert not process.ended.is_set()
+    process.overdue_s = GRACE_S + 0.01
     assert process.ended.wait(PATIENCE_S)
     assert process.code == EXIT_FENCED
     watchdog.join(PATIENCE_S)
@@ -42,10 +46,11 @@ def test_ends_the_process_when_the_lease_is_over_and_a_query_may_run():
 def test_leaves_alone_a_driver_without_query():
     process = Process()
     process.overdue_s = 100.0
-    watchdog = LeaseWatchdog(process.overdue, grace_s=0.04, end=process.end)
+    watchdog = LeaseWatchdog(process.overdue, grace_s=GRACE_S, end=process.end)
     watchdog.guard(True)
     watchdog.guard(False)
     watchdog.start()
+    process.wait_for_looks()
     watchdog.close()
     watchdog.join(PATIENCE_S)
-    assert process.code is None
+    assert not process.ended.is_set()

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from airflow_adaptive.local import guardian
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.errors import LocalClusterError
 from airflow_adaptive.local.waiting import wait_until
@@ -68,10 +69,9 @@ def test_everything_listens_on_this_machine_only(spark_cluster: LocalCluster) ->
     assert listening == {HOST}
 
 
-def test_unknown_driver_can_not_be_killed(spark_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_adaptive.local.cluster.LAUNCH_TIMEOUT_S", 0.0)
+def test_unknown_driver_can_not_be_killed(spark_cluster: LocalCluster) -> None:
     with pytest.raises(LocalClusterError, match="driver-1"):
-        spark_cluster.kill_driver("driver-1")
+        spark_cluster.kill_driver("driver-1", timeout_s=0)
 
 
 def test_cluster_that_is_not_running_says_so(tmp_path: Path) -> None:
@@ -91,6 +91,19 @@ def test_stopped_cluster_leaves_logs_only_and_can_start_again(tmp_path: Path) ->
         assert processes_in(tmp_path) == []
     assert (tmp_path / "logs" / "master.log").stat().st_size > 0
     assert not (tmp_path / "scratch").exists()
+
+
+def test_cluster_whose_guardian_was_killed_is_stopped_all_the_same(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path):
+        (killed,) = (process for process in processes_in(tmp_path) if guardian.__file__ in process.cmdline())
+        killed.kill()
+    assert processes_in(tmp_path) == []
+
+
+def test_directory_may_have_spaces_in_its_name(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path / "my cluster") as cluster:
+        cluster.add_worker()
+        assert processes_in(tmp_path / "my cluster")
 
 
 def test_temporary_directory_goes_with_an_exception() -> None:

@@ -211,6 +211,30 @@ def test_next_attempt_starts_a_finished_job_again_under_the_next_epoch(small):
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
 
+def test_next_attempt_waits_for_the_end_of_the_job_that_it_finds_ending(small):
+    def hang():
+        small.drivers.silent = True
+        small.store.asked = Inbox(wish=Wish.CANCEL)
+
+    small.clock.at(20, hang)
+    small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    small.spec = replace(small.spec, attempt="attempt-2")
+    small.store.asked = Inbox()
+    small.clock.at(85, lambda: setattr(small.drivers, "silent", False))
+    small.clock.at(150, ask(small, Wish.SUSPEND))
+    state = small.run()
+    assert state.current.outcome is Outcome.SUSPENDED
+    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
+
+
+def test_killing_the_task_of_a_job_that_ended_before_starts_nothing(small):
+    small.clock.at(20, small.drivers.finish)
+    small.run()
+    small.spec = replace(small.spec, attempt="attempt-2")
+    asyncio.run(small.loop().cancel())
+    assert len(small.cluster.submissions) == 1
+
+
 def test_cluster_away_for_a_while_is_waited_for(small):
     small.clock.at(5, lambda: setattr(small.cluster, "reachable", False))
     small.clock.at(30, lambda: setattr(small.cluster, "reachable", True))

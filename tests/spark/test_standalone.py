@@ -120,10 +120,11 @@ async def test_cluster_without_leader_is_unreachable(status: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_submission_without_answer_is_not_sent_to_another_master() -> None:
-    masters = Masters(h1=httpx.ReadTimeout("too slow"), h2=master())
+@pytest.mark.parametrize("failure", [httpx.ReadTimeout("too slow"), httpx.Response(500, json={"message": "oops"})])
+async def test_submission_of_unknown_outcome_is_not_sent_to_another_master(failure: Any) -> None:
+    masters = Masters(h1=failure, h2=master())
     async with client(masters) as cluster:
-        with pytest.raises(ClusterUnreachableError, match="no answer"):
+        with pytest.raises(ClusterUnreachableError, match=r"no answer|the server failed \(500\)"):
             await cluster.submit(SUBMISSION)
     assert masters.asked == ["POST http://h1:6066/v1/submissions/create"]
 
@@ -215,6 +216,15 @@ async def test_closed_port_is_a_refused_connection() -> None:
         assert "connection refused" in error
         assert "spark.master.rest.enabled=true" in error
     await cluster.close()
+
+
+@pytest.mark.asyncio
+async def test_host_with_several_addresses_refuses_on_each() -> None:
+    error = httpx.ConnectError("All connection attempts failed")
+    error.__cause__ = ExceptionGroup("multiple connection attempts failed", [ConnectionRefusedError(), OSError()])
+    async with client(Masters(h1=error)) as cluster:
+        with pytest.raises(ClusterUnreachableError, match="connection refused"):
+            await cluster.snapshot()
 
 
 @pytest.mark.asyncio

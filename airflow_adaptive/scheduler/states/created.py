@@ -22,7 +22,7 @@ def on_event(state: SchedulerState, _: Created, event: Event) -> Step:
         case SchedulingStarted():
             return moves.wait_for_resources(state, event, "scheduling started")
         case CancelRequested():
-            return moves.cancel(state, event)
+            return moves.finish(state, event, Outcome.CANCELED, "canceled as asked")
         case SuspendRequested():
             return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked")
         case QueryFailed(failure=failure):

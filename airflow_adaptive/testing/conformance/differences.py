@@ -37,6 +37,12 @@ def _grows_only(vector: Vector, deviation: Deviation) -> bool:
     return not shrinks and grown >= vector["min_parallelism_increase"] and deviation.actual is True
 
 
+_MAX_DELAY = "jobmanager.adaptive-scheduler.rescale-trigger.max-delay"
+_HISTORY_SIZE = "web.adaptive-scheduler.rescale-history.size"
+
+_FIRST_OVERFLOW = 92
+"""Consecutive attempt from which on Flink's default backoff overflows."""
+
 DIFFERENCES = (
     Difference(
         area="state_transitions",
@@ -90,10 +96,17 @@ DIFFERENCES = (
         explains=_grows_only,
     ),
     Difference(
+        area="restart_strategies",
+        why="the backoff stays at its maximum; Flink's overflows from the 92nd attempt on",
+        explains=lambda vector, deviation: (
+            deviation.what.startswith("backoff") and len(vector["steps"]) >= _FIRST_OVERFLOW
+        ),
+    ),
+    Difference(
         area="restart_strategy_loader",
         why="a streaming query always has a checkpoint, so a job restarts unless told otherwise",
         explains=lambda vector, deviation: (
-            not vector["checkpointing"] and deviation.actual == "ExponentialDelayRestartBackoffTimeStrategy"
+            not vector.get("checkpointing") and deviation.actual == "ExponentialDelayRestartBackoffTimeStrategy"
         ),
     ),
     Difference(
@@ -111,12 +124,17 @@ DIFFERENCES = (
     Difference(
         area="settings",
         why="max_trigger_delay follows the trigger interval of the query, at least 10 s; there is no checkpoint interval",
-        explains=lambda _, deviation: deviation.what == "rescale_trigger_max_delay_ms",
+        explains=lambda vector, deviation: (
+            deviation.what == "rescale_trigger_max_delay_ms" and _MAX_DELAY not in vector["config"]
+        ),
     ),
     Difference(
         area="settings",
-        why="the history of rescales is on by default, and is kept over restarts",
-        explains=lambda _, deviation: deviation.what == "rescale_history_max" and deviation.expected == 0,
+        why="the history of rescales is on by default, can't be switched off, and outlives restarts",
+        explains=lambda _, deviation: (
+            (deviation.what == "rescale_history_max" and deviation.expected == 0)
+            or (deviation.what == "error" and _HISTORY_SIZE in str(deviation.actual))
+        ),
     ),
     Difference(
         area="settings",

@@ -36,7 +36,7 @@ def requirements_validation(vector: Vector) -> Iterator[Deviation]:
 
 def requirements_query(vector: Vector) -> Iterator[Deviation]:
     """`AdaptiveScheduler#requestJobResourceRequirements` after updates."""
-    if vector["scheduler_mode"] is not None:
+    if vector.get("scheduler_mode"):
         raise NotApplicableError(f"there is no {vector['scheduler_mode']} mode")
     expect_only(vector, "expected")
     scenario = Scenario(lower=1, upper=vector["parallelism"])
@@ -70,7 +70,7 @@ def apply_requirements(vector: Vector) -> Iterator[Deviation]:
 
 def vertex_parallelism_store(vector: Vector) -> Iterator[Deviation]:
     """`SchedulerBase#computeVertexParallelismStore`: bounds and maximum parallelism of a vertex that declares neither."""
-    if vector["adjust"]:
+    if vector.get("adjust"):
         raise NotApplicableError("there is no reactive mode")
     if "can_rescale_max" in vector["expected"]:
         raise NotApplicableError("the maximum parallelism of a vertex never changes")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, parallelism_changed, should_rescale
@@ -22,13 +23,13 @@ from airflow_adaptive.testing.scenario import Scenario
 _NO_CEILING = 2**15
 _WORTH_IT = 2
 _ONLY_BY_FORCE = 1
-_NO_WAIT = {"executing_stabilization_timeout": 0, "max_trigger_delay": 0}
+_NO_WAIT: Mapping[str, Any] = {"executing_stabilization_timeout": 0, "max_trigger_delay": 0}
 
 
 def rescaling_controller(vector: Vector) -> Iterator[Deviation]:
     """`EnforceMinimalIncreaseRescalingController` and `EnforceParallelismChangeRescalingController` of Flink 1.18-1.20."""
     expect_only(vector, "expected_rescale")
-    least, current, new = vector["min_parallelism_increase"], vector["current"], vector["new"]
+    least, current, new = vector.get("min_parallelism_increase"), vector["current"], vector["new"]
     if least is None:
         actual = parallelism_changed(current, new)
     else:

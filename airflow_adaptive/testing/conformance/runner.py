@@ -71,7 +71,7 @@ def _run_area(area: str, vectors: Sequence[Vector]) -> Tally:
             tally.not_applicable.append(f"{name}: {reason}")
             continue
         except LookupError as error:
-            tally.not_applicable.append(f"{name}: the vector lacks {error}")
+            tally.deviating.append(f"{name}: can't be judged: {type(error).__name__} {error}")
             continue
         _add(tally, area, vector, deviations)
     return tally

@@ -37,6 +37,8 @@ def settings(vector: Vector) -> Iterator[Deviation]:
     """`AdaptiveScheduler.Settings#of`: what of the configuration has an option here."""
     expect_only(vector, "expected")
     expected = vector["expected"]
+    if vector["config"].get("scheduler-mode") == "reactive":
+        raise NotApplicableError("there is no reactive mode")
     config = {name: value for name, value in vector["config"].items() if name in _FLINK_NAMES}
     try:
         options = Options.of(config)

@@ -31,8 +31,10 @@ _UNDERSTOOD = {
     "next_state", "final_job_status", "backoff_ms", "error",
 }  # fmt: skip
 
+_PATIENCE_ENDS = "resource_wait_timeout"
 _PATIENCE_S = 5
 _STABILIZATION_S = 10
+"""Longer than the patience, so that it is the patience that ends."""
 _BACKOFF_MS = 10_000
 _TARGET = 3
 """Slots of the parallelism that a rescale is for: more than are held, fewer than desired."""
@@ -46,8 +48,12 @@ def state_transitions(vector: Vector) -> Iterator[Deviation]:
     unknown = sorted(set(vector) - _UNDERSTOOD)
     if unknown:
         raise NotApplicableError(f"not understood: {', '.join(unknown)}")
-    situation = Situation(vector["condition"])
-    state = _NAMES.get(vector["state"], vector["state"])
+    if vector["event"] == "construct":
+        yield from compare("state", vector["next_state"], Scenario().state.name)
+        return
+    situation = Situation(vector.get("condition", ""))
+    named = str(vector["state"])
+    state = _NAMES.get(named, named)
     act = _act(state, vector["event"])
     scenario = _given(state, situation, vector)
     lived = len(scenario.steps)
@@ -74,12 +80,12 @@ def _compare(vector: Vector, left: Step | None, reasons: list[str]) -> Iterator[
 
 
 def _given(state: str, situation: Situation, vector: Vector) -> Scenario:
-    bounds = situation.find(Phrase.BOUNDS)
+    bounds, for_ever = situation.find(Phrase.BOUNDS), situation.says(Phrase.FOR_EVER)
     strategy = {"type": "fixed-delay", "attempts": 10, "delay": vector.get("backoff_ms", _BACKOFF_MS) / 1000}
     scenario = Scenario(
         lower=int(bounds[1]) if bounds else 1,
         upper=int(bounds[2]) if bounds else DESIRED,
-        resource_wait_timeout=-1 if situation.says(Phrase.FOR_EVER) else _PATIENCE_S,
+        resource_wait_timeout=_PATIENCE_S if vector["event"] == _PATIENCE_ENDS and not for_ever else -1,
         resource_stabilization_timeout=0 if situation.says(Phrase.NOT_STABILIZING) else _STABILIZATION_S,
         scaling_interval_min=0,
         executing_stabilization_timeout=0,
@@ -97,7 +103,6 @@ def _running(situation: Situation) -> int:
 
 
 def _deploying(scenario: Scenario, situation: Situation) -> Scenario:
-    """Patience ends before the stabilisation does, so every deployment is reached the same way."""
     return scenario.given_waiting(free=_running(situation)).after(_STABILIZATION_S)
 
 
@@ -114,7 +119,6 @@ def _restarting(scenario: Scenario, situation: Situation) -> Scenario:
 
 
 _LIFE: Mapping[str, Act] = {
-    "(new scheduler)": lambda scenario, _: scenario,
     "Created": lambda scenario, _: scenario,
     "WaitingForResources": lambda scenario, _: scenario.given_waiting(),
     "Deploying": _deploying,
@@ -206,7 +210,6 @@ def _new_requirements(scenario: Scenario, situation: Situation) -> None:
 
 
 _ANYWHERE: Mapping[str, Act] = {
-    "construct": lambda scenario, _: scenario,
     "start_scheduling": lambda scenario, _: scenario.when(SchedulingStarted(at=scenario.now)),
     "cancel": lambda scenario, _: scenario.when_canceled(),
     "suspend": lambda scenario, _: scenario.when_suspended(with_savepoint=False),
@@ -218,7 +221,7 @@ _ANYWHERE: Mapping[str, Act] = {
 }
 
 _IN_STATE: Mapping[tuple[str, str], Act] = {
-    ("WaitingForResources", "resource_wait_timeout"): _resource_wait_timeout,
+    ("WaitingForResources", _PATIENCE_ENDS): _resource_wait_timeout,
     ("Deploying", "graph_creation_failed"): lambda scenario, situation: scenario.when_query_failed(situation.failure),
     ("Deploying", "graph_created"): _graph_created,
     ("Executing", "graph_terminal"): _graph_terminal,

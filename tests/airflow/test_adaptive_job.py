@@ -1,0 +1,123 @@
+"""The operator on a real Airflow of four processes and a real Spark cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.job.documents import Status, decode_status
+from airflow_adaptive.local.airflow import LocalAirflow
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
+
+pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(300)]
+
+TIMEOUT_S = 90.0
+TASK = "job"
+
+
+class Run:
+    """A DAG run of one adaptive job, as its user sees it."""
+
+    def __init__(self, airflow: LocalAirflow, playground: Path, dag: str) -> None:
+        self._api = airflow.api
+        self._dag = dag
+        self._directory = playground / "jobs" / dag
+        wait_until(lambda: self._api.has_dag(dag), TIMEOUT_S, f"DAG {dag}")
+        self.run_id = self._api.trigger(dag)
+
+    @property
+    def task_state(self) -> str | None:
+        return self._api.task_state(self._dag, self.run_id, TASK)
+
+    def xcom(self, key: str) -> Any:
+        return self._api.xcom(self._dag, self.run_id, TASK, key)
+
+    def until(self, key: str, value: Any) -> None:
+        wait_until(lambda: self.xcom(key) == value, TIMEOUT_S, f"XCom {key} = {value!r} of {self._dag}")
+
+    def until_task(self, *states: str) -> None:
+        wait_until(lambda: self.task_state in states, TIMEOUT_S, f"{self._dag} in {states}")
+
+    def executing(self, parallelism: int) -> bool:
+        return self.xcom("state") == "Executing" and self.xcom("parallelism") == {"job": parallelism}
+
+    def until_executing(self, parallelism: int) -> None:
+        wait_until(lambda: self.executing(parallelism), TIMEOUT_S, f"{self._dag} at {parallelism}")
+
+    def ask(self, wish: str) -> None:
+        self._api.set_asset_state(self._dag, "wish", wish)
+
+    def fail(self) -> None:
+        self._api.fail_task(self._dag, self.run_id, TASK)
+
+    def status(self) -> Status:
+        return decode_status((self._directory / "status.json").read_bytes())
+
+    def outcomes(self) -> list[str]:
+        return [transition["target"] for transition in self.xcom("transitions")]
+
+
+def no_driver_runs(cluster: LocalCluster) -> bool:
+    return not cluster.state()["activedrivers"]
+
+
+def test_job_grows_is_watched_and_is_suspended(
+    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
+) -> None:
+    spark_cluster.add_worker(cores=2, memory_mb=1024)
+    run = Run(airflow, playground, "endless")
+    run.until_executing(1)
+    assert run.task_state == "deferred"
+    assert run.xcom("spark_master_url") == spark_cluster.ui_url
+    assert run.xcom("spark_driver_url").startswith("http://127.0.0.1:")
+
+    spark_cluster.add_worker(cores=1, memory_mb=512)
+    run.until_executing(2)
+    assert run.status().epoch == 1
+
+    run.ask("suspend")
+    run.until_task("success")
+    assert run.xcom("return_value")["outcome"] == "SUSPENDED"
+    assert run.outcomes()[-2:] == ["StopWithSavepoint", "Finished"]
+    assert no_driver_runs(spark_cluster)
+
+
+def test_marking_the_task_failed_stops_the_job(
+    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
+) -> None:
+    spark_cluster.add_worker(cores=2, memory_mb=1024)
+    run = Run(airflow, playground, "recycled")
+    run.until_executing(1)
+    run.fail()
+    wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
+    assert run.task_state == "failed"
+
+
+def test_recycled_trigger_leaves_the_driver_alone(
+    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
+) -> None:
+    spark_cluster.add_worker(cores=2, memory_mb=1024)
+    run = Run(airflow, playground, "recycled")
+    run.until_executing(1)
+    first = run.status()
+    owners = playground / "jobs" / "recycled" / "log"
+    documents = len(list(owners.iterdir()))
+    wait_until(lambda: len(list(owners.iterdir())) > documents, TIMEOUT_S, "another loop to claim the log")
+    assert run.task_state in ("deferred", "scheduled", "queued", "running")
+    run.ask("suspend")
+    run.until_task("success")
+    assert run.status().epoch == first.epoch
+
+
+def test_job_in_a_worker_is_stopped_with_its_task(
+    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
+) -> None:
+    spark_cluster.add_worker(cores=2, memory_mb=1024)
+    run = Run(airflow, playground, "in_worker")
+    run.until_executing(1)
+    assert run.task_state == "running"
+    run.fail()
+    wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")

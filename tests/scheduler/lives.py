@@ -1,0 +1,114 @@
+"""Jobs in every state, each reached by a life that leads there: what the tables of states and events are run on."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from airflow_adaptive.scheduler.state import Driver
+from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+
+NO_WAIT: Mapping[str, object] = {
+    "scaling_interval_min": 0,
+    "executing_stabilization_timeout": 0,
+    "max_trigger_delay": 0,
+}
+NO_RESTART = {"restart_strategy": "none"}
+
+
+def waiting_with_driver() -> Scenario:
+    """A query failed, the driver holds what it has, which is less than desired."""
+    return Scenario().given_executing(2).when_query_failed().after(2)
+
+
+def deploying_again(**options: object) -> Scenario:
+    """The running driver was handed another plan."""
+    return Scenario(**{**NO_WAIT, **options}).given_executing(2).when_slots(held=2, free=2)
+
+
+def partly_deployed() -> Scenario:
+    return Scenario().given_deploying(4).when_slots(held=2, free=2).when_in_force()
+
+
+def created_beside_old_driver() -> Scenario:
+    scenario = Scenario()
+    scenario.state = replace(scenario.state, epoch=7, driver=Driver(epoch=7, submission_id="driver-7", running=True))
+    return scenario
+
+
+def stabilized() -> Scenario:
+    """More slots are there, and the next committed batch decides."""
+    waits = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 60}
+    return Scenario(lower=1, upper=8, **waits, max_failed_batches=1).given_executing(2).when_slots(held=2, free=1)
+
+
+def worth_only_a_forced_rescale() -> Scenario:
+    options = {"min_parallelism_increase": 3, "scaling_interval_min": 0, "scaling_interval_max": 60}
+    return Scenario(lower=1, upper=8, **options).given_executing(2).when_slots(held=2, free=1)
+
+
+def not_stopped_and_short_of_slots() -> Scenario:
+    """The stop failed, and the loss of slots in the meantime is seen only now."""
+    return Scenario().given_executing(4).when_suspended().when_slots(held=2, free=2)
+
+
+def lost_slots_unseen() -> Scenario:
+    scenario = not_stopped_and_short_of_slots()
+    return scenario.unsettled(scenario.savepoint_failed())
+
+
+def below_the_bound_unseen() -> Scenario:
+    """The lower bound was raised while the plan was deployed."""
+    scenario = Scenario().given_deploying(2).when_requirements(3, 4).when_slots(held=2)
+    return scenario.unsettled(scenario.in_force())
+
+
+def stopping_with_failure() -> Scenario:
+    return Scenario().given_executing(2).when_suspended().when_query_failed()
+
+
+def stopping_hopelessly() -> Scenario:
+    return Scenario().given_executing(2).when_suspended().when_query_failed(HOPELESS)
+
+
+def rescaling() -> Scenario:
+    """On the way to another plan; nothing that is due has happened yet."""
+    scenario = Scenario(**NO_WAIT).given_executing(2)
+    return scenario.unsettled(scenario.slots(held=2, free=2))
+
+
+def short_of_the_goal() -> Scenario:
+    """The slots of the goal have vanished again."""
+    scenario = rescaling()
+    return scenario.unsettled(scenario.slots(held=2))
+
+
+LIVES: Mapping[str, Callable[[], Scenario]] = {
+    "created": Scenario,
+    "created beside an old driver": created_beside_old_driver,
+    "waiting for anything": lambda: Scenario().given_waiting(),
+    "waiting for more": lambda: Scenario().given_waiting(free=2),
+    "waiting with a driver": waiting_with_driver,
+    "deploying": lambda: Scenario().given_deploying(2),
+    "deploying, no restarts": lambda: Scenario(**NO_RESTART).given_deploying(2),
+    "deploying again": deploying_again,
+    "deploying again, no restarts": lambda: deploying_again(**NO_RESTART).when_slots(held=4),
+    "partly deployed": partly_deployed,
+    "executing": lambda: Scenario(**NO_WAIT).given_executing(2),
+    "stabilized": stabilized,
+    "worth only a forced rescale": worth_only_a_forced_rescale,
+    "lost slots unseen": lost_slots_unseen,
+    "below the bound unseen": below_the_bound_unseen,
+    "restarting locally": lambda: Scenario().given_executing(4).when_slots(held=2, free=2),
+    "restarting after a failure": lambda: Scenario().given_executing(2).when_query_failed(),
+    "restarting, driver gone": lambda: Scenario().given_executing(2).when_driver_ended(),
+    "restarting, driver silent": lambda: Scenario().given_executing(2).when_driver_silent(),
+    "rescaling": rescaling,
+    "rescaling short of the goal": short_of_the_goal,
+    "stopping": lambda: Scenario().given_executing(2).when_suspended(),
+    "stopping with a failure": stopping_with_failure,
+    "stopping with a hopeless failure": stopping_hopelessly,
+    "stopped, driver not gone": lambda: Scenario().given_executing(2).when_suspended().when_savepoint_completed(),
+    "canceling": lambda: Scenario().given_executing(2).when_canceled(),
+    "failing": lambda: Scenario().given_executing(2).when_query_failed(HOPELESS),
+    "finished": lambda: Scenario().when_canceled(),
+    "finished, driver not gone": lambda: Scenario().given_deploying(2).when_canceled(),
+}

@@ -1,0 +1,108 @@
+"""Deploying: until the plan is in force on all its slots, or the patience ends."""
+
+from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
+from airflow_adaptive.scheduler.events import DriverSubmitted, PlanInForce
+from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+
+
+def test_executes_when_the_driver_reports_the_plan_in_force():
+    job = Scenario().given_deploying(2).when_slots(held=2).when_in_force().then("Executing").then_parallelism(2)
+    assert job.state.has_run
+    assert job.state.driver is not None
+    assert job.state.driver.running
+
+
+def test_slots_that_are_still_to_come_are_awaited():
+    job = Scenario().given_deploying(4).when_slots(held=1, free=3).when_in_force()
+    job.then("Deploying", reason="in force on 1 of 4 slot(s)")
+    job.when_slots(held=3, free=1).then("Deploying", reason="in force on 3 of 4 slot(s)")
+    job.when_slots(held=4).then("Executing")
+
+
+def test_plan_of_another_version_is_not_taken_for_this_one():
+    job = Scenario().given_deploying(2).when_slots(held=2)
+    job.when(PlanInForce(at=job.now, epoch=1, version=1)).then("Deploying")
+
+
+def test_submission_id_is_remembered_for_the_kill():
+    job = Scenario().given_deploying(2)
+    job.when(DriverSubmitted(at=job.now, epoch=1, submission_id="driver-1")).when_canceled()
+    job.then("Finished", KillDriver(epoch=1, submission_id="driver-1", cause="CancelRequested"))
+
+
+def test_submission_id_of_a_driver_that_is_gone_is_not_kept():
+    job = Scenario().given_deploying(2).when_driver_ended()
+    job.when(DriverSubmitted(at=job.now, epoch=1, submission_id="driver-1"))
+    assert job.state.driver is None
+
+
+def test_plans_again_with_what_arrived_when_it_takes_too_long():
+    job = Scenario().given_deploying(4).when_slots(held=2).after(300)
+    job.then("Deploying").then_parallelism(2)
+    assert "only 2 of 4 slot(s) arrived in 300 s: plan again" in job.reasons
+    assert job.path[-3:] == ["Deploying", "Restarting", "Deploying"]
+    assert job.state.restarts.attempts == 0
+
+
+def test_plans_again_when_the_plan_is_in_force_on_too_few_slots():
+    job = Scenario().given_deploying(4).when_slots(held=2).when_in_force().after(300).then("Deploying")
+    job.when_in_force().then("Executing").then_parallelism(2)
+
+
+def test_fails_over_when_nothing_arrived_in_time():
+    job = Scenario().given_deploying(2).when_slots(free=2).after(300)
+    job.then("Restarting", KillDriver(epoch=1, submission_id=None, cause="TimerFired"), reason="DEPLOY_TIMEOUT")
+    assert job.state.restarts.attempts == 1
+    job.when_driver_ended().after(1).then("WaitingForResources")
+
+
+def test_fails_over_when_all_slots_arrived_but_the_plan_is_not_in_force():
+    job = Scenario().given_deploying(2).when_slots(held=2).after(300)
+    killed = KillDriver(epoch=1, submission_id=None, cause="TimerFired")
+    job.then("Restarting", killed, reason="not in force after 300 s; 2 slot(s) had arrived")
+
+
+def test_failure_goes_to_failure_handling():
+    Scenario().given_deploying(2).when_driver_ended().then("Restarting", reason="restart in 1 s")
+    Scenario().given_deploying(2).when_query_failed().then("Restarting", reason="restart in 1 s")
+    Scenario().given_deploying(2).when_query_failed(HOPELESS).then(
+        "Finished", KillDriver(epoch=1, submission_id=None, cause="QueryFailed"), reason="not recoverable"
+    )
+    Scenario().given_deploying(2).when_driver_silent().then(
+        "Restarting", KillDriver(epoch=1, submission_id=None, cause="DriverSilent")
+    )
+
+
+def test_ends_when_the_input_is_exhausted():
+    Scenario().given_deploying(2).when_completed().then("Finished").then_outcome("FINISHED")
+
+
+def test_cancel_kills_a_driver_that_has_not_run_yet():
+    killed = KillDriver(epoch=1, submission_id=None, cause="CancelRequested")
+    Scenario().given_deploying(2).when_canceled().then("Finished", killed).then_outcome("CANCELED")
+
+
+def test_suspend_kills_a_driver_that_has_not_run_yet():
+    killed = KillDriver(epoch=1, submission_id=None, cause="SuspendRequested")
+    Scenario().given_deploying(2).when_suspended().then("Finished", killed).then_outcome("SUSPENDED")
+
+
+def test_running_driver_is_stopped_gracefully():
+    def redeploying() -> Scenario:
+        job = Scenario(scaling_interval_min=0, max_trigger_delay=0).given_executing(2)
+        return job.when_slots(held=2, free=2).then("Deploying")
+
+    redeploying().when_canceled().then("Canceling")
+    redeploying().when_suspended().then("StopWithSavepoint")
+    redeploying().when_query_failed(HOPELESS).then("Failing")
+
+
+def test_requirements_are_noted_for_the_next_plan():
+    job = Scenario(scaling_interval_min=0, max_trigger_delay=0).given_deploying(2)
+    job.when_requirements(1, 1).then("Deploying", reason="the requirements are noted")
+    job.when_slots(held=2).when_in_force().then("Deploying").then_parallelism(1)
+
+
+def test_new_driver_has_a_new_epoch():
+    job = Scenario().given_deploying(2).when_driver_ended().after(11)
+    job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
