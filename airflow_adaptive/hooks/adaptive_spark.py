@@ -17,7 +17,8 @@ class AdaptiveSparkHook(BaseHook):
     The connection's fields: host `spark://h1:7077` or `spark://h1:7077,h2:7077` (masters that stand by for each other);
     port, of masters that name none; password, the bearer token if the masters ask for one
     (`org.apache.spark.ui.JWSFilter`); extra `ui-port` (8080), `rest-port` (6066), `ui-scheme` and `rest-scheme`
-    ("http" or "https"), `timeout` (10 seconds), `verify` (true, false or a file of certificate authorities). The same
+    ("http" or "https"), `timeout` (10 seconds), `verify` (true, false or a file of certificate authorities), `conf` (Spark properties of every
+    driver; secret ones travel in the driver's environment, never on a command line). The same
     connection serves Airflow's own `SparkSubmitOperator`.
     """
 

@@ -107,7 +107,7 @@ class BatchBoundary:
         self._state.set(self._terminated)
         while self._thread.isAlive() and not self._asleep() and time.monotonic() < deadline:
             if self._queued():
-                if not self._query._jsq.status().isTriggerActive():
+                if not self._in_trigger():
                     return True  # it queues once more at its very end
                 self._state.compareAndSet(self._terminated, self._active)
                 return False
@@ -118,15 +118,19 @@ class BatchBoundary:
         return bool(self._lock.hasQueuedThread(self._thread))
 
     def _asleep(self) -> bool:
-        return str(self._thread.getState().name()) == "TIMED_WAITING"
+        return not self._in_trigger() and str(self._thread.getState().name()) == "TIMED_WAITING"
+
+    def _in_trigger(self) -> bool:
+        return bool(self._query._jsq.status().isTriggerActive())
 
     def _has_batch(self) -> bool:
+        """Between logging a batch's offsets and committing it; the context of a past batch stays until the next trigger."""
         context = self._execution.getLatestExecutionContext()
-        return context is not None and bool(context.isCurrentBatchConstructed())
+        return context is not None and self._in_trigger() and bool(context.isCurrentBatchConstructed())
 
     def _ended(self, deadline: float) -> bool:
         """Wait for the thread's end; one that waits for its next trigger is woken for it."""
-        if not self._query._jsq.status().isTriggerActive():
+        if not self._in_trigger():
             self._query.stop()
         while self._thread.isAlive() and time.monotonic() < deadline:
             self._pause(LOOK_INTERVAL_S)

@@ -45,7 +45,7 @@ def parse_restart_strategy(value: object) -> RestartStrategy:
         return value
     settings = dict(value) if isinstance(value, Mapping) else {"type": value}
     given = settings.pop("type", None)
-    name = _main_name(given)
+    name = _main_name(given) if isinstance(given, str) else ""
     if name not in _CLASSES:
         raise ValueError(f"{given} is an unknown value of RestartStrategyType. There are {', '.join(_CLASSES)}")
     defaults = {f.name: f.default for f in fields(_CLASSES[name])}
@@ -74,18 +74,18 @@ def fold_flink_parameters(values: Mapping[str, object], names: Sequence[str]) ->
         names: of the option that names the strategy, the one that beats the others first.
     """
     parameters = {key: item for key, item in values.items() if key.startswith(_FLINK_PREFIXES)}
-    if not parameters:
-        return values
+    rest = {key: item for key, item in values.items() if key not in parameters}
     named = next((name for name in names if name in values), names[0])
     given = values.get(named, _DEFAULT)
+    if not parameters or not isinstance(given, str):
+        return rest
     prefix = f"{_FLINK}{_main_name(given)}."
     own = {key.removeprefix(prefix): item for key, item in parameters.items() if key.startswith(prefix)}
-    rest = {key: item for key, item in values.items() if key not in parameters}
-    return {**rest, named: {"type": given, **own} if isinstance(given, str) else given}
+    return {**rest, named: {"type": given, **own}}
 
 
-def _main_name(given: object) -> str:
-    name = str(given).lower()
+def _main_name(given: str) -> str:
+    name = given.lower()
     return _ALIASES.get(name, name)
 
 

@@ -75,12 +75,14 @@ class ClusterAddress:
         token: bearer token for masters that ask for one (`org.apache.spark.ui.JWSFilter`), None without one.
         timeout_s: how long a master may take to accept a connection, and to answer.
         verify: whether https certificates are checked, or the file of the authorities to check them with.
+        conf: Spark properties of every driver that is submitted there; the place for secret ones.
     """
 
     masters: tuple[MasterAddress, ...]
     token: str | None = field(default=None, repr=False)
     timeout_s: float = DEFAULT_TIMEOUT_S
     verify: bool | str = True
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def master_url(self) -> str:
@@ -100,7 +102,7 @@ def parse_address(host: str | None, port: int | None, password: str | None, extr
         port: of the masters that name none.
         password: the bearer token, if the masters ask for one.
         extra: `ui-port`, `rest-port`, `ui-scheme`, `rest-scheme`, `timeout` (seconds), `verify` (true, false, or a file
-            of authorities). Others belong to other users of the connection.
+            of authorities), `conf` (Spark properties). Others belong to other users of the connection.
 
     Raises:
         AddressError: they don't describe a standalone cluster.
@@ -110,6 +112,7 @@ def parse_address(host: str | None, port: int | None, password: str | None, extr
         token=password or None,
         timeout_s=_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
         verify=_verify(extra.get("verify", True)),
+        conf=_conf(extra.get("conf", {})),
     )
 
 
@@ -180,3 +183,9 @@ def _verify(value: object) -> bool | str:
     if isinstance(value, bool):
         return value
     raise AddressError(f"verify {value!r} must be true, false or the path of a file of authorities")
+
+
+def _conf(conf: Any) -> Mapping[str, str]:
+    if not isinstance(conf, Mapping):
+        raise AddressError("extra conf must be an object of Spark properties")  # its value may be a secret
+    return {str(name): str(value) for name, value in conf.items()}

@@ -8,6 +8,7 @@ submission server, which must be on (`spark.master.rest.enabled=true`). Source: 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -74,6 +75,7 @@ class StandaloneCluster:
 
         Raises `ClusterUnreachableError` (whether it was accepted is unknown) or `SubmissionRefusedError`.
         """
+        submission = replace(submission, conf={**self._address.conf, **submission.conf})
         request = create_request(submission, self._address.master_url)
 
         async def create(master: MasterAddress) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.commands import Command
@@ -60,7 +61,7 @@ class Scenario:
         *,
         graph: JobGraph | None = None,
         requirements: Requirements | None = None,
-        **options: object,
+        **options: Any,
     ) -> None:
         """A job that was just created.
 

@@ -23,9 +23,9 @@ TRIALS = {
     # back to back: a batch is always being begun, planned, run or committed
     "busy": (12, {}),
     # idle for most of a second, by Spark's own clock
-    "ticking": (4, {"processingTime": "1 second"}),
+    "ticking": (6, {"processingTime": "1 second"}),
     # waits for its next trigger for longer than anybody waits for it
-    "sleeping": (2, {"processingTime": "1 hour"}),
+    "sleeping": (4, {"processingTime": "1 hour"}),
 }
 
 

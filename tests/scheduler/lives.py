@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from airflow_adaptive.scheduler.state import Driver
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
-NO_WAIT: Mapping[str, object] = {
+NO_WAIT: Mapping[str, Any] = {
     "scaling_interval_min": 0,
     "executing_stabilization_timeout": 0,
     "max_trigger_delay": 0,
 }
-NO_RESTART = {"restart_strategy": "none"}
+NO_RESTART: Mapping[str, Any] = {"restart_strategy": "none"}
 
 
 def waiting_with_driver() -> Scenario:
@@ -19,7 +20,7 @@ def waiting_with_driver() -> Scenario:
     return Scenario().given_executing(2).when_query_failed().after(2)
 
 
-def deploying_again(**options: object) -> Scenario:
+def deploying_again(**options: Any) -> Scenario:
     """The running driver was handed another plan."""
     return Scenario(**{**NO_WAIT, **options}).given_executing(2).when_slots(held=2, free=2)
 
@@ -36,12 +37,16 @@ def created_beside_old_driver() -> Scenario:
 
 def stabilized() -> Scenario:
     """More slots are there, and the next committed batch decides."""
-    waits = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 60}
+    waits: Mapping[str, Any] = {
+        "scaling_interval_min": 0,
+        "executing_stabilization_timeout": 0,
+        "max_trigger_delay": 60,
+    }
     return Scenario(lower=1, upper=8, **waits, max_failed_batches=1).given_executing(2).when_slots(held=2, free=1)
 
 
 def worth_only_a_forced_rescale() -> Scenario:
-    options = {"min_parallelism_increase": 3, "scaling_interval_min": 0, "scaling_interval_max": 60}
+    options: Mapping[str, Any] = {"min_parallelism_increase": 3, "scaling_interval_min": 0, "scaling_interval_max": 60}
     return Scenario(lower=1, upper=8, **options).given_executing(2).when_slots(held=2, free=1)
 
 

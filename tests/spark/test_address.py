@@ -86,6 +86,7 @@ def test_ipv6_host_is_bracketed_in_urls() -> None:
         ("timeout", "nan"),
         ("timeout", "inf"),
         ("verify", 1),
+        ("conf", "spark.x=1"),
     ],
 )
 def test_extra_that_makes_no_sense_is_named(extra: str, value: object) -> None:
@@ -108,4 +109,10 @@ def test_extras_of_others_are_ignored() -> None:
 def test_token_is_the_password_and_never_shown() -> None:
     address = parse_address("spark://h1", None, "hush", {})
     assert address.token == "hush"
+    assert "hush" not in repr(address)
+
+
+def test_properties_of_every_driver_are_never_shown() -> None:
+    address = parse(conf={"spark.hadoop.fs.s3a.secret.key": "hush"})
+    assert address.conf == {"spark.hadoop.fs.s3a.secret.key": "hush"}
     assert "hush" not in repr(address)

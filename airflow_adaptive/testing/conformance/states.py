@@ -27,9 +27,19 @@ _NAMES = {"CreatingExecutionGraph": "Deploying"}
 """States that have another name in Flink."""
 
 _UNDERSTOOD = {
-    "id", "source", "notes", "verified", "uncertain", "state", "event", "condition",
-    "next_state", "final_job_status", "backoff_ms", "error",
-}  # fmt: skip
+    "id",
+    "source",
+    "notes",
+    "verified",
+    "uncertain",
+    "state",
+    "event",
+    "condition",
+    "next_state",
+    "final_job_status",
+    "backoff_ms",
+    "error",
+}
 
 _PATIENCE_ENDS = "resource_wait_timeout"
 _PATIENCE_S = 5

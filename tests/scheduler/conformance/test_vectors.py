@@ -31,7 +31,7 @@ def test_every_derived_vector_is_judged():
 
 
 def test_every_deliberate_difference_is_shown_by_a_vector():
-    shown: Counter[str] = Counter()
+    shown: Counter[tuple[str, str]] = Counter()
     for file in (SAMPLE, DERIVED):
         for area, tally in run(json.loads(file.read_text())).items():
             shown.update((area, rule.why) for rule in DIFFERENCES for told in tally.differing if rule.why in told)

@@ -1,13 +1,15 @@
 """Executing: cooldown, stabilisation, triggers, minimal increase, ceiling, force, decrease, lower bound, loss of slots."""
 
+from typing import Any
+
 import pytest
 
 from airflow_adaptive.scheduler.commands import KillDriver
 from airflow_adaptive.scheduler.state import Executing
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
-NO_COOLDOWN = {"scaling_interval_min": 0}
-AT_ONCE = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 0}
+NO_COOLDOWN: dict[str, Any] = {"scaling_interval_min": 0}
+AT_ONCE: dict[str, Any] = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 0}
 
 
 def current(job: Scenario) -> Executing:
@@ -150,8 +152,8 @@ def test_rescale_is_on_the_timeline_with_both_parallelisms():
 # ---- forced rescale -------------------------------------------------------------------------------------------------
 
 
-def forced(**options: object) -> Scenario:
-    minimum = {"min_parallelism_increase": 3, "scaling_interval_max": 60}
+def forced(**options: Any) -> Scenario:
+    minimum: dict[str, Any] = {"min_parallelism_increase": 3, "scaling_interval_max": 60}
     return Scenario(upper=8, **{**NO_COOLDOWN, **minimum, **options}).given_executing(2)
 
 
@@ -166,8 +168,12 @@ def test_small_change_is_forced_at_once_when_the_last_rescale_is_long_ago():
 
 
 def test_small_change_that_was_there_from_the_beginning_is_forced_too():
-    options = {"min_parallelism_increase": 3, "scaling_interval_max": 60}
-    job = Scenario(upper=8, **NO_COOLDOWN, **options).given_deploying(2).when_slots(held=2, free=1).when_in_force()
+    job = (
+        Scenario(upper=8, **NO_COOLDOWN, min_parallelism_increase=3, scaling_interval_max=60)
+        .given_deploying(2)
+        .when_slots(held=2, free=1)
+        .when_in_force()
+    )
     job.after(60).then("Deploying").then_parallelism(3)
 
 

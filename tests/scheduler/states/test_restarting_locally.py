@@ -1,10 +1,12 @@
 """RestartingLocally: recovered, hopeless, too late, below the minimum."""
 
+from typing import Any
+
 from airflow_adaptive.scheduler.commands import KillDriver
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
 
-def recovering(**options: object) -> Scenario:
+def recovering(**options: Any) -> Scenario:
     """One of four slots is lost, and may come back."""
     job = Scenario(**options).given_executing(4).when_slots(held=3, free=1)
     return job.then("RestartingLocally")
@@ -60,9 +62,7 @@ def test_failed_query_goes_to_failure_handling():
 
 def test_lost_driver_goes_to_failure_handling():
     recovering().when_driver_ended().then("Restarting")
-    recovering().when_driver_silent().then(
-        "Restarting", KillDriver(epoch=1, submission_id=None, cause="DriverSilent")
-    )
+    recovering().when_driver_silent().then("Restarting", KillDriver(epoch=1, submission_id=None, cause="DriverSilent"))
     recovering().when_query_failed(HOPELESS).then("Failing")
 
 

@@ -1,5 +1,7 @@
 """StopWithSavepoint: in every order of savepoint, failure and the driver's end."""
 
+from typing import Any
+
 from airflow_adaptive.scheduler.commands import KillDriver
 from airflow_adaptive.scheduler.state import Restarting
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
@@ -7,7 +9,7 @@ from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 KILLED_LATE = KillDriver(epoch=1, submission_id=None, cause="TimerFired")
 
 
-def stopping(**options: object) -> Scenario:
+def stopping(**options: Any) -> Scenario:
     return Scenario(**options).given_executing(2).when_suspended().then("StopWithSavepoint")
 
 

@@ -1,0 +1,78 @@
+"""Job graphs: what is wrong with them, and what follows from them."""
+
+import pytest
+
+from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.errors import JobGraphError
+from airflow_adaptive.scheduler.job_graph import DEFAULT_VERTEX, JobGraph, JobVertex, default_max_parallelism
+from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+
+
+def vertex(name: str, lower: int = 1, upper: int = 4, **more) -> JobVertex:
+    return JobVertex(name=name, parallelism=ParallelismRange(lower, upper), **more)
+
+
+def graph(*vertices: JobVertex) -> JobGraph:
+    return JobGraph(job="flights", vertices=vertices)
+
+
+def test_everything_that_is_wrong_is_told_at_once():
+    broken = graph(
+        vertex("read"),
+        vertex("read"),
+        vertex(""),
+        vertex("parse", lower=0),
+        vertex("join", lower=5),
+        vertex("count", max_parallelism=3),
+        vertex("write", upper=40_000, stateful=False),
+    )
+    with pytest.raises(JobGraphError, match="^job 'flights': ") as raised:
+        broken.validate()
+    assert raised.value.findings == (
+        "vertex 'read' is declared twice",
+        "a vertex has no name",
+        "bounds [0, 4] of vertex 'parse' must be greater than zero",
+        "lower bound 5 of vertex 'join' is higher than its upper bound 4",
+        "upper bound 4 of vertex 'count' exceeds its maximum parallelism 3",
+        "upper bound 40000 of vertex 'write' exceeds its maximum parallelism 32768",
+    )
+
+
+def test_job_needs_a_vertex():
+    with pytest.raises(JobGraphError, match="job 'flights': has no vertices"):
+        machine.create(graph(), Options())
+
+
+def test_job_without_a_graph_is_one_stateful_vertex():
+    single = JobGraph.single("flights", ParallelismRange(1, 4), max_parallelism=8)
+    assert single.requirements == {DEFAULT_VERTEX: ParallelismRange(1, 4)}
+    assert single.max_parallelism == {DEFAULT_VERTEX: 8}
+    assert single.state_partitions == 8
+
+
+def test_groups_keep_the_order_of_their_first_vertex():
+    groups = graph(
+        vertex("a", slot_sharing_group="two"),
+        vertex("b", slot_sharing_group="one"),
+        vertex("c", slot_sharing_group="two"),
+    ).groups
+    assert {name: [v.name for v in vertices] for name, vertices in groups.items()} == {"two": ["a", "c"], "one": ["b"]}
+
+
+def test_state_partitions_are_those_of_the_widest_stateful_vertex():
+    assert graph(vertex("a", stateful=False), vertex("b", upper=3), vertex("c", upper=2)).state_partitions == 3
+    assert graph(vertex("a", stateful=False)).state_partitions == 1
+
+
+def test_stateful_vertex_has_no_more_partitions_than_it_can_use():
+    assert vertex("count", upper=6).effective_max_parallelism == 6
+    assert vertex("parse", upper=6, stateful=False).effective_max_parallelism == 128
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "expected"),
+    [(1, 128), (85, 128), (86, 256), (170, 256), (171, 256), (172, 512), (21845, 32768), (30000, 32768)],
+)
+def test_default_max_parallelism_is_flinks(parallelism: int, expected: int):
+    assert default_max_parallelism(parallelism) == expected

@@ -1,0 +1,166 @@
+"""The table of options: names, precedence, defaults, errors."""
+
+from datetime import timedelta
+
+import pytest
+
+from airflow_adaptive.scheduler.errors import OptionError
+from airflow_adaptive.scheduler.options import OPTIONS, BelowLowerBound, Options
+from airflow_adaptive.scheduler.policies.restart_backoff import ExponentialDelay, FailureRate, FixedDelay, NoRestart
+from airflow_adaptive.scheduler.policies.transition_manager import CooldownExtension
+
+P = "jobmanager.adaptive-scheduler."
+
+DEFAULTS = {
+    "resource_wait_timeout": "5 min",
+    "resource_stabilization_timeout": "10 s",
+    "scaling_interval_min": "30 s",
+    "scaling_interval_max": None,
+    "cooldown_extension": "none",
+    "executing_stabilization_timeout": "1 min",
+    "max_trigger_delay": "10 s",
+    "max_failed_batches": 2,
+    "min_parallelism_increase": 1,
+    "below_lower_bound": "wait",
+    "local_recovery_timeout": "1 min",
+    "deploy_timeout": "5 min",
+    "stop_timeout": "1 min",
+    "driver_heartbeat_timeout": "1 min",
+    "driver_lease_timeout": "1 min",
+    "poll_interval": "1 s",
+    "trigger_lifetime": "12 h",
+    "history_size": 1000,
+    "restart_strategy": "exponential-delay",
+}
+
+
+def test_defaults_are_as_decided():
+    assert {option.name: option.default for option in OPTIONS.values()} == DEFAULTS
+
+
+def test_defaults_as_written_give_the_defaults():
+    assert Options.of({option.name: option.default for option in OPTIONS.values()}) == Options.of({}) == Options()
+
+
+def test_every_option_is_explained_in_one_line():
+    assert all(option.doc.endswith(".") and "\n" not in option.doc for option in OPTIONS.values())
+
+
+def test_names_are_unambiguous():
+    names = [name for option in OPTIONS.values() for name in (option.name, *option.flink)]
+    assert len(names) == len(set(names))
+
+
+def test_ours_beats_flinks_and_newer_beats_older():
+    older = {P + "scaling-interval.min": "1 s"}
+    newer = {P + "executing.cooldown-after-rescaling": "2 s"}
+    ours = {"scaling_interval_min": "3 s"}
+    assert Options.of(older).scaling_interval_min == timedelta(seconds=1)
+    assert Options.of(older | newer).scaling_interval_min == timedelta(seconds=2)
+    assert Options.of(older | newer | ours).scaling_interval_min == timedelta(seconds=3)
+
+
+def test_values_are_read_as_people_write_them():
+    options = Options.of(
+        {
+            "resource_wait_timeout": -1,
+            "below_lower_bound": "keep_running",
+            "cooldown_extension": CooldownExtension.EVERY_CHANGE,
+            "max_failed_batches": "3",
+            "scaling_interval_max": timedelta(hours=1),
+        }
+    )
+    assert options.resource_wait_timeout is None
+    assert options.below_lower_bound is BelowLowerBound.KEEP_RUNNING
+    assert options.cooldown_extension is CooldownExtension.EVERY_CHANGE
+    assert options.max_failed_batches == 3
+    assert options.scaling_interval_max == timedelta(hours=1)
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    with pytest.raises(OptionError) as raised:
+        Options.of({"max_failed_batches": 0, "patience": 1, "stop_timeout": "soon", "below_lower_bound": "panic"})
+    told = str(raised.value)
+    assert "unknown option 'patience': there are resource_wait_timeout, " in told
+    assert "max_failed_batches should have a value of 1 or higher, not 0" in told
+    assert "stop_timeout 'soon' is no duration" in told
+    assert "below_lower_bound 'panic' is none of wait, keep_running" in told
+
+
+@pytest.mark.parametrize("value", ["two", 2.5, True, None])
+def test_count_must_be_a_whole_number(value: object):
+    with pytest.raises(OptionError, match="history_size .* is no whole number"):
+        Options.of({"history_size": value})
+
+
+def test_error_names_the_option_as_it_was_given():
+    with pytest.raises(
+        OptionError, match=r"rescale-trigger\.max-checkpoint-failures should have a value of 1 or higher"
+    ):
+        Options.of({P + "rescale-trigger.max-checkpoint-failures": "0"})
+
+
+def test_forced_rescale_must_come_after_the_cooldown():
+    with pytest.raises(OptionError, match=r"scaling_interval_max \(30 s\) must be longer than scaling_interval_min"):
+        Options.of({"scaling_interval_max": "30 s"})
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("none", NoRestart()),
+        ("Disable", NoRestart()),
+        ("fixeddelay", FixedDelay()),
+        ({"type": "fixed-delay", "attempts": 3, "delay": "5 s"}, FixedDelay(attempts=3, delay=timedelta(seconds=5))),
+        ({"type": "failure-rate", "max-failures-per-interval": "2"}, FailureRate(max_failures_per_interval=2)),
+        ({"type": "exponential-delay", "jitter_factor": "0"}, ExponentialDelay(jitter_factor=0.0)),
+        (FixedDelay(attempts=9), FixedDelay(attempts=9)),
+    ],
+)
+def test_restart_strategy_is_read(written: object, expected: object):
+    assert Options.of({"restart_strategy": written}).restart_strategy == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("often", r"often is an unknown value of RestartStrategyType\. There are none, fixed-delay"),
+        ({"delay": 1}, "None is an unknown value"),
+        ({"type": "none", "delay": 1}, "none has no parameter delay; it has none"),
+        ({"type": "fixed-delay", "tries": 1}, "fixed-delay has no parameter tries; it has attempts, delay"),
+        ({"type": "fixed-delay", "attempts": "many"}, "fixed-delay: 'many' is no number"),
+        ({"type": "fixed-delay", "attempts": 1.5}, r"fixed-delay: 1\.5 is no number"),
+        ({"type": "exponential-delay", "backoff-multiplier": "nan"}, "Backoff multiplier must be greater than 1"),
+        ({"type": "exponential-delay", "initial-backoff": "2 min"}, "cannot be higher than maximum backoff"),
+        ({"type": "failure-rate", "delay": "never"}, "failure-rate: 'never' is no duration"),
+    ],
+)
+def test_restart_strategy_is_refused(written: object, told: str):
+    with pytest.raises(OptionError, match=f"restart_strategy .*{told}"):
+        Options.of({"restart_strategy": written})
+
+
+def test_flinks_parameters_belong_to_the_strategy_that_is_named():
+    values = {
+        "restart-strategy": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "7",
+        "restart-strategy.failure-rate.delay": "9 s",
+    }
+    assert Options.of(values).restart_strategy == FixedDelay(attempts=7)
+
+
+def test_flinks_parameters_belong_to_the_default_strategy_when_none_is_named():
+    values = {"restart-strategy.exponential-delay.initial-backoff": "2 s", "restart-strategy.fixed-delay.delay": "9 s"}
+    assert Options.of(values).restart_strategy == ExponentialDelay(initial_backoff=timedelta(seconds=2))
+
+
+def test_flinks_parameters_have_no_say_beside_a_whole_strategy():
+    values = {"restart_strategy": FixedDelay(attempts=2), "restart-strategy.fixed-delay.attempts": "7"}
+    assert Options.of(values).restart_strategy == FixedDelay(attempts=2)
+
+
+def test_unknown_parameter_of_flinks_is_refused():
+    with pytest.raises(OptionError, match="unknown option 'restart-strategy.sometimes.delay'"):
+        Options.of({"restart-strategy.sometimes.delay": 1})
+    with pytest.raises(OptionError, match="fixed-delay has no parameter tries"):
+        Options.of({"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.tries": 1})

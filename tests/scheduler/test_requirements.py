@@ -1,0 +1,40 @@
+"""Resource requirements: validated as a whole, expanded before they are kept."""
+
+import pytest
+
+from airflow_adaptive.scheduler.errors import RequirementsError
+from airflow_adaptive.scheduler.requirements import ParallelismRange, accept, are_accepted, findings
+
+DEFAULTS = {"read": ParallelismRange(2, 4), "count": ParallelismRange(1, 8)}
+MAX = {"read": 16, "count": 16}
+
+
+def bounds(read: tuple[int, int], count: tuple[int, int] = (1, 8)) -> dict[str, ParallelismRange]:
+    return {"read": ParallelismRange(*read), "count": ParallelismRange(*count)}
+
+
+def test_bounds_of_minus_one_are_expanded_to_their_defaults():
+    assert accept(bounds((-1, -1), (3, -1)), DEFAULTS, MAX) == bounds((1, 4), (3, 8))
+
+
+def test_all_findings_are_told_at_once():
+    with pytest.raises(RequirementsError) as raised:
+        accept({"read": ParallelismRange(5, 17), "write": ParallelismRange(1, 1)}, DEFAULTS, MAX)
+    assert raised.value.findings == (
+        "The newly requested parallelism 17 for the job vertex read exceeds its maximum parallelism 16.",
+        "Job vertex [write] was not found in the JobGraph.",
+        "The request is incomplete, missing job vertex [count] resource requirements.",
+    )
+
+
+def test_bounds_that_cross_when_they_are_expanded_are_refused():
+    assert findings(bounds((5, -1)), MAX) == []
+    with pytest.raises(RequirementsError, match=r"lower bound \[5\] for job vertex \[read\] is higher than .* \[4\]"):
+        accept(bounds((5, -1)), DEFAULTS, MAX)
+
+
+def test_accepted_requirements_are_complete_valid_and_expanded():
+    assert are_accepted(accept(bounds((-1, 4)), DEFAULTS, MAX), MAX)
+    assert not are_accepted(bounds((-1, 4)), MAX)
+    assert not are_accepted(bounds((0, 4)), MAX)
+    assert not are_accepted({"read": ParallelismRange(1, 4)}, MAX)
