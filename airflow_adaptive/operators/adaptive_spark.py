@@ -228,7 +228,9 @@ class AdaptiveSparkOperator(BaseOperator):
                 error = AirflowException if recoverable else AirflowFailException
                 raise error(f"job {self.job!r} failed: {cause}")
             case {"outcome": Outcome.CANCELED, "timed_out": True}:
-                raise AirflowTaskTimeout(f"job {self.job!r} was canceled after execution_timeout {self.execution_timeout}")
+                raise AirflowTaskTimeout(
+                    f"job {self.job!r} was canceled after execution_timeout {self.execution_timeout}"
+                )
             case {"outcome": Outcome.CANCELED}:
                 raise AirflowFailException(f"job {self.job!r} was canceled as asked")
             case _:

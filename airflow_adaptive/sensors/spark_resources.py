@@ -98,9 +98,7 @@ class SparkResourcesSensor(BaseSensorOperator):
         return {
             "graph": encode(graph),
             "options": encode(Options.of(patience)),
-            "executor": encode(
-                ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
-            ),
+            "executor": encode(ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))),
             "driver": encode(DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))),
         }
 
@@ -111,6 +109,8 @@ class SparkResourcesSensor(BaseSensorOperator):
             case "timeout" if self.soft_fail:
                 raise AirflowSkipException(f"no resources within {self.timeout:g} s")
             case "timeout":
-                raise AirflowSensorTimeout(f"no resources within {self.timeout:g} s: {self.conn_id!r} has too few slots")
+                raise AirflowSensorTimeout(
+                    f"no resources within {self.timeout:g} s: {self.conn_id!r} has too few slots"
+                )
             case _:
                 raise AirflowException(event["message"])

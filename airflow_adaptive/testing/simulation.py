@@ -11,7 +11,7 @@ from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.testing.fake_channel import FakeChannel
 from airflow_adaptive.testing.fake_cluster import FakeCluster
 from airflow_adaptive.testing.fake_driver import FakeDrivers
@@ -57,6 +57,13 @@ class Simulation:
         """Run a loop to its end."""
         return asyncio.run(self.loop(leave).run())
 
+    def run_to_end(self) -> Finished:
+        """Run a loop until the job has ended, and return how."""
+        ended = self.run().current
+        if not isinstance(ended, Finished):
+            raise AssertionError(f"the job has not ended: {ended}")
+        return ended
+
     @property
     def states(self) -> list[str]:
         """States that were entered, in order."""
@@ -85,5 +92,3 @@ def _now(awaitable: Coroutine[Any, Any, Any]) -> Any:
     except StopIteration as done:
         return done.value
     raise RuntimeError("a fake awaited something")
-
-

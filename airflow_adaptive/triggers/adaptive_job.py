@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -120,9 +120,7 @@ class AdaptiveJobTrigger(BaseTrigger):
         return of_run[mapped] in ENDED_STATES and owner in (None, self._job.attempt)
 
 
-async def run_loop(
-    spec: JobSpec, conn_id: str, base: str, task: TaskKey, leave: Leave | None = None
-) -> dict[str, Any]:
+async def run_loop(spec: JobSpec, conn_id: str, base: str, task: TaskKey, leave: Leave | None = None) -> dict[str, Any]:
     """Run a job's loop with Airflow as its world; return the event that tells the operator how it ended.
 
     Raises:

@@ -2,7 +2,8 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from airflow_adaptive.scheduler.state import Executing, Finished, Outcome
 from airflow_adaptive.testing.manual_clock import START
 from airflow_adaptive.testing.simulation import Simulation
 
-QUICK = {
+QUICK: dict[str, Any] = {
     "resource_stabilization_timeout": "2 s",
     "scaling_interval_min": "5 s",
     "executing_stabilization_timeout": "2 s",
@@ -67,24 +68,25 @@ def test_waits_until_there_is_room_for_driver_and_minimum():
     simulation.clock.at(150, ask(simulation, Wish.CANCEL))
     simulation.run()
     assert simulation.transitions[1]["target"] == "Deploying"
-    assert 100 <= (_at(simulation, 1)) <= 105
+    assert 100 <= _at(simulation, 1) <= 105
 
 
 def test_fails_clearly_when_the_minimum_never_comes():
     simulation = Simulation(parallelism=(3, 4), **QUICK)
     simulation.cluster.add_worker(cores=2, memory_mb=1024)
-    state = simulation.run()
-    assert state.current.outcome is Outcome.FAILED
-    assert state.current.cause.summary == (
+    end = simulation.run_to_end()
+    assert end.outcome is Outcome.FAILED
+    assert end.cause is not None
+    assert end.cause.summary == (
         "NOT_ENOUGH_RESOURCES: not enough resources: have 1 slot(s), need at least 3 (vertex 'job' at least 3)"
     )
     assert simulation.clock.elapsed == pytest.approx(300, abs=2)
 
 
 def test_free_cores_without_memory_are_no_slots():
-    simulation = Simulation(**QUICK, resource_wait_timeout="10 s")
+    simulation = Simulation(resource_wait_timeout="10 s", **QUICK)
     simulation.cluster.add_worker(cores=8, memory_mb=900)
-    assert simulation.run().current.outcome is Outcome.FAILED
+    assert simulation.run_to_end().outcome is Outcome.FAILED
 
 
 def test_lost_worker_shrinks_the_job(small):
@@ -272,7 +274,5 @@ def test_reasons_are_told(small):
 
 
 def _at(simulation, number):
-    from datetime import datetime
-
     moment = datetime.fromisoformat(simulation.transitions[number]["at"])
     return (moment - START).total_seconds()
