@@ -60,9 +60,9 @@ class Simulation:
     def run_to_end(self) -> Finished:
         """Run a loop until the job has ended, and return how."""
         ended = self.run().current
-        if not isinstance(ended, Finished):
-            raise AssertionError(f"the job has not ended: {ended}")
-        return ended
+        if isinstance(ended, Finished):
+            return ended
+        raise AssertionError(f"the job has not ended: {ended}")
 
     @property
     def states(self) -> list[str]:

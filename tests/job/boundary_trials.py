@@ -21,11 +21,11 @@ TIMEOUT_S = 60.0
 
 TRIALS = {
     # back to back: a batch is always being begun, planned, run or committed
-    "busy": (12, {}),
+    "busy": (10, {}),
     # idle for most of a second, by Spark's own clock
-    "ticking": (6, {"processingTime": "1 second"}),
+    "ticking": (4, {"processingTime": "1 second"}),
     # waits for its next trigger for longer than anybody waits for it
-    "sleeping": (4, {"processingTime": "1 hour"}),
+    "sleeping": (3, {"processingTime": "1 hour"}),
 }
 
 
