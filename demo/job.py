@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -68,6 +69,7 @@ class Job:
         self._airflow = airflow
         self._run_id = run_id
         self._status_file = job_directory / "status.json"
+        self._status: Status | None = None
 
     @property
     def run_state(self) -> str:
@@ -98,10 +100,10 @@ class Job:
     @property
     def status(self) -> Status | None:
         """The driver's newest report, None before the first."""
-        try:
-            return decode_status(self._status_file.read_bytes())
-        except (FileNotFoundError, DocumentError):
-            return None
+        # Hadoop's local file system deletes a file before it replaces it: a report is good until there is another.
+        with suppress(FileNotFoundError, DocumentError):
+            self._status = decode_status(self._status_file.read_bytes())
+        return self._status
 
     @property
     def query(self) -> QueryReport | None:

@@ -25,7 +25,7 @@ from airflow_adaptive.job.reporter import Reporter
 from airflow_adaptive.job.watchdog import EXIT_FENCED, LeaseWatchdog
 
 log = logging.getLogger(__name__)
-"""Without a configuration by the script: warnings to the driver's stderr, which the worker keeps."""
+"""Unless the script configures logging, warnings go to the driver's output, which its worker keeps."""
 
 EXIT_FAILED: Final = 1
 """Exit code of a driver in which nothing can run any more."""

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.documents import ExecutorReport
-from airflow_adaptive.job.jvm import from_scala, scala_map, scala_seq
+from airflow_adaptive.job.jvm import from_scala, empty_scala_map, scala_seq
 
 DECLARE_INTERVAL_S: Final = 10.0
 """A master that was recovered from its failure has forgotten the total: it is declared so often."""
@@ -67,7 +67,7 @@ class Executors:
             declared, at = self._declared
             if declared == total and self._clock() - at < DECLARE_INTERVAL_S:
                 return
-        if self._ask(lambda: self._context.requestTotalExecutors(total, 0, scala_map(self._spark))):
+        if self._ask(lambda: self._context.requestTotalExecutors(total, 0, empty_scala_map(self._spark))):
             self._declared = (total, self._clock())
 
     def release(self, total: int) -> None:

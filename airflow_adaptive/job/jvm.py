@@ -28,6 +28,6 @@ def scala_seq(spark: SparkSession, items: Iterable[str]) -> Any:
     return java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(list(items))
 
 
-def scala_map(spark: SparkSession) -> Any:
+def empty_scala_map(spark: SparkSession) -> Any:
     """An empty immutable `Map` (`org.apache.spark.api.python.PythonUtils`)."""
     return java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap({})

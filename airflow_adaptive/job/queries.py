@@ -74,7 +74,7 @@ class JobQuery:
             Exception: whatever the function raises.
         """
         self._spark.conf.set("spark.sql.shuffle.partitions", str(plan.state_partitions))
-        return _checked(self._build(self._spark, dict(plan.parallelism)), _name(self._build))
+        return require_writer(self._build(self._spark, dict(plan.parallelism)), _name(self._build))
 
     def start(self, writer: DataStreamWriter, plan: DriverPlan) -> None:
         """Start what `build` returned. Raises what Spark raises, an `AnalysisException` say."""
@@ -140,7 +140,12 @@ class JobQuery:
             self._progress.follow(query.lastProgress, lambda: query.recentProgress)
 
 
-def _checked(returned: object, name: str) -> DataStreamWriter:
+def require_writer(returned: object, name: str) -> DataStreamWriter:
+    """What the author's function of that name returned, if it is what it should be.
+
+    Raises:
+        TypeError: it is not; says what is, and what to do.
+    """
     if isinstance(returned, DataStreamWriter):
         return returned
     hint = "return df.writeStream... of a streaming DataFrame, not started"

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from airflow_adaptive.job.documents import Status
 from airflow_adaptive.ports import (
     Clock,
     ClusterClient,
@@ -87,6 +88,7 @@ class Loop:
         self._said: str | None = None
         self._directory_lost: datetime | None = None
         self._urls = Urls()
+        self._report: Status | None = None
 
     async def run(self) -> SchedulerState:
         """Run the job; return its last state, `Finished` unless the loop had to leave.
@@ -134,7 +136,9 @@ class Loop:
             self._bear(error)
 
     async def _look(self) -> World:
-        status = own_status(self._state, self._journal.nonce, await self._ports.channel.status())
+        # A report is good until there is another: Hadoop's local file system deletes a file before it replaces it.
+        self._report = await self._ports.channel.status() or self._report
+        status = own_status(self._state, self._journal.nonce, self._report)
         self._memory = self._memory.after(self._state, None, self._now())
         inbox = await self._ports.store.inbox()
         try:

@@ -129,13 +129,18 @@ def slot_offers(
 
 
 def _held(cluster: ClusterSnapshot, status: Status | None) -> Mapping[str, int]:
-    """Slots of registered executors by worker; an executor whose worker is not alive any more is lost."""
-    by_address = {worker.address: worker.worker_id for worker in cluster.workers}
+    """Slots of registered executors by worker.
+
+    A report is older than the cluster's word: executors on a worker that is not alive any more are lost, and so are those
+    whose cores the worker has free again.
+    """
+    workers = {worker.address: worker for worker in cluster.workers}
     held: dict[str, int] = {}
     for registered in () if status is None else status.executors:
-        worker = by_address.get(registered.worker)
+        worker = workers.get(registered.worker)
         if worker is not None:
-            held[worker] = held.get(worker, 0) + registered.cores
+            reported = held.get(worker.worker_id, 0) + registered.cores
+            held[worker.worker_id] = min(reported, worker.cores - worker.cores_free)
     return held
 
 

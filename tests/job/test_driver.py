@@ -22,7 +22,7 @@ import sys
 from airflow_adaptive.job import AdaptiveJob
 
 def distinct(spark, parallelism):
-    rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 2).json(sys.argv[1] + "/in")
+    rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 3).json(sys.argv[1] + "/in")
     checked = rows.repartition(parallelism["read"]).selectExpr("id", "1 / (id + 1) AS checked")
     return checked.dropDuplicates(["id"]).writeStream.format("json").option("path", sys.argv[1] + "/out")
 
@@ -34,6 +34,9 @@ import sys
 from airflow_adaptive.job import AdaptiveJob
 
 def copy(spark, parallelism):
+    secret = spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
+    if secret != "hush":
+        raise ValueError("the secret property was lost")
     rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 2).json(sys.argv[1] + "/in")
     writer = rows.writeStream.format("json").option("path", sys.argv[1] + "/out")
     return writer.queryName("copied").trigger(availableNow=True)
@@ -82,7 +85,7 @@ def written(root: Path) -> list[int]:
 
 
 def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driver, rows, tmp_path):
-    rows.write(20)
+    rows.write(15)
     driver.direct(Action.RUN, 1, plan(2))
     submission = driver.submit(UNBOUNDED, executors=2)
     status = driver.wait_status("batches on two", lambda now: bool(now.queries) and now.queries[0].committed >= 2)
@@ -95,7 +98,7 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
     assert (status.state, status.parallelism) == (DriverState.RUNNING, {"read": 1})
     wait_until(lambda: driver.application_cores() == 1, PATIENCE_S, "the core's return to the cluster")
 
-    rows.write(20)
+    rows.write(9)
     driver.direct(Action.RUN, 3, plan(2))
     status = driver.wait_status("two executors again", lambda now: now.version == 3)
     assert (status.state, len(status.executors)) == (DriverState.RUNNING, 2)
@@ -132,10 +135,10 @@ def test_never_starts_a_query_when_the_log_names_another_epoch(driver, rows):
     assert "fenced: the log is at epoch 2" in driver.output()
 
 
-def test_finishes_a_bounded_query_under_the_name_that_the_script_gave(driver, rows, tmp_path):
+def test_finishes_a_bounded_query_with_its_own_name_and_secrets(driver, rows, tmp_path):
     rows.write(5)
     driver.direct(Action.RUN, 1, plan(1))
-    driver.submit(BOUNDED, executors=1)
+    driver.submit(BOUNDED, executors=1, conf={"spark.hadoop.fs.s3a.secret.key": "hush"})
     assert driver.wait_end() == "FINISHED"
     status = driver.wait_status("the last report", lambda now: now.state is DriverState.FINISHED)
     assert [(query.name, query.committed, query.input_rows) for query in status.queries] == [("copied", 3, 5 * ROWS)]

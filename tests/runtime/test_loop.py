@@ -254,6 +254,22 @@ def test_lost_answer_to_a_submission_doubles_no_driver(small):
     assert running == sorted(set(running))
 
 
+def test_report_that_is_being_replaced_is_no_loss(small: Simulation) -> None:
+    small.clock.at(20, lambda: setattr(small.drivers, "silent", True))
+    small.clock.at(20, lambda: setattr(small.channel, "reported", None))
+    small.clock.at(23, lambda: setattr(small.drivers, "silent", False))
+    small.clock.at(40, ask(small, Wish.SUSPEND))
+    small.run()
+    assert "RestartingLocally" not in small.states
+
+
+def test_slots_of_a_dead_driver_are_not_counted_twice(small: Simulation) -> None:
+    small.clock.at(20, lambda: small.cluster.kill_driver(newest_driver(small)))
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.run()
+    assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1, 1]
+
+
 def test_directory_away_for_good_is_an_error_that_names_it(small):
     small.clock.at(20, lambda: setattr(small.channel, "available", False))
     with pytest.raises(JobDirectoryError, match="not available"):

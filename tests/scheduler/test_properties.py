@@ -1,5 +1,6 @@
 """Any events in any order while time moves: the invariants hold after every step."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import settings
@@ -32,9 +33,9 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import Created
-from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT
+from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.scheduler.invariants import check_step
+from tests.scheduler.lives import LIVES
 
 TIMERS_AT_ONCE = 20
 EVERY_TIME = FixedDelay(attempts=10**6, delay=timedelta(seconds=7))
@@ -56,6 +57,21 @@ OPTIONS = st.fixed_dictionaries(
         "restart_strategy": st.sampled_from(["none", EVERY_TIME, EVERY_TIME]),
     }
 )
+
+
+@st.composite
+def two_vertices(draw: st.DrawFn) -> Scenario:
+    """A new job with two vertices, in one group or in two."""
+    lower = draw(st.integers(1, 2))
+    bounds = {"read": ParallelismRange(1, 2), "count": ParallelismRange(lower, draw(st.integers(lower, 5)))}
+    vertices = tuple(
+        JobVertex(name=name, parallelism=bounds[name], max_parallelism=8, slot_sharing_group=group)
+        for name, group in zip(bounds, draw(st.sampled_from(["gg", "gh"])), strict=True)
+    )
+    return Scenario(graph=JobGraph(job="job", vertices=vertices))
+
+
+JOBS = two_vertices()
 FAILURES = st.sampled_from([TRANSIENT, TRANSIENT, HOPELESS])
 FEW = st.integers(0, 5)
 STALE = st.sampled_from([0, 0, 0, 0, -1])
@@ -65,20 +81,11 @@ STALE = st.sampled_from([0, 0, 0, 0, -1])
 class Scheduler(RuleBasedStateMachine):
     """One job and everything that may happen to it."""
 
-    @initialize(options=OPTIONS, one_group=st.booleans(), lower=st.integers(1, 2), upper=st.integers(2, 5))
-    def create(self, options: dict[str, object], one_group: bool, lower: int, upper: int) -> None:
-        groups = ("g", "g") if one_group else ("g", "h")
-        vertices = (
-            JobVertex(name="read", parallelism=ParallelismRange(1, 2), max_parallelism=8, slot_sharing_group=groups[0]),
-            JobVertex(
-                name="count",
-                parallelism=ParallelismRange(lower, upper),
-                max_parallelism=8,
-                slot_sharing_group=groups[1],
-            ),
-        )
-        self.now = START
-        self.state = self.first = machine.create(JobGraph(job="job", vertices=vertices), Options.of(options))
+    @initialize(job=st.one_of(JOBS, st.sampled_from(sorted(LIVES)).map(lambda life: LIVES[life]())), options=OPTIONS)
+    def begin(self, job: Scenario, options: dict[str, object]) -> None:
+        """A new job, or one in mid-life under options that it did not begin with, as after a new deployment."""
+        self.now = job.now
+        self.state = self.first = replace(job.state, options=Options.of(options))
         self.history: list[Event] = []
 
     def take(self, event: Event) -> None:
@@ -134,9 +141,9 @@ class Scheduler(RuleBasedStateMachine):
             self.slots_changed(held=self.state.plan.slots, free=1)
             self.plan_in_force(stale=0)
 
-    @rule(read=st.integers(1, 4), count=st.integers(1, 8))
-    def requirements_changed(self, read: int, count: int) -> None:
-        bounds = {"read": ParallelismRange(1, read), "count": ParallelismRange((count + 1) // 2, count)}
+    @rule(lower=st.integers(1, 4), more=st.integers(0, 4))
+    def requirements_changed(self, lower: int, more: int) -> None:
+        bounds = dict.fromkeys(self.state.requirements, ParallelismRange(lower, lower + more))
         self.take(RequirementsChanged(at=self.now, requirements=bounds))
 
     # ---- the driver -------------------------------------------------------------------------------------------------
@@ -162,9 +169,10 @@ class Scheduler(RuleBasedStateMachine):
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
-    @rule(kind=st.sampled_from(["complete", "cancel", "suspend", "leave"]), really=st.integers(0, 3))
-    def end(self, kind: str, really: int) -> None:
-        if really or isinstance(self.state.current, Created):
+    @rule(kind=st.sampled_from(["complete", "cancel", "suspend", "leave"]), patience=st.integers(0, 3))
+    def end(self, kind: str, patience: int) -> None:
+        """Not too often: every history would be short."""
+        if patience:
             return
         match kind:
             case "complete":

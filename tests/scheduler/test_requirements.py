@@ -38,3 +38,8 @@ def test_accepted_requirements_are_complete_valid_and_expanded():
     assert not are_accepted(bounds((-1, 4)), MAX)
     assert not are_accepted(bounds((0, 4)), MAX)
     assert not are_accepted({"read": ParallelismRange(1, 4)}, MAX)
+
+
+def test_range_is_made_of_a_pair_or_of_one_number():
+    assert ParallelismRange.of((1, 4)) == ParallelismRange.of([1, 4]) == ParallelismRange(1, 4)
+    assert ParallelismRange.of(3) == ParallelismRange(3, 3)

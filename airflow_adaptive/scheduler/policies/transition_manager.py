@@ -129,7 +129,7 @@ class TransitionManager:
                 return window_ends if self.evaluation is None else min(window_ends, self.evaluation)
             case Phase.STABILIZED:
                 return self._after_first_change(self.max_trigger_delay)
-            case Phase.IDLING | Phase.TRANSITIONING:
+            case _:
                 return None
 
     def change(self, now: datetime, resources: Resources) -> TransitionManager:
