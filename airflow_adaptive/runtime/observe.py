@@ -91,15 +91,31 @@ def observe(
     driver: DriverShape,
 ) -> Iterator[Event]:
     """What has happened since the scheduler last looked; `world.status` must be the own one (`own_status`)."""
-    if world.cluster is not None:
-        placed = state.driver is not None and not _is_over(world.submission)
-        offers = slot_offers(world.cluster, world.status if placed else None, executor, None if placed else driver)
-        if offers != state.offers:
-            yield events.SlotsChanged(at=now, offers=offers)
+    slots = list(_slots(state, world, now, executor, driver))
+    told = list(_told(state, world, memory, now, draw))
+    # Of a driver that has ended its end is the news, not the slots that went with it; else slots come first, so that
+    # whatever the driver's report leads to is decided on the slots that there are.
+    yield from told + slots if _is_over(world.submission) else slots + told
+    yield from _wanted(state, world.inbox, now)
+
+
+def _slots(
+    state: SchedulerState, world: World, now: datetime, executor: ExecutorShape, driver: DriverShape
+) -> Iterator[Event]:
+    if world.cluster is None:
+        return
+    placed = state.driver is not None and not _is_over(world.submission)
+    offers = slot_offers(world.cluster, world.status if placed else None, executor, None if placed else driver)
+    if offers != state.offers:
+        yield events.SlotsChanged(at=now, offers=offers)
+
+
+def _told(
+    state: SchedulerState, world: World, memory: Memory, now: datetime, draw: Callable[[], float]
+) -> Iterator[Event]:
     if state.driver is not None:
         yield from _reported(state, world.status, memory, now, draw)
         yield from _process(state, world, memory, now, draw)
-    yield from _wanted(state, world.inbox, now)
 
 
 # ---- slots ----------------------------------------------------------------------------------------------------------

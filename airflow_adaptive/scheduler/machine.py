@@ -1,8 +1,9 @@
 """The scheduler as a pure function: `step(state, event)` gives the new state, the commands, and why.
 
-Theory: facts about the world (slots, requirements, the driver's life) are folded into the state first, whatever the current
-state is; what is outdated is dropped by epoch, version and deadline; then the current state's own handler decides. One event
-leads to at most one transition. Deadlines are derived from the state (`timers`), so a restarted loop knows them all.
+Theory: facts about the world (slots, requirements, the driver's life) are folded into the state first, whatever the
+current state is; what is outdated is dropped by epoch, version and deadline; then the current state's own handler
+decides. One event leads to at most one transition. Deadlines are derived from the state (`timers`), so a restarted loop
+knows them all.
 """
 
 from __future__ import annotations

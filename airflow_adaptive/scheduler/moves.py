@@ -1,7 +1,7 @@
 """The moves that states have in common: staying, and entering each state.
 
-Every handler in `states` returns the `Step` that one of these builds; entering a state is written once, here, so that a state
-begins the same whichever way leads to it.
+Every handler in `states` returns the `Step` that one of these builds; entering a state is written once, here, so that a
+state begins the same whichever way leads to it.
 """
 
 from __future__ import annotations
@@ -172,13 +172,6 @@ def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: str) 
     return _go(_counted(state, rescales=1), event, target, reason, tier=Tier.DRIVER)
 
 
-def replace_driver(state: SchedulerState, event: Event) -> Step:
-    """Enter Restarting to see the driver of the job's earlier life dead before another one starts."""
-    target = _restarting(state, event, None, in_place=False)
-    reason = "the driver of the job's earlier life must end first"
-    return _go(state, event, target, reason, commands=kill_driver(state, event))
-
-
 def handle_failure(
     state: SchedulerState, event: Event, plan: Plan, failure: Failure, draw: float, *, kill: bool = False
 ) -> Step:
@@ -209,7 +202,7 @@ def handle_failure(
 def _restarting(
     state: SchedulerState,
     event: Event,
-    plan: Plan | None,
+    plan: Plan,
     *,
     in_place: bool,
     goal: Parallelism | None = None,

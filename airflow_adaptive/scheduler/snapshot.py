@@ -1,7 +1,8 @@
 """The state as JSON and back, with a version.
 
-The state is made of frozen dataclasses, so its type hints are its schema: a value of a union is tagged with its class, times
-are ISO 8601, durations are seconds. A snapshot of a newer version is refused; an older one would be migrated here.
+The state is made of frozen dataclasses, so its type hints are its schema: a value of a union is tagged with its class,
+times are ISO 8601, durations are seconds. A snapshot of a newer version is refused; an older one would be migrated
+here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The scheduler's states and their data: frozen values that are saved as they are.
 
-`SchedulerState` is everything the scheduler remembers; its `current` says where it stands in FLIP-160's diagram. The version
-grows by one with each transition, and what belongs to an older version is ignored when it arrives.
+`SchedulerState` is everything the scheduler remembers; its `current` says where it stands in FLIP-160's diagram. The
+version grows by one with each transition, and what belongs to an older version is ignored when it arrives.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Restarting:
 
     Attributes:
         since: when it began.
-        plan: that ran before, None if a driver of an earlier life of the job must end first.
+        plan: that ran before.
         goal: parallelism that a rescale is for, None after a failure.
         in_place: the driver lives on; else it is stopped first.
         failure: that led here, None for a rescale.
@@ -138,7 +138,7 @@ class Restarting:
     """
 
     since: datetime
-    plan: Plan | None
+    plan: Plan
     goal: Parallelism | None
     in_place: bool
     failure: Failure | None

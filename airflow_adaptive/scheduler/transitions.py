@@ -58,7 +58,7 @@ _RUNNING: Mapping[type, States] = {
 
 _LEADS_TO: Mapping[type, Mapping[type, States]] = {
     Created: {
-        SchedulingStarted: frozenset({WaitingForResources, Restarting}),
+        SchedulingStarted: frozenset({WaitingForResources}),
         QueryFailed: _DONE,
         CancelRequested: _DONE,
         SuspendRequested: _DONE,
@@ -129,5 +129,5 @@ def as_mermaid() -> str:
         for target in STATES:
             labels = [event.__name__ for event, leads_to in TRANSITIONS[source].items() if target in leads_to]
             if labels:
-                lines.append(f"    {source.__name__} --> {target.__name__}: {', '.join(labels)}")
+                lines.append(f"    {source.__name__} --> {target.__name__}: {'<br/>'.join(labels)}")
     return "\n".join([*lines, "    Finished --> [*]"])

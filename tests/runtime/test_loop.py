@@ -115,6 +115,7 @@ def test_killed_driver_is_replaced_after_the_backoff(small):
     state = small.run()
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
     assert "Restarting" in small.states
+    assert "RestartingLocally" not in small.states
     assert state.num_restarts == 1
     assert state.num_rescales == 0
 

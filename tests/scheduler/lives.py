@@ -1,10 +1,8 @@
 """Jobs in every state, each reached by a life that leads there: what the tables of states and events are run on."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from airflow_adaptive.scheduler.state import Driver
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
 NO_WAIT: Mapping[str, Any] = {
@@ -27,12 +25,6 @@ def deploying_again(**options: Any) -> Scenario:
 
 def partly_deployed() -> Scenario:
     return Scenario().given_deploying(4).when_slots(held=2, free=2).when_in_force()
-
-
-def created_beside_old_driver() -> Scenario:
-    scenario = Scenario()
-    scenario.state = replace(scenario.state, epoch=7, driver=Driver(epoch=7, submission_id="driver-7", running=True))
-    return scenario
 
 
 def stabilized() -> Scenario:
@@ -88,7 +80,6 @@ def short_of_the_goal() -> Scenario:
 
 LIVES: Mapping[str, Callable[[], Scenario]] = {
     "created": Scenario,
-    "created beside an old driver": created_beside_old_driver,
     "waiting for anything": lambda: Scenario().given_waiting(),
     "waiting for more": lambda: Scenario().given_waiting(free=2),
     "waiting with a driver": waiting_with_driver,

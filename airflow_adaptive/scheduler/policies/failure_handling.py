@@ -1,8 +1,8 @@
 """Whether a failure can be recovered from at all.
 
-Theory: a restart helps against the world (lost processes, time-outs, a full disk) and never against the job itself (code that
-does not compile, a query that can't be analysed, a checkpoint of another query). The class names of the failure and of all
-its causes decide, and Spark's error conditions where they say more.
+Theory: a restart helps against the world (lost processes, time-outs, a full disk) and never against the job itself
+(code that does not compile, a query that can't be analysed, a checkpoint of another query). The class names of the
+failure and of all its causes decide, and Spark's error conditions where they say more.
 """
 
 from __future__ import annotations

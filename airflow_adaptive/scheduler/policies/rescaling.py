@@ -1,7 +1,8 @@
 """Whether another parallelism is worth a rescale, and how it is carried out.
 
-Theory: FLIP-160's ScaleUpController compares cumulative parallelism, so that a job does not restart for every single slot;
-FLIP-291 adds that reaching the ceiling always counts. A decrease is never optional: its slots are gone or were taken away.
+Theory: FLIP-160's ScaleUpController compares cumulative parallelism, so that a job does not restart for every single
+slot; FLIP-291 adds that reaching the ceiling always counts. A decrease is never optional: its slots are gone or were
+taken away.
 """
 
 from __future__ import annotations

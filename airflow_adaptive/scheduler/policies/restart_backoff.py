@@ -1,8 +1,8 @@
 """Whether and when a failed job restarts, after Flink's RestartBackoffTimeStrategy classes (FLIP-364).
 
-Theory: a strategy is configuration, a `RestartRecord` is its memory; `notify` folds a failure in, then `can_restart` and
-`backoff` read. Flink's arithmetic is kept in whole milliseconds; its overflow from the 92nd attempt on is not. Chance comes
-in as `draw`, uniform in [0, 1).
+Theory: a strategy is configuration, a `RestartRecord` is its memory; `notify` folds a failure in, then `can_restart`
+and `backoff` read. Flink's arithmetic is kept in whole milliseconds; its overflow from the 92nd attempt on is not.
+Chance comes in as `draw`, uniform in [0, 1).
 """
 
 from __future__ import annotations

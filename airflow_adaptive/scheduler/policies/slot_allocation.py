@@ -1,8 +1,9 @@
 """Slot allocation after Flink's SlotSharingSlotAllocator.
 
-Theory: a slot sharing group needs as many slots as its widest vertex has subtasks. Every group gets its minimum (the largest
-lower bound of its vertices); what is left is shared evenly, groups with the smaller range first, so that what they can't use
-flows on to those that can, and the remainder goes to the last. Ties are broken by the group's name (Flink: by identity hash).
+Theory: a slot sharing group needs as many slots as its widest vertex has subtasks. Every group gets its minimum (the
+largest lower bound of its vertices); what is left is shared evenly, groups with the smaller range first, so that what
+they can't use flows on to those that can, and the remainder goes to the last. Ties are broken by the group's name
+(Flink: by identity hash).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """When a change may be acted on, after Flink's DefaultStateTransitionManager (FLIP-322, FLIP-461, FLIP-472).
 
-Theory: one manager lives for one visit of WaitingForResources or Executing. In *Cooldown* nothing moves; the first usable
-change is remembered. *Idling* waits for a change. *Stabilizing* lets more slots arrive until the window after the first
-change has passed, but acts at once when all that is desired is there at a trigger. *Stabilized* acts on the next trigger, or
-by itself when the trigger is overdue. *Transitioning* is the end: the machine leaves the state.
+Theory: one manager lives for one visit of WaitingForResources or Executing. In *Cooldown* nothing moves; the first
+usable change is remembered. *Idling* waits for a change. *Stabilizing* lets more slots arrive until the window after
+the first change has passed, but acts at once when all that is desired is there at a trigger. *Stabilized* acts on the
+next trigger, or by itself when the trigger is overdue. *Transitioning* is the end: the machine leaves the state.
 
     Cooldown ──change seen──▶ Stabilizing ──window over──▶ Stabilized ──trigger or overdue──▶ Transitioning
        └──none──▶ Idling ──change──▶ ┘  └───────desired──────▶ Transitioning     └─not sufficient─▶ Idling

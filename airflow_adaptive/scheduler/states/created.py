@@ -15,10 +15,8 @@ from airflow_adaptive.scheduler.state import Created, Outcome, SchedulerState, T
 
 
 def on_event(state: SchedulerState, _: Created, event: Event) -> Step:
-    """Start, or end before anything ran; a driver of an earlier life is seen dead first."""
+    """Start, or end before anything ran."""
     match event:
-        case SchedulingStarted() if state.driver is not None:
-            return moves.replace_driver(state, event)
         case SchedulingStarted():
             return moves.wait_for_resources(state, event, "scheduling started")
         case CancelRequested():

@@ -62,8 +62,8 @@ def _ready_for_trigger(scenario: Scenario) -> None:
     """Put the manager where a trigger can be seen: with nothing to gain it falls back to Idling."""
     current = scenario.state.current
     if isinstance(current, Executing):
-        far_off = replace(current.manager, phase=Phase.STABILIZED, first_change=scenario.now)
-        scenario.state = replace(scenario.state, current=replace(current, manager=far_off))
+        stabilized = replace(current.manager, phase=Phase.STABILIZED, first_change=scenario.now)
+        scenario.state = replace(scenario.state, current=replace(current, manager=stabilized))
 
 
 def _manager_phase(scenario: Scenario) -> Phase | None:

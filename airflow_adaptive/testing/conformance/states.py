@@ -1,7 +1,7 @@
 """The state machine: which event leads from which state to which.
 
-A vector's state is reached by a life that leads there, never built; its event is mapped to what happens on Spark. What counts
-is the first transition after it.
+A vector's state is reached by a life that leads there, never built; its event is mapped to what happens on Spark. What
+counts is the first transition after it.
 """
 
 from __future__ import annotations
