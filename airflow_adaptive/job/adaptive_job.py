@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.conf import DriverSettings, read_settings
-from airflow_adaptive.job.control import ControlLoop, Timings
+from airflow_adaptive.job.control import ControlLoop
 from airflow_adaptive.job.directory import JobDirectory
 from airflow_adaptive.job.documents import SECRET_CONF_VARIABLE, DriverState, Status
 from airflow_adaptive.job.executors import Executors
@@ -103,7 +103,7 @@ def _run(spark: SparkSession, settings: DriverSettings, build: Build) -> DriverS
             directory, heartbeat_interval_s=settings.heartbeat_interval_s, clock=clock, complain=log.warning
         ),
         guard=watchdog.guard,
-        timings=Timings(poll_interval_s=settings.poll_interval_s, stop_timeout_s=settings.stop_timeout_s),
+        settings=settings,
         clock=clock,
         sleep=time.sleep,
         complain=log.warning,

@@ -124,7 +124,7 @@ class BatchBoundary:
         return bool(self._query._jsq.status().isTriggerActive())
 
     def _has_batch(self) -> bool:
-        """Between logging a batch's offsets and committing it; the context of a past batch stays until the next trigger."""
+        """Whether a batch is begun and not committed; the context of a past one stays until the next trigger."""
         context = self._execution.getLatestExecutionContext()
         return context is not None and self._in_trigger() and bool(context.isCurrentBatchConstructed())
 

@@ -12,9 +12,10 @@ comes while another is being obeyed is simply the next one, and a turn that fail
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, assert_never
 
+from airflow_adaptive.job.conf import DriverSettings
 from airflow_adaptive.job.directory import DirectoryError
 from airflow_adaptive.job.documents import (
     Action,
@@ -35,19 +36,6 @@ CONTEXT_STOPPED: Final = FailureReport(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timings:
-    """Waits of the control loop, seconds.
-
-    Attributes:
-        poll_interval_s: between two turns.
-        stop_timeout_s: how long a batch may take to its boundary before it is cut.
-    """
-
-    poll_interval_s: float
-    stop_timeout_s: float
-
-
 class ControlLoop:
     """Runs one driver from its first directive to its end."""
 
@@ -61,7 +49,7 @@ class ControlLoop:
         executors: ExecutorPool,
         reporter: StatusReporter,
         guard: Callable[[bool], None],
-        timings: Timings,
+        settings: DriverSettings,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
         complain: Callable[[str], None],
@@ -76,7 +64,7 @@ class ControlLoop:
             executors: of the application.
             reporter: of the status.
             guard: told whether a query may be running from now on, for `watchdog.LeaseWatchdog`.
-            timings: of the loop.
+            settings: its waits.
             clock: monotonic, seconds.
             sleep: waits that many seconds.
             complain: for people who read the driver's output.
@@ -88,7 +76,7 @@ class ControlLoop:
         self._executors = executors
         self._reporter = reporter
         self._guard = guard
-        self._timings = timings
+        self._settings = settings
         self._clock = clock
         self._sleep = sleep
         self._complain = complain
@@ -127,7 +115,7 @@ class ControlLoop:
             FencedError: this driver must not run a query any more.
         """
         self._sleep(seconds)
-        if self._clock() - self._looked_at >= self._timings.poll_interval_s:
+        if self._clock() - self._looked_at >= self._settings.poll_interval_s:
             self._look()
             self._report()
 
@@ -141,7 +129,7 @@ class ControlLoop:
             self._report()
             if end is not None:
                 return end
-            self._sleep(self._timings.poll_interval_s)
+            self._sleep(self._settings.poll_interval_s)
 
     def _look(self) -> Directive | None:
         """Read the log; None if there is nothing to obey now. Raises `FencedError`."""
@@ -228,9 +216,9 @@ class ControlLoop:
         """End the query if one runs; why its last batch failed, None if it did not."""
         if self._query.plan is None:
             return None
-        if not self._query.end(self._timings.stop_timeout_s, self._pause):
+        if not self._query.end(self._settings.stop_timeout_s, self._pause):
             self._complain(
-                f"no batch boundary within {self._timings.stop_timeout_s:g} s: the batch was cut, to be replayed"
+                f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may have been cut, to be replayed"
             )
         self._guard(False)
         return self._query.failure()
@@ -253,9 +241,10 @@ class ControlLoop:
             self._reporter.report(self._describe())
 
     def _describe(self) -> Status:
+        queries = self._query.reports()  # first: progress tells the parallelism
         return replace(
             self._status,
             parallelism=self._query.parallelism(),
             executors=self._executors.registered(),
-            queries=self._query.reports(),
+            queries=queries,
         )

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.documents import ExecutorReport
-from airflow_adaptive.job.jvm import from_scala, empty_scala_map, scala_seq
+from airflow_adaptive.job.jvm import empty_scala_map, from_scala, scala_seq
 
 DECLARE_INTERVAL_S: Final = 10.0
 """A master that was recovered from its failure has forgotten the total: it is declared so often."""

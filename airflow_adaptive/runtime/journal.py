@@ -20,7 +20,7 @@ from airflow_adaptive.runtime.job_directory import append
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine, snapshot
 from airflow_adaptive.scheduler.moves import Step
-from airflow_adaptive.scheduler.requirements import findings
+from airflow_adaptive.scheduler.requirements import Requirements, findings
 from airflow_adaptive.scheduler.state import (
     Canceling,
     Failing,
@@ -54,6 +54,8 @@ class Journal:
         self._number = 0
         self.inherits_end = False
         """Whether the job was ending, or had ended, under another attempt when the log was opened."""
+        self.redeclared: Requirements | None = None
+        """Bounds of the graph as deployed now, if nobody had overridden those of an earlier deployment."""
         self.nonce = uuid4().hex
         self.transitions: deque[dict[str, Any]] = deque(maxlen=SHOWN_TRANSITIONS)
 
@@ -133,11 +135,15 @@ class Journal:
         )
 
     def _adopt(self, state: SchedulerState) -> SchedulerState:
-        """The saved state, with the graph and the options as they are deployed now; overrides that still fit are kept."""
+        """The saved state with the graph and the options as they are deployed now.
+
+        Requirements that the new graph can't have give way to its own at once; the loop hears of others as an event.
+        """
         graph = self._spec.graph
-        overridden = state.requirements != state.job.requirements
-        fits = not findings(state.requirements, graph.max_parallelism)
-        requirements = state.requirements if overridden and fits else graph.requirements
+        fit = not findings(state.requirements, graph.max_parallelism)
+        if fit and state.requirements == state.job.requirements:
+            self.redeclared = graph.requirements
+        requirements = state.requirements if fit else graph.requirements
         return replace(state, job=graph, options=self._spec.options, requirements=requirements)
 
     async def _recall(self) -> None:

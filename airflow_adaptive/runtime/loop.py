@@ -28,7 +28,13 @@ from airflow_adaptive.runtime.journal import Journal
 from airflow_adaptive.runtime.observe import Memory, World, observe, own_status
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.events import CancelRequested, Event, SchedulingStarted, TimerFired
+from airflow_adaptive.scheduler.events import (
+    CancelRequested,
+    Event,
+    RequirementsChanged,
+    SchedulingStarted,
+    TimerFired,
+)
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Canceling, Created, Finished, SchedulerState
 
@@ -118,6 +124,8 @@ class Loop:
     async def _start(self) -> None:
         if isinstance(self._state.current, Created):
             await self._take(SchedulingStarted(at=self._now()))
+        elif (redeclared := self._journal.redeclared) is not None:
+            await self._take(RequirementsChanged(at=self._now(), requirements=redeclared))
         await self._publish()
 
     # ---- one turn ---------------------------------------------------------------------------------------------------

@@ -48,8 +48,8 @@ class JobVertex:
     def effective_max_parallelism(self) -> int:
         """The declared maximum, else the upper bound of a stateful vertex, else Flink's default.
 
-        A stateful vertex deviates from Flink: on Spark every state partition is a task of every batch, so 128 of them on
-        two slots would cost more than the freedom to grow is worth (ADR 0004).
+        A stateful vertex deviates from Flink: on Spark every state partition is a task of every batch, so 128 of them
+        on two slots would cost more than the freedom to grow is worth (ADR 0004).
         """
         if self.max_parallelism is not None:
             return self.max_parallelism
@@ -109,7 +109,7 @@ class JobGraph:
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Flink's default (KeyGroupRangeAssignment): 1.5 times the parallelism, rounded up to a power of two, 128..32768."""
+    """Flink's default (KeyGroupRangeAssignment): 1.5 times the parallelism, up to a power of two, 128..32768."""
     wanted = parallelism + parallelism // 2
     power = 1 << max(wanted - 1, 0).bit_length()
     return min(max(power, MIN_DEFAULT_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)

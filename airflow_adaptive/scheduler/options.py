@@ -1,4 +1,4 @@
-"""The one table of options: the operator's parameters, airflow.cfg, the documentation and Flink's names all come from it."""
+"""The one table of options: operator parameters, airflow.cfg, documentation and Flink's names all come from it."""
 
 from __future__ import annotations
 

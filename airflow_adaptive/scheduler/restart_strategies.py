@@ -65,7 +65,7 @@ def strategy_name(strategy: RestartStrategy) -> str:
 
 
 def fold_flink_parameters(values: Mapping[str, object], names: Sequence[str]) -> Mapping[str, object]:
-    """Options with Flink's `restart-strategy.fixed-delay.attempts` and the like folded into the strategy they belong to.
+    """Fold Flink's `restart-strategy.fixed-delay.attempts` and the like into the strategy that they belong to.
 
     Parameters of other strategies than the one that is named, or is the default, have no effect, as in Flink.
 

@@ -116,7 +116,7 @@ class Executing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartingLocally:
-    """Slots of the plan were lost; Spark re-runs their tasks and the cluster may replace them (FLIP-160, future work)."""
+    """Slots of the plan were lost; Spark re-runs their tasks, the cluster may replace them (FLIP-160, future work)."""
 
     since: datetime
     plan: Plan

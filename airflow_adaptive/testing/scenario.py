@@ -1,4 +1,4 @@
-"""A scheduler without a world: *given* a job in some state, *when* facts arrive, *then* exactly this state and these commands.
+"""A scheduler without a world: *given* a state, *when* facts arrive, *then* exactly this state and these commands.
 
     Scenario(lower=1, upper=4).given_waiting().when_slots(free=4).then("Deploying", SubmitDriver(...))
 
@@ -208,7 +208,7 @@ class Scenario:
     # ---- then -------------------------------------------------------------------------------------------------------
 
     def then(self, state: str, *commands: Command, reason: str = "") -> Scenario:
-        """The scheduler is in `state`; since the last look it told exactly these commands, and some reason has these words.
+        """The state is `state`; since the last look there were exactly these commands, and a reason with these words.
 
         Raises:
             AssertionError: it is not so.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from airflow_adaptive.job.control import ControlLoop, Timings
+from airflow_adaptive.job.conf import DriverSettings
+from airflow_adaptive.job.control import ControlLoop
 from airflow_adaptive.job.documents import (
     Action,
     Directive,
@@ -61,6 +62,9 @@ class World:
     def obey(self, *steps: Callable[[], None]) -> DriverState:
         """Run the loop; between its turns the steps happen one after the other, and then it is told to stop."""
         self.steps = list(steps)
+        settings = DriverSettings(
+            job="j", directory="", epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, poll_interval_s=POLL_S
+        )
         fence = Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, clock=self.clock)
         identity = Status(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.STARTING)
         return ControlLoop(
@@ -71,7 +75,7 @@ class World:
             executors=self,
             reporter=self,
             guard=self.guard,
-            timings=Timings(poll_interval_s=POLL_S, stop_timeout_s=30.0),
+            settings=settings,
             clock=self.clock,
             sleep=self.sleep,
             complain=self.complaints.append,

@@ -114,16 +114,17 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
     driver.direct(Action.HOLD, 3, plan(2))
     driver.wait_status("hold", lambda now: now.state is DriverState.HOLDING)
     rows.write(4)
-    driver.direct(Action.RUN, 4, plan(2))
+    driver.direct(Action.RUN, 4, plan(2, state_partitions=8, read=8))
     driver.wait_status("the restart", lambda now: now.state is DriverState.RUNNING and now.failure is None)
+    driver.wait_status("the checkpoint's number of state partitions", lambda now: now.parallelism == {"read": 2})
     wait_until(lambda: written(tmp_path) == rows.ids, PATIENCE_S, "all rows")
 
-    driver.direct(Action.STOP, 4, plan(2))
+    driver.direct(Action.STOP, 4)
     assert driver.wait_end() == "FINISHED"
     status = driver.wait_status("the last report", lambda now: now.state is DriverState.STOPPED)
     assert driver.batches("offsets") == driver.batches("commits") == list(range(status.queries[0].committed))
     assert written(tmp_path) == rows.ids
-    assert "was cut" not in driver.output()
+    assert "no batch boundary" not in driver.output()
 
 
 def test_never_starts_a_query_when_the_log_names_another_epoch(driver, rows):

@@ -1,6 +1,7 @@
 """The loop against a simulated world: what a user would see, in simulated time."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,27 +23,27 @@ QUICK: dict[str, Any] = {
 }
 
 
-def ask(simulation, wish):
+def ask(simulation: Simulation, wish: Wish) -> Callable[[], None]:
     return lambda: setattr(simulation.store, "asked", Inbox(wish=wish))
 
 
-def worker(simulation, cores=1, memory_mb=512):
-    return lambda: simulation.cluster.add_worker(cores=cores, memory_mb=memory_mb)
+def worker(simulation: Simulation) -> Callable[[], str]:
+    return lambda: simulation.cluster.add_worker(cores=1, memory_mb=512)
 
 
 @pytest.fixture
-def small():
+def small() -> Simulation:
     """A cluster with room for the driver and one slot."""
     simulation = Simulation(**QUICK)
     simulation.cluster.add_worker(cores=2, memory_mb=1024)
     return simulation
 
 
-def newest_driver(simulation):
+def newest_driver(simulation: Simulation) -> str:
     return list(simulation.cluster.submissions)[-1]
 
 
-def test_starts_with_what_there_is_and_grows_when_a_worker_joins(small):
+def test_starts_with_what_there_is_and_grows_when_a_worker_joins(small: Simulation) -> None:
     small.clock.at(20, worker(small))
     small.clock.at(60, ask(small, Wish.SUSPEND))
     state = small.run()
@@ -54,14 +55,14 @@ def test_starts_with_what_there_is_and_grows_when_a_worker_joins(small):
     ]  # fmt: skip
 
 
-def test_rescale_keeps_the_driver(small):
+def test_rescale_keeps_the_driver(small: Simulation) -> None:
     small.clock.at(20, worker(small))
     small.clock.at(60, ask(small, Wish.SUSPEND))
     small.run()
     assert len(small.cluster.submissions) == 1
 
 
-def test_waits_until_there_is_room_for_driver_and_minimum():
+def test_waits_until_there_is_room_for_driver_and_minimum() -> None:
     simulation = Simulation(**QUICK)
     simulation.cluster.add_worker(cores=1, memory_mb=512)
     simulation.clock.at(100, worker(simulation))
@@ -71,7 +72,7 @@ def test_waits_until_there_is_room_for_driver_and_minimum():
     assert 100 <= _at(simulation, 1) <= 105
 
 
-def test_fails_clearly_when_the_minimum_never_comes():
+def test_fails_clearly_when_the_minimum_never_comes() -> None:
     simulation = Simulation(parallelism=(3, 4), **QUICK)
     simulation.cluster.add_worker(cores=2, memory_mb=1024)
     end = simulation.run_to_end()
@@ -83,13 +84,13 @@ def test_fails_clearly_when_the_minimum_never_comes():
     assert simulation.clock.elapsed == pytest.approx(300, abs=2)
 
 
-def test_free_cores_without_memory_are_no_slots():
+def test_free_cores_without_memory_are_no_slots() -> None:
     simulation = Simulation(resource_wait_timeout="10 s", **QUICK)
     simulation.cluster.add_worker(cores=8, memory_mb=900)
     assert simulation.run_to_end().outcome is Outcome.FAILED
 
 
-def test_lost_worker_shrinks_the_job(small):
+def test_lost_worker_shrinks_the_job(small: Simulation) -> None:
     joined = small.cluster.add_worker(cores=1, memory_mb=512)
     small.clock.at(30, lambda: small.cluster.kill_worker(joined))
     small.clock.at(60, ask(small, Wish.SUSPEND))
@@ -98,7 +99,7 @@ def test_lost_worker_shrinks_the_job(small):
     assert "RestartingLocally" in small.states
 
 
-def test_lost_worker_with_room_elsewhere_recovers_locally(small):
+def test_lost_worker_with_room_elsewhere_recovers_locally(small: Simulation) -> None:
     first = small.cluster.add_worker(cores=1, memory_mb=512)
     small.spec = replace(small.spec, graph=Simulation(parallelism=(2, 2)).spec.graph)
     small.clock.at(20, worker(small))
@@ -109,7 +110,7 @@ def test_lost_worker_with_room_elsewhere_recovers_locally(small):
     assert small.clock.elapsed < 65
 
 
-def test_killed_driver_is_replaced_after_the_backoff(small):
+def test_killed_driver_is_replaced_after_the_backoff(small: Simulation) -> None:
     small.clock.at(20, lambda: small.cluster.kill_driver(newest_driver(small)))
     small.clock.at(60, ask(small, Wish.SUSPEND))
     state = small.run()
@@ -120,34 +121,34 @@ def test_killed_driver_is_replaced_after_the_backoff(small):
     assert state.num_rescales == 0
 
 
-def test_failed_query_restarts_in_the_living_driver(small):
+def test_failed_query_restarts_in_the_living_driver(small: Simulation) -> None:
     small.clock.at(20, small.drivers.fail_query)
     small.clock.at(60, ask(small, Wish.SUSPEND))
     small.run()
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 1]
 
 
-def test_failure_that_no_restart_mends_fails_the_job(small):
+def test_failure_that_no_restart_mends_fails_the_job(small: Simulation) -> None:
     small.clock.at(20, lambda: small.drivers.fail_query("AnalysisException", "no such column"))
     state = small.run()
     assert state.current.outcome is Outcome.FAILED
     assert "no such column" in state.current.cause.summary
 
 
-def test_exhausted_input_finishes_the_job(small):
+def test_exhausted_input_finishes_the_job(small: Simulation) -> None:
     small.clock.at(20, small.drivers.finish)
     assert small.run().current.outcome is Outcome.FINISHED
 
 
-def test_canceled_job_stops_its_driver(small):
+def test_canceled_job_stops_its_driver(small: Simulation) -> None:
     small.clock.at(20, ask(small, Wish.CANCEL))
     state = small.run()
     assert state.current.outcome is Outcome.CANCELED
     assert state.driver is None
 
 
-def test_driver_that_does_not_stop_is_killed(small):
-    def hang():
+def test_driver_that_does_not_stop_is_killed(small: Simulation) -> None:
+    def hang() -> None:
         small.drivers.silent = True
         small.store.asked = Inbox(wish=Wish.CANCEL)
 
@@ -157,7 +158,7 @@ def test_driver_that_does_not_stop_is_killed(small):
     assert small.clock.elapsed == pytest.approx(80, abs=5)
 
 
-def test_hanging_driver_is_killed_and_replaced(small):
+def test_hanging_driver_is_killed_and_replaced(small: Simulation) -> None:
     small.clock.at(20, lambda: setattr(small.drivers, "silent", True))
     small.clock.at(100, lambda: setattr(small.drivers, "silent", False))
     small.clock.at(160, ask(small, Wish.SUSPEND))
@@ -165,7 +166,7 @@ def test_hanging_driver_is_killed_and_replaced(small):
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
 
-def test_new_requirements_are_followed(small):
+def test_new_requirements_are_followed(small: Simulation) -> None:
     small.cluster.add_worker(cores=2, memory_mb=1024)
     small.clock.at(30, lambda: setattr(small.store, "asked", Inbox(requirements={"job": (1, 1)})))
     small.clock.at(60, lambda: setattr(small.store, "asked", Inbox(requirements={"job": (1, 3)})))
@@ -174,7 +175,7 @@ def test_new_requirements_are_followed(small):
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 1, 3]
 
 
-def test_next_loop_goes_on_with_the_same_driver(small):
+def test_next_loop_goes_on_with_the_same_driver(small: Simulation) -> None:
     first = small.run(Leave(recycle_at=START + timedelta(seconds=30)))
     assert isinstance(first.current, Executing)
     small.clock.at(60, ask(small, Wish.SUSPEND))
@@ -183,11 +184,20 @@ def test_next_loop_goes_on_with_the_same_driver(small):
     assert len(small.drivers.started) == 1
 
 
-def test_slower_of_two_loops_is_superseded(small):
+def test_bounds_that_were_edited_in_the_dag_are_followed(small: Simulation) -> None:
+    small.cluster.add_worker(cores=2, memory_mb=1024)
+    small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    small.spec = replace(small.spec, graph=Simulation(parallelism=(1, 2)).spec.graph)
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.run()
+    assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 2]
+
+
+def test_slower_of_two_loops_is_superseded(small: Simulation) -> None:
     small.run(Leave(recycle_at=START + timedelta(seconds=30)))
     first = small.loop()
 
-    async def thaw():
+    async def thaw() -> None:
         taken_over = asyncio.create_task(first.run())
         await asyncio.sleep(0)
         await small.loop(Leave(recycle_at=START + timedelta(seconds=90))).run()
@@ -198,14 +208,14 @@ def test_slower_of_two_loops_is_superseded(small):
     assert len(small.drivers.started) == 1
 
 
-def test_same_attempt_does_not_start_a_finished_job_again(small):
+def test_same_attempt_does_not_start_a_finished_job_again(small: Simulation) -> None:
     small.clock.at(20, small.drivers.finish)
     small.run()
     assert isinstance(small.run().current, Finished)
     assert len(small.cluster.submissions) == 1
 
 
-def test_next_attempt_starts_a_finished_job_again_under_the_next_epoch(small):
+def test_next_attempt_starts_a_finished_job_again_under_the_next_epoch(small: Simulation) -> None:
     small.clock.at(20, small.drivers.finish)
     small.run()
     small.spec = replace(small.spec, attempt="attempt-2")
@@ -214,8 +224,8 @@ def test_next_attempt_starts_a_finished_job_again_under_the_next_epoch(small):
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
 
-def test_next_attempt_waits_for_the_end_of_the_job_that_it_finds_ending(small):
-    def hang():
+def test_next_attempt_waits_for_the_end_of_the_job_that_it_finds_ending(small: Simulation) -> None:
+    def hang() -> None:
         small.drivers.silent = True
         small.store.asked = Inbox(wish=Wish.CANCEL)
 
@@ -230,7 +240,7 @@ def test_next_attempt_waits_for_the_end_of_the_job_that_it_finds_ending(small):
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
 
-def test_killing_the_task_of_a_job_that_ended_before_starts_nothing(small):
+def test_killing_the_task_of_a_job_that_ended_before_starts_nothing(small: Simulation) -> None:
     small.clock.at(20, small.drivers.finish)
     small.run()
     small.spec = replace(small.spec, attempt="attempt-2")
@@ -238,7 +248,7 @@ def test_killing_the_task_of_a_job_that_ended_before_starts_nothing(small):
     assert len(small.cluster.submissions) == 1
 
 
-def test_cluster_away_for_a_while_is_waited_for(small):
+def test_cluster_away_for_a_while_is_waited_for(small: Simulation) -> None:
     small.clock.at(5, lambda: setattr(small.cluster, "reachable", False))
     small.clock.at(30, lambda: setattr(small.cluster, "reachable", True))
     small.clock.at(60, ask(small, Wish.SUSPEND))
@@ -246,7 +256,7 @@ def test_cluster_away_for_a_while_is_waited_for(small):
     assert len(small.drivers.started) == 1
 
 
-def test_lost_answer_to_a_submission_doubles_no_driver(small):
+def test_lost_answer_to_a_submission_doubles_no_driver(small: Simulation) -> None:
     small.cluster.answers = False
     small.clock.at(3, lambda: setattr(small.cluster, "answers", True))
     small.clock.at(100, ask(small, Wish.SUSPEND))
@@ -271,25 +281,25 @@ def test_slots_of_a_dead_driver_are_not_counted_twice(small: Simulation) -> None
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1, 1]
 
 
-def test_directory_away_for_good_is_an_error_that_names_it(small):
+def test_directory_away_for_good_is_an_error_that_names_it(small: Simulation) -> None:
     small.clock.at(20, lambda: setattr(small.channel, "available", False))
     with pytest.raises(JobDirectoryError, match="not available"):
         small.run()
     assert small.clock.elapsed == pytest.approx(320, abs=5)
 
 
-def test_task_that_is_out_of_time_cancels_the_job(small):
+def test_task_that_is_out_of_time_cancels_the_job(small: Simulation) -> None:
     state = small.run(Leave(cancel_at=START + timedelta(seconds=30)))
     assert state.current.outcome is Outcome.CANCELED
     assert 30 <= small.clock.elapsed < 40
 
 
-def test_reasons_are_told(small):
+def test_reasons_are_told(small: Simulation) -> None:
     small.clock.at(20, ask(small, Wish.CANCEL))
     small.run()
     assert all(transition["reason"] for transition in small.transitions)
 
 
-def _at(simulation, number):
+def _at(simulation: Simulation, number: int) -> float:
     moment = datetime.fromisoformat(simulation.transitions[number]["at"])
     return (moment - START).total_seconds()

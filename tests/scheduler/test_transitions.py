@@ -1,4 +1,4 @@
-"""Every state x every event against the table, both ways: nothing happens that it lacks, and all that it has can happen."""
+"""Every state x every event against the table, both ways: nothing else happens, and all of it can."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -38,7 +38,7 @@ class FixedDelay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """Restarts after `delay` unless more than `max_failures_per_interval` failures fell into `failure_rate_interval`."""
+    """Restarts after `delay`, with at most `max_failures_per_interval` failures per `failure_rate_interval`."""
 
     max_failures_per_interval: int = 1
     failure_rate_interval: timedelta = timedelta(minutes=1)
@@ -175,7 +175,7 @@ def _exponential_backoff(strategy: ExponentialDelay, attempt: int, draw: float) 
 
 
 def _grown(initial: int, multiplier: float, attempt: int) -> int:
-    """`initial * multiplier ** attempt`, saturated where Flink's 64-bit arithmetic is (and Python's float would raise)."""
+    """`initial * multiplier ** attempt`, saturated like Flink's 64-bit arithmetic (Python's float would raise)."""
     try:
         return min(math.trunc(initial * multiplier**attempt), 2**63 - 1)
     except OverflowError:

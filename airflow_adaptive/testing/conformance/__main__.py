@@ -27,9 +27,8 @@ def report(tallies: dict[str, Tally]) -> list[str]:
     lines = [f"{'area':26} passed differing not-applicable deviating"]
     details = []
     for area, tally in tallies.items():
-        lines.append(
-            f"{area:26} {tally.passed:6} {len(tally.differing):9} {len(tally.not_applicable):14} {len(tally.deviating):9}"
-        )
+        differing, not_applicable, deviating = map(len, (tally.differing, tally.not_applicable, tally.deviating))
+        lines.append(f"{area:26} {tally.passed:6} {differing:9} {not_applicable:14} {deviating:9}")
         details += [f"differs on purpose  {area} {told}" for told in tally.differing]
         details += [f"not applicable      {area} {told}" for told in tally.not_applicable]
         details += [f"DEVIATES            {area} {told}" for told in tally.deviating]

@@ -123,7 +123,7 @@ DIFFERENCES = (
     ),
     Difference(
         area="settings",
-        why="max_trigger_delay follows the trigger interval of the query, at least 10 s; there is no checkpoint interval",
+        why="max_trigger_delay is at least 10 s; there is no checkpoint interval to derive it from",
         explains=lambda vector, deviation: (
             deviation.what == "rescale_trigger_max_delay_ms" and _MAX_DELAY not in vector["config"]
         ),

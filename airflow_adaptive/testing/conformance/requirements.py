@@ -69,7 +69,7 @@ def apply_requirements(vector: Vector) -> Iterator[Deviation]:
 
 
 def vertex_parallelism_store(vector: Vector) -> Iterator[Deviation]:
-    """`SchedulerBase#computeVertexParallelismStore`: bounds and maximum parallelism of a vertex that declares neither."""
+    """`SchedulerBase#computeVertexParallelismStore`: bounds and maximum parallelism by default."""
     if vector.get("adjust"):
         raise NotApplicableError("there is no reactive mode")
     if "can_rescale_max" in vector["expected"]:

@@ -27,7 +27,7 @@ _NO_WAIT: Mapping[str, Any] = {"executing_stabilization_timeout": 0, "max_trigge
 
 
 def rescaling_controller(vector: Vector) -> Iterator[Deviation]:
-    """`EnforceMinimalIncreaseRescalingController` and `EnforceParallelismChangeRescalingController` of Flink 1.18-1.20."""
+    """`EnforceMinimalIncrease-` and `EnforceParallelismChangeRescalingController` of Flink 1.18-1.20."""
     expect_only(vector, "expected_rescale")
     least, current, new = vector.get("min_parallelism_increase"), vector["current"], vector["new"]
     if least is None:

@@ -1,4 +1,4 @@
-"""Executing: cooldown, stabilisation, triggers, minimal increase, ceiling, force, decrease, lower bound, loss of slots."""
+"""Executing: cooldown, stabilisation, what a rescale is worth, force, lower bound, loss of slots."""
 
 from typing import Any
 
