@@ -55,7 +55,7 @@ class Journal:
         self.inherits_end = False
         """Whether the job was ending, or had ended, under another attempt when the log was opened."""
         self.redeclared: Requirements | None = None
-        """Bounds of the graph as deployed now, if nobody had overridden those of an earlier deployment."""
+        """Bounds of the graph as deployed now, if they are to take the place of the saved ones."""
         self.nonce = uuid4().hex
         self.transitions: deque[dict[str, Any]] = deque(maxlen=SHOWN_TRANSITIONS)
 
@@ -137,13 +137,15 @@ class Journal:
     def _adopt(self, state: SchedulerState) -> SchedulerState:
         """The saved state with the graph and the options as they are deployed now.
 
-        Requirements that the new graph can't have give way to its own at once; the loop hears of others as an event.
+        Overrides stay as long as the graph can have them; else its own bounds take their place, which the scheduler
+        hears of as an event.
         """
-        graph = self._spec.graph
-        fit = not findings(state.requirements, graph.max_parallelism)
-        if fit and state.requirements == state.job.requirements:
+        graph, requirements = self._spec.graph, state.requirements
+        overridden = requirements != state.job.requirements
+        if not overridden or findings(requirements, graph.max_parallelism):
             self.redeclared = graph.requirements
-        requirements = state.requirements if fit else graph.requirements
+        if requirements.keys() != graph.requirements.keys():
+            requirements = graph.requirements
         return replace(state, job=graph, options=self._spec.options, requirements=requirements)
 
     async def _recall(self) -> None:

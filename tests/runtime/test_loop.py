@@ -11,7 +11,7 @@ import pytest
 from airflow_adaptive.ports import Inbox, JobDirectoryError, Wish
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
-from airflow_adaptive.scheduler.state import Executing, Finished, Outcome
+from airflow_adaptive.scheduler.state import Executing, Finished, Outcome, SchedulerState
 from airflow_adaptive.testing.manual_clock import START
 from airflow_adaptive.testing.simulation import Simulation
 
@@ -39,6 +39,10 @@ def small() -> Simulation:
     return simulation
 
 
+def outcome(state: SchedulerState) -> Outcome | None:
+    return state.current.outcome if isinstance(state.current, Finished) else None
+
+
 def newest_driver(simulation: Simulation) -> str:
     return list(simulation.cluster.submissions)[-1]
 
@@ -48,7 +52,7 @@ def test_starts_with_what_there_is_and_grows_when_a_worker_joins(small: Simulati
     small.clock.at(60, ask(small, Wish.SUSPEND))
     state = small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1, 2]
-    assert state.current.outcome is Outcome.SUSPENDED
+    assert outcome(state) is Outcome.SUSPENDED
     assert small.states == [
         "WaitingForResources", "Deploying", "Executing", "Restarting", "Deploying", "Executing", "StopWithSavepoint",
         "Finished",
@@ -130,9 +134,10 @@ def test_failed_query_restarts_in_the_living_driver(small: Simulation) -> None:
 
 def test_failure_that_no_restart_mends_fails_the_job(small: Simulation) -> None:
     small.clock.at(20, lambda: small.drivers.fail_query("AnalysisException", "no such column"))
-    state = small.run()
-    assert state.current.outcome is Outcome.FAILED
-    assert "no such column" in state.current.cause.summary
+    end = small.run_to_end()
+    assert end.outcome is Outcome.FAILED
+    assert end.cause is not None
+    assert "no such column" in end.cause.summary
 
 
 def test_exhausted_input_finishes_the_job(small: Simulation) -> None:
@@ -143,7 +148,7 @@ def test_exhausted_input_finishes_the_job(small: Simulation) -> None:
 def test_canceled_job_stops_its_driver(small: Simulation) -> None:
     small.clock.at(20, ask(small, Wish.CANCEL))
     state = small.run()
-    assert state.current.outcome is Outcome.CANCELED
+    assert outcome(state) is Outcome.CANCELED
     assert state.driver is None
 
 
@@ -154,7 +159,7 @@ def test_driver_that_does_not_stop_is_killed(small: Simulation) -> None:
 
     small.clock.at(20, hang)
     state = small.run()
-    assert state.current.outcome is Outcome.CANCELED
+    assert outcome(state) is Outcome.CANCELED
     assert small.clock.elapsed == pytest.approx(80, abs=5)
 
 
@@ -180,7 +185,7 @@ def test_next_loop_goes_on_with_the_same_driver(small: Simulation) -> None:
     assert isinstance(first.current, Executing)
     small.clock.at(60, ask(small, Wish.SUSPEND))
     second = small.run()
-    assert second.current.outcome is Outcome.SUSPENDED
+    assert outcome(second) is Outcome.SUSPENDED
     assert len(small.drivers.started) == 1
 
 
@@ -236,7 +241,7 @@ def test_next_attempt_waits_for_the_end_of_the_job_that_it_finds_ending(small: S
     small.clock.at(85, lambda: setattr(small.drivers, "silent", False))
     small.clock.at(150, ask(small, Wish.SUSPEND))
     state = small.run()
-    assert state.current.outcome is Outcome.SUSPENDED
+    assert outcome(state) is Outcome.SUSPENDED
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
 
@@ -290,7 +295,7 @@ def test_directory_away_for_good_is_an_error_that_names_it(small: Simulation) ->
 
 def test_task_that_is_out_of_time_cancels_the_job(small: Simulation) -> None:
     state = small.run(Leave(cancel_at=START + timedelta(seconds=30)))
-    assert state.current.outcome is Outcome.CANCELED
+    assert outcome(state) is Outcome.CANCELED
     assert 30 <= small.clock.elapsed < 40
 
 
