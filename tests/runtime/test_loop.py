@@ -142,7 +142,7 @@ def test_failure_that_no_restart_mends_fails_the_job(small: Simulation) -> None:
 
 def test_exhausted_input_finishes_the_job(small: Simulation) -> None:
     small.clock.at(20, small.drivers.finish)
-    assert small.run().current.outcome is Outcome.FINISHED
+    assert small.run_to_end().outcome is Outcome.FINISHED
 
 
 def test_canceled_job_stops_its_driver(small: Simulation) -> None:
