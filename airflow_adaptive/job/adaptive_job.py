@@ -55,10 +55,9 @@ class AdaptiveJob:
         """Describe the job; nothing runs before `run`.
 
         Args:
-            build: makes the job's query, `(spark, parallelism) -> df.writeStream...`, not started. It is called again with
-                each new plan, so it must give the same query each time but for the parallelism. Query name and
-                checkpoint are the runtime's: the name is the job's id unless it sets one, a checkpoint that it sets is
-                not used.
+            build: makes the job's query, `(spark, parallelism) -> df.writeStream...`, not started. It is called again
+                with each new plan, so it must give the same query each time but for the parallelism. Its name is the
+                job's id unless the function sets one; the checkpoint is the runtime's, one that it sets is not used.
         """
         self._build = build
 

@@ -8,13 +8,13 @@ to tell those who wait for progress. Whoever holds it finds the thread in one of
 
 * in the queue for the lock, with a batch: it comes to commit. Set the state, let it go: it commits and ends.
 * in the queue for the lock, without a batch: it comes to begin one. Let it go and catch it at the commit.
-* asleep, without a batch: it waits for its next trigger, after which it looks at the state. Set the state; if it awoke and
-  looked just before, it comes to the queue: then take the state back, as above.
+* asleep, without a batch: it waits for its next trigger, after which it looks at the state. Set the state; if it awoke
+  and looked just before, it comes to the queue: then take the state back, as above.
 * elsewhere: it is at work. Keep the lock and look again.
 
 All of it reaches into the JVM: `StreamExecution` (`state`, `awaitProgressLock`, `queryExecutionThread`) and
-`MicroBatchExecutionContext` (`isCurrentBatchConstructed`) of `org.apache.spark.sql.execution.streaming.runtime`, the same
-in Spark 4.2 and 4.3. Py4J gives each Python thread a JVM thread of its own, so the lock has an owner.
+`MicroBatchExecutionContext` (`isCurrentBatchConstructed`) of `org.apache.spark.sql.execution.streaming.runtime`,
+the same in Spark 4.2 and 4.3. Py4J gives each Python thread a JVM thread of its own, so the lock has an owner.
 """
 
 from __future__ import annotations

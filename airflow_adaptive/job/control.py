@@ -1,10 +1,10 @@
 """The control loop: reads the newest directive, obeys it, reports.
 
-Level-triggered: each turn compares what the directive wants with what is, and goes one step nearer. So a directive that
-comes while another is being obeyed is simply the next one, and a turn that fails to read is a turn later.
+Level-triggered: each turn compares what the directive wants with what is, and goes one step nearer. So a directive
+that comes while another is being obeyed is simply the next one, and a turn that fails to read is a turn later.
 
-    RUN   the query runs on the plan already: report its version. Else: declare the executors; when they are there, end the
-          query at a batch boundary, give surplus executors back, build and start it anew (rescale tier 1).
+    RUN   the query runs on the plan already: report its version. Else: declare the executors; when they are there, end
+          the query at a batch boundary, give surplus executors back, build and start it anew (rescale tier 1).
     HOLD  end the query at a batch boundary, keep session and executors.
     STOP  end the query at a batch boundary, report, leave.
 """
@@ -218,7 +218,7 @@ class ControlLoop:
             return None
         if not self._query.end(self._settings.stop_timeout_s, self._pause):
             self._complain(
-                f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may have been cut, to be replayed"
+                f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may be cut, to be replayed"
             )
         self._guard(False)
         return self._query.failure()

@@ -159,6 +159,7 @@ class QueryReport:
         input_rows: rows read by these batches.
         batch_duration_ms: of the newest batch.
         watermark: event-time watermark, ISO 8601, None without one.
+        idle: it runs, and no batch does: it is at a batch boundary now.
     """
 
     name: str
@@ -168,6 +169,7 @@ class QueryReport:
     input_rows: int = 0
     batch_duration_ms: int = 0
     watermark: str | None = None
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,8 +73,8 @@ class Executors:
     def release(self, total: int) -> None:
         """Give back the youngest executors above `total` that have no task now; the others when called again.
 
-        `SparkContext.killExecutors` refuses under dynamic allocation; the backend does not. The total has to be declared
-        first, else the manager replaces what is given back.
+        `SparkContext.killExecutors` refuses under dynamic allocation; the backend does not. The total has to be
+        declared first, else the manager replaces what is given back.
         """
         surplus = [executor.executor_id for executor in self.registered()[total:]]
         if surplus:

@@ -86,7 +86,7 @@ def clean(message: str) -> str:
 
 
 def _links(error: BaseException) -> Iterator[Link]:
-    """An exception, and the JVM's exceptions that it stands for (`_origin` of pyspark's, `java_exception` of Py4J's)."""
+    """An exception, and those of the JVM that it stands for (`_origin` of pyspark's, `java_exception` of Py4J's)."""
     throwable = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     java = list(_java_chain(throwable))
     yield Link(_class_name(type(error)), java[0].message if java else str(error))

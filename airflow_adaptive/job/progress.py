@@ -72,7 +72,7 @@ class ProgressCounter:
 
 
 def _committed(progress: StreamingQueryProgress) -> bool:
-    """StreamingQueryProgress is also reported of triggers that found no data; they have the number of the batch to come."""
+    """Triggers that found no data report progress too, with the number of the batch to come."""
     return "addBatch" in progress.durationMs
 
 

@@ -8,6 +8,7 @@ Reaches into the JVM for what Python does not show: the name that the script gav
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pyspark.sql import DataFrameWriter, SparkSession
@@ -115,7 +116,8 @@ class JobQuery:
     def reports(self) -> tuple[QueryReport, ...]:
         """Progress of the query."""
         self._follow()
-        return () if self._progress.report is None else (self._progress.report,)
+        report = self._progress.report
+        return () if report is None else (replace(report, idle=self._is_idle()),)
 
     def parallelism(self) -> dict[str, int]:
         """Parallelism per vertex in force.
@@ -128,6 +130,10 @@ class JobQuery:
         partitions, planned = self._progress.state_partitions, self._plan.state_partitions
         most = partitions if partitions is not None and partitions < planned else None
         return {name: count if most is None else min(count, most) for name, count in self._plan.parallelism.items()}
+
+    def _is_idle(self) -> bool:
+        query = self._query
+        return query is not None and query.isActive and not query.status["isTriggerActive"]
 
     def _over(self) -> None:
         self._follow()

@@ -57,6 +57,8 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
         "spark.airflow.adaptive.epoch": str(command.epoch),
         "spark.airflow.adaptive.nonce": nonce,
         "spark.airflow.adaptive.leaseTimeout": str(spec.options.driver_lease_timeout.total_seconds()),
+        # Half of what the scheduler grants: the session needs time to end, too.
+        "spark.airflow.adaptive.stopTimeout": str(spec.options.stop_timeout.total_seconds() / 2),
     }
     session = session_conf(
         executors=executors(command.slots, spec.executor),

@@ -6,6 +6,7 @@ that it has been superseded. A loop that starts claims the log with a document o
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from airflow_adaptive.job.documents import LogDocument
-from airflow_adaptive.ports import JobChannel
+from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.directive import directive
 from airflow_adaptive.runtime.job_directory import append
 from airflow_adaptive.runtime.spec import JobSpec
@@ -30,6 +31,8 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
 )
 
+log = logging.getLogger(__name__)
+
 SHOWN_TRANSITIONS = 200
 """How many transitions are kept at hand for people; the log has more."""
 
@@ -40,7 +43,16 @@ _ENDS = (StopWithSavepoint, Canceling, Failing, Finished)
 
 
 class SupersededError(Exception):
-    """Another loop has taken the job over: this one must not act any more."""
+    """Another loop has taken the job over: this one must not act any more.
+
+    Attributes:
+        attempt: that the other loop works for; the own one if this loop's twin has taken over (a trigger that was
+            redistributed, say).
+    """
+
+    def __init__(self, number: int, attempt: str) -> None:
+        super().__init__(f"document {number} was written by another loop, of attempt {attempt!r}")
+        self.attempt = attempt
 
 
 class Journal:
@@ -50,8 +62,10 @@ class Journal:
         """Take note; nothing is read before `open`."""
         self._channel = channel
         self._spec = spec
-        self._owner = f"{spec.attempt}#{uuid4().hex}"
+        self._owner = _token(spec.attempt)
         self._number = 0
+        self._unsure: LogDocument | None = None
+        """Document whose creation was asked for and not confirmed: it is asked for again, unchanged."""
         self.inherits_end = False
         """Whether the job was ending, or had ended, under another attempt when the log was opened."""
         self.redeclared: Requirements | None = None
@@ -67,6 +81,7 @@ class Journal:
             SnapshotError: the newest document was written by a newer version.
             SupersededError: another loop claimed it at the same moment.
         """
+        self._unsure = None
         newest = await self._channel.newest()
         if newest is None:
             state = machine.create(self._spec.graph, self._spec.options)
@@ -74,8 +89,11 @@ class Journal:
             self._number, self.nonce = newest.number, newest.directive.nonce
             await self._recall()
             state = self._adopt(snapshot.from_json(newest.scheduler))
-            mine = newest.owner.rpartition("#")[0] == self._spec.attempt
-            self.inherits_end = not mine and isinstance(state.current, _ENDS)
+            attempt = _attempt(newest)
+            self.inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDS)
+            if self.inherits_end:
+                # The end stays the earlier attempt's: the loop after this one must not take it for its own.
+                self._owner = _token(attempt)
         await self._create(state, now)
         return state
 
@@ -86,20 +104,22 @@ class Journal:
             JobDirectoryError: the directory can't be used.
             SupersededError: another loop wrote first.
         """
-        self.inherits_end = False
         graph = self._spec.graph
         suspended = isinstance(ended.current, Finished) and ended.current.outcome is Outcome.SUSPENDED
         created = machine.create(graph, self._spec.options, epoch=ended.epoch)
         requirements = ended.requirements if suspended else created.requirements
         state = replace(created, requirements=requirements, version=ended.version + 1)
+        self._owner = _token(self._spec.attempt)
         await self._create(state, now)
+        self.inherits_end = False
         return state
 
     async def save(self, step: Step, before: SchedulerState, now: datetime) -> None:
         """Write the step down, unless nothing changed that must outlive the process.
 
         Raises:
-            JobDirectoryError: it could not be written; the step must not be acted on.
+            JobDirectoryError: it is not known to be written: the step must not be acted on, and be saved again before
+                any other.
             SupersededError: another loop wrote first.
         """
         if not step.commands and _durable(step.state) == _durable(before):
@@ -108,17 +128,29 @@ class Journal:
 
     async def check(self) -> None:
         """Find out whether another loop has written since. Raises `SupersededError`."""
-        if await self._channel.read(self._number + 1) is not None:
-            raise SupersededError(f"document {self._number + 1} was written by another loop")
+        newer = await self._channel.read(self._number + 1)
+        if newer is not None and newer.owner != self._owner:
+            raise SupersededError(newer.number, _attempt(newer))
 
     async def _create(self, state: SchedulerState, now: datetime, step: Step | None = None) -> None:
-        document = await append(self._channel, self._document(state, now, step))
+        self._unsure = self._unsure or self._document(state, now, step)
+        document = await append(self._channel, self._unsure)
         if document is None:
-            raise SupersededError(f"document {self._number + 1} was written by another loop")
+            newest = await self._channel.newest()
+            raise SupersededError(self._unsure.number, "" if newest is None else _attempt(newest))
+        self._unsure = None
         self._number = document.number
         self.transitions.extend(document.transitions)
-        if self._number % _COMPACT_EVERY == 0:
+        await self._compact()
+
+    async def _compact(self) -> None:
+        """Keep the log short now and then; what can't be removed now is removed the next time."""
+        if self._number % _COMPACT_EVERY != 0:
+            return
+        try:
             await self._channel.compact(self._spec.options.history_size)
+        except JobDirectoryError as error:
+            log.warning("The log could not be compacted: %s", error)
 
     def _document(self, state: SchedulerState, now: datetime, step: Step | None) -> LogDocument:
         step = step or Step(state=state)
@@ -152,6 +184,16 @@ class Journal:
         documents: Sequence[LogDocument] = await self._channel.history(SHOWN_TRANSITIONS)
         for document in documents:
             self.transitions.extend(document.transitions)
+
+
+def _token(attempt: str) -> str:
+    """A name for one loop of an attempt."""
+    return f"{attempt}#{uuid4().hex}"
+
+
+def _attempt(document: LogDocument) -> str:
+    """The attempt whose loop wrote a document."""
+    return document.owner.rpartition("#")[0]
 
 
 def _durable(state: SchedulerState) -> SchedulerState:

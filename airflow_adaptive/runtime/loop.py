@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -35,6 +35,7 @@ from airflow_adaptive.scheduler.events import (
     SchedulingStarted,
     TimerFired,
 )
+from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Canceling, Created, Finished, SchedulerState
 
@@ -91,6 +92,8 @@ class Loop:
         self._journal = Journal(ports.channel, spec)
         self._state = machine.create(spec.graph, spec.options)
         self._memory = Memory(epoch=0, heard=ports.clock.now())
+        self._held = False
+        self._unsaved: Step | None = None
         self._said: str | None = None
         self._directory_lost: datetime | None = None
         self._urls = Urls()
@@ -104,13 +107,7 @@ class Loop:
             JobDirectoryError: the job directory could not be used for `deploy_timeout`.
             SnapshotError: the log was written by a newer version.
         """
-        self._state = await self._journal.open(self._now())
-        self._memory = Memory(epoch=self._state.epoch, heard=self._now())
-        await self._start()
         while not self._over() and not self._due(self._leave.recycle_at):
-            if self._has_ended():
-                self._state = await self._journal.start_again(self._state, self._now())
-                await self._start()
             await self._turn()
             await self._ports.clock.sleep(self._pause())
         return self._state
@@ -121,27 +118,45 @@ class Loop:
         self._leave = Leave(recycle_at=now + 2 * self._spec.options.stop_timeout, cancel_at=now)
         return await self.run()
 
+    # ---- one turn ---------------------------------------------------------------------------------------------------
+
+    async def _turn(self) -> None:
+        try:
+            await self._hold()
+            if not self._over():
+                await self._act()
+            await self._publish()
+            self._directory_lost = None
+        except JobDirectoryError as error:
+            self._bear(error)
+
+    async def _hold(self) -> None:
+        """Take the job over if that is still to do, else see that no other loop has; begin what is to begin."""
+        if not self._held:
+            self._state = await self._journal.open(self._now())
+            self._memory = Memory(epoch=self._state.epoch, heard=self._now())
+            self._held = True
+            await self._start()
+        await self._journal.check()
+        if self._unsaved is not None:
+            await self._take_all(await self._carry_out(self._unsaved))
+        if self._has_ended() and not self._over():
+            self._state = await self._journal.start_again(self._state, self._now())
+            await self._start()
+
     async def _start(self) -> None:
         if isinstance(self._state.current, Created):
             await self._take(SchedulingStarted(at=self._now()))
         elif (redeclared := self._journal.redeclared) is not None:
             await self._take(RequirementsChanged(at=self._now(), requirements=redeclared))
-        await self._publish()
 
-    # ---- one turn ---------------------------------------------------------------------------------------------------
-
-    async def _turn(self) -> None:
-        try:
-            await self._journal.check()
-            world = await self._look()
-            await self._follow_urls(world)
-            for event in list(self._observed(world)):
-                await self._take(event)
-            self._memory = self._memory.after(self._state, world.status, self._now())
-            await self._fire_timers()
-            self._directory_lost = None
-        except JobDirectoryError as error:
-            self._bear(error)
+    async def _act(self) -> None:
+        world = await self._look()
+        for event in self._observed(world):
+            await self._take(event)
+        self._memory = self._memory.after(self._state, world.status, self._now())
+        self._follow_urls(world)
+        await self._fire_timers()
 
     async def _look(self) -> World:
         # A report is good until there is another: Hadoop's local file system deletes a file before it replaces it.
@@ -165,10 +180,10 @@ class Loop:
     def _observed(self, world: World) -> list[Event]:
         spec = self._spec
         seen = observe(self._state, world, self._memory, self._now(), self._draw, spec.executor, spec.driver)
-        events = list(seen)
         if self._due(self._leave.cancel_at) and not isinstance(self._state.current, Canceling | Finished):
-            events.append(CancelRequested(at=self._now()))
-        return events
+            # First, so that a job that is to end starts no driver with the slots that are seen.
+            return [CancelRequested(at=self._now()), *seen]
+        return list(seen)
 
     async def _fire_timers(self) -> None:
         """Fire what is due, one at a time: each may change what is due next."""
@@ -176,22 +191,29 @@ class Loop:
             await self._take(TimerFired(at=self._now(), timer=due[0].name, version=self._state.version))
 
     async def _take(self, event: Event) -> None:
-        """Step on an event and on all that its commands lead to."""
-        waiting: deque[Event] = deque([event])
+        await self._take_all([event])
+
+    async def _take_all(self, events: Iterable[Event]) -> None:
+        """Step on events and on all that their commands lead to."""
+        waiting = deque(events)
         while waiting:
-            before, now = self._state, self._now()
-            step = machine.step(before, waiting.popleft())
-            await self._journal.save(step, before, now)
-            self._state = step.state
-            if step.decision is not None:
-                self._say(f"{step.decision.state}: {step.decision.reason}")
-            if step.transition is not None:
-                await self._publish()
-            for command in step.commands:
-                outcome = execute(
-                    command, self._spec, self._journal.nonce, self._ports.cluster, self._now(), self._draw()
-                )
-                waiting.extend(await outcome)
+            waiting.extend(await self._carry_out(machine.step(self._state, waiting.popleft())))
+
+    async def _carry_out(self, step: Step) -> list[Event]:
+        """Write a step down and only then act on it; if its writing fails it stays the next one (`_unsaved`)."""
+        self._unsaved = step
+        await self._journal.save(step, self._state, self._now())
+        self._unsaved = None
+        self._state = step.state
+        if step.decision is not None:
+            self._say(f"{step.decision.state}: {step.decision.reason}")
+        if step.transition is not None:
+            await self._publish()
+        spec, nonce, cluster = self._spec, self._journal.nonce, self._ports.cluster
+        outcomes = [
+            await execute(command, spec, nonce, cluster, self._now(), self._draw()) for command in step.commands
+        ]
+        return [event for events in outcomes for event in events]
 
     # ---- the rest ---------------------------------------------------------------------------------------------------
 
@@ -224,12 +246,9 @@ class Loop:
     async def _publish(self) -> None:
         await self._ports.store.publish(view(self._state, list(self._journal.transitions), self._urls))
 
-    async def _follow_urls(self, world: World) -> None:
+    def _follow_urls(self, world: World) -> None:
         master = self._urls.master if world.cluster is None else world.cluster.ui_url
-        urls = Urls(master=master, driver=None if world.status is None else world.status.ui_url)
-        if urls != self._urls:
-            self._urls = urls
-            await self._publish()
+        self._urls = Urls(master=master, driver=None if world.status is None else world.status.ui_url)
 
     def _say(self, text: str) -> None:
         """Log what is new; a reason that repeats with every poll is said once."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from airflow_adaptive.job.documents import DriverState, FailureReport, Status
 from airflow_adaptive.ports import ClusterSnapshot, Inbox, SubmissionState, SubmissionStatus, Wish, Worker
@@ -31,6 +31,9 @@ from airflow_adaptive.scheduler.state import (
 DRIVER_LOST = "DRIVER_LOST"
 DRIVER_SILENT = "DRIVER_SILENT"
 LEASE_OVER = "DRIVER_LEASE_OVER"
+
+LEASE_MARGIN = timedelta(seconds=10)
+"""A driver whose lease is over needs up to 6.25 s to end by its watchdog, and its JVM another (`job.watchdog`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +197,7 @@ def _reported(
     epoch, plan = state.epoch, state.plan
     if state.driver is not None and state.driver.submission_id is None and status.submission_id is not None:
         yield events.DriverSubmitted(at=now, epoch=epoch, submission_id=status.submission_id)
-    if status.sequence != memory.sequence and _committed(status) > (memory.committed or 0):
+    if status.sequence != memory.sequence and (_committed(status) > (memory.committed or 0) or _is_idle(state, status)):
         yield events.BatchCommitted(at=now, epoch=epoch)
     match status.state, state.current:
         case DriverState.RUNNING, Deploying() if plan is not None and status.version == plan.version:
@@ -220,7 +223,7 @@ def _process(
     epoch, silent, options = state.epoch, now - memory.heard, state.options
     if _is_over(world.submission):
         yield events.DriverEnded(at=now, epoch=epoch, failure=_end(world), draw=draw())
-    elif silent >= options.driver_lease_timeout and _unaccounted(state, world.submission):
+    elif silent >= options.driver_lease_timeout + LEASE_MARGIN and _unaccounted(state, world.submission):
         message = f"nothing was heard of the driver for {silent.total_seconds():g} s: its lease has run out"
         failure = Failure(error_class=LEASE_OVER, message=message)
         yield events.DriverEnded(at=now, epoch=epoch, failure=failure, draw=draw())
@@ -252,6 +255,12 @@ def _failure(report: FailureReport | None) -> Failure:
     if report is None:
         return Failure(error_class=DRIVER_LOST, message="the driver reports a failure without a reason")
     return Failure(error_class=report.error_class, message=report.message, causes=report.causes)
+
+
+def _is_idle(state: SchedulerState, status: Status) -> bool:
+    """Whether the job is between two batches now: as good a moment for a rescale as right after a commit."""
+    waits = isinstance(state.current, Executing)
+    return waits and bool(status.queries) and all(query.idle for query in status.queries)
 
 
 def _committed(status: Status) -> int:

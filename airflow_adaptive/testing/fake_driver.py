@@ -42,7 +42,7 @@ class FakeDrivers:
 
     Attributes:
         silent: they live but neither read nor report.
-        commits: whether running queries commit a batch with each tick.
+        commits: whether running queries commit a batch with each tick; else they are idle.
         started: (epoch, version, parallelism) of every start of the queries, in order.
     """
 
@@ -129,7 +129,7 @@ class FakeDrivers:
                 state=session.state,
                 version=session.version,
                 executors=executors,
-                queries=(QueryReport(name="q", active=True, committed=session.committed),),
+                queries=(QueryReport(name="q", active=True, committed=session.committed, idle=not self.commits),),
                 failure=session.failure,
                 submission_id=session.submission_id,
                 application_id=session.application_id,

@@ -187,7 +187,7 @@ def test_complains_when_a_batch_was_cut():
     world = running(1)
     world.boundary_reached = False
     world.obey()
-    assert world.complaints == ["no batch boundary within 30 s: a batch may have been cut, to be replayed"]
+    assert world.complaints == ["no batch boundary within 30 s: a batch may be cut, to be replayed"]
 
 
 def test_finishes_when_a_bounded_query_ends():

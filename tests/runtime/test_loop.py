@@ -59,6 +59,16 @@ def test_starts_with_what_there_is_and_grows_when_a_worker_joins(small: Simulati
     ]  # fmt: skip
 
 
+def test_idle_query_is_rescaled_without_waiting_for_a_batch() -> None:
+    simulation = Simulation(**QUICK | {"max_trigger_delay": "10 min"})
+    simulation.cluster.add_worker(cores=2, memory_mb=1024)
+    simulation.drivers.commits = False
+    simulation.clock.at(20, worker(simulation))
+    simulation.clock.at(40, ask(simulation, Wish.SUSPEND))
+    simulation.run()
+    assert [parallelism["job"] for _, _, parallelism in simulation.drivers.started] == [1, 2]
+
+
 def test_rescale_keeps_the_driver(small: Simulation) -> None:
     small.clock.at(20, worker(small))
     small.clock.at(60, ask(small, Wish.SUSPEND))
