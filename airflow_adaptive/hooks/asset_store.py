@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 from airflow.sdk.execution_time.xcom import XCom
 
 from airflow_adaptive.ports import Clock, Inbox, Wish
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +59,10 @@ class TaskKey:
 
 
 class AirflowJobStore:
-    """`JobStore` over an asset's state store and a task's XComs; every call runs in a thread, which works everywhere."""
+    """`JobStore` over an asset's state store and a task's XComs; every call runs in a thread, which works everywhere.
+
+    Nothing that goes wrong here ends a loop: a job must not depend on who watches it, nor on Airflow's API server.
+    """
 
     def __init__(self, job: str, task: TaskKey, clock: Clock) -> None:
         """Take note; nothing is read yet."""
@@ -66,32 +71,37 @@ class AirflowJobStore:
         self._clock = clock
         self._read_at: datetime | None = None
         self._inbox = Inbox()
+        self._pushed: dict[str, Any] = {}
+        self._complaint: str | None = None
 
     async def inbox(self) -> Inbox:
         """The wish and the overrides, read at most every `INBOX_INTERVAL`; what can't be read leaves them as they were."""
         now = self._clock.now()
         if self._read_at is None or now - self._read_at >= INBOX_INTERVAL:
             self._read_at = now
-            self._inbox = await asyncio.to_thread(self._read)
+            await asyncio.to_thread(self._carefully, self._read)
         return self._inbox
 
     async def publish(self, view: Mapping[str, Any]) -> None:
-        """Push the view as XComs; a failure is logged, since the job must not depend on who watches it."""
-        try:
-            await asyncio.to_thread(self._push, view)
-        except AirflowRuntimeError as error:
-            log.warning("The XComs of %s could not be pushed: %s", self._task, error)
+        """Push as XComs what has changed; what can't be pushed now is pushed with a later view."""
+        await asyncio.to_thread(self._carefully, self._push, view)
 
-    def _read(self) -> Inbox:
+    def _carefully(self, work: Callable[..., None], *args: Any) -> None:
         try:
-            wish = self._accessor.get(WISH, Wish.RUN.value)
-            requirements = self._accessor.get(REQUIREMENTS, {})
-            return parse_inbox(wish, requirements)
-        except AirflowRuntimeError as error:
-            log.warning("The wishes for the job could not be read: %s", error)
+            work(*args)
+        except Exception as error:  # noqa: BLE001  backends of XComs and state stores raise what they like
+            self._complain(f"Airflow's stores can't be used now for {self._task}: {type(error).__name__}: {error}")
+
+    def _read(self) -> None:
+        # One after the other: overrides that nobody understands must not hide the wish to cancel.
+        self._follow(WISH, Wish.RUN.value, lambda value: replace(self._inbox, wish=Wish(value)))
+        self._follow(REQUIREMENTS, {}, lambda value: replace(self._inbox, requirements=parse_requirements(value)))
+
+    def _follow(self, key: str, default: JsonValue, read: Callable[[Any], Inbox]) -> None:
+        try:
+            self._inbox = read(self._accessor.get(key, default))
         except ValueError as error:
-            log.warning("A wish is ignored: %s", error)
-        return self._inbox
+            self._complain(f"Key {key!r} of {self._accessor} is ignored: {error}")
 
     def _push(self, view: Mapping[str, Any]) -> None:
         urls = view["urls"]
@@ -103,25 +113,35 @@ class AirflowJobStore:
             XCOM_DRIVER_URL: urls["driver"],
         }
         for key, value in values.items():
-            self._task.push(key, value)
+            if key not in self._pushed or self._pushed[key] != value:
+                self._task.push(key, value)
+                self._pushed[key] = value
+
+    def _complain(self, text: str) -> None:
+        """Warn; a complaint that repeats with every look is made once."""
+        if text != self._complaint:
+            log.warning("%s", text)
+            self._complaint = text
 
 
-def parse_inbox(wish: Any, requirements: Any) -> Inbox:
-    """The inbox from what the state store holds.
+def parse_requirements(body: Any) -> Mapping[str, tuple[int, int]]:
+    """Overrides as the inbox has them: vertex -> (lower bound, upper bound).
 
     Args:
-        wish: "run", "suspend" or "cancel".
-        requirements: vertex -> {"parallelism": {"lowerBound": n, "upperBound": n}} (FLIP-291's body).
+        body: vertex -> {"parallelism": {"lowerBound": n, "upperBound": n}} (FLIP-291's body).
 
     Raises:
         ValueError: it is something else.
     """
     try:
-        bounds = {name: item["parallelism"] for name, item in dict(requirements or {}).items()}
-        overrides = {name: (int(b["lowerBound"]), int(b["upperBound"])) for name, b in bounds.items()}
+        bounds = {vertex: item["parallelism"] for vertex, item in body.items()}
+        overrides = {vertex: (found["lowerBound"], found["upperBound"]) for vertex, found in bounds.items()}
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"requirements {requirements!r} are not of FLIP-291's form: {error!r}") from error
-    return Inbox(wish=Wish(wish), requirements=overrides)
+        raise ValueError(f"{body!r} is not of FLIP-291's form: {error!r}") from error
+    odd = [bound for pair in overrides.values() for bound in pair if type(bound) is not int]
+    if odd:
+        raise ValueError(f"{body!r} has bounds that are no whole numbers: {odd}")
+    return overrides
 
 
 def ask(job: str, wish: Wish) -> None:

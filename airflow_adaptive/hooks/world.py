@@ -40,8 +40,8 @@ async def world(conn_id: str, base: str, job: str, task: TaskKey) -> AsyncIterat
 def _ports(conn_id: str, base: str, job: str, task: TaskKey) -> Ports:
     clock = SystemClock()
     return Ports(
-        cluster=AdaptiveSparkHook(conn_id).cluster(),
         channel=job_directory(base, job),
         store=AirflowJobStore(job, task, clock),
         clock=clock,
+        cluster=AdaptiveSparkHook(conn_id).cluster(),  # last: nothing can fail any more and leave it open
     )

@@ -28,6 +28,7 @@ import httpx
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.airflow_api import AirflowApi
 from airflow_adaptive.local.cluster import HOST, free_port
+from airflow_adaptive.local.guard import Guard
 from airflow_adaptive.local.waiting import wait_until
 
 USERNAME = "admin"
@@ -102,7 +103,7 @@ class LocalAirflow:
         self._start_timeout_s = start_timeout_s
         self._stop_grace_s = stop_grace_s
         self._mark = uuid.uuid4().hex
-        self._guardian: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
         self._processes: dict[Component, subprocess.Popen[bytes]] = {}
         self._started: dict[Component, datetime] = {}
         self._api: AirflowApi | None = None
@@ -129,7 +130,7 @@ class LocalAirflow:
         Raises:
             LocalAirflowError: a component does not come up; shows the end of its log.
         """
-        if self._guardian is not None:
+        if self._guard is not None:
             raise LocalAirflowError("this Airflow was started already: stop it first")
         with ExitStack() as undo:
             undo.callback(self.stop)
@@ -143,16 +144,15 @@ class LocalAirflow:
 
     def stop(self) -> None:
         """End all processes, those of running tasks included; stopping again does nothing."""
-        if self._guardian is None:
+        if self._guard is None:
             return
         if self._api is not None:
             self._api.close()
             self._api = None
-        with suppress(BrokenPipeError):
-            self._guardian.communicate()  # closing the pipe is the sign, its end the answer
+        self._guard.end()
         for process in self._processes.values():
             process.wait()
-        self._guardian = None
+        self._guard = None
         self._processes.clear()
 
     def kill(self, component: Component) -> None:
@@ -199,11 +199,7 @@ class LocalAirflow:
         write_private(self.home / "airflow.cfg", as_text(self._config))
         # where the simple auth manager keeps its passwords: it generates one only for a user who has none
         write_private(self.home / "simple_auth_manager_passwords.json.generated", json.dumps({USERNAME: self.password}))
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-P", guardian.__file__, self._mark, str(self._stop_grace_s)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._guard = Guard(self._mark, self._stop_grace_s)
 
     def _migrate(self) -> None:
         process = self._run("db", "migrate")

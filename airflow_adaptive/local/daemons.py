@@ -18,6 +18,7 @@ import psutil
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.distribution import find_java, find_spark
 from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.local.guard import Guard
 from airflow_adaptive.local.waiting import wait_until
 
 HOST = "127.0.0.1"
@@ -57,7 +58,7 @@ class Daemons:
         self._start_timeout_s = start_timeout_s
         self._stop_grace_s = stop_grace_s
         self._mark = uuid.uuid4().hex
-        self._guardian: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._command = Path()
         self._environment: dict[str, str] = {}
@@ -65,7 +66,7 @@ class Daemons:
     @property
     def started(self) -> bool:
         """Whether `start` was called, and `stop` was not since."""
-        return self._guardian is not None
+        return self._guard is not None
 
     def start(self) -> None:
         """Make the directory and start the guardian.
@@ -79,23 +80,16 @@ class Daemons:
             (self.directory / part).mkdir(exist_ok=True)
         self._command = spark.home / "bin" / "spark-class"
         self._environment = self._make_environment(spark.home, java)
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-P", guardian.__file__, self._mark, str(self._stop_grace_s), str(self._removed)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._guard = Guard(self._mark, self._stop_grace_s, self._removed)
 
     def stop(self) -> None:
         """End all processes; stopping again does nothing."""
-        if self._guardian is None:
+        if self._guard is None:
             return
-        with suppress(BrokenPipeError):
-            self._guardian.communicate()  # closing the pipe is the sign, its end the answer
-        if self._guardian.returncode:  # somebody killed the guardian
-            guardian.end(self._mark, self._stop_grace_s)
+        self._guard.end()
         for process in self._processes.values():
             process.wait()
-        self._guardian = None
+        self._guard = None
         self._processes.clear()
 
     def launch(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, TaskKey, ask
 from airflow_adaptive.hooks.world import job_directory
 from airflow_adaptive.links import SparkDriverLink, SparkMasterLink
-from airflow_adaptive.ports import PortError, Wish
+from airflow_adaptive.ports import JobDirectoryError, PortError, Wish
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
@@ -28,17 +27,11 @@ from airflow_adaptive.scheduler.options import OPTIONS, Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.triggers.adaptive_job import (
-    AdaptiveJobTrigger,
-    cancel_job,
-    run_loop,
-)
+from airflow_adaptive.spark.rest import SECRET_PROPERTY
+from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, cancel_job, run_loop, superseded
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-SECRET_PROPERTY = re.compile(r"(?i)secret|password|token|access[.]?key")
-"""What Spark itself redacts (`spark.redaction.regex`)."""
 
 KILL_TIMEOUT = timedelta(seconds=60)
 """Longest that `on_kill` on a worker waits for the job's end."""
@@ -111,8 +104,8 @@ class AdaptiveSparkOperator(BaseOperator):
         options = {name: defaults[name] for name in OPTIONS if name in defaults}
         options |= {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
         asset = Asset(name=job)
-        inlets, outlets = [*kwargs.pop("inlets", ()), asset], [*kwargs.pop("outlets", ()), asset]
-        super().__init__(inlets=inlets, outlets=outlets, **kwargs)
+        inlets, outlets = _several(kwargs.pop("inlets", None)), _several(kwargs.pop("outlets", None))
+        super().__init__(inlets=[*inlets, asset], outlets=[*outlets, asset], **kwargs)
         self.job = job
         self.application = application
         self.job_directory = job_directory
@@ -139,7 +132,10 @@ class AdaptiveSparkOperator(BaseOperator):
             The outcome and the numbers of restarts and rescales.
 
         Raises:
-            AirflowFailException: the job as declared can't run; says everything that is wrong.
+            AirflowFailException: the job as declared can't run; says everything that is wrong. Or: it failed for good,
+                was canceled, or was taken over by another run.
+            AirflowException: it failed, or could not be looked after: a retry may help.
+            AirflowTaskTimeout: `execution_timeout` has passed, and the job was canceled.
         """
         task = _task_key(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
@@ -171,12 +167,14 @@ class AdaptiveSparkOperator(BaseOperator):
     def _spec(self, attempt: str) -> JobSpec:
         try:
             return asyncio.run(self._stage(attempt))
+        except JobDirectoryError as error:
+            raise AirflowException(f"job {self.job!r}: {error}") from error
         except (PortError, AdaptiveSchedulerError, ValueError) as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
 
     async def _stage(self, attempt: str) -> JobSpec:
         """Check everything that can be checked before a cluster is asked, then copy the code to where Spark finds it."""
-        _refuse_secrets(self.conf or {})
+        _refuse_secrets(conf=self.conf, env=self.env)
         graph = self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
         graph.validate()
         options = Options.of(self.options)
@@ -211,18 +209,21 @@ class AdaptiveSparkOperator(BaseOperator):
     def _run_here(self, spec: JobSpec, task: TaskKey, cancel_at: datetime | None) -> dict[str, Any]:
         self._running = (spec, task)
         try:
-            loop = run_loop(spec, self.conn_id, self.job_directory, task, Leave(cancel_at=cancel_at))
-            return self._result(asyncio.run(loop))
+            event = asyncio.run(run_loop(spec, self.conn_id, self.job_directory, task, Leave(cancel_at=cancel_at)))
         except SupersededError as error:
-            raise AirflowException(f"job {self.job!r} runs elsewhere: {error}") from error
-        finally:
-            self._running = None
+            event = superseded(error)
+        # Not in a `finally`: Airflow calls `on_kill` after the exception of an `execution_timeout`.
+        self._running = None
+        return self._result(event)
 
     def _result(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """The task's result, or the exception that tells Airflow how the job ended."""
         match event:
             case {"status": "error", "message": message}:
                 raise AirflowException(f"job {self.job!r}: {message}")
+            case {"status": "superseded", "attempt": attempt}:
+                # A retry would take the job back, and the other task's retry take it again.
+                raise AirflowFailException(f"job {self.job!r} was taken over by {attempt!r}: let one task run it")
             case {"outcome": Outcome.FAILED, "cause": cause, "recoverable": recoverable}:
                 # A retry can't mend what no restart can.
                 error = AirflowException if recoverable else AirflowFailException
@@ -239,13 +240,22 @@ class AdaptiveSparkOperator(BaseOperator):
 
 def _task_key(context: Context) -> TaskKey:
     ti = context["ti"]
-    return TaskKey(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=ti.map_index or -1)
+    map_index = -1 if ti.map_index is None else ti.map_index
+    return TaskKey(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
 
 
-def _refuse_secrets(conf: Mapping[str, str]) -> None:
-    """A trigger's arguments lie in the metadata database in clear, so `conf` must hold no secret."""
-    secrets = [name for name in conf if SECRET_PROPERTY.search(name)]
+def _several(assets: Any) -> list[Any]:
+    """Inlets or outlets as a list; Airflow takes a single one, too."""
+    if assets is None:
+        return []
+    return list(assets) if isinstance(assets, list | tuple) else [assets]
+
+
+def _refuse_secrets(**properties: Mapping[str, str] | None) -> None:
+    """A trigger's arguments lie in the metadata database in clear, so they must hold no secret."""
+    secrets = [f"{name}[{key!r}]" for name, of in properties.items() for key in of or {} if SECRET_PROPERTY.search(key)]
     if secrets:
         raise ValueError(
-            f"conf has secret properties ({', '.join(secrets)}): put them into the field 'conf' of the connection's extra"
+            f"{', '.join(secrets)}: secrets would be stored in clear; give them as Spark properties in the field 'conf' of "
+            "the connection's extra"
         )

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -76,11 +77,13 @@ class AdaptiveJobTrigger(BaseTrigger):
         leave = Leave(recycle_at=recycle_at, cancel_at=cancel_at)
         try:
             event = await run_loop(self._job, self.conn_id, self.base, TaskKey(**self.task_key), leave)
-        except SupersededError as superseded:
-            # The other loop is this trigger on another triggerer, say: firing would end its task.
-            log.warning("Job %s: %s; this trigger stands by", self._job.graph.job, superseded)
-            await clock.sleep((recycle_at - clock.now()).total_seconds())
-            event = {"status": "recycle", "attempt": self._job.attempt, "cancel_at": self.cancel_at}
+        except SupersededError as error:
+            event = superseded(error)
+            log.warning("Job %s: %s", self._job.graph.job, error)
+            if error.attempt == self._job.attempt:
+                # The other loop is this trigger on another triggerer: firing would end its task.
+                await clock.sleep((recycle_at - clock.now()).total_seconds())
+                event = {"status": "recycle", "attempt": self._job.attempt, "cancel_at": self.cancel_at}
         await clock.sleep(max((soonest - clock.now()).total_seconds(), 0.0))
         yield TriggerEvent(event)
 
@@ -129,8 +132,13 @@ async def run_loop(spec: JobSpec, conn_id: str, base: str, task: TaskKey, leave:
     try:
         async with world(conn_id, base, spec.graph.job, task) as ports:
             return outcome(spec, await Loop(spec, ports, random.random, leave).run(), leave)
-    except (PortError, AdaptiveSchedulerError, ValueError) as error:
+    except (PortError, AdaptiveSchedulerError, AirflowRuntimeError, ValueError) as error:
         return {"status": "error", "message": str(error)}
+
+
+def superseded(error: SupersededError) -> dict[str, Any]:
+    """The event of a loop whose job another attempt has taken over."""
+    return {"status": "superseded", "attempt": error.attempt}
 
 
 async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> None:
