@@ -105,9 +105,11 @@ def observe(
 def _slots(
     state: SchedulerState, world: World, now: datetime, executor: ExecutorShape, driver: DriverShape
 ) -> Iterator[Event]:
-    if world.cluster is None:
-        return
     placed = state.driver is not None and not _is_over(world.submission)
+    # What a driver holds is unknown, not nothing, as long as its report can't be read.
+    unknown = placed and world.status is None and state.held_slots > 0
+    if world.cluster is None or unknown:
+        return
     offers = slot_offers(world.cluster, world.status if placed else None, executor, None if placed else driver)
     if offers != state.offers:
         yield events.SlotsChanged(at=now, offers=offers)

@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 SHORTEST_DEFERRAL = timedelta(seconds=8)
 """A deferral that is shorter may fail the task in Airflow 3.3 (apache/airflow#66374, #67287, #71580)."""
 
+STAND_BY = timedelta(seconds=30)
+"""Longer than Airflow takes to end a trigger that it runs elsewhere; if it has not, the job has nobody else."""
+
 KILL_GRACE = timedelta(seconds=10)
 """Longest graceful stop of a killed task: Airflow gives `on_kill` 30 s (`[triggerer] on_kill_timeout`)."""
 
@@ -75,17 +78,20 @@ class AdaptiveJobTrigger(BaseTrigger):
         recycle_at = clock.now() + self._job.options.trigger_lifetime
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
         leave = Leave(recycle_at=recycle_at, cancel_at=cancel_at)
-        try:
-            event = await run_loop(self._job, self.conn_id, self.base, TaskKey(**self.task_key), leave)
-        except SupersededError as error:
-            event = superseded(error)
-            log.warning("Job %s: %s", self._job.graph.job, error)
-            if error.attempt == self._job.attempt:
-                # The other loop is this trigger on another triggerer: firing would end its task.
-                await clock.sleep((recycle_at - clock.now()).total_seconds())
-                event = {"status": "recycle", "attempt": self._job.attempt, "cancel_at": self.cancel_at}
+        event = await self._run_loop(leave)
         await clock.sleep(max((soonest - clock.now()).total_seconds(), 0.0))
         yield TriggerEvent(event)
+
+    async def _run_loop(self, leave: Leave) -> dict[str, Any]:
+        """Run the loop; against a twin (this trigger on another triggerer) Airflow soon ends the one of the two that is too many."""
+        while True:
+            try:
+                return await run_loop(self._job, self.conn_id, self.base, TaskKey(**self.task_key), leave)
+            except SupersededError as error:
+                log.warning("Job %s: %s", self._job.graph.job, error)
+                if error.attempt != self._job.attempt:
+                    return superseded(error)
+                await asyncio.sleep(STAND_BY.total_seconds())
 
     async def on_kill(self) -> None:
         """Cancel the job if the task was ended by somebody; this is also called when nobody did (apache/airflow#73454).

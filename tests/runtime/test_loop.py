@@ -289,6 +289,15 @@ def test_report_that_is_being_replaced_is_no_loss(small: Simulation) -> None:
     assert "RestartingLocally" not in small.states
 
 
+def test_next_loop_that_finds_no_report_yet_loses_no_slot(small: Simulation) -> None:
+    small.run(Leave(recycle_at=START + timedelta(seconds=20)))
+    small.drivers.silent, small.channel.reported = True, None
+    small.clock.at(25, lambda: setattr(small.drivers, "silent", False))
+    small.clock.at(40, ask(small, Wish.SUSPEND))
+    small.run()
+    assert "RestartingLocally" not in small.states
+
+
 def test_slots_of_a_dead_driver_are_not_counted_twice(small: Simulation) -> None:
     small.clock.at(20, lambda: small.cluster.kill_driver(newest_driver(small)))
     small.clock.at(60, ask(small, Wish.SUSPEND))
