@@ -26,8 +26,9 @@ def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
 
 
 def timers(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
-    """The end of patience with the deployment."""
-    return (Timer(name=TimerName.DEPLOY, due=deploying.since + state.options.deploy_timeout),)
+    """The end of patience with the deployment; at once when a running job has too few slots left for it."""
+    patience = moves.NO_TIME if _is_hopeless(state, deploying) else state.options.deploy_timeout
+    return (Timer(name=TimerName.DEPLOY, due=deploying.since + patience),)
 
 
 def _in_force(state: SchedulerState, deploying: Deploying, event: PlanInForce | SlotsChanged) -> Step:
@@ -39,16 +40,25 @@ def _in_force(state: SchedulerState, deploying: Deploying, event: PlanInForce | 
     return moves.stay(moves.with_current(state, in_force=True), event, reason)
 
 
+def _is_hopeless(state: SchedulerState, deploying: Deploying) -> bool:
+    """Of a driver that has not run yet it is not known what it was granted: its slots may be on their way."""
+    return moves.runs_queries(state) and state.available_slots < deploying.plan.slots
+
+
 def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> Step:
-    """Plan again with what did arrive; if that is not the reason, the deployment has failed."""
-    plan, arrived = deploying.plan, state.held_slots
-    possible = outlook.possible_parallelism(state, arrived)
-    waited = state.options.deploy_timeout.total_seconds()
-    if possible is not None and arrived < plan.slots:
-        reason = f"only {arrived} of {plan.slots} slot(s) arrived in {waited:g} s: plan again"
-        return moves.rescale(state, event, plan, possible, reason)
+    """Plan again with what is there; if that is not the reason, the deployment has failed."""
+    plan, waited = deploying.plan, (event.at - deploying.since).total_seconds()
+    if _is_hopeless(state, deploying):
+        slots, why = state.available_slots, f"only {state.available_slots} of {plan.slots} slot(s) are left"
+    else:
+        slots, why = state.held_slots, f"only {state.held_slots} of {plan.slots} slot(s) arrived in {waited:g} s"
+    possible = outlook.possible_parallelism(state, slots)
+    if possible is not None and slots < plan.slots:
+        return moves.rescale(state, event, plan, possible, f"{why}: plan again")
+    if _is_hopeless(state, deploying):
+        return moves.stop_and_wait(state, event, plan, f"{why}: {outlook.shortage(state, slots)}")
     failure = Failure(
         error_class=DEPLOY_TIMEOUT,
-        message=f"the plan was not in force after {waited:g} s; {arrived} slot(s) had arrived",
+        message=f"the plan was not in force after {waited:g} s; {slots} slot(s) had arrived",
     )
     return moves.handle_failure(state, event, plan, failure, moves.NEUTRAL_DRAW, kill=True)

@@ -106,3 +106,22 @@ def test_requirements_are_noted_for_the_next_plan():
 def test_new_driver_has_a_new_epoch():
     job = Scenario().given_deploying(2).when_driver_ended().after(11)
     job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
+
+
+def growing(**options: object) -> Scenario:
+    """From two slots to four, on a driver that runs."""
+    job = Scenario(scaling_interval_min=0, max_trigger_delay=0, **options).given_executing(2)
+    return job.when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
+
+
+def test_running_job_plans_again_at_once_when_slots_are_lost_on_the_way():
+    job = growing().when_slots(held=2, free=1).then("Deploying").then_parallelism(3)
+    assert "only 3 of 4 slot(s) are left: plan again" in job.reasons
+
+
+def test_running_job_stops_at_once_when_the_minimum_is_lost_on_the_way():
+    growing().when_slots().then("Restarting", reason="only 0 of 4 slot(s) are left: have 0 slot(s), need at least 1")
+
+
+def test_first_deployment_has_patience_with_slots_that_are_not_seen_yet():
+    Scenario().given_deploying(2).when_slots().then("Deploying").after(299).then("Deploying")
