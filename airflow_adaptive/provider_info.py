@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_adaptive.scheduler.options import OPTIONS
+
 INTEGRATION = "Adaptive Spark"
 
 
@@ -23,7 +25,21 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules("airflow_adaptive.sensors.spark_resources")],
         "hooks": [_modules("airflow_adaptive.hooks.adaptive_spark")],
         "triggers": [_modules("airflow_adaptive.triggers.adaptive_job", "airflow_adaptive.triggers.spark_resources")],
+        "config": {"adaptive": {"description": "Defaults of adaptive jobs; a task's own options win.", "options": _options()}},
         "extra-links": ["airflow_adaptive.links.SparkMasterLink", "airflow_adaptive.links.SparkDriverLink"],
+    }
+
+
+def _options() -> dict[str, dict[str, Any]]:
+    return {
+        option.name: {
+            "description": option.doc,
+            "version_added": "0.1.0",
+            "type": "string",
+            "example": None,
+            "default": "" if option.default is None else str(option.default),
+        }
+        for option in OPTIONS.values()
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,6 +18,11 @@ pytest_plugins = ["airflow_adaptive.testing.fixtures"]
 pytest.register_assert_rewrite("airflow_adaptive.testing")
 
 _buckets = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep Airflow away from the home directory, and from the configuration that its user may have there."""
+    os.environ["AIRFLOW_HOME"] = str(config.cache.mkdir("airflow"))
 
 
 @pytest.fixture(scope="session")

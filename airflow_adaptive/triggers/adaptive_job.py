@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -138,7 +137,7 @@ async def run_loop(spec: JobSpec, conn_id: str, base: str, task: TaskKey, leave:
     try:
         async with world(conn_id, base, spec.graph.job, task) as ports:
             return outcome(spec, await Loop(spec, ports, random.random, leave).run(), leave)
-    except (PortError, AdaptiveSchedulerError, AirflowRuntimeError, ValueError) as error:
+    except (PortError, AdaptiveSchedulerError, ValueError) as error:
         return {"status": "error", "message": str(error)}
 
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
@@ -56,7 +55,7 @@ async def look_for_resources(wanted: dict[str, Any], conn_id: str, until: str) -
     """Wait for the slots of a job; the event says what was found."""
     try:
         cluster = await asyncio.to_thread(AdaptiveSparkHook(conn_id).cluster)
-    except (PortError, AirflowRuntimeError, ValueError) as error:
+    except (PortError, ValueError) as error:
         return {"status": "error", "message": str(error)}
     try:
         found = await wait_for_resources(

@@ -3,13 +3,17 @@ from datetime import timedelta
 
 import pytest
 from airflow.sdk import DAG, Asset
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
+from airflow_adaptive.operators import adaptive_spark
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode
+from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
+from tests.comms import FakeComms
 
 SCRIPT = "from airflow_adaptive.job import AdaptiveJob\n"
 
@@ -92,6 +96,7 @@ def test_job_graph_replaces_the_bounds(make):
         ({"application": "/nowhere/job.py"}, "/nowhere/job.py"),
         ({"job": "no/path"}, "job id 'no/path'"),
         ({"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}, "spark.hadoop.fs.s3a.secret.key"),
+        ({"env": {"AWS_SECRET_ACCESS_KEY": "x"}}, "env['AWS_SECRET_ACCESS_KEY']"),
         ({"restart_strategy": "sometimes"}, "sometimes"),
     ],
 )
@@ -99,6 +104,29 @@ def test_bad_input_names_the_thing(make, changes, named):
     with pytest.raises(AirflowFailException, match="departures|no/path") as raised:
         make(**changes)._spec("attempt")
     assert named in str(raised.value)
+
+
+def test_secret_is_named_and_not_shown(make):
+    with pytest.raises(AirflowFailException) as raised:
+        make(env={"API_TOKEN": "hush"})._spec("attempt")
+    assert "hush" not in str(raised.value)
+
+
+def test_job_directory_that_does_not_answer_may_be_retried(make, tmp_path):
+    (tmp_path / "jobs").write_text("no directory")
+    with pytest.raises(AirflowException, match="departures") as raised:
+        make()._spec("attempt")
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+@pytest.mark.parametrize("bounds", [2, (2, 2), [2, 2]])
+def test_bounds_may_be_a_number_a_pair_or_a_list(make, bounds):
+    assert staged(make(parallelism=bounds)).graph.requirements == {"job": ParallelismRange(2, 2)}
+
+
+@pytest.mark.parametrize("inlets", [None, Asset("raw"), [Asset("raw")]])
+def test_job_joins_the_assets_that_are_given(make, inlets):
+    assert make(inlets=inlets).inlets[-1] == Asset("departures")
 
 
 def test_unknown_argument_is_refused_when_the_dag_is_parsed(make):
@@ -114,6 +142,7 @@ def test_unknown_argument_is_refused_when_the_dag_is_parsed(make):
         ({"outcome": "FAILED", "cause": "X: y", "recoverable": False}, AirflowFailException),
         ({"outcome": "CANCELED", "timed_out": True}, AirflowTaskTimeout),
         ({"outcome": "CANCELED", "timed_out": False}, AirflowFailException),
+        ({"status": "superseded", "attempt": "other run/1"}, AirflowFailException),
     ],
 )
 def test_an_unhappy_end_fails_the_task(make, event, error):
@@ -127,3 +156,86 @@ def test_an_unhappy_end_fails_the_task(make, event, error):
 def test_a_happy_end_is_the_result(make, outcome):
     event = {"status": "finished", "outcome": outcome, "restarts": 1, "rescales": 2, "cause": None}
     assert make()._result(event) == {"outcome": outcome, "restarts": 1, "rescales": 2}
+
+
+# ---- execute, resume, on_kill ---------------------------------------------------------------------------------------
+
+
+class FakeInstance:
+    """The task instance of a context."""
+
+    dag_id, task_id, run_id = "d", "departures", "r"
+
+    def __init__(self, map_index: int | None = -1) -> None:
+        self.map_index = map_index
+        self.pushed: dict[str, str] = {}
+
+    def xcom_push(self, key: str, value: str) -> None:
+        self.pushed[key] = value
+
+
+@pytest.fixture
+def airflow(monkeypatch) -> FakeComms:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://127.0.0.1:1?ui-port=1&rest-port=1")
+    return FakeComms.install(monkeypatch)
+
+
+def deferral(call, *arguments) -> AdaptiveJobTrigger:
+    with pytest.raises(TaskDeferred) as raised:
+        call(*arguments)
+    assert raised.value.method_name == "resume"
+    assert isinstance(raised.value.trigger, AdaptiveJobTrigger)
+    return raised.value.trigger
+
+
+@pytest.mark.parametrize(("map_index", "meant"), [(None, -1), (-1, -1), (0, 0), (2, 2)])
+def test_trigger_knows_the_task_instance(make, airflow, map_index, meant):
+    trigger = deferral(make().execute, {"ti": FakeInstance(map_index)})
+    assert trigger.task_key == {"dag_id": "d", "task_id": "departures", "run_id": "r", "map_index": meant}
+
+
+def test_new_attempt_is_announced_and_withdraws_the_wish_of_an_earlier_run(make, airflow):
+    airflow.asset_states = {"wish": "cancel"}
+    instance = FakeInstance()
+    trigger = deferral(make().execute, {"ti": instance})
+    assert airflow.asset_states == {"wish": "run"}
+    assert instance.pushed == {"attempt": trigger.spec["attempt"]}
+
+
+def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow):
+    first = deferral(make(execution_timeout=timedelta(hours=1)).execute, {"ti": FakeInstance()})
+    event = {"status": "recycle", "attempt": first.spec["attempt"], "cancel_at": first.cancel_at}
+    airflow.asset_states = {"wish": "suspend"}
+    assert deferral(make().resume, {"ti": FakeInstance()}, event).serialize() == first.serialize()
+    assert airflow.asset_states == {"wish": "suspend"}
+
+
+def test_what_the_triggerer_stores_has_no_secret_of_the_connection(make, airflow, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://:hush@127.0.0.1:1")
+    assert "hush" not in str(deferral(make(conn_id="spark_test").execute, {"ti": FakeInstance()}).serialize())
+
+
+def test_execution_timeout_in_a_worker_cancels_the_job(make, airflow, tmp_path, monkeypatch):
+    operator = make(conn_id="spark_test", deferrable=False, poll_interval="10 ms")
+
+    async def until_the_alarm(*_):
+        raise AirflowTaskTimeout
+
+    monkeypatch.setattr(adaptive_spark, "run_loop", until_the_alarm)
+    with pytest.raises(AirflowTaskTimeout):
+        operator.execute({"ti": FakeInstance()})
+    operator.on_kill()
+    assert airflow.xcoms["state"] == "CANCELED"
+
+
+def test_job_that_runs_elsewhere_now_is_not_canceled(make, airflow, monkeypatch):
+    operator = make(conn_id="spark_test", deferrable=False)
+
+    async def taken_over(*_):
+        raise SupersededError(7, "other run/1")
+
+    monkeypatch.setattr(adaptive_spark, "run_loop", taken_over)
+    with pytest.raises(AirflowFailException, match="taken over by 'other run/1'"):
+        operator.execute({"ti": FakeInstance()})
+    operator.on_kill()
+    assert "state" not in airflow.xcoms

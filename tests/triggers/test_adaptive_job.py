@@ -1,15 +1,30 @@
 import asyncio
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk.serde import deserialize, serialize
 
-from airflow_adaptive.hooks.asset_store import parse_inbox
-from airflow_adaptive.ports import Inbox, Wish
-from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
+from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.runtime.storage import Storage
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import encode, from_json
+from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.triggers import adaptive_job
+from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, run_loop
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger, look_for_resources
+from tests.comms import FakeComms, api_server_error
 
+MINE = "r/1"
 TASK = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
 
 
@@ -27,21 +42,136 @@ def test_trigger_survives_the_database(trigger):
     assert type(trigger)(**restored).serialize() == trigger.serialize()
 
 
-def test_inbox_reads_flip_291_bodies():
-    body = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}
-    assert parse_inbox("suspend", body) == Inbox(wish=Wish.SUSPEND, requirements={"job": (1, -1)})
-
-
-@pytest.mark.parametrize(
-    ("wish", "body"), [("explode", {}), ("run", {"job": 3}), ("run", {"job": {"parallelism": {}}})]
-)
-def test_inbox_refuses_what_it_does_not_understand(wish, body):
-    with pytest.raises(ValueError, match=r"."):
-        parse_inbox(wish, body)
-
-
 def test_unusable_connection_is_an_error_event_that_names_it(monkeypatch):
     monkeypatch.delenv("AIRFLOW_CONN_NOWHERE", raising=False)
     event = asyncio.run(look_for_resources({}, "nowhere", "2026-01-01T00:00:00+00:00"))
     assert event["status"] == "error"
     assert "nowhere" in event["message"]
+
+
+# ---- the loop, against a master that does not answer -----------------------------------------------------------------
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://127.0.0.1:1?ui-port=1&rest-port=1")
+    return FakeComms.install(monkeypatch)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., AdaptiveJobTrigger]:
+    spec = JobSpec(
+        graph=JobGraph.single("job", ParallelismRange.of(1)),
+        options=Options.of({"poll_interval": "10 ms"}),
+        directory=f"file://{tmp_path}/job",
+        script="script.py",
+        py_files=(),
+        attempt=MINE,
+    )
+
+    def make(attempt: str = MINE, **task: Any) -> AdaptiveJobTrigger:
+        encoded = encode(replace(spec, attempt=attempt))
+        return AdaptiveJobTrigger(spec=encoded, conn_id="spark_test", base=f"file://{tmp_path}", task_key=TASK | task)
+
+    return make
+
+
+def outcome(base: Path) -> Outcome | None:
+    """How the job has ended, None if it has not."""
+    newest = asyncio.run(JobDirectory(Storage.at(str(base)), "job").newest())
+    current = None if newest is None else from_json(newest.scheduler).current
+    return current.outcome if isinstance(current, Finished) else None
+
+
+@pytest.mark.parametrize(
+    ("state", "owner"), [("failed", MINE), ("success", MINE), ("skipped", MINE), ("removed", MINE), ("failed", None)]
+)
+def test_job_of_an_ended_task_is_canceled(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, state: str, owner: str | None
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
+    asyncio.run(make().on_kill())
+    assert outcome(tmp_path) is Outcome.CANCELED
+
+
+def test_job_of_a_deleted_run_is_canceled(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    asyncio.run(make().on_kill())
+    assert outcome(tmp_path) is Outcome.CANCELED
+
+
+@pytest.mark.parametrize(
+    ("state", "owner"),
+    [
+        ("deferred", MINE),
+        ("scheduled", MINE),
+        ("running", MINE),
+        ("deferred", "r/2"),
+        ("running", None),
+        (None, None),
+        ("up_for_retry", MINE),
+        ("failed", "r/2"),
+    ],
+)
+def test_job_of_a_task_that_goes_on_is_left_alone(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, state: str | None, owner: str | None
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
+    asyncio.run(make().on_kill())
+    assert not (tmp_path / "job").exists()
+
+
+@pytest.mark.parametrize(("index", "canceled"), [(0, True), (1, False)])
+def test_each_mapped_task_is_asked_for_by_its_index(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, index: int, canceled: bool
+) -> None:
+    airflow.task_states = {"r": {"t_0": "failed", "t_1": "deferred"}}
+    asyncio.run(make(map_index=index).on_kill())
+    assert (outcome(tmp_path) is Outcome.CANCELED) is canceled
+
+
+def test_job_is_left_alone_when_nobody_knows_the_task(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    airflow.error = api_server_error()
+    with pytest.raises(type(airflow.error)):
+        asyncio.run(make().on_kill())
+    assert not (tmp_path / "job").exists()
+
+
+def test_trigger_whose_job_another_attempt_took_over_says_so(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adaptive_job, "SHORTEST_DEFERRAL", timedelta(0))
+
+    async def take_over() -> Any:
+        firing = asyncio.ensure_future(anext(aiter(make().run())))
+        other, task = make(attempt="s/2"), adaptive_job.TaskKey(**TASK)
+        while not firing.done():
+            leave = Leave(recycle_at=datetime.now(UTC) + timedelta(milliseconds=50))
+            try:
+                await run_loop(other._job, other.conn_id, other.base, task, leave)
+            except SupersededError:
+                continue
+        return firing.result().payload
+
+    assert asyncio.run(take_over()) == {"status": "superseded", "attempt": "s/2"}
+
+
+def test_trigger_whose_twin_took_over_stands_by(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adaptive_job, "SHORTEST_DEFERRAL", timedelta(0))
+    monkeypatch.setattr(adaptive_job, "STAND_BY", timedelta(0))
+    answers: list[SupersededError | dict[str, str]] = [SupersededError(7, MINE), {"status": "recycle"}]
+
+    async def loop(*_: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, SupersededError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(adaptive_job, "run_loop", loop)
+    event = asyncio.run(anext(aiter(make().run())))  # type: ignore[arg-type]
+    assert event.payload == {"status": "recycle"}

@@ -1,0 +1,31 @@
+"""The deployment's own defaults of the scheduler's options: section `[adaptive]` of airflow.cfg."""
+
+from __future__ import annotations
+
+import json
+
+from airflow.sdk import conf
+
+from airflow_adaptive.scheduler.errors import OptionError
+from airflow_adaptive.scheduler.options import OPTIONS
+
+SECTION = "adaptive"
+
+
+def configured_options() -> dict[str, object]:
+    """What `[adaptive]` sets, as text; an empty value is not set. Mappings are written as JSON.
+
+    Raises:
+        OptionError: a value begins like JSON and is not.
+    """
+    found = {name: conf.get(SECTION, name, fallback="") for name in OPTIONS}
+    return {name: _value(name, text) for name, text in found.items() if text}
+
+
+def _value(name: str, text: str) -> object:
+    if not text.startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"[{SECTION}] {name} = {text} is no JSON: {error}") from error

@@ -1,0 +1,66 @@
+"""Airflow's supervisor in memory, for code that speaks to it through the Task SDK."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.execution_time import comms, task_runner
+
+
+class FakeComms:
+    """What a task process or a triggerer has as `SUPERVISOR_COMMS`.
+
+    Attributes:
+        xcoms: by key; one task instance is enough here.
+        map_indexes: that XComs were set for.
+        asset_states: by key, of the only asset.
+        task_states: by run, then by task, as the execution API tells them.
+        pushes: keys of XComs in the order in which they were set.
+        error: raised instead of an answer, None while Airflow answers.
+    """
+
+    def __init__(self) -> None:
+        self.xcoms: dict[str, Any] = {}
+        self.map_indexes: set[int | None] = set()
+        self.asset_states: dict[str, Any] = {}
+        self.task_states: dict[str, dict[str, str | None]] = {}
+        self.pushes: list[str] = []
+        self.error: Exception | None = None
+
+    @classmethod
+    def install(cls, monkeypatch: pytest.MonkeyPatch) -> FakeComms:
+        """Be the supervisor for the time of a test."""
+        fake = cls()
+        monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", fake, raising=False)
+        return fake
+
+    def send(self, message: Any) -> Any:
+        """Answer as the supervisor would."""
+        if self.error is not None:
+            raise self.error
+        match message:
+            case comms.SetXCom():
+                self.pushes.append(message.key)
+                self.map_indexes.add(message.map_index)
+                self.xcoms[message.key] = message.value
+            case comms.GetXCom():
+                return comms.XComResult(key=message.key, value=self.xcoms.get(message.key))
+            case comms.SetAssetStateStoreByName():
+                self.asset_states[message.key] = message.value
+            case comms.GetAssetStateStoreByName() if message.key in self.asset_states:
+                return comms.AssetStateStoreResult(value=self.asset_states[message.key])
+            case comms.GetAssetStateStoreByName():
+                return comms.ErrorResponse(error=comms.ErrorType.ASSET_STORE_NOT_FOUND)
+            case comms.GetTaskStates():
+                return comms.TaskStatesResult(task_states=self.task_states)
+            case _:
+                raise NotImplementedError(f"{type(message).__name__}: {json.dumps(message.model_dump(), default=str)}")
+        return None
+
+
+def api_server_error() -> AirflowRuntimeError:
+    """What the SDK raises when Airflow's API server does not answer."""
+    return AirflowRuntimeError(comms.ErrorResponse(error=comms.ErrorType.API_SERVER_ERROR))

@@ -1,0 +1,139 @@
+"""Airflow's stores as the inbox and the mirror of a job."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.hooks.asset_store import AirflowJobStore, TaskKey, ask, parse_requirements
+from airflow_adaptive.ports import Inbox, Wish
+from airflow_adaptive.testing.manual_clock import ManualClock
+from tests.comms import FakeComms, api_server_error
+
+BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}
+VIEW: dict[str, Any] = {
+    "state": "Executing",
+    "outcome": None,
+    "parallelism": {"job": 2},
+    "transitions": [{"target": str(number)} for number in range(60)],
+    "urls": {"master": "http://master:8080", "driver": None},
+}
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
+    return FakeComms.install(monkeypatch)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> AirflowJobStore:
+    return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), clock)
+
+
+def read_later(store: AirflowJobStore, clock: ManualClock) -> Inbox:
+    asyncio.run(clock.sleep(2))
+    return asyncio.run(store.inbox())
+
+
+def test_nothing_asked_is_to_run(airflow: FakeComms, store: AirflowJobStore) -> None:
+    assert asyncio.run(store.inbox()) == Inbox()
+
+
+def test_wish_and_overrides_are_read(airflow: FakeComms, store: AirflowJobStore) -> None:
+    airflow.asset_states = {"wish": "suspend", "requirements": BODY}
+    assert asyncio.run(store.inbox()) == Inbox(wish=Wish.SUSPEND, requirements={"job": (1, -1)})
+
+
+def test_asking_is_read_by_the_next_look_but_one_not_made_too_soon(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    asyncio.run(store.inbox())
+    ask("departures", Wish.CANCEL)
+    assert asyncio.run(store.inbox()).wish is Wish.RUN
+    assert read_later(store, clock).wish is Wish.CANCEL
+
+
+@pytest.mark.parametrize("error", [api_server_error(), OSError("a backend's own")])
+def test_unreadable_inbox_stays_as_it_was(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, error: Exception
+) -> None:
+    airflow.asset_states = {"wish": "suspend", "requirements": BODY}
+    before = asyncio.run(store.inbox())
+    airflow.error = error
+    assert read_later(store, clock) == before
+
+
+def test_overrides_that_nobody_understands_do_not_hide_the_wish(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    airflow.asset_states = {"wish": "cancel", "requirements": {"job": 3}}
+    with caplog.at_level(logging.WARNING):
+        assert asyncio.run(store.inbox()) == Inbox(wish=Wish.CANCEL)
+        read_later(store, clock)
+    assert len(caplog.messages) == 1
+    assert "'requirements'" in caplog.messages[0]
+    assert "departures" in caplog.messages[0]
+
+
+def test_unknown_wish_does_not_hide_the_overrides(airflow: FakeComms, store: AirflowJobStore) -> None:
+    airflow.asset_states = {"wish": "explode", "requirements": BODY}
+    assert asyncio.run(store.inbox()) == Inbox(requirements={"job": (1, -1)})
+
+
+def test_view_is_shown_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJobStore) -> None:
+    asyncio.run(store.publish(VIEW))
+    assert (airflow.xcoms["state"], airflow.xcoms["parallelism"]) == ("Executing", {"job": 2})
+    assert airflow.xcoms["transitions"] == VIEW["transitions"][-50:]
+    assert (airflow.xcoms["spark_master_url"], airflow.xcoms["spark_driver_url"]) == ("http://master:8080", None)
+    assert airflow.map_indexes == {3}
+
+
+def test_outcome_of_an_ended_job_is_shown_as_its_state(airflow: FakeComms, store: AirflowJobStore) -> None:
+    asyncio.run(store.publish(VIEW | {"state": "Finished", "outcome": "SUSPENDED"}))
+    assert airflow.xcoms["state"] == "SUSPENDED"
+
+
+def test_only_what_has_changed_is_pushed(airflow: FakeComms, store: AirflowJobStore) -> None:
+    asyncio.run(store.publish(VIEW))
+    airflow.pushes.clear()
+    asyncio.run(store.publish(VIEW | {"parallelism": {"job": 3}}))
+    assert airflow.pushes == ["parallelism"]
+
+
+@pytest.mark.parametrize("error", [api_server_error(), OSError("a backend's own")])
+def test_view_that_could_not_be_pushed_is_pushed_later(
+    airflow: FakeComms, store: AirflowJobStore, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    airflow.error = error
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(store.publish(VIEW))
+        asyncio.run(store.publish(VIEW))
+    airflow.error = None
+    asyncio.run(store.publish(VIEW))
+    assert airflow.xcoms["state"] == "Executing"
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {"job": 3},
+        {"job": {"parallelism": {}}},
+        {"job": {"parallelism": {"lowerBound": 1, "upperBound": float("inf")}}},
+        {"job": {"parallelism": {"lowerBound": True, "upperBound": 2}}},
+        {"job": {"parallelism": {"lowerBound": "1", "upperBound": 2}}},
+    ],
+)
+def test_what_is_not_of_flip_291s_form_is_refused(body: Any) -> None:
+    with pytest.raises(ValueError, match="form|whole numbers"):
+        parse_requirements(body)

@@ -1,0 +1,183 @@
+"""What a loop bears: a job directory that fails at any moment, and other loops that take over at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from airflow_adaptive.job.documents import LogDocument
+from airflow_adaptive.ports import Inbox, JobDirectoryError, Wish
+from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.testing.fake_channel import FakeChannel
+from airflow_adaptive.testing.manual_clock import START
+from airflow_adaptive.testing.simulation import Simulation
+
+Refusal = Callable[[LogDocument], bool]
+
+
+def never(_: LogDocument) -> bool:
+    return False
+
+
+class FailingChannel(FakeChannel):
+    """A job directory whose operations fail when a test says so.
+
+    Attributes:
+        refuses: documents whose creation fails.
+        loses: documents that are created, without an answer.
+        compacts: whether the log can be compacted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses: Refusal = never
+        self.loses: Refusal = never
+        self.compacts = True
+
+    async def create(self, document: LogDocument) -> bool:
+        if self.refuses(document):
+            raise JobDirectoryError("no answer: not created")
+        created = await super().create(document)
+        if self.loses(document):
+            raise JobDirectoryError("no answer: created")
+        return created
+
+    async def compact(self, keep: int) -> None:
+        if not self.compacts:
+            raise JobDirectoryError("no answer: not compacted")
+        await super().compact(keep)
+
+
+class Once:
+    """True for the first document that a predicate holds for."""
+
+    def __init__(self, holds: Refusal) -> None:
+        self.holds = holds
+        self.happened = False
+
+    def __call__(self, document: LogDocument) -> bool:
+        if self.happened or not self.holds(document):
+            return False
+        self.happened = True
+        return True
+
+
+@pytest.fixture
+def channel() -> FailingChannel:
+    return FailingChannel()
+
+
+@pytest.fixture
+def small(channel: FailingChannel) -> Simulation:
+    """A cluster with room for the driver and one slot."""
+    simulation = Simulation(resource_stabilization_timeout="2 s")
+    simulation.channel = channel
+    simulation.drivers._channel = channel
+    simulation.ports = replace(simulation.ports, channel=channel)
+    simulation.cluster.add_worker(cores=2, memory_mb=1024)
+    return simulation
+
+
+def ask(simulation: Simulation, wish: Wish) -> Callable[[], None]:
+    return lambda: setattr(simulation.store, "asked", Inbox(wish=wish))
+
+
+def outcome(simulation: Simulation) -> Outcome:
+    return simulation.run_to_end().outcome
+
+
+@pytest.mark.parametrize("failure", ["refuses", "loses"])
+@pytest.mark.parametrize("number", range(1, 12))
+def test_document_whose_creation_fails_is_created_again_and_acted_on_once(
+    small: Simulation, channel: FailingChannel, failure: str, number: int
+) -> None:
+    fails = Once(lambda document: document.number == number)
+    setattr(channel, failure, fails)
+    small.clock.at(20, small.drivers.finish)
+    assert outcome(small) is Outcome.FINISHED
+    assert fails.happened or number > max(channel.log)
+    assert len(small.cluster.submissions) == 1
+    assert [epoch for epoch, _, _ in small.drivers.started] == [1]
+
+
+def test_directory_away_at_the_start_is_waited_for(small: Simulation, channel: FailingChannel) -> None:
+    channel.available = False
+    small.clock.at(20, lambda: setattr(channel, "available", True))
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    assert outcome(small) is Outcome.SUSPENDED
+
+
+def test_directory_that_never_comes_is_an_error_that_names_it(small: Simulation, channel: FailingChannel) -> None:
+    channel.available = False
+    with pytest.raises(JobDirectoryError, match="not available"):
+        small.run()
+    assert small.clock.elapsed == pytest.approx(300, abs=5)
+
+
+def test_log_that_can_not_be_compacted_goes_on(small: Simulation, channel: FailingChannel) -> None:
+    channel.compacts = False
+    small.clock.at(20, ask(small, Wish.SUSPEND))
+    for _ in range(100):  # each loop claims the log with a document
+        small.run(Leave(recycle_at=small.clock.now() + timedelta(milliseconds=1)))
+    assert outcome(small) is Outcome.SUSPENDED
+    assert len(small.cluster.submissions) == 1
+    assert max(channel.log) > 100
+
+
+def test_new_start_whose_document_fails_is_tried_again(small: Simulation, channel: FailingChannel) -> None:
+    small.clock.at(20, small.drivers.finish)
+    small.run()
+    small.spec = replace(small.spec, attempt="attempt-2")
+    claimed = max(channel.log) + 1
+    channel.refuses = Once(lambda document: document.number == claimed + 1)
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    assert outcome(small) is Outcome.SUSPENDED
+    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
+
+
+def test_loop_that_follows_one_that_died_before_the_new_start_starts_anew(
+    small: Simulation, channel: FailingChannel
+) -> None:
+    small.clock.at(20, small.drivers.finish)
+    small.run()
+    small.spec = replace(small.spec, attempt="attempt-2")
+    claimed = max(channel.log) + 1
+    channel.refuses = lambda document: document.number > claimed
+    small.run(Leave(recycle_at=small.clock.now() + timedelta(seconds=5)))
+    channel.refuses = never
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    assert outcome(small) is Outcome.SUSPENDED
+    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
+
+
+def test_superseded_loop_names_the_attempt_that_took_over(small: Simulation) -> None:
+    async def take_over() -> None:
+        first = asyncio.create_task(small.loop().run())
+        await asyncio.sleep(0)
+        small.spec = replace(small.spec, attempt="attempt-2")
+        await small.loop(Leave(recycle_at=START + timedelta(seconds=60))).run()
+        await first
+
+    with pytest.raises(SupersededError) as raised:
+        asyncio.run(take_over())
+    assert raised.value.attempt == "attempt-2"
+
+
+def test_killing_the_task_of_a_job_that_never_began_submits_nothing(small: Simulation) -> None:
+    small.spec = replace(small.spec, graph=Simulation(parallelism=(1, 1)).spec.graph)  # all that it wants is there
+    ended = asyncio.run(small.loop().cancel()).current
+    assert isinstance(ended, Finished)
+    assert ended.outcome is Outcome.CANCELED
+    assert not small.cluster.submissions
+
+
+def test_addresses_of_the_uis_are_shown(small: Simulation) -> None:
+    small.clock.at(20, ask(small, Wish.SUSPEND))
+    small.run()
+    assert small.store.views[-1]["urls"]["master"] == "http://fake:8080"
