@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time import comms, task_runner
 
 
@@ -53,7 +53,7 @@ class FakeComms:
             case comms.GetAssetStateStoreByName() if message.key in self.asset_states:
                 return comms.AssetStateStoreResult(value=self.asset_states[message.key])
             case comms.GetAssetStateStoreByName():
-                return comms.ErrorResponse(error=comms.ErrorType.ASSET_STORE_NOT_FOUND)
+                return comms.ErrorResponse(error=ErrorType.ASSET_STORE_NOT_FOUND)
             case comms.GetTaskStates():
                 return comms.TaskStatesResult(task_states=self.task_states)
             case _:
@@ -63,4 +63,4 @@ class FakeComms:
 
 def api_server_error() -> AirflowRuntimeError:
     """What the SDK raises when Airflow's API server does not answer."""
-    return AirflowRuntimeError(comms.ErrorResponse(error=comms.ErrorType.API_SERVER_ERROR))
+    return AirflowRuntimeError(comms.ErrorResponse(error=ErrorType.API_SERVER_ERROR))

@@ -91,9 +91,8 @@ class Journal:
             state = self._adopt(snapshot.from_json(newest.scheduler))
             attempt = _attempt(newest)
             self.inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDS)
-            if self.inherits_end:
-                # The end stays the earlier attempt's: the loop after this one must not take it for its own.
-                self._owner = _token(attempt)
+            # An end stays the earlier attempt's: the loop after this one must not take it for its own.
+            self._owner = _token(attempt if self.inherits_end else self._spec.attempt)
         await self._create(state, now)
         return state
 
@@ -182,6 +181,7 @@ class Journal:
 
     async def _recall(self) -> None:
         documents: Sequence[LogDocument] = await self._channel.history(SHOWN_TRANSITIONS)
+        self.transitions.clear()
         for document in documents:
             self.transitions.extend(document.transitions)
 

@@ -233,6 +233,8 @@ class Loop:
         if self._over():
             return 0.0
         interval = self._spec.options.poll_interval
+        if self._directory_lost is not None:
+            return interval.total_seconds()  # a timer that is due can't fire now
         due = [timer.due - self._now() for timer in machine.timers(self._state)]
         return max(min([interval, *due]), timedelta(0)).total_seconds()
 

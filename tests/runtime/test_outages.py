@@ -120,6 +120,30 @@ def test_directory_that_never_comes_is_an_error_that_names_it(small: Simulation,
     assert small.clock.elapsed == pytest.approx(300, abs=5)
 
 
+def test_directory_that_is_away_is_asked_once_per_poll_though_a_timer_is_due(
+    small: Simulation, channel: FailingChannel
+) -> None:
+    asked: list[float] = []
+
+    def leave() -> None:
+        channel.available = False
+        small.clock.tick = lambda: asked.append(small.clock.elapsed)
+
+    small.clock.at(1, leave)  # the timer of the stabilisation is due a second later
+    with pytest.raises(JobDirectoryError):
+        small.run()
+    assert len(asked) == pytest.approx(300, abs=5)
+
+
+def test_claim_that_fails_shows_no_transition_twice(small: Simulation, channel: FailingChannel) -> None:
+    small.run(Leave(recycle_at=START + timedelta(seconds=20)))
+    shown = small.transitions
+    claimed = max(channel.log) + 1
+    channel.refuses = Once(lambda document: document.number == claimed)
+    small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    assert small.transitions == shown
+
+
 def test_log_that_can_not_be_compacted_goes_on(small: Simulation, channel: FailingChannel) -> None:
     channel.compacts = False
     small.clock.at(20, ask(small, Wish.SUSPEND))

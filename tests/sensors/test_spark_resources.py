@@ -68,7 +68,7 @@ def sensor(**changes: Any) -> SparkResourcesSensor:
 
 def deferral(sensor: SparkResourcesSensor) -> TaskDeferred:
     with pytest.raises(TaskDeferred) as raised:
-        sensor.execute({})  # type: ignore[arg-type]
+        sensor.execute({})
     return raised.value
 
 
@@ -143,7 +143,7 @@ def test_wants_what_the_graph_of_the_job_wants() -> None:
 
 def test_what_was_found_is_the_result() -> None:
     found = {"slots": 3, "parallelism": {"job": 3}, "workers": {"w": 3}}
-    assert sensor().execute_complete({}, {"status": "found"} | found) == found  # type: ignore[arg-type]
+    assert sensor().execute_complete({}, {"status": "found"} | found) == found
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_was_found_is_the_result() -> None:
 )
 def test_an_unhappy_end_is_told(changes: dict[str, Any], event: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error) as raised:
-        sensor(**changes).execute_complete({}, event)  # type: ignore[arg-type]
+        sensor(**changes).execute_complete({}, event)
     assert type(raised.value) is error
 
 
@@ -170,17 +170,17 @@ def test_an_unhappy_end_is_told(changes: dict[str, Any], event: dict[str, Any], 
 )
 def test_bad_input_names_the_thing(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(AirflowFailException) as raised:
-        sensor(**changes).execute({})  # type: ignore[arg-type]
+        sensor(**changes).execute({})
     assert named in str(raised.value)
 
 
 def test_waits_in_the_worker_if_it_is_not_deferrable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://127.0.0.1:1?ui-port=1")
     with pytest.raises(AirflowSensorTimeout, match="'spark_test' has too few slots"):
-        sensor(deferrable=False, timeout=0).execute({})  # type: ignore[arg-type]
+        sensor(deferrable=False, timeout=0).execute({})
 
 
 def test_connection_that_is_not_there_fails_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeComms.install(monkeypatch).error = api_server_error()
     with pytest.raises(AirflowException, match="'nowhere' is not defined"):
-        sensor(deferrable=False, conn_id="nowhere").execute({})  # type: ignore[arg-type]
+        sensor(deferrable=False, conn_id="nowhere").execute({})

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.serde import deserialize, serialize
 
+from airflow_adaptive.hooks.asset_store import TaskKey
 from airflow_adaptive.runtime.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
@@ -25,7 +26,7 @@ from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger, loo
 from tests.comms import FakeComms, api_server_error
 
 MINE = "r/1"
-TASK = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
+TASK: dict[str, Any] = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_trigger_whose_job_another_attempt_took_over_says_so(
 
     async def take_over() -> Any:
         firing = asyncio.ensure_future(anext(aiter(make().run())))
-        other, task = make(attempt="s/2"), adaptive_job.TaskKey(**TASK)
+        other, task = make(attempt="s/2"), TaskKey(**TASK)
         while not firing.done():
             leave = Leave(recycle_at=datetime.now(UTC) + timedelta(milliseconds=50))
             try:
@@ -173,5 +174,8 @@ def test_trigger_whose_twin_took_over_stands_by(
         return answer
 
     monkeypatch.setattr(adaptive_job, "run_loop", loop)
-    event = asyncio.run(anext(aiter(make().run())))  # type: ignore[arg-type]
-    assert event.payload == {"status": "recycle"}
+
+    async def fire() -> Any:
+        return await anext(aiter(make().run()))
+
+    assert asyncio.run(fire()).payload == {"status": "recycle"}

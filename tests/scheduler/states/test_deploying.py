@@ -108,9 +108,9 @@ def test_new_driver_has_a_new_epoch():
     job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
 
 
-def growing(**options: object) -> Scenario:
+def growing() -> Scenario:
     """From two slots to four, on a driver that runs."""
-    job = Scenario(scaling_interval_min=0, max_trigger_delay=0, **options).given_executing(2)
+    job = Scenario(scaling_interval_min=0, max_trigger_delay=0).given_executing(2)
     return job.when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
 
 
