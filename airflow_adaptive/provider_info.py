@@ -25,7 +25,9 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules("airflow_adaptive.sensors.spark_resources")],
         "hooks": [_modules("airflow_adaptive.hooks.adaptive_spark")],
         "triggers": [_modules("airflow_adaptive.triggers.adaptive_job", "airflow_adaptive.triggers.spark_resources")],
-        "config": {"adaptive": {"description": "Defaults of adaptive jobs; a task's own options win.", "options": _options()}},
+        "config": {
+            "adaptive": {"description": "Defaults of adaptive jobs; a task's own options win.", "options": _options()}
+        },
         "extra-links": ["airflow_adaptive.links.SparkMasterLink", "airflow_adaptive.links.SparkDriverLink"],
     }
 

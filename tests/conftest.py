@@ -25,6 +25,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["AIRFLOW_HOME"] = str(config.cache.mkdir("airflow"))
 
 
+@pytest.fixture
+def spark_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection to a cluster that nobody will reach."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://spark%3A%2F%2F127.0.0.1:1")
+
+
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3FileSystem]:
     """An S3-compatible server in this process, and a client of it. Imported late: few tests need it."""

@@ -55,4 +55,7 @@ class AdaptiveSparkHook(BaseHook):
 
     def cluster(self) -> StandaloneCluster:
         """A client of the cluster; close it after use. Blocks, and raises, as `address`."""
-        return StandaloneCluster(self.address())
+        try:
+            return StandaloneCluster(self.address())
+        except OSError as error:  # the file of certificate authorities
+            raise AddressError(f"connection {self.spark_conn_id!r}: extra verify: {error}") from error

@@ -7,13 +7,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 from uuid import uuid4
 
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, TaskKey, ask
+from airflow_adaptive.hooks.configuration import configured_options
 from airflow_adaptive.hooks.world import job_directory
 from airflow_adaptive.links import SparkDriverLink, SparkMasterLink
 from airflow_adaptive.ports import JobDirectoryError, PortError, Wish
@@ -25,7 +27,7 @@ from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import OPTIONS, Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.spark.rest import SECRET_PROPERTY
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, cancel_job, run_loop, superseded
@@ -63,7 +65,8 @@ class AdaptiveSparkOperator(BaseOperator):
         executor_cores: cores of an executor; each is a slot.
         executor_memory: heap of an executor.
         deferrable: run the loop in the triggerer; else in this worker.
-        kwargs: the scheduler's options by name (see `OPTIONS`), and those of every Airflow operator.
+        kwargs: the scheduler's options by our names (see `OPTIONS`) or Flink's (`**{"restart-strategy.type": "none"}`), and
+            those of every Airflow operator.
     """
 
     template_fields: Sequence[str] = (
@@ -101,8 +104,8 @@ class AdaptiveSparkOperator(BaseOperator):
     ) -> None:
         """Only assign; everything is checked in `execute`, when it is rendered."""
         defaults = kwargs.get("default_args") or {}
-        options = {name: defaults[name] for name in OPTIONS if name in defaults}
-        options |= {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
+        options = {name: value for name, value in defaults.items() if _is_option(name)}
+        options |= {name: kwargs.pop(name) for name in [*kwargs] if _is_option(name)}
         asset = Asset(name=job)
         inlets, outlets = _several(kwargs.pop("inlets", None)), _several(kwargs.pop("outlets", None))
         super().__init__(inlets=[*inlets, asset], outlets=[*outlets, asset], **kwargs)
@@ -150,7 +153,7 @@ class AdaptiveSparkOperator(BaseOperator):
         """The trigger fired: the job is over, or the trigger's lifetime is and the job is deferred anew, with today's code."""
         if event["status"] == "recycle":
             cancel_at = None if event["cancel_at"] is None else datetime.fromisoformat(event["cancel_at"])
-            self._defer(self._spec(event["attempt"]), _task_key(context), cancel_at)
+            self._defer(self._newest_spec(event), _task_key(context), cancel_at)
         return self._result(event)
 
     def on_kill(self) -> None:
@@ -164,6 +167,14 @@ class AdaptiveSparkOperator(BaseOperator):
         killer.start()
         killer.join(KILL_TIMEOUT.total_seconds())
 
+    def _newest_spec(self, event: Mapping[str, Any]) -> JobSpec:
+        """The job as it is deployed now; as it was, if that can't run: it must not cost a running job its loop."""
+        try:
+            return self._spec(event["attempt"])
+        except AirflowException as error:
+            self.log.warning("The job runs on as it was deployed before: %s", error)
+            return cast(JobSpec, decode(JobSpec, event["spec"]))
+
     def _spec(self, attempt: str) -> JobSpec:
         try:
             return asyncio.run(self._stage(attempt))
@@ -175,9 +186,10 @@ class AdaptiveSparkOperator(BaseOperator):
     async def _stage(self, attempt: str) -> JobSpec:
         """Check everything that can be checked before a cluster is asked, then copy the code to where Spark finds it."""
         _refuse_secrets(conf=self.conf, env=self.env)
+        AdaptiveSparkHook(self.conn_id).address()
         graph = self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
         graph.validate()
-        options = Options.of(self.options)
+        options = Options.of(self.options, configured_options())
         driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
         executor = ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
         directory = job_directory(self.job_directory, self.job)
@@ -242,6 +254,11 @@ def _task_key(context: Context) -> TaskKey:
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     return TaskKey(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
+
+
+def _is_option(name: str) -> bool:
+    """Ours are in the table; a parameter with a dot can only be Flink's."""
+    return name in OPTIONS or "." in name
 
 
 def _several(assets: Any) -> list[Any]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_adaptive.job.documents import Status
 from airflow_adaptive.ports import (
@@ -40,6 +40,8 @@ from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Canceling, Created, Finished, SchedulerState
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,18 +166,22 @@ class Loop:
         status = own_status(self._state, self._journal.nonce, self._report)
         self._memory = self._memory.after(self._state, None, self._now())
         inbox = await self._ports.store.inbox()
-        try:
-            cluster = await self._ports.cluster.snapshot()
-            return World(cluster=cluster, status=status, submission=await self._submission(), inbox=inbox)
-        except ClusterUnreachableError as error:
-            self._say(f"the cluster does not answer: {error}")
-            return World(status=status, inbox=inbox)
+        cluster = await self._answer(self._ports.cluster.snapshot())
+        return World(cluster=cluster, status=status, submission=await self._submission(), inbox=inbox)
 
     async def _submission(self) -> SubmissionStatus | None:
         driver = self._state.driver
         if driver is None or driver.submission_id is None:
             return None
-        return await self._ports.cluster.status(driver.submission_id)
+        return await self._answer(self._ports.cluster.status(driver.submission_id))
+
+    async def _answer(self, question: Awaitable[Answer]) -> Answer | None:
+        """The cluster's answer, None if there is none: its servers fail one by one, too."""
+        try:
+            return await question
+        except ClusterUnreachableError as error:
+            self._say(f"the cluster does not answer: {error}")
+            return None
 
     def _observed(self, world: World) -> list[Event]:
         spec = self._spec

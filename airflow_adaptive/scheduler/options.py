@@ -245,24 +245,27 @@ class Options:
             )
 
     @classmethod
-    def of(cls, values: Mapping[str, object]) -> Options:
+    def of(cls, *sources: Mapping[str, object]) -> Options:
         """Read options by our names or Flink's; ours beat Flink's, a newer Flink name beats an older one.
+
+        Args:
+            sources: what is set, the most particular first (a task's options, then its deployment's).
 
         Raises:
             OptionError: naming every unknown option and every impossible value.
         """
-        values = fold_flink_parameters(values, _names(OPTIONS["restart_strategy"]))
+        folded = [fold_flink_parameters(source, _names(OPTIONS["restart_strategy"])) for source in sources]
         known = {name for option in OPTIONS.values() for name in _names(option)}
-        unknown = [repr(name) for name in values if name not in known]
+        unknown = [repr(name) for source in folded for name in source if name not in known]
         wrong = [f"unknown option {', '.join(unknown)}: there are {', '.join(OPTIONS)}"] if unknown else []
         parsed: dict[str, Any] = {}
         for option in OPTIONS.values():
-            given = next((name for name in _names(option) if name in values), None)
+            given = next(((name, source[name]) for source in folded for name in _names(option) if name in source), None)
             if given is not None:
                 try:
-                    parsed[option.name] = option.parse(values[given])
+                    parsed[option.name] = option.parse(given[1])
                 except ValueError as error:
-                    wrong.append(f"{given} {error}")
+                    wrong.append(f"{given[0]} {error}")
         if wrong:
             raise OptionError("; ".join(wrong))
         return cls(**parsed)

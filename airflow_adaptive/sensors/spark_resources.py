@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
 from airflow_adaptive.scheduler.job_graph import JobGraph
@@ -78,6 +79,7 @@ class SparkResourcesSensor(BaseSensorOperator):
         """
         try:
             wanted = self._wanted()
+            AdaptiveSparkHook(self.conn_id).address()
         except (AdaptiveSchedulerError, ValueError) as error:
             raise AirflowFailException(str(error)) from error
         until = (datetime.now(UTC) + timedelta(seconds=self.timeout)).isoformat()

@@ -57,7 +57,7 @@ class Http:
             response = await self._client.request(method, url, json=body)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             raise NotConnectedError(f"{url}: {_why(error)}: {hint}") from error
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise NoAnswerError(f"{url}: no answer ({_why(error)}): {hint}") from error
         _check(response, url, hint)
         try:

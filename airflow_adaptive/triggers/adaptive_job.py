@@ -22,7 +22,7 @@ from airflow_adaptive.runtime.loop import Leave, Loop
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
 from airflow_adaptive.scheduler.policies.failure_handling import is_recoverable
-from airflow_adaptive.scheduler.snapshot import decode
+from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
 
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ async def run_loop(spec: JobSpec, conn_id: str, base: str, task: TaskKey, leave:
         SupersededError: another loop has taken the job over; this one must keep quiet.
     """
     try:
-        async with world(conn_id, base, spec.graph.job, task) as ports:
+        async with world(conn_id, base, spec.graph.job, task, patience=spec.options.deploy_timeout) as ports:
             return outcome(spec, await Loop(spec, ports, random.random, leave).run(), leave)
     except (PortError, AdaptiveSchedulerError, ValueError) as error:
         return {"status": "error", "message": str(error)}
@@ -149,7 +149,7 @@ def superseded(error: SupersededError) -> dict[str, Any]:
 async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> None:
     """Take the job over and cancel it, in at most twice `KILL_GRACE`."""
     hasty = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
-    async with world(conn_id, base, spec.graph.job, task) as ports:
+    async with world(conn_id, base, spec.graph.job, task, patience=KILL_GRACE) as ports:
         await Loop(replace(spec, options=hasty), ports, random.random).cancel()
 
 
@@ -159,7 +159,7 @@ def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None) -> dict[s
     current = state.current
     if not isinstance(current, Finished):
         deadline = None if cancel_at is None else cancel_at.isoformat()
-        return {"status": "recycle", "attempt": spec.attempt, "cancel_at": deadline}
+        return {"status": "recycle", "attempt": spec.attempt, "cancel_at": deadline, "spec": encode(spec)}
     return {
         "status": "finished",
         "outcome": current.outcome.value,

@@ -1,5 +1,6 @@
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from airflow.sdk import DAG, Asset
@@ -14,6 +15,8 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.comms import FakeComms
+
+pytestmark = pytest.mark.usefixtures("spark_default")
 
 SCRIPT = "from airflow_adaptive.job import AdaptiveJob\n"
 
@@ -239,3 +242,24 @@ def test_job_that_runs_elsewhere_now_is_not_canceled(make, airflow, monkeypatch)
         operator.execute({"ti": FakeInstance()})
     operator.on_kill()
     assert "state" not in airflow.xcoms
+
+
+def test_flinks_names_and_the_deployments_defaults_are_understood(make, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__ADAPTIVE__STOP_TIMEOUT", "7 s")
+    monkeypatch.setenv("AIRFLOW__ADAPTIVE__SCALING_INTERVAL_MIN", "8 s")
+    flink = {"jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "9 s"}
+    options = staged(make(**flink)).options
+    assert options.stop_timeout == timedelta(seconds=7)
+    assert options.scaling_interval_min == timedelta(seconds=9)
+
+
+def test_unknown_connection_is_told_before_anything_runs(make):
+    with pytest.raises(AirflowFailException, match="connection 'nowhere' is not defined: add it"):
+        make(conn_id="nowhere")._spec("attempt")
+
+
+def test_job_runs_on_as_it_was_when_its_new_code_is_broken(make, script):
+    operator = make()
+    event = {"attempt": "attempt", "spec": encode(staged(operator))}
+    Path(script).write_text("def broken(:")
+    assert operator._newest_spec(event) == decode(JobSpec, event["spec"])

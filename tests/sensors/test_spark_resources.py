@@ -30,6 +30,8 @@ from tests.comms import FakeComms, api_server_error
 
 Waiting = Callable[[], Found | None]
 
+pytestmark = pytest.mark.usefixtures("spark_default")
+
 
 @pytest.fixture
 def cluster() -> FakeCluster:
@@ -63,7 +65,7 @@ def wait(cluster: FakeCluster, clock: ManualClock) -> Waiting:
 
 
 def sensor(**changes: Any) -> SparkResourcesSensor:
-    return SparkResourcesSensor(**({"task_id": "resources", "conn_id": "spark_test"} | changes))
+    return SparkResourcesSensor(**({"task_id": "resources", "conn_id": "spark_default"} | changes))
 
 
 def deferral(sensor: SparkResourcesSensor) -> TaskDeferred:
@@ -175,8 +177,8 @@ def test_bad_input_names_the_thing(changes: dict[str, Any], named: str) -> None:
 
 
 def test_waits_in_the_worker_if_it_is_not_deferrable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://127.0.0.1:1?ui-port=1")
-    with pytest.raises(AirflowSensorTimeout, match="'spark_test' has too few slots"):
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://127.0.0.1:1?ui-port=1")
+    with pytest.raises(AirflowSensorTimeout, match="'spark_default' has too few slots"):
         sensor(deferrable=False, timeout=0).execute({})
 
 
