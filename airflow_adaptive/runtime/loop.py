@@ -149,7 +149,7 @@ class Loop:
     async def _start(self) -> None:
         if isinstance(self._state.current, Created):
             await self._take(SchedulingStarted(at=self._now()))
-        elif (redeclared := self._journal.redeclared) is not None:
+        elif (redeclared := self._journal.redeclared) not in (None, self._state.requirements):
             await self._take(RequirementsChanged(at=self._now(), requirements=redeclared))
 
     async def _act(self) -> None:

@@ -61,6 +61,9 @@ DAGS = dedent(
     with DAG("endless", schedule=None):
         job("endless")
 
+    with DAG("cleared", schedule=None):
+        job("cleared")
+
     with DAG("in_worker", schedule=None):
         job("in_worker", deferrable=False)
 
@@ -77,7 +80,7 @@ def playground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "dags").mkdir()
     (directory / "script.py").write_text(SCRIPT)
     (directory / "dags" / "jobs.py").write_text(DAGS.format(directory=directory))
-    for job in ("bounded", "endless", "in_worker", "recycled"):
+    for job in ("bounded", "endless", "cleared", "in_worker", "recycled"):
         (directory / job / "input").mkdir(parents=True)
         (directory / job / "input" / "lines.txt").write_text("one\ntwo\nthree\n")
     return directory

@@ -50,6 +50,13 @@ class Run:
     def ask(self, wish: str) -> None:
         self._api.set_asset_state(self._dag, "wish", wish)
 
+    def require(self, lower: int, upper: int) -> None:
+        bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
+        self._api.set_asset_state(self._dag, "requirements", bounds)
+
+    def clear(self) -> None:
+        self._api.clear_task(self._dag, self.run_id, TASK)
+
     def fail(self) -> None:
         self._api.fail_task(self._dag, self.run_id, TASK)
 
@@ -83,6 +90,9 @@ def test_job_grows_is_watched_and_is_suspended(
     run.until_executing(2)
     assert run.status().epoch == 1
 
+    run.require(1, 1)
+    run.until_executing(1)
+
     run.ask("suspend")
     run.until_task("success")
     assert run.xcom("return_value")["outcome"] == "SUSPENDED"
@@ -114,6 +124,20 @@ def test_recycled_trigger_leaves_the_driver_alone(
     run.ask("suspend")
     run.until_task("success")
     assert run.status().epoch == first.epoch
+
+
+def test_cleared_task_adopts_the_running_driver(
+    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
+) -> None:
+    spark_cluster.add_worker(cores=2, memory_mb=1024)
+    run = Run(airflow, playground, "cleared")
+    run.until_executing(1)
+    before, owner = run.status(), run.owner()
+    run.clear()
+    wait_until(lambda: run.owner() != owner, TIMEOUT_S, "the second attempt to claim the log")
+    run.ask("suspend")
+    run.until_task("success")
+    assert (run.status().epoch, run.status().submission_id) == (before.epoch, before.submission_id)
 
 
 def test_job_in_a_worker_is_stopped_with_its_task(
