@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +73,28 @@ class Run:
         return [transition["target"] for transition in self.xcom("transitions")]
 
 
+Begin = Callable[[str], Run]
+
+
+@pytest.fixture
+def begin(airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path) -> Begin:
+    """Start a job on a cluster with room for its driver and one slot, and wait until it executes."""
+
+    def begin(dag: str) -> Run:
+        spark_cluster.add_worker(cores=2, memory_mb=1024)
+        run = Run(airflow, playground, dag)
+        run.until_executing(1)
+        return run
+
+    return begin
+
+
 def no_driver_runs(cluster: LocalCluster) -> bool:
     return not cluster.state()["activedrivers"]
 
 
-def test_job_grows_is_watched_and_is_suspended(
-    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
-) -> None:
-    spark_cluster.add_worker(cores=2, memory_mb=1024)
-    run = Run(airflow, playground, "endless")
-    run.until_executing(1)
+def test_job_grows_is_watched_and_is_suspended(begin: Begin, spark_cluster: LocalCluster) -> None:
+    run = begin("endless")
     assert run.task_state == "deferred"
     assert run.xcom("spark_master_url") == spark_cluster.ui_url
     assert run.xcom("spark_driver_url").startswith("http://127.0.0.1:")
@@ -100,23 +113,15 @@ def test_job_grows_is_watched_and_is_suspended(
     assert no_driver_runs(spark_cluster)
 
 
-def test_marking_the_task_failed_stops_the_job(
-    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
-) -> None:
-    spark_cluster.add_worker(cores=2, memory_mb=1024)
-    run = Run(airflow, playground, "recycled")
-    run.until_executing(1)
+def test_marking_the_task_failed_stops_the_job(begin: Begin, spark_cluster: LocalCluster) -> None:
+    run = begin("recycled")
     run.fail()
     wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
     assert run.task_state == "failed"
 
 
-def test_recycled_trigger_leaves_the_driver_alone(
-    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
-) -> None:
-    spark_cluster.add_worker(cores=2, memory_mb=1024)
-    run = Run(airflow, playground, "recycled")
-    run.until_executing(1)
+def test_recycled_trigger_leaves_the_driver_alone(begin: Begin) -> None:
+    run = begin("recycled")
     first = run.status()
     owner = run.owner()
     wait_until(lambda: run.owner() != owner, TIMEOUT_S, "another loop to claim the log")
@@ -126,12 +131,8 @@ def test_recycled_trigger_leaves_the_driver_alone(
     assert run.status().epoch == first.epoch
 
 
-def test_cleared_task_adopts_the_running_driver(
-    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
-) -> None:
-    spark_cluster.add_worker(cores=2, memory_mb=1024)
-    run = Run(airflow, playground, "cleared")
-    run.until_executing(1)
+def test_cleared_task_adopts_the_running_driver(begin: Begin) -> None:
+    run = begin("cleared")
     before, owner = run.status(), run.owner()
     run.clear()
     wait_until(lambda: run.owner() != owner, TIMEOUT_S, "the second attempt to claim the log")
@@ -140,12 +141,8 @@ def test_cleared_task_adopts_the_running_driver(
     assert (run.status().epoch, run.status().submission_id) == (before.epoch, before.submission_id)
 
 
-def test_job_in_a_worker_is_stopped_with_its_task(
-    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
-) -> None:
-    spark_cluster.add_worker(cores=2, memory_mb=1024)
-    run = Run(airflow, playground, "in_worker")
-    run.until_executing(1)
+def test_job_in_a_worker_is_stopped_with_its_task(begin: Begin, spark_cluster: LocalCluster) -> None:
+    run = begin("in_worker")
     assert run.task_state == "running"
     run.fail()
     wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
