@@ -102,6 +102,11 @@ class AirflowApi:
         entry = self._find(f"{_task(dag_id, run_id, task_id)}/xcomEntries/{key}?deserialize=true")
         return None if entry is None else entry["value"]
 
+    def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
+        """Extra links of a task instance, as its page shows them: name -> address."""
+        links: dict[str, str | None] = self._request("GET", f"{_task(dag_id, run_id, task_id)}/links")["extra_links"]
+        return links
+
     def fail_task(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Mark a task instance as failed, as a person does; Airflow ends it if it runs or is deferred."""
         self._request("PATCH", _task(dag_id, run_id, task_id), {"new_state": "failed"})
