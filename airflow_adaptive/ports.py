@@ -20,6 +20,10 @@ class ClusterUnreachableError(PortError):
     """No master answered: nothing is known about the cluster now. Trying again may help."""
 
 
+class NotSubmittedError(ClusterUnreachableError):
+    """No master could be given the submission: it was certainly not accepted."""
+
+
 class SubmissionRefusedError(PortError):
     """The master answered and refused: trying the same again won't help."""
 
@@ -134,7 +138,8 @@ class ClusterClient(Protocol):
     async def submit(self, submission: DriverSubmission) -> str:
         """Start a driver and return its submission id.
 
-        Raises `ClusterUnreachableError` (whether it was accepted is unknown) or `SubmissionRefusedError`.
+        Raises `NotSubmittedError`, `ClusterUnreachableError` (whether it was accepted is unknown) or
+        `SubmissionRefusedError`.
         """
         ...
 

@@ -109,8 +109,8 @@ class AirflowJobStore:
             XCOM_STATE: view["outcome"] or view["state"],
             XCOM_PARALLELISM: view["parallelism"],
             XCOM_TRANSITIONS: view["transitions"][-SHOWN_TRANSITIONS:],
-            XCOM_MASTER_URL: urls["master"],
-            XCOM_DRIVER_URL: urls["driver"],
+            XCOM_MASTER_URL: urls["master"] or "",
+            XCOM_DRIVER_URL: urls["driver"] or "",
         }
         for key, value in values.items():
             if key not in self._pushed or self._pushed[key] != value:

@@ -31,6 +31,11 @@ def job_directory(base: str, job: str) -> JobDirectory:
         base: URI of the folder of all job directories, `s3://connection@bucket/folder` say.
         job: id of the job.
     """
+    scheme, separator, rest = base.partition("://")
+    local = rest if separator and scheme == "file" else base
+    if not local.startswith("/") and (not separator or scheme == "file"):
+        # Worker, triggerer and cluster would each find another folder there.
+        raise ValueError(f"job_directory {base!r} is not absolute: write file:///folder, or s3://bucket/folder")
     path = ObjectStoragePath(base)
     return JobDirectory(Storage(path.fs, path.path), job)
 

@@ -33,6 +33,10 @@ SESSION: Final = {
 }
 
 
+class AdaptiveJobError(TypeError):
+    """The author's function gave something that can't be run: no restart mends that."""
+
+
 class JobQuery:
     """The one query of the job, run again with each new plan in the same session."""
 
@@ -71,7 +75,7 @@ class JobQuery:
         """Let the author's function make the query for a plan.
 
         Raises:
-            TypeError: it returned something else than a `DataStreamWriter`.
+            AdaptiveJobError: it returned something else than a `DataStreamWriter`.
             Exception: whatever the function raises.
         """
         self._spark.conf.set("spark.sql.shuffle.partitions", str(plan.state_partitions))
@@ -157,10 +161,10 @@ def require_writer(returned: object, name: str) -> DataStreamWriter:
     hint = "return df.writeStream... of a streaming DataFrame, not started"
     if isinstance(returned, StreamingQuery):
         returned.stop()
-        raise TypeError(f"{name}() started its query: {hint}; the runtime starts it")
+        raise AdaptiveJobError(f"{name}() started its query: {hint}; the runtime starts it")
     if isinstance(returned, DataFrameWriter):
-        raise TypeError(f"{name}() returned a batch writer, which an adaptive job can't run: {hint}")
-    raise TypeError(f"{name}() returned {type(returned).__name__}: {hint}")
+        raise AdaptiveJobError(f"{name}() returned a batch writer, which an adaptive job can't run: {hint}")
+    raise AdaptiveJobError(f"{name}() returned {type(returned).__name__}: {hint}")
 
 
 def _name(build: Any) -> str:

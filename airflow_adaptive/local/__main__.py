@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.errors import LocalClusterError
@@ -42,11 +44,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _show(cluster: LocalCluster) -> None:
+    ports = {"ui-port": urlsplit(cluster.ui_url).port, "rest-port": urlsplit(cluster.rest_url).port}
+    connection = json.dumps({"conn_type": "spark", "host": cluster.master_url, "extra": ports})
     sys.stdout.write(
         f"master  {cluster.master_url}\n"
         f"REST    {cluster.rest_url}\n"
         f"UI      {cluster.ui_url}\n"
-        f"logs    {cluster.directory / 'logs'}\n"
+        f"logs    {cluster.directory / 'logs'}; what drivers print: {cluster.directory / 'work'}\n"
+        "As Airflow's default Spark connection:\n"
+        f"export AIRFLOW_CONN_SPARK_DEFAULT='{connection}'\n"
         "Ctrl-C stops it.\n"
     )
     sys.stdout.flush()

@@ -14,7 +14,7 @@ from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, TaskKey, ask
+from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, XCOM_DRIVER_URL, XCOM_MASTER_URL, TaskKey, ask
 from airflow_adaptive.hooks.configuration import configured_options
 from airflow_adaptive.hooks.world import job_directory
 from airflow_adaptive.links import SparkDriverLink, SparkMasterLink
@@ -144,6 +144,8 @@ class AdaptiveSparkOperator(BaseOperator):
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
         spec = self._spec(attempt=f"{task.run_id}/{uuid4().hex}")
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
+        for link in (XCOM_MASTER_URL, XCOM_DRIVER_URL):
+            context["ti"].xcom_push(link, "")  # nothing to lead to yet
         ask(self.job, Wish.RUN)
         if self.deferrable:
             self._defer(spec, task, cancel_at)
@@ -186,6 +188,7 @@ class AdaptiveSparkOperator(BaseOperator):
     async def _stage(self, attempt: str) -> JobSpec:
         """Check everything that can be checked before a cluster is asked, then copy the code to where Spark finds it."""
         _refuse_secrets(conf=self.conf, env=self.env)
+        _refuse_strings(application_args=self.application_args, py_files=self.py_files)
         AdaptiveSparkHook(self.conn_id).address()
         graph = self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
         graph.validate()
@@ -266,6 +269,13 @@ def _several(assets: Any) -> list[Any]:
     if assets is None:
         return []
     return list(assets) if isinstance(assets, list | tuple) else [assets]
+
+
+def _refuse_strings(**lists: Sequence[str]) -> None:
+    """A string is a sequence, too: of its letters."""
+    strings = [f"{name} must be a list: [{value!r}], say" for name, value in lists.items() if isinstance(value, str)]
+    if strings:
+        raise ValueError("; ".join(strings))
 
 
 def _refuse_secrets(**properties: Mapping[str, str] | None) -> None:

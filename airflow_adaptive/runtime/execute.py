@@ -7,7 +7,13 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from airflow_adaptive.job.conf import session_conf
-from airflow_adaptive.ports import ClusterClient, ClusterUnreachableError, DriverSubmission, SubmissionRefusedError
+from airflow_adaptive.ports import (
+    ClusterClient,
+    ClusterUnreachableError,
+    DriverSubmission,
+    NotSubmittedError,
+    SubmissionRefusedError,
+)
 from airflow_adaptive.runtime.directive import executors
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.commands import Command, KillDriver, SubmitDriver
@@ -19,6 +25,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 log = logging.getLogger(__name__)
 
 SUBMISSION_REFUSED = "SUBMISSION_REFUSED"
+NOT_SUBMITTED = "NOT_SUBMITTED"
 
 
 async def execute(
@@ -44,8 +51,9 @@ async def _submit(
     try:
         submission_id = await cluster.submit(submission(command, spec, nonce))
         return DriverSubmitted(at=now, epoch=command.epoch, submission_id=submission_id)
-    except SubmissionRefusedError as error:
-        failure = Failure(error_class=SUBMISSION_REFUSED, message=str(error))
+    except (SubmissionRefusedError, NotSubmittedError) as error:
+        refused = isinstance(error, SubmissionRefusedError)
+        failure = Failure(error_class=SUBMISSION_REFUSED if refused else NOT_SUBMITTED, message=str(error))
         return DriverEnded(at=now, epoch=command.epoch, failure=failure, draw=draw)
 
 

@@ -100,6 +100,8 @@ class Loop:
         self._directory_lost: datetime | None = None
         self._urls = Urls()
         self._report: Status | None = None
+        self.trouble: str | None = None
+        """Why the cluster does not answer, None if it does."""
 
     async def run(self) -> SchedulerState:
         """Run the job; return its last state, `Finished` unless the loop had to leave.
@@ -166,6 +168,7 @@ class Loop:
         status = own_status(self._state, self._journal.nonce, self._report)
         self._memory = self._memory.after(self._state, None, self._now())
         inbox = await self._ports.store.inbox()
+        self.trouble = None
         cluster = await self._answer(self._ports.cluster.snapshot())
         return World(cluster=cluster, status=status, submission=await self._submission(), inbox=inbox)
 
@@ -180,7 +183,8 @@ class Loop:
         try:
             return await question
         except ClusterUnreachableError as error:
-            self._say(f"the cluster does not answer: {error}")
+            self.trouble = f"the cluster does not answer: {error}"
+            self._say(self.trouble)
             return None
 
     def _observed(self, world: World) -> list[Event]:
@@ -212,7 +216,8 @@ class Loop:
         self._unsaved = None
         self._state = step.state
         if step.decision is not None:
-            self._say(f"{step.decision.state}: {step.decision.reason}")
+            moved = "" if step.transition is None else f" -> {step.state.name}"
+            self._say(f"{step.decision.state}{moved}: {step.decision.reason}")
         if step.transition is not None:
             await self._publish()
         spec, nonce, cluster = self._spec, self._journal.nonce, self._ports.cluster

@@ -30,6 +30,7 @@ from airflow_adaptive.scheduler.state import (
 
 DRIVER_LOST = "DRIVER_LOST"
 DRIVER_SILENT = "DRIVER_SILENT"
+SCRIPT_WITHOUT_JOB = "SCRIPT_WITHOUT_JOB"
 LEASE_OVER = "DRIVER_LEASE_OVER"
 
 LEASE_MARGIN = timedelta(seconds=10)
@@ -224,7 +225,7 @@ def _process(
     """What the cluster says about the driver's process, and what its silence says."""
     epoch, silent, options = state.epoch, now - memory.heard, state.options
     if _is_over(world.submission):
-        yield events.DriverEnded(at=now, epoch=epoch, failure=_end(world), draw=draw())
+        yield events.DriverEnded(at=now, epoch=epoch, failure=_end(state, world), draw=draw())
     elif silent >= options.driver_lease_timeout + LEASE_MARGIN and _unaccounted(state, world.submission):
         message = f"nothing was heard of the driver for {silent.total_seconds():g} s: its lease has run out"
         failure = Failure(error_class=LEASE_OVER, message=message)
@@ -245,12 +246,22 @@ def _is_over(submission: SubmissionStatus | None) -> bool:
     return submission is not None and submission.state.over
 
 
-def _end(world: World) -> Failure:
+def _end(state: SchedulerState, world: World) -> Failure:
     if world.status is not None and world.status.failure is not None:
         return _failure(world.status.failure)
-    submission = world.submission
-    said = "" if submission is None else f" ({submission.state}) {submission.message}".rstrip()
-    return Failure(error_class=DRIVER_LOST, message=f"the driver's process has ended{said}")
+    submission, name = world.submission, "" if state.driver is None else state.driver.submission_id
+    if submission is None:
+        return Failure(error_class=DRIVER_LOST, message="the driver's process has ended")
+    if world.status is None and submission.state is SubmissionState.FINISHED:
+        advice = "the script ended without AdaptiveJob(...).run(): make that its last line"
+        return Failure(error_class=SCRIPT_WITHOUT_JOB, message=advice)
+    said = f" {submission.message}" if submission.message else ""
+    output = (
+        f"; see its stderr in folder {name} of worker {submission.worker_address}" if submission.worker_address else ""
+    )
+    return Failure(
+        error_class=DRIVER_LOST, message=f"the driver's process has ended ({submission.state}){said}{output}"
+    )
 
 
 def _failure(report: FailureReport | None) -> Failure:

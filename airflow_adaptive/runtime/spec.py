@@ -9,6 +9,16 @@ from dataclasses import dataclass, field
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import Options
 
+LEAST_MEMORY_MB = 450
+"""Below it neither a driver nor an executor starts (`org.apache.spark.memory.UnifiedMemoryManager`)."""
+
+
+def _check_size(name: str, cores: int, memory_mb: int) -> None:
+    if cores < 1:
+        raise ValueError(f"{name}_cores {cores!r} must be 1 or more")
+    if memory_mb < LEAST_MEMORY_MB:
+        raise ValueError(f"{name}_memory of {memory_mb} MiB is below the {LEAST_MEMORY_MB} MiB that Spark asks for")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorShape:
@@ -17,6 +27,10 @@ class ExecutorShape:
     cores: int = 1
     memory_mb: int = 1024
 
+    def __post_init__(self) -> None:
+        """Refuse what Spark refuses later. Raises ValueError."""
+        _check_size("executor", self.cores, self.memory_mb)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverShape:
@@ -24,6 +38,10 @@ class DriverShape:
 
     cores: int = 1
     memory_mb: int = 1024
+
+    def __post_init__(self) -> None:
+        """Refuse what Spark refuses later. Raises ValueError."""
+        _check_size("driver", self.cores, self.memory_mb)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,18 @@ class ParallelismRange:
 
     @classmethod
     def of(cls, bounds: int | Sequence[int]) -> ParallelismRange:
-        """From a pair of bounds, or from a number that is both."""
-        lower, upper = (bounds, bounds) if isinstance(bounds, int) else bounds
-        return cls(lower, upper)
+        """From a pair of bounds, or from a number that is both.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        match bounds:
+            case int(number):
+                return cls(number, number)
+            case [int(lower), int(upper)]:
+                return cls(lower, upper)
+            case _:
+                raise ValueError(f"parallelism {bounds!r} must be a whole number, or a pair of them (lower, upper)")
 
 
 Requirements = Mapping[str, ParallelismRange]

@@ -18,6 +18,7 @@ from airflow_adaptive.ports import (
     ClusterSnapshot,
     ClusterUnreachableError,
     DriverSubmission,
+    NotSubmittedError,
     SubmissionRefusedError,
     SubmissionStatus,
 )
@@ -49,6 +50,10 @@ REST_HINT = (
 )
 
 
+class NoLeaderError(ClusterUnreachableError):
+    """No master took the question."""
+
+
 class StandaloneCluster:
     """A `ClusterClient` for Spark standalone; the master that leads answers, whichever it is."""
 
@@ -73,7 +78,8 @@ class StandaloneCluster:
     async def submit(self, submission: DriverSubmission) -> str:
         """Start a driver and return its submission id.
 
-        Raises `ClusterUnreachableError` (whether it was accepted is unknown) or `SubmissionRefusedError`.
+        Raises `NotSubmittedError`, `ClusterUnreachableError` (whether it was accepted is unknown) or
+        `SubmissionRefusedError`.
         """
         submission = replace(submission, conf={**self._address.conf, **submission.conf})
         request = create_request(submission, self._address.master_url)
@@ -86,7 +92,10 @@ class StandaloneCluster:
             except NoAnswerError as error:  # it may have been accepted: another master must not get it too
                 raise ClusterUnreachableError(str(error)) from error
 
-        return await self._ask_leader(create)
+        try:
+            return await self._ask_leader(create)
+        except NoLeaderError as error:
+            raise NotSubmittedError(str(error)) from error
 
     async def status(self, submission_id: str) -> SubmissionStatus:
         """What the leader knows of a driver. Raises `ClusterUnreachableError`."""
@@ -129,7 +138,7 @@ class StandaloneCluster:
             else:
                 self._last_leader = master
                 return answer
-        raise ClusterUnreachableError(f"no master of {self._address.master_url} leads: {'; '.join(reasons)}")
+        raise NoLeaderError(f"no master of {self._address.master_url} can be asked: {'; '.join(reasons)}")
 
 
 def _submissions(master: MasterAddress, *path: str) -> str:

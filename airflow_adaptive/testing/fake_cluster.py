@@ -9,6 +9,7 @@ from airflow_adaptive.ports import (
     ClusterSnapshot,
     ClusterUnreachableError,
     DriverSubmission,
+    NotSubmittedError,
     SubmissionState,
     SubmissionStatus,
     Worker,
@@ -64,6 +65,7 @@ class FakeCluster:
 
     Attributes:
         reachable: False makes every call raise `ClusterUnreachableError`.
+        submits: False makes submissions raise `NotSubmittedError`, as when the REST server is down.
         answers: False makes a call that was carried out raise `ClusterUnreachableError`: its answer was lost.
         submissions: what was accepted, by submission id, in order.
     """
@@ -75,6 +77,7 @@ class FakeCluster:
             scripts: what scripts do; others run, without an application, until something ends them.
         """
         self.reachable = True
+        self.submits = True
         self.answers = True
         self.submissions: dict[str, DriverSubmission] = {}
         self._scripts = dict(scripts or {})
@@ -94,7 +97,8 @@ class FakeCluster:
 
     async def submit(self, submission: DriverSubmission) -> str:
         """See `ClusterClient`."""
-        self._receive()
+        if not (self.reachable and self.submits):
+            raise NotSubmittedError(f"no master of {MASTER_URL} can be asked: it was made unreachable")
         check_submission(submission)
         submission_id = f"driver-20130101000000-{len(self._drivers):04d}"
         self.submissions[submission_id] = submission

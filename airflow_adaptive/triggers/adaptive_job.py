@@ -136,7 +136,8 @@ async def run_loop(spec: JobSpec, conn_id: str, base: str, task: TaskKey, leave:
     """
     try:
         async with world(conn_id, base, spec.graph.job, task, patience=spec.options.deploy_timeout) as ports:
-            return outcome(spec, await Loop(spec, ports, random.random, leave).run(), leave)
+            loop = Loop(spec, ports, random.random, leave)
+            return outcome(spec, await loop.run(), leave, loop.trouble)
     except (PortError, AdaptiveSchedulerError, ValueError) as error:
         return {"status": "error", "message": str(error)}
 
@@ -153,8 +154,12 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
         await Loop(replace(spec, options=hasty), ports, random.random).cancel()
 
 
-def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None) -> dict[str, Any]:
+def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None, trouble: str | None) -> dict[str, Any]:
     """The event that tells the operator how the loop ended."""
+    causes = (
+        [] if not isinstance(state.current, Finished) or state.current.cause is None else [state.current.cause.summary]
+    )
+    causes += [trouble] if trouble else []
     cancel_at = None if leave is None else leave.cancel_at
     current = state.current
     if not isinstance(current, Finished):
@@ -163,7 +168,7 @@ def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None) -> dict[s
     return {
         "status": "finished",
         "outcome": current.outcome.value,
-        "cause": None if current.cause is None else current.cause.summary,
+        "cause": "; ".join(causes) or None,
         "recoverable": current.cause is None or is_recoverable(current.cause),
         "timed_out": cancel_at is not None and current.since >= cancel_at,
         "restarts": state.num_restarts,

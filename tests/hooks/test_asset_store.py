@@ -92,7 +92,7 @@ def test_view_is_shown_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJo
     asyncio.run(store.publish(VIEW))
     assert (airflow.xcoms["state"], airflow.xcoms["parallelism"]) == ("Executing", {"job": 2})
     assert airflow.xcoms["transitions"] == VIEW["transitions"][-50:]
-    assert (airflow.xcoms["spark_master_url"], airflow.xcoms["spark_driver_url"]) == ("http://master:8080", None)
+    assert (airflow.xcoms["spark_master_url"], airflow.xcoms["spark_driver_url"]) == ("http://master:8080", "")
     assert airflow.map_indexes == {3}
 
 

@@ -100,6 +100,14 @@ def test_job_graph_replaces_the_bounds(make):
         ({"job": "no/path"}, "job id 'no/path'"),
         ({"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}, "spark.hadoop.fs.s3a.secret.key"),
         ({"env": {"AWS_SECRET_ACCESS_KEY": "x"}}, "env['AWS_SECRET_ACCESS_KEY']"),
+        ({"parallelism": "1-4"}, "parallelism '1-4' must be a whole number, or a pair"),
+        ({"parallelism": (1, "4")}, "must be a whole number, or a pair"),
+        ({"parallelism": 1.5}, "must be a whole number, or a pair"),
+        ({"executor_cores": 0}, "executor_cores 0 must be 1 or more"),
+        ({"driver_memory": "400m"}, "driver_memory of 400 MiB is below the 450 MiB"),
+        ({"job_directory": "file://tmp/jobs"}, "job_directory 'file://tmp/jobs' is not absolute"),
+        ({"job_directory": "jobs"}, "job_directory 'jobs' is not absolute"),
+        ({"application_args": "--input=x"}, "application_args must be a list: ['--input=x']"),
         ({"restart_strategy": "sometimes"}, "sometimes"),
     ],
 )
@@ -202,7 +210,8 @@ def test_new_attempt_is_announced_and_withdraws_the_wish_of_an_earlier_run(make,
     instance = FakeInstance()
     trigger = deferral(make().execute, {"ti": instance})
     assert airflow.asset_states == {"wish": "run"}
-    assert instance.pushed == {"attempt": trigger.spec["attempt"]}
+    links = {"spark_master_url": "", "spark_driver_url": ""}
+    assert instance.pushed == {"attempt": trigger.spec["attempt"]} | links
 
 
 def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow):

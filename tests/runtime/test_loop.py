@@ -305,6 +305,23 @@ def test_slots_of_a_dead_driver_are_not_counted_twice(small: Simulation) -> None
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1, 1]
 
 
+def test_script_that_never_runs_its_job_fails_with_the_advice(small: Simulation) -> None:
+    small.drivers.silent = True
+    small.clock.at(10, lambda: small.cluster.finish_driver(newest_driver(small)))
+    end = small.run_to_end()
+    assert end.cause is not None
+    assert end.cause.summary.startswith("SCRIPT_WITHOUT_JOB: the script ended without AdaptiveJob(...).run()")
+
+
+def test_driver_that_could_not_be_submitted_is_tried_again_and_says_why(small: Simulation) -> None:
+    small.clock.at(2, lambda: setattr(small.cluster, "submits", False))
+    small.clock.at(5, lambda: setattr(small.cluster, "submits", True))
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.run()
+    assert len(small.drivers.started) == 1
+    assert any("NOT_SUBMITTED: " in transition["reason"] for transition in small.transitions)
+
+
 def test_directory_away_for_good_is_an_error_that_names_it(small: Simulation) -> None:
     small.clock.at(20, lambda: setattr(small.channel, "available", False))
     with pytest.raises(JobDirectoryError, match="not available"):

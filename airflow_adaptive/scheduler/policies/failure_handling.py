@@ -18,6 +18,8 @@ NON_RECOVERABLE = (
     "ModuleNotFoundError",
     "NameError",
     "AdaptiveJobError",
+    "*.AdaptiveJobError",
+    "SCRIPT_WITHOUT_JOB",
     "AnalysisException",
     "*.AnalysisException",
     "ParseException",

@@ -95,7 +95,8 @@ def _on_batch_failed(state: SchedulerState, executing: Executing, event: Event) 
 def _follow(state: SchedulerState, executing: Executing, event: Event, manager: TransitionManager) -> Step:
     plan, possible = executing.plan, outlook.possible_parallelism(state)
     if manager.phase is Phase.TRANSITIONING and possible is not None:
-        return moves.rescale(state, event, plan, possible, _change(executing, possible))
+        reason = f"{state.available_slots} slot(s) are there, {plan.slots} used: {_change(executing, possible)}"
+        return moves.rescale(state, event, plan, possible, reason)
     followed = replace(executing, manager=manager)
     return moves.stay(replace(state, current=followed), event, _why_not(state, followed, possible))
 

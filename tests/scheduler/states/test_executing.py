@@ -144,7 +144,7 @@ def test_rescale_is_on_the_timeline_with_both_parallelisms():
     assert (restarting.before, restarting.target, restarting.reason) == (
         {"job": 2},
         "Restarting",
-        "{'job': 2} -> {'job': 4}",
+        "4 slot(s) are there, 2 used: {'job': 2} -> {'job': 4}",
     )
     assert (deploying.before, deploying.after) == ({"job": 2}, {"job": 4})
 
