@@ -77,7 +77,9 @@ class Stage:
         self.airflow = closing.enter_context(self._describe_airflow())
         wait_until(self._dag_is_parsed, PARSE_TIMEOUT_S, f"DAG {DAG!r} in {DAGS}")
         passwords = "simple_auth_manager_passwords.json.generated"
-        self._reporter.say(f"Airflow is up: {self.airflow.url} (its password: {self.airflow.home / passwords})")
+        self._reporter.say(
+            f"Airflow is up: {self.airflow.url} (user admin, password in {self.airflow.home / passwords})"
+        )
         self.generator = Replay(self._flights / "input", self._days_per_second)
         closing.callback(self.generator.stop)
 

@@ -171,8 +171,12 @@ class Story:
 
     def _progress(self) -> str:
         query = self._job.query
-        state = f"... {self._job.state or 'not started'}, parallelism {self._job.parallelism}"
-        return state if query is None else f"{state}, batch {query.batch_id}, event time {query.watermark}"
+        state = self._job.state
+        if state is None:
+            return "... Airflow is starting the task"
+        if query is None or query.watermark is None:
+            return f"... {state}, parallelism {self._job.parallelism}, no batch yet"
+        return f"... {state}, parallelism {self._job.parallelism}, batch {query.batch_id}, event time {query.watermark}"
 
     def _print_tables(self) -> None:
         print(f"\n{transitions_table(self._transitions)}\n\n{table(self._recoveries)}\n", flush=True)
@@ -183,5 +187,7 @@ class Story:
         for line in found:
             self._reporter.say(line)
         if not found:
-            self._reporter.say(f"the output is complete and without doubles: {len(truth)} rows, equal to the last one")
+            self._reporter.say(
+                f"the output is complete: {len(truth):,} rows, each equal to the figures computed without Spark"
+            )
         return not found
