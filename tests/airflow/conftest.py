@@ -64,6 +64,9 @@ DAGS = dedent(
     with DAG("cleared", schedule=None):
         job("cleared")
 
+    with DAG("marked", schedule=None):
+        job("marked")
+
     with DAG("in_worker", schedule=None):
         job("in_worker", deferrable=False)
 
@@ -80,7 +83,7 @@ def playground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "dags").mkdir()
     (directory / "script.py").write_text(SCRIPT)
     (directory / "dags" / "jobs.py").write_text(DAGS.format(directory=directory))
-    for job in ("bounded", "endless", "cleared", "in_worker", "recycled"):
+    for job in ("bounded", "endless", "cleared", "in_worker", "marked", "recycled"):
         (directory / job / "input").mkdir(parents=True)
         (directory / job / "input" / "lines.txt").write_text("one\ntwo\nthree\n")
     return directory

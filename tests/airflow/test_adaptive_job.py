@@ -13,9 +13,9 @@ from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 
-pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)]
 
-TIMEOUT_S = 90.0
+TIMEOUT_S = 120.0
 TASK = "job"
 
 
@@ -119,7 +119,7 @@ def test_job_grows_is_watched_and_is_suspended(begin: Begin, spark_cluster: Loca
 
 
 def test_marking_the_task_failed_stops_the_job(begin: Begin, spark_cluster: LocalCluster) -> None:
-    run = begin("recycled")
+    run = begin("marked")
     run.fail()
     wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
     assert run.task_state == "failed"

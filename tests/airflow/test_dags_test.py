@@ -13,7 +13,7 @@ import pytest
 from airflow_adaptive.local.airflow import as_text, default_config
 from airflow_adaptive.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(400)]
 
 
 def airflow(home: Path, env: dict[str, str], *arguments: str) -> str:
@@ -22,7 +22,7 @@ def airflow(home: Path, env: dict[str, str], *arguments: str) -> str:
         env=os.environ | env | {"AIRFLOW_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=300,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
