@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any, Final
 
 from airflow_adaptive.job.documents import FailureReport
@@ -24,6 +26,9 @@ PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 """The first line after a Python traceback that is not indented."""
 
 TRACEBACK: Final = "Traceback (most recent call last):"
+
+LIBRARIES: Final = ("pyspark", "py4j", "airflow_adaptive")
+"""Parts of the paths of code that is not the author's."""
 
 SECRETS: Final = (
     re.compile(
@@ -50,8 +55,10 @@ class Link:
 
 
 def report_exception(error: BaseException) -> FailureReport:
-    """Report of an exception of the script or of starting its query."""
-    return report_chain([link for exception in _python_chain(error) for link in _links(exception)])
+    """Report of an exception of the script or of starting its query, with the author's line that it came from."""
+    report = report_chain([link for exception in _python_chain(error) for link in _links(exception)])
+    place = _place(error)
+    return replace(report, message=f"{report.message} ({place})") if place else report
 
 
 def report_throwable(throwable: Any, query: str) -> FailureReport:
@@ -85,6 +92,13 @@ def clean(message: str) -> str:
     return f"{message[:half]}\n...\n{message[-half:]}"
 
 
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame that belongs to neither Spark nor this package, "" without one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not any(library in frame.filename for library in LIBRARIES)]
+    return f"{PurePath(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+
+
 def _links(error: BaseException) -> Iterator[Link]:
     """An exception, and those of the JVM that it stands for (`_origin` of pyspark's, `java_exception` of Py4J's)."""
     throwable = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
@@ -111,8 +125,8 @@ def _java_chain(throwable: Any) -> Iterator[Link]:
 
 def _inside(link: Link) -> Iterator[Link]:
     """The Python exception whose traceback is in the message (`PythonException`, an error in `foreachBatch`)."""
-    _, traceback, rest = link.message.rpartition(TRACEBACK)
-    found = PYTHON_ERROR.search(rest.lstrip("\n")) if traceback else None
+    _, begins, rest = link.message.rpartition(TRACEBACK)
+    found = PYTHON_ERROR.search(rest.lstrip("\n")) if begins else None
     if found:
         yield Link(found[1], link.message)
 

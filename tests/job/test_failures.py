@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from airflow_adaptive.job.failures import (
     MAX_MESSAGE_CHARACTERS,
     Link,
@@ -111,3 +115,9 @@ def test_long_messages_keep_both_ends():
     assert len(message) <= MAX_MESSAGE_CHARACTERS
     assert message.startswith("first")
     assert message.endswith("last")
+
+
+def test_the_authors_line_is_told():
+    with pytest.raises(ValueError, match="invalid literal") as raised:
+        int("no number")
+    assert re.search(r"\(test_failures\.py:\d+\)$", report_exception(raised.value).message)

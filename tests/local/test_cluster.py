@@ -143,10 +143,13 @@ def command(directory: Path, workers: int) -> Iterator[subprocess.Popen[str]]:
         [sys.executable, "-m", "airflow_adaptive.local", *arguments], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(5)]
-        assert [line.split()[0] for line in lines] == ["master", "REST", "UI", "logs", "Ctrl-C"]
-        yield process
-        process.kill()
+        try:
+            lines = [process.stdout.readline() for _ in range(7)]
+            firsts = ["master", "REST", "UI", "logs", "As", "export", "Ctrl-C"]
+            assert [line.split()[0] for line in lines] == firsts
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(("sign", "workers"), [(signal.SIGINT, 1), (signal.SIGTERM, 0)])
