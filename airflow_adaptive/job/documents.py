@@ -71,19 +71,53 @@ class DriverState(StrEnum):
     """The driver found itself outdated (another epoch, or its lease ran out); the driver exits."""
 
 
+NONE = "none"
+"""`DriverPlan.load_balance`: nothing is spread."""
+SLOTS = "slots"
+"""`DriverPlan.load_balance`: executors are spread over the workers."""
+TASKS = "tasks"
+"""`DriverPlan.load_balance`: stateful tasks are spread over the executors as well."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverPlan:
     """The plan as the driver needs it.
 
     Attributes:
         parallelism: subtasks per job vertex.
-        executors: number of executors that the application is to hold.
+        executors: number of executors that the queries are to run on.
         state_partitions: partitions of each query's state (`spark.sql.shuffle.partitions`); fixed by its checkpoint.
+        hold: executors that the application may hold at most. What it has beyond `executors` is not asked for again
+            when it is lost, but kept until this falls. 0, or less than `executors`, means `executors`.
+        load_balance: what is spread over the executors (FLIP-370): `NONE` nothing, `SLOTS` the executors over the
+            workers, `TASKS` the stateful tasks too, after executors were added.
+        keep: when executors are given back, how many stay on each worker (`ExecutorReport.worker` -> count). Where
+            more are than that, they go first; empty: the youngest of all go first.
     """
 
     parallelism: Mapping[str, int]
     executors: int
     state_partitions: int
+    hold: int = 0
+    load_balance: str = NONE
+    keep: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def held(self) -> int:
+        """How many executors the application may hold."""
+        return max(self.executors, self.hold)
+
+    def runs_like(self, other: DriverPlan | None) -> bool:
+        """Whether a query that was started on the one plan serves the other too, so that it is not restarted.
+
+        A changed number of executors restarts it: its source may have split its input for the old one. What is held,
+        kept and balanced shows in the executors alone.
+        """
+        return other is not None and _runs_on(self) == _runs_on(other)
+
+
+def _runs_on(plan: DriverPlan) -> tuple[dict[str, int], int, int]:
+    return dict(plan.parallelism), plan.executors, plan.state_partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +194,8 @@ class QueryReport:
         batch_duration_ms: of the newest batch.
         watermark: event-time watermark, ISO 8601, None without one.
         idle: it runs, and no batch does: it is at a batch boundary now.
+        trigger_interval_ms: of a processing-time trigger, 0 for "as fast as possible"; None with another trigger, and
+            before the query was started.
     """
 
     name: str
@@ -170,6 +206,7 @@ class QueryReport:
     batch_duration_ms: int = 0
     watermark: str | None = None
     idle: bool = False
+    trigger_interval_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +245,8 @@ class Status:
         submission_id: the driver's id on the master, None where the driver can't know it.
         application_id: Spark's application id.
         ui_url: address of the driver's web UI, None if it is off.
+        downtime_ms: dead time of the last rescale in this driver, None before the first: from the end of the old
+            query, after its last batch, until the new one's first trigger began.
     """
 
     job: str
@@ -224,6 +263,7 @@ class Status:
     submission_id: str | None = None
     application_id: str | None = None
     ui_url: str | None = None
+    downtime_ms: int | None = None
 
 
 def log_name(number: int) -> str:
@@ -316,7 +356,10 @@ def _plan(value: Any) -> DriverPlan:
     plan = _build(DriverPlan, value)
     if not isinstance(plan.parallelism, dict):
         raise DocumentError(f"DriverPlan: parallelism is {plan.parallelism!r}")
-    _require_counts("DriverPlan", plan.executors, plan.state_partitions, *plan.parallelism.values())
+    if not isinstance(plan.keep, dict):
+        raise DocumentError(f"DriverPlan: keep is {plan.keep!r}")
+    counts = (plan.executors, plan.state_partitions, plan.hold)
+    _require_counts("DriverPlan", *counts, *plan.parallelism.values(), *plan.keep.values())
     return plan
 
 

@@ -51,5 +51,7 @@ def _driver_plan(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> 
     return DriverPlan(
         parallelism=dict(plan.parallelism),
         executors=executors(plan.slots, executor),
+        hold=executors(plan.hold, executor),
+        load_balance=state.options.load_balance_mode.value,
         state_partitions=state.job.state_partitions,
     )

@@ -171,13 +171,14 @@ class Journal:
         Overrides stay as long as the graph can have them; else its own bounds take their place, which the scheduler
         hears of as an event.
         """
-        graph, requirements = self._spec.graph, state.requirements
-        overridden = requirements != state.job.requirements
-        if not overridden or findings(requirements, graph.max_parallelism):
-            self.redeclared = graph.requirements
-        if requirements.keys() != graph.requirements.keys():
-            requirements = graph.requirements
-        return replace(state, job=graph, options=self._spec.options, requirements=requirements)
+        graph, options, requirements = self._spec.graph, self._spec.options, state.requirements
+        declared = machine.default_requirements(graph, options)
+        overridden = requirements != machine.default_requirements(state.job, state.options)
+        if not overridden or options.reactive or findings(requirements, graph.max_parallelism):
+            self.redeclared = declared
+        if requirements.keys() != declared.keys():
+            requirements = declared
+        return replace(state, job=graph, options=options, requirements=requirements, declaration=None)
 
     async def _recall(self) -> None:
         documents: Sequence[LogDocument] = await self._channel.history(SHOWN_TRANSITIONS)

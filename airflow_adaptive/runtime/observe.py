@@ -16,6 +16,7 @@ from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.scheduler import events
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.events import Event, SlotOffer
+from airflow_adaptive.scheduler.machine import default_requirements
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, accept
 from airflow_adaptive.scheduler.state import (
@@ -142,7 +143,11 @@ def slot_offers(
     free = {worker.worker_id: _free_slots(worker, executor) for worker in cluster.workers}
     if driver is not None:
         free = _less_driver(cluster, free, executor, driver)
-    offers = [SlotOffer(worker=worker, held=held.get(worker, 0), free=free[worker]) for worker in sorted(free)]
+    addresses = {worker.worker_id: worker.address for worker in cluster.workers}
+    offers = [
+        SlotOffer(worker=worker, held=held.get(worker, 0), free=free[worker], address=addresses[worker])
+        for worker in sorted(free)
+    ]
     granted = 0 if status is None else cluster.granted.get(status.application_id or "", 0)
     arriving = granted - sum(held.values())
     if arriving > 0:
@@ -204,7 +209,9 @@ def _reported(
         yield events.BatchCommitted(at=now, epoch=epoch)
     match status.state, state.current:
         case DriverState.RUNNING, Deploying() if plan is not None and status.version == plan.version:
-            yield events.PlanInForce(at=now, epoch=epoch, version=status.version)
+            yield events.PlanInForce(
+                at=now, epoch=epoch, version=status.version, trigger_interval=_trigger_interval(status)
+            )
         case DriverState.FAILED, Deploying() | Executing() | RestartingLocally() | StopWithSavepoint() if (
             plan is not None and status.version == plan.version
         ):
@@ -276,6 +283,12 @@ def _is_idle(state: SchedulerState, status: Status) -> bool:
     return waits and bool(status.queries) and all(query.idle for query in status.queries)
 
 
+def _trigger_interval(status: Status) -> timedelta | None:
+    """The longest of the job's queries."""
+    known = [query.trigger_interval_ms for query in status.queries if query.trigger_interval_ms is not None]
+    return timedelta(milliseconds=max(known)) if known else None
+
+
 def _committed(status: Status) -> int:
     return sum(query.committed for query in status.queries)
 
@@ -292,7 +305,8 @@ def _wanted(state: SchedulerState, inbox: Inbox, now: datetime) -> Iterator[Even
         case _:
             pass
     wanted = _requirements(state, inbox)
-    if wanted is not None and wanted != state.requirements:
+    newest = state.requirements if state.declaration is None else state.declaration.requirements
+    if wanted is not None and wanted != newest:
         yield events.RequirementsChanged(at=now, requirements=wanted)
 
 
@@ -302,6 +316,6 @@ def _requirements(state: SchedulerState, inbox: Inbox) -> Requirements | None:
         return None
     asked = {name: ParallelismRange(lower, upper) for name, (lower, upper) in inbox.requirements.items()}
     try:
-        return accept(asked, state.job.requirements, state.job.max_parallelism)
+        return accept(asked, default_requirements(state.job, state.options), state.job.max_parallelism)
     except RequirementsError:
         return None

@@ -67,6 +67,11 @@ def positive_or_unset(value: object) -> timedelta | None:
     return None if value is None else positive(value)
 
 
+def not_negative_or_unset(value: object) -> timedelta | None:
+    """A duration of zero or longer, or None. Raises `ValueError`."""
+    return None if value is None else not_negative(value)
+
+
 def _read(value: object) -> timedelta:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return _times(float(value), timedelta(seconds=1), value)

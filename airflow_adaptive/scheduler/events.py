@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
@@ -18,11 +18,13 @@ class SlotOffer:
         worker: id of the worker; "" for executors that are granted but not yet placed.
         held: slots of the job's own executors there.
         free: slots that nobody holds and that fit an executor of this job.
+        address: of the worker, as the driver knows it; "" for executors that are not yet placed.
     """
 
     worker: str
     held: int = 0
     free: int = 0
+    address: str = ""
 
 
 class TimerName(StrEnum):
@@ -35,6 +37,8 @@ class TimerName(StrEnum):
     LOCAL_RECOVERY = "LOCAL_RECOVERY"
     BACKOFF = "BACKOFF"
     STOP = "STOP"
+    DECLARE = "DECLARE"
+    SLOT_IDLE = "SLOT_IDLE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +109,16 @@ class DriverSilent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInForce:
-    """The driver reports that its queries run on the plan of this version."""
+    """The driver reports that its queries run on the plan of this version.
+
+    Attributes:
+        trigger_interval: of its queries, the longest; None if unknown.
+    """
 
     at: datetime
     epoch: int
     version: int
+    trigger_interval: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -35,7 +36,11 @@ class JobVertex:
         max_parallelism: most subtasks the vertex may ever have; for a stateful vertex the number of its state
             partitions, fixed by the checkpoint. None takes `default_max_parallelism`.
         stateful: whether the vertex keeps state (Spark: an aggregation, a join, a deduplication).
-        slot_sharing_group: vertices of one group share slots; subtask i of each lies in slot i.
+        slot_sharing_group: vertices of one group share slots: a slot holds at most one subtask of each. On Spark a group
+            is a whole query.
+        inputs: names of the vertices whose output this one reads; they are declared before it.
+        co_location: subtasks of the same index of vertices with the same mark lie in the same slot, None for no mark.
+        loading_weight: what a subtask weighs when load is balanced, in subtasks (FLIP-370's LoadingWeight).
     """
 
     name: str
@@ -43,6 +48,9 @@ class JobVertex:
     max_parallelism: int | None = None
     stateful: bool = True
     slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
+    inputs: tuple[str, ...] = ()
+    co_location: str | None = None
+    loading_weight: float = 1.0
 
     @property
     def effective_max_parallelism(self) -> int:
@@ -115,18 +123,20 @@ def default_max_parallelism(parallelism: int) -> int:
     return min(max(power, MIN_DEFAULT_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
 
 
-def _findings(vertices: tuple[JobVertex, ...]) -> Iterable[str]:
+def _findings(vertices: tuple[JobVertex, ...]) -> Iterator[str]:
     if not vertices:
         yield "has no vertices"
-    seen: set[str] = set()
+    before: dict[str, JobVertex] = {}
     for vertex in vertices:
-        if vertex.name in seen:
+        if vertex.name in before:
             yield f"vertex {vertex.name!r} is declared twice"
-        seen.add(vertex.name)
-        yield from _vertex_findings(vertex)
+        yield from _bounds_findings(vertex)
+        yield from _input_findings(vertex, before, {v.name for v in vertices})
+        before[vertex.name] = vertex
+    yield from _co_location_findings(vertices)
 
 
-def _vertex_findings(vertex: JobVertex) -> Iterable[str]:
+def _bounds_findings(vertex: JobVertex) -> Iterator[str]:
     lower, upper = vertex.parallelism.lower, vertex.parallelism.upper
     maximum = vertex.effective_max_parallelism
     if not vertex.name:
@@ -137,3 +147,34 @@ def _vertex_findings(vertex: JobVertex) -> Iterable[str]:
         yield f"lower bound {lower} of vertex {vertex.name!r} is higher than its upper bound {upper}"
     elif maximum < upper:
         yield f"upper bound {upper} of vertex {vertex.name!r} exceeds its maximum parallelism {maximum}"
+    elif maximum > UPPER_BOUND_MAX_PARALLELISM:
+        yield (
+            f"maximum parallelism {maximum} of vertex {vertex.name!r} exceeds {UPPER_BOUND_MAX_PARALLELISM},"
+            " the most that any vertex can have"
+        )
+    if not 0 < vertex.loading_weight < math.inf:
+        yield f"loading weight {vertex.loading_weight} of vertex {vertex.name!r} must be a number greater than zero"
+
+
+def _input_findings(vertex: JobVertex, before: Mapping[str, JobVertex], all_names: set[str]) -> Iterator[str]:
+    for name in vertex.inputs:
+        source = before.get(name)
+        if name not in all_names:
+            yield f"vertex {vertex.name!r} reads vertex {name!r}, which is not declared"
+        elif source is None:
+            yield f"vertex {vertex.name!r} reads vertex {name!r}, which must be declared before it"
+        elif source.slot_sharing_group != vertex.slot_sharing_group:
+            yield (
+                f"vertices {name!r} and {vertex.name!r} belong to one query, so to one slot sharing group, not to"
+                f" {source.slot_sharing_group!r} and {vertex.slot_sharing_group!r}"
+            )
+
+
+def _co_location_findings(vertices: Iterable[JobVertex]) -> Iterator[str]:
+    groups: dict[str, dict[str, None]] = {}
+    for vertex in vertices:
+        if vertex.co_location is not None:
+            groups.setdefault(vertex.co_location, {})[vertex.slot_sharing_group] = None
+    for mark, names in groups.items():
+        if len(names) > 1:
+            yield f"co-location {mark!r} spans the slot sharing groups {', '.join(map(repr, names))}: it must be in one"

@@ -29,15 +29,17 @@ from airflow_adaptive.scheduler.events import (
     SavepointFailed,
     SlotsChanged,
     TimerFired,
+    TimerName,
 )
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.options import Options
-from airflow_adaptive.scheduler.requirements import Requirements, are_accepted
+from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, are_accepted
 from airflow_adaptive.scheduler.state import (
     Canceling,
     Created,
     Current,
+    Declaration,
     Deploying,
     Executing,
     Failing,
@@ -113,8 +115,15 @@ def create(job: JobGraph, options: Options, requirements: Requirements | None = 
         JobGraphError: the graph can't run.
     """
     job.validate()
-    bounds = job.requirements if requirements is None else requirements
+    bounds = default_requirements(job, options) if requirements is None else requirements
     return SchedulerState(job=job, options=options, requirements=bounds, current=Created(), epoch=epoch)
+
+
+def default_requirements(job: JobGraph, options: Options) -> Requirements:
+    """The bounds that hold unless somebody sets others: as declared; in reactive mode 1 and the maximum (FLIP-159)."""
+    if not options.reactive:
+        return job.requirements
+    return {name: ParallelismRange(1, maximum) for name, maximum in job.max_parallelism.items()}
 
 
 def step(state: SchedulerState, event: Event) -> Step:
@@ -132,15 +141,19 @@ def step(state: SchedulerState, event: Event) -> Step:
             return moves.stay(known, event)
         case SlotsChanged() if known == state:
             return moves.stay(state, event)
-        case RequirementsChanged() if known == state:
-            return moves.stay(state, event, "the requirements are as before: nothing to do")
+        case RequirementsChanged():
+            return _declare(state, event)
+        case TimerFired(timer=TimerName.DECLARE) if state.declaration is not None:
+            return _require(state, RequirementsChanged(at=event.at, requirements=state.declaration.requirements))
         case _:
             return BEHAVIOUR[type(known.current)].on_event(known, known.current, event)
 
 
 def timers(state: SchedulerState) -> tuple[Timer, ...]:
     """Deadlines of the current state; deliver them as `TimerFired` with the state's version, the earliest first."""
-    deadlines = BEHAVIOUR[type(state.current)].timers(state, state.current)
+    deadlines = [*BEHAVIOUR[type(state.current)].timers(state, state.current)]
+    if state.declaration is not None:
+        deadlines.append(Timer(name=TimerName.DECLARE, due=state.declaration.due))
     return tuple(sorted(deadlines, key=lambda timer: (timer.due, timer.name)))
 
 
@@ -160,13 +173,35 @@ def _learn(state: SchedulerState, event: Event) -> SchedulerState:
     match event:
         case SlotsChanged(offers=offers):
             return replace(state, offers=offers)
-        case RequirementsChanged(requirements=requirements):
-            if not are_accepted(requirements, state.job.max_parallelism):
-                raise SchedulerUsageError(f"requirements {requirements!r} were not accepted: call requirements.accept")
-            return replace(state, requirements=requirements)
         case DriverSubmitted(submission_id=submission_id) if state.driver is not None:
             return replace(state, driver=replace(state.driver, submission_id=submission_id))
         case DriverEnded():
             return replace(state, driver=None)
+        case PlanInForce(trigger_interval=interval) if interval is not None:
+            return replace(state, trigger_interval=interval)
         case _:
             return state
+
+
+def _declare(state: SchedulerState, event: RequirementsChanged) -> Step:
+    """Changes that follow each other closely come into force as one (FLIP-370, `slot.request.max-interval`)."""
+    wanted, waiting, interval = event.requirements, state.declaration, state.options.slot_request_max_interval
+    if not are_accepted(wanted, state.job.max_parallelism):
+        raise SchedulerUsageError(f"requirements {wanted!r} were not accepted: call requirements.accept")
+    if state.options.reactive and wanted != default_requirements(state.job, state.options):
+        return moves.stay(state, event, "requirements ignored: a reactive job takes all slots that there are")
+    if wanted == (state.requirements if waiting is None else waiting.requirements):
+        return moves.stay(state, event, "the requirements are as before: nothing to do")
+    if not interval:
+        return _require(state, event)
+    due = event.at + interval if waiting is None else waiting.due
+    noted = replace(state, declaration=Declaration(requirements=wanted, due=due))
+    return moves.stay(noted, event, "new requirements: they come into force with those that follow at once")
+
+
+def _require(state: SchedulerState, event: RequirementsChanged) -> Step:
+    """Bring requirements into force."""
+    required = replace(state, requirements=event.requirements, declaration=None)
+    if required.requirements == state.requirements:
+        return moves.stay(required, event, "the requirements are as before after all: nothing to do")
+    return BEHAVIOUR[type(required.current)].on_event(required, required.current, event)

@@ -125,7 +125,10 @@ def wait_for_resources(state: SchedulerState, event: Event, reason: str, goal: P
 def deploy(state: SchedulerState, event: Event, parallelism: Parallelism, reason: str) -> Step:
     """Enter Deploying: on the living driver, else on a new one under a new epoch."""
     slots = used_slots(state.job, parallelism)
-    target = Deploying(since=event.at, plan=Plan(version=state.version + 1, parallelism=parallelism, slots=slots))
+    idle = state.options.slot_idle_timeout > NO_TIME
+    hold = max(slots, state.held_slots) if idle else slots
+    plan = Plan(version=state.version + 1, parallelism=parallelism, slots=slots, hold=hold)
+    target = Deploying(since=event.at, plan=plan)
     if state.driver is not None:
         return _go(state, event, target, reason, tier=Tier.QUERY)
     epoch = state.epoch + 1
@@ -143,7 +146,7 @@ def execute(state: SchedulerState, event: Event, plan: Plan, reason: str) -> Ste
         now,
         cooldown=options.scaling_interval_min,
         stabilization=options.executing_stabilization_timeout,
-        max_trigger_delay=options.max_trigger_delay,
+        max_trigger_delay=outlook.max_trigger_delay(state),
         extension=options.cooldown_extension,
         limit=options.scaling_interval_max,
         changed=outlook.executing_resources(state, plan) >= Resources.SUFFICIENT,

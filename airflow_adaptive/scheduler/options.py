@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from airflow_adaptive.scheduler.durations import (
     format_duration,
     not_negative,
+    not_negative_or_unset,
     or_never,
     positive,
     positive_or_unset,
 )
 from airflow_adaptive.scheduler.errors import OptionError
+from airflow_adaptive.scheduler.option_values import (
+    MINIMAL_INCREASE,
+    load_balance_mode,
+    one_of,
+    one_or_more,
+    patterns,
+    reactive,
+    scale_up_controller,
+)
+from airflow_adaptive.scheduler.policies.load_balancing import LoadBalanceMode
 from airflow_adaptive.scheduler.policies.restart_backoff import ExponentialDelay, RestartStrategy
 from airflow_adaptive.scheduler.policies.transition_manager import CooldownExtension
 from airflow_adaptive.scheduler.restart_strategies import (
@@ -25,8 +36,6 @@ from airflow_adaptive.scheduler.restart_strategies import (
 )
 
 _ADAPTIVE = "jobmanager.adaptive-scheduler."
-
-_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class BelowLowerBound(StrEnum):
@@ -57,192 +66,179 @@ class Option:
     parse: Callable[[object], Any]
 
 
-def _row(parse: Callable[[object], Any], doc: str, *flink: str) -> dict[str, Any]:
-    return {"parse": parse, "doc": doc, "flink": flink}
-
-
-def _one_or_more(value: object) -> int:
-    try:
-        number = int(str(value))
-    except ValueError:
-        raise ValueError(f"{value!r} is no whole number") from None
-    if number < 1:
-        raise ValueError(f"should have a value of 1 or higher, not {value!r}")
-    return number
-
-
-def _one_of(choices: type[_Choice]) -> Callable[[object], _Choice]:
-    def parse(value: object) -> _Choice:
-        try:
-            return choices(str(value))
-        except ValueError:
-            raise ValueError(f"{value!r} is none of {', '.join(choices)}") from None
-
-    return parse
+def _option(default: object, parse: Callable[[object], Any], doc: str, *flink: str) -> Any:
+    return field(default=default, metadata={"parse": parse, "doc": doc, "flink": flink})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of one job; see `OPTIONS` for the table that is derived from these fields."""
 
-    resource_wait_timeout: timedelta | None = field(
-        default=timedelta(minutes=5),
-        metadata=_row(
-            or_never,
-            "Longest wait for resources before the job is tried, or fails for lack of them; negative: for ever.",
-            _ADAPTIVE + "submission.resource-wait-timeout",
-            _ADAPTIVE + "resource-wait-timeout",
-        ),
+    resource_wait_timeout: timedelta | None = _option(
+        timedelta(minutes=5),
+        or_never,
+        "Longest wait for resources before the job is tried, or fails for lack of them; negative: for ever.",
+        _ADAPTIVE + "submission.resource-wait-timeout",
+        _ADAPTIVE + "resource-wait-timeout",
     )
-    resource_stabilization_timeout: timedelta = field(
-        default=timedelta(seconds=10),
-        metadata=_row(
-            not_negative,
-            "How long sufficient but not desired resources must be there before the job starts with them.",
-            _ADAPTIVE + "submission.resource-stabilization-timeout",
-            _ADAPTIVE + "resource-stabilization-timeout",
-        ),
+    resource_stabilization_timeout: timedelta = _option(
+        timedelta(seconds=10),
+        not_negative,
+        "How long sufficient but not desired resources must be there before the job starts with them.",
+        _ADAPTIVE + "submission.resource-stabilization-timeout",
+        _ADAPTIVE + "resource-stabilization-timeout",
     )
-    scaling_interval_min: timedelta = field(
-        default=timedelta(seconds=30),
-        metadata=_row(
-            not_negative,
-            "Cooldown: least time between two rescales; changes within it are remembered and folded into one.",
-            _ADAPTIVE + "executing.cooldown-after-rescaling",
-            _ADAPTIVE + "scaling-interval.min",
-        ),
+    scaling_interval_min: timedelta = _option(
+        timedelta(seconds=30),
+        not_negative,
+        "Cooldown: least time between two rescales; changes within it are remembered and folded into one.",
+        _ADAPTIVE + "executing.cooldown-after-rescaling",
+        _ADAPTIVE + "scaling-interval.min",
     )
-    scaling_interval_max: timedelta | None = field(
-        default=None,
-        metadata=_row(
-            positive_or_unset,
-            "After this long without a rescale, a change below the minimal increase is forced; unset: never.",
-            _ADAPTIVE + "scaling-interval.max",
-        ),
+    scaling_interval_max: timedelta | None = _option(
+        None,
+        positive_or_unset,
+        "After this long without a rescale, a change below the minimal increase is forced; unset: never.",
+        _ADAPTIVE + "scaling-interval.max",
     )
-    cooldown_extension: CooldownExtension = field(
-        default=CooldownExtension.NONE,
-        metadata=_row(
-            _one_of(CooldownExtension),
-            "Whether a change within the cooldown starts it anew: none, first_change or every_change.",
-        ),
+    cooldown_extension: CooldownExtension = _option(
+        CooldownExtension.NONE,
+        one_of(CooldownExtension),
+        "Whether a change within the cooldown starts it anew: none, first_change or every_change.",
     )
-    executing_stabilization_timeout: timedelta = field(
-        default=timedelta(seconds=60),
-        metadata=_row(
-            not_negative,
-            "While executing, how long to wait after a sufficient change for the desired resources.",
-            _ADAPTIVE + "executing.resource-stabilization-timeout",
-        ),
+    executing_stabilization_timeout: timedelta = _option(
+        timedelta(seconds=60),
+        not_negative,
+        "While executing, how long to wait after a sufficient change for the desired resources.",
+        _ADAPTIVE + "executing.resource-stabilization-timeout",
     )
-    max_trigger_delay: timedelta = field(
-        default=timedelta(seconds=10),
-        metadata=_row(
-            not_negative,
-            "A rescale waits at most this long for a committed batch.",
-            _ADAPTIVE + "rescale-trigger.max-delay",
-        ),
+    max_trigger_delay: timedelta | None = _option(
+        None,
+        not_negative_or_unset,
+        "A rescale waits at most this long for a committed batch; unset: for one more trigger interval than"
+        " `max_failed_batches`, at least 10 s.",
+        _ADAPTIVE + "rescale-trigger.max-delay",
     )
-    max_failed_batches: int = field(
-        default=2,
-        metadata=_row(
-            _one_or_more,
-            "A rescale that waits for a committed batch goes ahead after this many failed ones.",
-            _ADAPTIVE + "rescale-trigger.max-checkpoint-failures",
-        ),
+    max_failed_batches: int = _option(
+        2,
+        one_or_more,
+        "A rescale that waits for a committed batch goes ahead after this many failed ones.",
+        _ADAPTIVE + "rescale-trigger.max-checkpoint-failures",
     )
-    min_parallelism_increase: int = field(
-        default=1,
-        metadata=_row(
-            _one_or_more,
-            "Least increase of the cumulative parallelism that is worth a rescale.",
-            _ADAPTIVE + "min-parallelism-increase",
-        ),
+    min_parallelism_increase: int = _option(
+        1,
+        one_or_more,
+        "Least increase of the cumulative parallelism that is worth a rescale.",
+        _ADAPTIVE + "min-parallelism-increase",
     )
-    below_lower_bound: BelowLowerBound = field(
-        default=BelowLowerBound.WAIT,
-        metadata=_row(
-            _one_of(BelowLowerBound),
-            "What a running job does that can't have its lower bound any more: wait or keep_running.",
-        ),
+    scale_up_controller: str = _option(
+        MINIMAL_INCREASE,
+        scale_up_controller,
+        "Decides whether an increase is worth a rescale: minimal-increase, or a class of yours as `module:Class`.",
     )
-    local_recovery_timeout: timedelta = field(
-        default=timedelta(minutes=1),
-        metadata=_row(
-            not_negative,
-            "How long Spark may take to replace lost executors before a new plan is made.",
-        ),
+    reactive: bool = _option(
+        False,
+        reactive,
+        "Take all slots that there are: bounds are 1 and the maximum parallelism, whatever was declared.",
+        "scheduler-mode",
     )
-    deploy_timeout: timedelta = field(
-        default=timedelta(minutes=5),
-        metadata=_row(
-            positive,
-            "Longest time from a submit or rescale command until the driver reports the plan in force.",
-            "slot.request.timeout",
-        ),
+    load_balance_mode: LoadBalanceMode = _option(
+        LoadBalanceMode.NONE,
+        load_balance_mode,
+        "none; slots: spread slots over workers; tasks: spread subtasks over slots and workers.",
+        "taskmanager.load-balance.mode",
+        "slot.sharing-strategy",
+        "cluster.evenly-spread-out-slots",
     )
-    stop_timeout: timedelta = field(
-        default=timedelta(minutes=1),
-        metadata=_row(
-            positive,
-            "Longest graceful stop at a batch boundary; the driver is killed after it.",
-        ),
+    slot_request_max_interval: timedelta = _option(
+        timedelta(milliseconds=20),
+        not_negative,
+        "Changes of requirements within this time are one declaration of slots.",
+        "slot.request.max-interval",
     )
-    driver_heartbeat_timeout: timedelta = field(
-        default=timedelta(minutes=1),
-        metadata=_row(
-            positive,
-            "A driver that reports nothing for so long has failed.",
-            "heartbeat.timeout",
-        ),
+    slot_idle_timeout: timedelta = _option(
+        timedelta(seconds=50),
+        not_negative,
+        "How long slots above the plan are kept before they go back to the cluster; 0: at once.",
+        "slot.idle.timeout",
     )
-    driver_lease_timeout: timedelta = field(
-        default=timedelta(minutes=1),
-        metadata=_row(
-            positive,
-            "A driver that can't read its log for so long stops; a successor starts no sooner unless it is seen dead.",
-        ),
+    below_lower_bound: BelowLowerBound = _option(
+        BelowLowerBound.WAIT,
+        one_of(BelowLowerBound),
+        "What a running job does that can't have its lower bound any more: wait or keep_running.",
     )
-    poll_interval: timedelta = field(
-        default=timedelta(seconds=1),
-        metadata=_row(
-            positive,
-            "How often cluster, driver and wishes are looked at.",
-        ),
+    local_recovery_timeout: timedelta = _option(
+        timedelta(minutes=1),
+        not_negative,
+        "How long Spark may take to replace lost executors before a new plan is made.",
     )
-    trigger_lifetime: timedelta = field(
-        default=timedelta(hours=12),
-        metadata=_row(
-            positive,
-            "The deferred task wakes and defers anew after this long, well inside the retention of `airflow db clean`.",
-        ),
+    deploy_timeout: timedelta = _option(
+        timedelta(minutes=5),
+        positive,
+        "Longest time from a submit or rescale command until the driver reports the plan in force.",
+        "slot.request.timeout",
     )
-    history_size: int = field(
-        default=1000,
-        metadata=_row(
-            _one_or_more,
-            "How many steps the job's log keeps.",
-            "web.adaptive-scheduler.rescale-history.size",
-        ),
+    stop_timeout: timedelta = _option(
+        timedelta(minutes=1),
+        positive,
+        "Longest graceful stop at a batch boundary; the driver is killed after it.",
     )
-    restart_strategy: RestartStrategy = field(
-        default_factory=ExponentialDelay,
-        metadata=_row(
-            parse_restart_strategy,
-            "none, fixed-delay, failure-rate or exponential-delay; or a mapping of type and its parameters.",
-            "restart-strategy.type",
-            "restart-strategy",
-        ),
+    driver_heartbeat_timeout: timedelta = _option(
+        timedelta(minutes=1),
+        positive,
+        "A driver that reports nothing for so long has failed.",
+        "heartbeat.timeout",
+    )
+    driver_lease_timeout: timedelta = _option(
+        timedelta(minutes=1),
+        positive,
+        "A driver that can't read its log for so long stops; a successor starts no sooner unless it is seen dead.",
+    )
+    poll_interval: timedelta = _option(
+        timedelta(seconds=1),
+        positive,
+        "How often cluster, driver and wishes are looked at.",
+    )
+    trigger_lifetime: timedelta = _option(
+        timedelta(hours=12),
+        positive,
+        "The deferred task wakes and defers anew after this long, well inside the retention of `airflow db clean`.",
+    )
+    history_size: int = _option(
+        1000,
+        one_or_more,
+        "How many steps the job's log keeps.",
+        "web.adaptive-scheduler.rescale-history.size",
+    )
+    failure_history_size: int = _option(
+        16,
+        one_or_more,
+        "How many failures, each with those that came with it, are remembered.",
+        "web.exception-history-size",
+    )
+    non_recoverable_failures: tuple[str, ...] = _option(
+        (),
+        patterns,
+        "Patterns of exception classes and Spark error conditions that no restart can mend, beside the known ones.",
+    )
+    recoverable_failures: tuple[str, ...] = _option(
+        (),
+        patterns,
+        "Patterns of those that a restart may mend although they are known not to be recoverable.",
+    )
+    restart_strategy: RestartStrategy = _option(
+        ExponentialDelay(),
+        parse_restart_strategy,
+        "none, fixed-delay, failure-rate or exponential-delay; or a mapping of type and its parameters.",
+        "restart-strategy.type",
+        "restart-strategy",
     )
 
     def __post_init__(self) -> None:
         """Check what spans several options. Raises `OptionError`."""
-        longest = self.scaling_interval_max
-        if longest is not None and longest <= self.scaling_interval_min:
-            raise OptionError(
-                f"scaling_interval_max ({format_duration(longest)}) must be longer than"
-                f" scaling_interval_min ({format_duration(self.scaling_interval_min)})"
-            )
+        wrong = list(_contradictions({row.name: getattr(self, row.name) for row in fields(self)}))
+        if wrong:
+            raise OptionError("; ".join(wrong))
 
     @classmethod
     def of(cls, *sources: Mapping[str, object]) -> Options:
@@ -258,17 +254,38 @@ class Options:
         known = {name for option in OPTIONS.values() for name in _names(option)}
         unknown = [repr(name) for source in folded for name in source if name not in known]
         wrong = [f"unknown option {', '.join(unknown)}: there are {', '.join(OPTIONS)}"] if unknown else []
-        parsed: dict[str, Any] = {}
-        for option in OPTIONS.values():
-            given = next(((name, source[name]) for source in folded for name in _names(option) if name in source), None)
-            if given is not None:
-                try:
-                    parsed[option.name] = option.parse(given[1])
-                except ValueError as error:
-                    wrong.append(f"{given[0]} {error}")
+        parsed: dict[str, Any] = {row.name: getattr(DEFAULTS, row.name) for row in fields(cls)}
+        given = {option.name: found for option in OPTIONS.values() if (found := _given(option, folded)) is not None}
+        for option, (name, value) in given.items():
+            try:
+                parsed[option] = OPTIONS[option].parse(value)
+            except ValueError as error:
+                wrong.append(f"{name} {error}")
+                del parsed[option]
+        wrong += _contradictions(parsed)
         if wrong:
             raise OptionError("; ".join(wrong))
-        return cls(**parsed)
+        reactive_defaults = {name: value for name, value in _REACTIVE_DEFAULTS.items() if name not in given}
+        return cls(**parsed | (reactive_defaults if parsed["reactive"] else {}))
+
+
+_REACTIVE_DEFAULTS = {"resource_wait_timeout": None, "resource_stabilization_timeout": timedelta(0)}
+"""What a reactive job waits unless told otherwise (Flink's `AdaptiveScheduler.Settings`)."""
+
+
+def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
+    """What spans several options; those that could not be read are missing."""
+    least, longest = options.get("scaling_interval_min"), options.get("scaling_interval_max")
+    if least is not None and longest is not None and longest <= least:
+        yield (
+            f"scaling_interval_max ({format_duration(longest)}) must be longer than"
+            f" scaling_interval_min ({format_duration(least)})"
+        )
+
+
+def _given(option: Option, sources: Iterable[Mapping[str, object]]) -> tuple[str, object] | None:
+    """The name that an option was given by, and its value: the most particular source first, then the newest name."""
+    return next(((name, source[name]) for source in sources for name in _names(option) if name in source), None)
 
 
 def _names(option: Option) -> tuple[str, ...]:
@@ -280,13 +297,19 @@ def _as_text(value: object) -> str | int | None:
         return format_duration(value)
     if isinstance(value, RestartStrategy):
         return strategy_name(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(value) or None
     return value if value is None or isinstance(value, int) else str(value)
 
 
+DEFAULTS = Options()
+
+
 def _table() -> dict[str, Option]:
-    defaults = Options()
     return {
-        row.name: Option(name=row.name, default=_as_text(getattr(defaults, row.name)), **row.metadata)
+        row.name: Option(name=row.name, default=_as_text(getattr(DEFAULTS, row.name)), **row.metadata)
         for row in fields(Options)
     }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, parallelism_changed, should_rescale
+from airflow_adaptive.scheduler.option_values import load_scale_up_controller
+from airflow_adaptive.scheduler.policies.rescaling import parallelism_changed, should_rescale
 from airflow_adaptive.scheduler.policies.slot_allocation import (
     determine_parallelism,
     minimum_slots,
@@ -14,6 +15,9 @@ from airflow_adaptive.scheduler.policies.slot_allocation import (
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
 from airflow_adaptive.scheduler.requirements import Parallelism
 from airflow_adaptive.scheduler.state import Plan, SchedulerState
+
+LEAST_TRIGGER_DELAY = timedelta(seconds=10)
+"""Of a job whose queries are triggered often, or as fast as possible."""
 
 
 def possible_parallelism(state: SchedulerState, slots: int | None = None) -> Parallelism | None:
@@ -33,8 +37,8 @@ def waiting_resources(state: SchedulerState, goal: Parallelism | None = None) ->
 
 def executing_resources(state: SchedulerState, plan: Plan) -> Resources:
     """How far the available slots go for a job that runs on `plan`: whether a rescale is worth it."""
-    possible = possible_parallelism(state)
-    controller = MinimalIncrease(min_increase=state.options.min_parallelism_increase)
+    possible, options = possible_parallelism(state), state.options
+    controller = load_scale_up_controller(options.scale_up_controller, options.min_parallelism_increase)
     if possible is None or not should_rescale(plan.parallelism, possible, state.requirements, controller):
         return Resources.NONE
     return Resources.DESIRED if _all_there(state) else Resources.SUFFICIENT
@@ -67,6 +71,14 @@ def forced_rescale_at(
         return planned
     overdue = now - since > interval
     return now if overdue else now + interval
+
+
+def max_trigger_delay(state: SchedulerState) -> timedelta:
+    """How long a rescale waits for a committed batch (Flink: max-delay = (failures + 1) x checkpoint interval)."""
+    options, interval = state.options, state.trigger_interval or timedelta(0)
+    if options.max_trigger_delay is not None:
+        return options.max_trigger_delay
+    return max(LEAST_TRIGGER_DELAY, (options.max_failed_batches + 1) * interval)
 
 
 def shortage(state: SchedulerState, slots: int | None = None) -> str:

@@ -36,11 +36,13 @@ class Plan:
         version: of the Deploying state that made it; the driver reports the version in force.
         parallelism: subtasks per vertex.
         slots: slots that this occupies.
+        hold: slots that the driver may hold: those above `slots` are idle, and kept for `slot_idle_timeout`.
     """
 
     version: int
     parallelism: Parallelism
     slots: int
+    hold: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +227,19 @@ class Timer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """Requirements that were accepted and wait for others that may follow at once (FLIP-370, slot.request.max-interval).
+
+    Attributes:
+        requirements: the newest.
+        due: when they come into force.
+    """
+
+    requirements: Requirements
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerState:
     """Everything the scheduler remembers of one job.
 
@@ -232,6 +247,7 @@ class SchedulerState:
         job: its graph.
         options: its options.
         requirements: bounds in force, complete.
+        declaration: requirements that come into force next, None if there are none.
         current: where it stands.
         version: grows by one with each transition.
         epoch: of the newest driver, 0 before the first.
@@ -241,6 +257,7 @@ class SchedulerState:
         has_run: whether a plan was ever in force.
         num_restarts: restarts so far, rescales included (Flink's metric).
         num_rescales: of them without a failure.
+        trigger_interval: of the job's queries as last reported, None while unknown.
     """
 
     job: JobGraph
@@ -255,6 +272,8 @@ class SchedulerState:
     has_run: bool = False
     num_restarts: int = 0
     num_rescales: int = 0
+    declaration: Declaration | None = None
+    trigger_interval: timedelta | None = None
 
     @property
     def name(self) -> str:

@@ -70,12 +70,14 @@ class Scenario:
             upper: bound of the only vertex, unless there is a graph.
             graph: of a job with more than one vertex.
             requirements: accepted overrides of the graph's bounds.
-            options: as `Options.of` reads them.
+            options: as `Options.of` reads them; changes of requirements come into force at once unless they say else.
         """
         bounds = ParallelismRange(lower, upper)
         job = graph or JobGraph.single("job", bounds, max_parallelism=MAX_PARALLELISM)
         self.now = START
-        self.state: SchedulerState = machine.create(job, Options.of(options), requirements)
+        self.state: SchedulerState = machine.create(
+            job, Options.of({"slot_request_max_interval": 0, **options}), requirements
+        )
         self.steps: list[Step] = []
         self._told = 0
 

@@ -39,6 +39,55 @@ def test_everything_that_is_wrong_is_told_at_once():
     )
 
 
+def test_vertices_read_only_what_is_declared_before_them_in_their_own_query():
+    broken = graph(
+        vertex("early", inputs=("late", "nowhere")),
+        vertex("late"),
+        vertex("other", slot_sharing_group="two", inputs=("late",)),
+        vertex("itself", inputs=("itself",)),
+    )
+    with pytest.raises(JobGraphError) as raised:
+        broken.validate()
+    assert raised.value.findings == (
+        "vertex 'early' reads vertex 'late', which must be declared before it",
+        "vertex 'early' reads vertex 'nowhere', which is not declared",
+        "vertices 'late' and 'other' belong to one query, so to one slot sharing group, not to 'default' and 'two'",
+        "vertex 'itself' reads vertex 'itself', which must be declared before it",
+    )
+
+
+def test_co_located_vertices_share_a_group():
+    broken = graph(
+        vertex("a", slot_sharing_group="one", co_location="c"),
+        vertex("b", slot_sharing_group="two", co_location="c"),
+        vertex("d", slot_sharing_group="two", co_location="e"),
+    )
+    with pytest.raises(JobGraphError) as raised:
+        broken.validate()
+    assert raised.value.findings == (
+        "co-location 'c' spans the slot sharing groups 'one', 'two': it must be in one",
+    )
+
+
+@pytest.mark.parametrize("weight", [0, -1.5, float("nan"), float("inf")])
+def test_loading_weight_is_a_positive_number(weight: float):
+    with pytest.raises(JobGraphError, match="loading weight .* of vertex 'a' must be a number greater than zero"):
+        graph(vertex("a", loading_weight=weight)).validate()
+
+
+def test_no_cluster_holds_more_than_flinks_maximum():
+    with pytest.raises(JobGraphError, match="maximum parallelism 40000 of vertex 'a' exceeds 32768"):
+        graph(vertex("a", upper=4, max_parallelism=40_000)).validate()
+
+
+def test_graph_with_inputs_and_co_location_is_valid():
+    graph(
+        vertex("read", co_location="c"),
+        vertex("parse", inputs=("read",), co_location="c", loading_weight=2.5),
+        vertex("other", slot_sharing_group="two"),
+    ).validate()
+
+
 def test_job_needs_a_vertex():
     with pytest.raises(JobGraphError, match="job 'flights': has no vertices"):
         machine.create(graph(), Options())

@@ -18,9 +18,14 @@ DEFAULTS = {
     "scaling_interval_max": None,
     "cooldown_extension": "none",
     "executing_stabilization_timeout": "1 min",
-    "max_trigger_delay": "10 s",
+    "max_trigger_delay": None,
     "max_failed_batches": 2,
     "min_parallelism_increase": 1,
+    "scale_up_controller": "minimal-increase",
+    "reactive": "false",
+    "load_balance_mode": "none",
+    "slot_request_max_interval": "20 ms",
+    "slot_idle_timeout": "50 s",
     "below_lower_bound": "wait",
     "local_recovery_timeout": "1 min",
     "deploy_timeout": "5 min",
@@ -30,6 +35,9 @@ DEFAULTS = {
     "poll_interval": "1 s",
     "trigger_lifetime": "12 h",
     "history_size": 1000,
+    "failure_history_size": 16,
+    "non_recoverable_failures": None,
+    "recoverable_failures": None,
     "restart_strategy": "exponential-delay",
 }
 
@@ -164,3 +172,22 @@ def test_unknown_parameter_of_flinks_is_refused():
         Options.of({"restart-strategy.sometimes.delay": 1})
     with pytest.raises(OptionError, match="fixed-delay has no parameter tries"):
         Options.of({"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.tries": 1})
+
+
+def test_everything_that_is_wrong_is_told_at_once():
+    with pytest.raises(OptionError) as raised:
+        Options.of({"scaling_interval_max": "10 s", "poll_interval": 0, "max_failed_batches": "many", "speed": 1})
+    message = str(raised.value)
+    for complaint in (
+        "unknown option 'speed'",
+        "poll_interval 0 must be longer than zero",
+        "max_failed_batches 'many' is no whole number",
+        "scaling_interval_max (10 s) must be longer than scaling_interval_min (30 s)",
+    ):
+        assert complaint in message
+
+
+def test_what_could_not_be_read_contradicts_nothing():
+    with pytest.raises(OptionError) as raised:
+        Options.of({"scaling_interval_min": "soon", "scaling_interval_max": "10 s"})
+    assert "must be longer than scaling_interval_min" not in str(raised.value)

@@ -39,6 +39,8 @@ def on_event(state: SchedulerState, executing: Executing, event: Event) -> Step:
             return _on_trigger(state, executing, event)
         case BatchFailed():
             return _on_batch_failed(state, executing, event)
+        case TimerFired(timer=TimerName.SLOT_IDLE):
+            return _free_idle_slots(state, executing, event)
         case TimerFired(timer=TimerName.FORCED_RESCALE):
             return _force(state, executing, event)
         case TimerFired():
@@ -54,6 +56,8 @@ def timers(state: SchedulerState, executing: Executing) -> Iterator[Timer]:
         yield Timer(name=TimerName.TRANSITION, due=executing.since)
     elif executing.manager.due is not None:
         yield Timer(name=TimerName.TRANSITION, due=executing.manager.due)
+    if executing.plan.hold > executing.plan.slots:
+        yield Timer(name=TimerName.SLOT_IDLE, due=executing.since + state.options.slot_idle_timeout)
     if executing.forced_at is not None:
         yield Timer(name=TimerName.FORCED_RESCALE, due=executing.forced_at)
 
@@ -99,6 +103,13 @@ def _follow(state: SchedulerState, executing: Executing, event: Event, manager: 
         return moves.rescale(state, event, plan, possible, reason)
     followed = replace(executing, manager=manager)
     return moves.stay(replace(state, current=followed), event, _why_not(state, followed, possible))
+
+
+def _free_idle_slots(state: SchedulerState, executing: Executing, event: TimerFired) -> Step:
+    """What a rescale left over goes back to the cluster; the plan stays as it is."""
+    plan = executing.plan
+    reason = f"{plan.hold - plan.slots} slot(s) idle for slot_idle_timeout: they go back to the cluster"
+    return moves.stay(moves.with_current(state, plan=replace(plan, hold=plan.slots)), event, reason)
 
 
 def _force(state: SchedulerState, executing: Executing, event: Event) -> Step:

@@ -1,0 +1,87 @@
+"""Values of options as people write them."""
+
+import pytest
+
+from airflow_adaptive.scheduler.errors import OptionError
+from airflow_adaptive.scheduler.option_values import load_scale_up_controller, patterns
+from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.policies.load_balancing import LoadBalanceMode
+from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease
+from airflow_adaptive.scheduler.requirements import Parallelism
+
+
+class OnlyDoubles:
+    """A controller as a user might write it."""
+
+    def can_scale_up(self, current: Parallelism, new: Parallelism) -> bool:
+        return sum(new.values()) >= 2 * sum(current.values())
+
+
+class NoController:
+    """Something else."""
+
+
+class Demanding(OnlyDoubles):
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+
+@pytest.mark.parametrize(
+    ("setting", "mode"),
+    [
+        ({"load_balance_mode": "TASKS"}, LoadBalanceMode.TASKS),
+        ({"taskmanager.load-balance.mode": "Slots"}, LoadBalanceMode.SLOTS),
+        ({"cluster.evenly-spread-out-slots": True}, LoadBalanceMode.SLOTS),
+        ({"cluster.evenly-spread-out-slots": "false"}, LoadBalanceMode.NONE),
+        ({"slot.sharing-strategy": "TASK_BALANCED_PREFERRED"}, LoadBalanceMode.TASKS),
+        ({"slot.sharing-strategy": "LOCAL_INPUT_PREFERRED"}, LoadBalanceMode.NONE),
+        ({"taskmanager.load-balance.mode": "none", "cluster.evenly-spread-out-slots": True}, LoadBalanceMode.NONE),
+    ],
+)
+def test_load_balancing_is_read_under_all_of_its_names(setting: dict, mode: LoadBalanceMode):
+    assert Options.of(setting).load_balance_mode is mode
+
+
+@pytest.mark.parametrize("value", [True, "true", "Yes", "on", 1, "reactive", "REACTIVE"])
+def test_reactive_is_a_flag_or_flinks_scheduler_mode(value: object):
+    assert Options.of({"scheduler-mode": value}).reactive
+
+
+def test_reactive_job_waits_without_end_unless_told_otherwise():
+    reactive = Options.of({"reactive": True})
+    assert (reactive.resource_wait_timeout, reactive.resource_stabilization_timeout.total_seconds()) == (None, 0)
+    told = Options.of({"reactive": True, "resource_wait_timeout": "1 min"})
+    assert told.resource_wait_timeout is not None
+
+
+@pytest.mark.parametrize("value", ["*.MyError, ValueError", "*.MyError ValueError", ["*.MyError", "ValueError"]])
+def test_patterns_are_a_list_or_text(value: object):
+    assert patterns(value) == ("*.MyError", "ValueError")
+
+
+def test_no_patterns_is_an_empty_list():
+    assert patterns(None) == patterns("") == patterns([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "complaint"),
+    [
+        ("reactive", "perhaps", "reactive 'perhaps' is neither true nor false"),
+        ("load_balance_mode", "workers", "load_balance_mode 'workers' is none of none, slots, tasks"),
+        ("non_recoverable_failures", [1], "non_recoverable_failures \\[1\\] is no list of patterns"),
+        ("recoverable_failures", 7, "recoverable_failures 7 is no list of patterns"),
+        ("scale_up_controller", "maximal", "'maximal' is neither minimal-increase nor an importable 'module:Class'"),
+        ("scale_up_controller", "nowhere:Class", "'nowhere:Class' is neither .* No module named 'nowhere'"),
+        ("scale_up_controller", f"{__name__}:Missing", "neither .* has no attribute 'Missing'"),
+        ("scale_up_controller", f"{__name__}:Demanding", "neither .* missing 1 required positional argument"),
+        ("scale_up_controller", f"{__name__}:NoController", "has no method can_scale_up"),
+    ],
+)
+def test_impossible_value_is_named_with_its_option(option: str, value: object, complaint: str):
+    with pytest.raises(OptionError, match=complaint):
+        Options.of({option: value})
+
+
+def test_controller_is_ours_or_the_users():
+    assert load_scale_up_controller("minimal-increase", 3) == MinimalIncrease(min_increase=3)
+    assert isinstance(load_scale_up_controller(f"{__name__}:OnlyDoubles", 1), OnlyDoubles)
