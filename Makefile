@@ -5,10 +5,10 @@ UNIT := -m "not cluster and not airflow"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check lint format unit clean
+.PHONY: help install demo test check lint format unit bench-scheduler clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## set up .venv (and Java 17 or later if there is none)
 
@@ -33,6 +33,9 @@ lint: install ## style, types and layers
 unit: install ## unit tests, with every branch of the scheduler covered
 	$(BIN)/python -m pytest $(UNIT) --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
+
+bench-scheduler: install ## what a step and the balancing cost for 100 to 100,000 slots (a minute)
+	$(BIN)/python -m benchmarks.scheduler
 
 format: install ## rewrite the code the way `lint` wants it
 	$(BIN)/ruff check --fix

@@ -29,6 +29,7 @@ REQUIREMENTS = "requirements"
 XCOM_STATE = "state"
 XCOM_PARALLELISM = "parallelism"
 XCOM_TRANSITIONS = "transitions"
+XCOM_FAILURES = "failures"
 XCOM_MASTER_URL = "spark_master_url"
 XCOM_DRIVER_URL = "spark_driver_url"
 XCOM_ATTEMPT = "attempt"
@@ -109,6 +110,7 @@ class AirflowJobStore:
             XCOM_STATE: view["outcome"] or view["state"],
             XCOM_PARALLELISM: view["parallelism"],
             XCOM_TRANSITIONS: view["transitions"][-SHOWN_TRANSITIONS:],
+            XCOM_FAILURES: view["failures"],
             XCOM_MASTER_URL: urls["master"] or "",
             XCOM_DRIVER_URL: urls["driver"] or "",
         }

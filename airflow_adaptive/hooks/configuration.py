@@ -13,13 +13,15 @@ SECTION = "adaptive"
 
 
 def configured_options() -> dict[str, object]:
-    """What `[adaptive]` sets, as text; an empty value is not set. Mappings are written as JSON.
+    """What `[adaptive]` sets, as text. Mappings are written as JSON.
+
+    An empty value is not set; nor is the default, which Airflow tells of every option (and which may depend on others).
 
     Raises:
         OptionError: a value begins like JSON and is not.
     """
     found = {name: conf.get(SECTION, name, fallback="") for name in OPTIONS}
-    return {name: _value(name, text) for name, text in found.items() if text}
+    return {name: _value(name, text) for name, text in found.items() if text not in ("", str(OPTIONS[name].default))}
 
 
 def _value(name: str, text: str) -> object:

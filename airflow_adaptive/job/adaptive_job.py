@@ -13,6 +13,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from airflow_adaptive.job.balance import Balancer, SparkPlacement
 from airflow_adaptive.job.conf import DriverSettings, read_settings
 from airflow_adaptive.job.control import ControlLoop
 from airflow_adaptive.job.directory import JobDirectory
@@ -98,6 +99,7 @@ def _run(spark: SparkSession, settings: DriverSettings, build: Build) -> DriverS
         fence=fence,
         query=JobQuery(spark, build, job=settings.job, checkpoint=directory.checkpoint),
         executors=Executors(spark, clock=clock, complain=log.warning),
+        balancer=Balancer(SparkPlacement(spark, complain=log.warning), clock=clock),
         reporter=Reporter(
             directory, heartbeat_interval_s=settings.heartbeat_interval_s, clock=clock, complain=log.warning
         ),

@@ -3,8 +3,9 @@
 Level-triggered: each turn compares what the directive wants with what is, and goes one step nearer. So a directive
 that comes while another is being obeyed is simply the next one, and a turn that fails to read is a turn later.
 
-    RUN   the query runs on the plan already: report its version. Else: declare the executors; when they are there, end
-          the query at a batch boundary, give surplus executors back, build and start it anew (rescale tier 1).
+    RUN   the query runs on the plan already: report its version, give surplus executors back, spread its tasks. Else:
+          declare the executors; when they are there, end the query at a batch boundary, give surplus executors back,
+          build and start it anew (rescale tier 1).
     HOLD  end the query at a batch boundary, keep session and executors.
     STOP  end the query at a batch boundary, report, leave.
 """
@@ -18,6 +19,7 @@ from typing import Final, assert_never
 from airflow_adaptive.job.conf import DriverSettings
 from airflow_adaptive.job.directory import DirectoryError
 from airflow_adaptive.job.documents import (
+    TASKS,
     Action,
     Directive,
     DriverPlan,
@@ -27,7 +29,8 @@ from airflow_adaptive.job.documents import (
 )
 from airflow_adaptive.job.failures import report_exception
 from airflow_adaptive.job.fence import Fence, FencedError
-from airflow_adaptive.job.parts import ExecutorPool, Log, Query, StatusReporter
+from airflow_adaptive.job.parts import ExecutorPool, Log, Query, StatusReporter, TaskBalancer
+from airflow_adaptive.job.progress import DeadTime
 
 CONTEXT_STOPPED: Final = FailureReport(
     error_class="SPARK_CONTEXT_STOPPED",
@@ -47,6 +50,7 @@ class ControlLoop:
         fence: Fence,
         query: Query,
         executors: ExecutorPool,
+        balancer: TaskBalancer,
         reporter: StatusReporter,
         guard: Callable[[bool], None],
         settings: DriverSettings,
@@ -62,6 +66,7 @@ class ControlLoop:
             fence: whether this driver may run.
             query: of the job.
             executors: of the application.
+            balancer: of the query's tasks.
             reporter: of the status.
             guard: told whether a query may be running from now on, for `watchdog.LeaseWatchdog`.
             settings: its waits.
@@ -74,12 +79,14 @@ class ControlLoop:
         self._fence = fence
         self._query = query
         self._executors = executors
+        self._balancer = balancer
         self._reporter = reporter
         self._guard = guard
         self._settings = settings
         self._clock = clock
         self._sleep = sleep
         self._complain = complain
+        self._dead_time = DeadTime(clock)
         self._looked_at = clock()
         self._readable = True
         self._admitted = False
@@ -107,6 +114,8 @@ class ControlLoop:
             self._set(DriverState.FAILED, failure=report_exception(error))
             self._report()
             raise
+        finally:
+            self._balancer.restore()
 
     def _pause(self, seconds: float) -> None:
         """Wait inside of a turn, without becoming deaf or silent.
@@ -155,6 +164,7 @@ class ControlLoop:
                 return self._run_query(directive)
             case Action.HOLD:
                 self._end_query()  # a batch that failed meanwhile is replayed, and fails again if it must
+                self._dead_time.abandon()
                 self._set(DriverState.HOLDING, directive.version)
                 return None
             case Action.STOP:
@@ -170,19 +180,32 @@ class ControlLoop:
         if plan is None or directive.version == self._failed_version:
             return None
         self._executors.declare(plan.executors)
-        if plan == self._query.plan:
-            self._executors.release(plan.executors)
+        if plan.runs_like(self._query.plan):
+            self._executors.release(plan.held, plan.keep)
+            self._keep_running(plan)
             self._set(DriverState.RUNNING, directive.version)
         elif len(self._executors.registered()) >= plan.executors:
             self._deploy(directive, plan)
         else:
+            self._balancer.restore()  # what it moved would be moved again
             self._set(DriverState.RESCALING if self._status.version else DriverState.STARTING)
         return None
+
+    def _keep_running(self, plan: DriverPlan) -> None:
+        """What is to be done while the query runs on the plan."""
+        if self._dead_time.runs and self._query.triggered(self._settings.poll_interval_s):
+            self._dead_time.end()
+        run = self._query.stateful_run() if plan.load_balance == TASKS else None
+        if run is None:
+            self._balancer.restore()
+        else:
+            self._balancer.follow(self._executors.registered(), run)
 
     def _take_end(self, directive: Directive) -> DriverState | None:
         """The query has ended by itself."""
         failure = self._query.failure()
         self._query.close()
+        self._balancer.restore()
         self._guard(False)
         if failure is None:
             return self._set(DriverState.FINISHED)
@@ -193,11 +216,14 @@ class ControlLoop:
         """Put a plan in force (rescale tier 1)."""
         self._set(DriverState.RESCALING if self._status.version else DriverState.STARTING)
         self._report()
+        rescales = self._query.plan is not None
         failure = self._end_query()
         if failure is not None:
             self._fail(directive, failure)
             return
-        self._executors.release(plan.executors)
+        if rescales:
+            self._dead_time.begin()
+        self._executors.release(plan.held, plan.keep)
         try:
             writer = self._query.build(plan)
             if self._look() != directive:  # building took its time: start nothing on an outdated word
@@ -210,12 +236,14 @@ class ControlLoop:
             self._guard(False)
             self._fail(directive, report_exception(error))
         else:
+            self._keep_running(plan)
             self._set(DriverState.RUNNING, directive.version)
 
     def _end_query(self) -> FailureReport | None:
         """End the query if one runs; why its last batch failed, None if it did not."""
         if self._query.plan is None:
             return None
+        self._balancer.restore()
         if not self._query.end(self._settings.stop_timeout_s, self._pause):
             self._complain(
                 f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may be cut, to be replayed"
@@ -227,6 +255,7 @@ class ControlLoop:
         """The query failed under this directive: wait for one with another version."""
         self._complain(f"query failed: {failure.error_class}: {failure.message}")
         self._failed_version = directive.version
+        self._dead_time.abandon()
         self._set(DriverState.FAILED, directive.version, failure)
 
     def _set(self, state: DriverState, version: int | None = None, failure: FailureReport | None = None) -> DriverState:
@@ -247,4 +276,5 @@ class ControlLoop:
             parallelism=self._query.parallelism(),
             executors=self._executors.registered(),
             queries=queries,
+            downtime_ms=self._dead_time.ms,
         )

@@ -245,8 +245,8 @@ class Status:
         submission_id: the driver's id on the master, None where the driver can't know it.
         application_id: Spark's application id.
         ui_url: address of the driver's web UI, None if it is off.
-        downtime_ms: dead time of the last rescale in this driver, None before the first: from the end of the old
-            query, after its last batch, until the new one's first trigger began.
+        downtime_ms: dead time of the last rescale in this driver: from the end of the old query, after its last batch,
+            until the new one's first trigger began. None before the first rescale, and while one is under way.
     """
 
     job: str

@@ -7,7 +7,8 @@ All of it reaches into the JVM: `org.apache.spark.SparkContext`, its `AppStatusS
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -70,15 +71,15 @@ class Executors:
         if self._ask(lambda: self._context.requestTotalExecutors(total, 0, empty_scala_map(self._spark))):
             self._declared = (total, self._clock())
 
-    def release(self, total: int) -> None:
-        """Give back the youngest executors above `total` that have no task now; the others when called again.
+    def release(self, total: int, keep: Mapping[str, int]) -> None:
+        """Give back the executors above `total` (see `surplus`) that have no task now; the others when called again.
 
         `SparkContext.killExecutors` refuses under dynamic allocation; the backend does not. The total has to be
         declared first, else the manager replaces what is given back.
         """
-        surplus = [executor.executor_id for executor in self.registered()[total:]]
-        if surplus:
-            self._ask(lambda: self._backend.killExecutors(scala_seq(self._spark, surplus), *KILL_OPTIONS.values()))
+        given_back = surplus(self.registered(), total, keep)
+        if given_back:
+            self._ask(lambda: self._backend.killExecutors(scala_seq(self._spark, given_back), *KILL_OPTIONS.values()))
 
     def _ask(self, request: Callable[[], object]) -> bool:
         """Ask the cluster manager, without hanging if it does; False if it has not answered an older request yet."""
@@ -109,6 +110,33 @@ class Executors:
         return ExecutorReport(
             executor_id=name, cores=summary.totalCores(), worker=worker_address(logs.get("stdout") or "")
         )
+
+
+def surplus(executors: Sequence[ExecutorReport], total: int, keep: Mapping[str, int]) -> list[str]:
+    """Ids of the executors above `total`, in the order in which they go.
+
+    Args:
+        executors: in the order in which they were started.
+        total: how many stay.
+        keep: how many stay on each worker, as far as `total` allows. The worker that has most above that gives first;
+            of one worker, of workers that are equal, and once all have what they keep, the youngest goes first.
+    """
+    left = list(executors)
+    going: list[str] = []
+    while len(left) > total:
+        first = _first_to_go(left, keep)
+        left.remove(first)
+        going.append(first.executor_id)
+    return going
+
+
+def _first_to_go(executors: Sequence[ExecutorReport], keep: Mapping[str, int]) -> ExecutorReport:
+    above = Counter(executor.worker for executor in executors)
+    above.subtract(keep)
+    most = max(above[executor.worker] for executor in executors)
+    if not keep or most <= 0:
+        return executors[-1]
+    return [executor for executor in executors if above[executor.worker] == most][-1]
 
 
 def worker_address(log_url: str) -> str:

@@ -25,6 +25,9 @@ CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 """The first line after a Python traceback that is not indented."""
 
+BUILD_FUNCTION_ERROR: Final = "BUILD_FUNCTION_ERROR"
+"""First cause of what the author's function raised; the scheduler judges it by whether the function has ever worked."""
+
 TRACEBACK: Final = "Traceback (most recent call last):"
 
 LIBRARIES: Final = ("pyspark", "py4j", "airflow_adaptive")
@@ -59,6 +62,12 @@ def report_exception(error: BaseException) -> FailureReport:
     report = report_chain([link for exception in _python_chain(error) for link in _links(exception)])
     place = _place(error)
     return replace(report, message=f"{report.message} ({place})") if place else report
+
+
+def report_build_failure(error: Exception) -> FailureReport:
+    """Report of an exception of the author's function, while it made the query."""
+    report = report_exception(error)
+    return replace(report, causes=(BUILD_FUNCTION_ERROR, *report.causes))
 
 
 def report_throwable(throwable: Any, query: str) -> FailureReport:

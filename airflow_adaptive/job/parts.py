@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from airflow_adaptive.job.documents import Directive, DriverPlan, ExecutorReport, FailureReport, QueryReport, Status
+from airflow_adaptive.job.progress import StatefulRun
 
 
 class Log(Protocol):
@@ -40,6 +41,10 @@ class Query(Protocol):
         """Stop all queries at once."""
         ...
 
+    def triggered(self, timeout_s: float) -> bool:
+        """Whether the first trigger of this run has begun; waits for it so long."""
+        ...
+
     def ended(self) -> bool:
         """Whether the query has ended without being told to."""
         ...
@@ -54,6 +59,10 @@ class Query(Protocol):
 
     def reports(self) -> tuple[QueryReport, ...]:
         """Progress of the query."""
+        ...
+
+    def stateful_run(self) -> StatefulRun | None:
+        """What runs, None if it keeps no state or has not committed a batch yet."""
         ...
 
     def parallelism(self) -> dict[str, int]:
@@ -76,8 +85,20 @@ class ExecutorPool(Protocol):
         """Tell the cluster manager how many executors the application wants."""
         ...
 
-    def release(self, total: int) -> None:
-        """Give back executors above `total` that have no task now."""
+    def release(self, total: int, keep: Mapping[str, int]) -> None:
+        """Give back executors above `total` that have no task now; `keep` tells how many stay on each worker."""
+        ...
+
+
+class TaskBalancer(Protocol):
+    """Spreads stateful tasks over executors; see `balance.Balancer`."""
+
+    def follow(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> None:
+        """Look whether the tasks lie evenly, if that is open."""
+        ...
+
+    def restore(self) -> None:
+        """Leave Spark's configuration as it was found."""
         ...
 
 

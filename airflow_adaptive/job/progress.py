@@ -6,7 +6,7 @@ Polled rather than listened to: a listener's events come late, through a callbac
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -15,6 +15,55 @@ from airflow_adaptive.job.documents import QueryReport
 
 NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
 """What Spark shows before the first event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatefulRun:
+    """A run of a query that keeps state, after its first batch.
+
+    Attributes:
+        run_id: Spark's id of the run; its jobs have it as their group.
+        batch_id: newest committed batch of the run.
+        state_partitions: partitions of its state.
+    """
+
+    run_id: str
+    batch_id: int
+    state_partitions: int
+
+
+class DeadTime:
+    """How long no query could run because of a rescale.
+
+    Attributes:
+        ms: of the last rescale; None before the first, while one is under way, and if it failed.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Nothing is measured yet; the clock is monotonic, seconds."""
+        self._clock = clock
+        self._since: float | None = None
+        self.ms: int | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is being measured."""
+        return self._since is not None
+
+    def begin(self) -> None:
+        """The old query has ended."""
+        self._since = self._clock()
+        self.ms = None
+
+    def end(self) -> None:
+        """The new one has begun its first trigger."""
+        if self._since is not None:
+            self.ms = round((self._clock() - self._since) * 1000)
+        self._since = None
+
+    def abandon(self) -> None:
+        """There is no new one: what comes later is no rescale."""
+        self._since = None
 
 
 class ProgressCounter:
@@ -26,11 +75,12 @@ class ProgressCounter:
         self.report: QueryReport | None = None
         self.state_partitions: int | None = None
 
-    def begin(self, name: str) -> None:
+    def begin(self, name: str, trigger_interval_ms: int | None) -> None:
         """A run of the query was started."""
         self._seen = None
         self.state_partitions = None
-        self.report = QueryReport(name=name, active=True) if self.report is None else replace(self.report, active=True)
+        before = self.report or QueryReport(name=name, active=True)
+        self.report = replace(before, active=True, trigger_interval_ms=trigger_interval_ms)
 
     def end(self) -> None:
         """The run is over; what it did stays."""

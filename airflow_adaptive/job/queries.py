@@ -1,8 +1,9 @@
 """The job's streaming query: built by the author's function, started on a plan, followed, ended.
 
 Reaches into the JVM for what Python does not show: the name that the script gave its query (`extraOptions` of
-`org.apache.spark.sql.classic.DataStreamWriter`), and the exception that ended it with all its causes
-(`org.apache.spark.sql.streaming.StreamingQueryException`).
+`org.apache.spark.sql.classic.DataStreamWriter`), the exception that ended it with all its causes
+(`org.apache.spark.sql.streaming.StreamingQueryException`), its trigger, and whether that has begun to fire
+(`org.apache.spark.sql.execution.streaming.runtime.StreamExecution`).
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrameWriter, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.boundary import BatchBoundary
+from airflow_adaptive.job.boundary import RUNTIME, BatchBoundary
 from airflow_adaptive.job.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.failures import report_throwable
-from airflow_adaptive.job.progress import ProgressCounter
+from airflow_adaptive.job.jvm import scala_object
+from airflow_adaptive.job.progress import ProgressCounter, StatefulRun
 
 Build = Callable[[SparkSession, Mapping[str, int]], DataStreamWriter]
 """The author's function: `(spark, parallelism per vertex) -> df.writeStream...`, not started."""
@@ -86,7 +89,7 @@ class JobQuery:
         name = _query_name(writer) or self._job
         self._query = writer.queryName(name).option("checkpointLocation", self._checkpoint(name)).start()
         self._plan = plan
-        self._progress.begin(name)
+        self._progress.begin(name, _trigger_interval_ms(self._query))
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
         """End the query at a batch boundary; see `BatchBoundary`. Without a query that was done already."""
@@ -101,6 +104,20 @@ class JobQuery:
         for query in self._spark.streams.active:
             query.stop()
         self._over()
+
+    def triggered(self, timeout_s: float) -> bool:
+        """Whether the first trigger of this run has begun; waits for it so long. False for a query that has failed.
+
+        The query's thread begins it as soon as it is initialized, whatever the trigger's interval.
+        """
+        if self._query is None:
+            return False
+        execution = self._query._jsq.streamingQuery()
+        try:
+            execution.awaitInitialization(max(1, round(timeout_s * 1000)))
+        except Py4JError:  # what ended the query; see `failure`
+            return False
+        return bool(execution.state().get() != scala_object(self._spark, f"{RUNTIME}.INITIALIZING"))
 
     def ended(self) -> bool:
         """Whether the query has ended without being told to."""
@@ -122,6 +139,14 @@ class JobQuery:
         self._follow()
         report = self._progress.report
         return () if report is None else (replace(report, idle=self._is_idle()),)
+
+    def stateful_run(self) -> StatefulRun | None:
+        """What runs, None if it keeps no state or has not committed a batch yet."""
+        self._follow()
+        report, partitions = self._progress.report, self._progress.state_partitions
+        if self._query is None or self._plan is None or report is None or partitions is None:
+            return None
+        return StatefulRun(run_id=str(self._query.runId), batch_id=report.batch_id, state_partitions=partitions)
 
     def parallelism(self) -> dict[str, int]:
         """Parallelism per vertex in force.
@@ -169,6 +194,11 @@ def require_writer(returned: object, name: str) -> DataStreamWriter:
 
 def _name(build: Any) -> str:
     return getattr(build, "__name__", type(build).__name__)
+
+
+def _trigger_interval_ms(query: StreamingQuery) -> int | None:
+    trigger = query._jsq.streamingQuery().trigger()
+    return int(trigger.intervalMs()) if trigger.getClass().getSimpleName() == "ProcessingTimeTrigger" else None
 
 
 def _query_name(writer: DataStreamWriter) -> str | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from airflow_adaptive.job.documents import Action, Directive, DriverPlan
 from airflow_adaptive.runtime.spec import ExecutorShape
+from airflow_adaptive.scheduler.assignment import assign
 from airflow_adaptive.scheduler.state import (
     Deploying,
     Executing,
@@ -53,5 +55,16 @@ def _driver_plan(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> 
         executors=executors(plan.slots, executor),
         hold=executors(plan.hold, executor),
         load_balance=state.options.load_balance_mode.value,
+        keep=_keep(state, plan, executor),
         state_partitions=state.job.state_partitions,
     )
+
+
+def _keep(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> dict[str, int]:
+    """How many executors stay on each worker when surplus ones go; nothing is said while none have to go."""
+    if plan.hold > plan.slots or state.held_slots <= plan.slots:
+        return {}
+    held = [replace(offer, free=0) for offer in state.offers if offer.held]
+    assignment = assign(state.job, plan.parallelism, held, state.options.load_balance_mode)
+    kept = {} if assignment is None else assignment.slots_per_worker
+    return {offer.address: executors(kept.get(offer.worker, 0), executor) for offer in held}

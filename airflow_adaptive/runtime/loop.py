@@ -36,12 +36,16 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
 )
 from airflow_adaptive.scheduler.moves import Step
+from airflow_adaptive.scheduler.policies.failure_handling import FailureRecord
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Canceling, Created, Finished, SchedulerState
 
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+
+SHOWN_FAILURES = 5
+"""How many failures people see at hand; the job's log has more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,4 +293,10 @@ def view(state: SchedulerState, transitions: list[dict[str, Any]], urls: Urls) -
         "rescales": state.num_rescales,
         "urls": asdict(urls),
         "transitions": transitions,
+        "failures": [_shown(record) for record in state.failures[-SHOWN_FAILURES:]],
     }
+
+
+def _shown(record: FailureRecord) -> dict[str, Any]:
+    concurrent = [failure.summary for failure in record.concurrent]
+    return {**encode(record), "failure": record.failure.summary, "concurrent": concurrent}

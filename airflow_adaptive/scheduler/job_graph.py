@@ -107,8 +107,10 @@ class JobGraph:
     @property
     def groups(self) -> Mapping[str, tuple[JobVertex, ...]]:
         """Slot sharing groups by name, in the order of their first vertex."""
-        names = dict.fromkeys(vertex.slot_sharing_group for vertex in self.vertices)
-        return {name: tuple(v for v in self.vertices if v.slot_sharing_group == name) for name in names}
+        members: dict[str, list[JobVertex]] = {}
+        for vertex in self.vertices:
+            members.setdefault(vertex.slot_sharing_group, []).append(vertex)
+        return {name: tuple(vertices) for name, vertices in members.items()}
 
     @property
     def state_partitions(self) -> int:

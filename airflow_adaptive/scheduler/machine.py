@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from airflow_adaptive.scheduler import moves
+from airflow_adaptive.scheduler import failure_history, moves
 from airflow_adaptive.scheduler.errors import SchedulerUsageError
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
@@ -135,6 +135,18 @@ def step(state: SchedulerState, event: Event) -> Step:
     stale = _stale(state, event)
     if stale is not None:
         return moves.stay(state, event, stale)
+    return failure_history.follow(state, event, _react(state, event))
+
+
+def timers(state: SchedulerState) -> tuple[Timer, ...]:
+    """Deadlines of the current state; deliver them as `TimerFired` with the state's version, the earliest first."""
+    deadlines = [*BEHAVIOUR[type(state.current)].timers(state, state.current)]
+    if state.declaration is not None:
+        deadlines.append(Timer(name=TimerName.DECLARE, due=state.declaration.due))
+    return tuple(sorted(deadlines, key=lambda timer: (timer.due, timer.name)))
+
+
+def _react(state: SchedulerState, event: Event) -> Step:
     known = _learn(state, event)
     match event:
         case DriverSubmitted():
@@ -147,14 +159,6 @@ def step(state: SchedulerState, event: Event) -> Step:
             return _require(state, RequirementsChanged(at=event.at, requirements=state.declaration.requirements))
         case _:
             return BEHAVIOUR[type(known.current)].on_event(known, known.current, event)
-
-
-def timers(state: SchedulerState) -> tuple[Timer, ...]:
-    """Deadlines of the current state; deliver them as `TimerFired` with the state's version, the earliest first."""
-    deadlines = [*BEHAVIOUR[type(state.current)].timers(state, state.current)]
-    if state.declaration is not None:
-        deadlines.append(Timer(name=TimerName.DECLARE, due=state.declaration.due))
-    return tuple(sorted(deadlines, key=lambda timer: (timer.due, timer.name)))
 
 
 def _stale(state: SchedulerState, event: Event) -> str | None:

@@ -26,6 +26,7 @@ from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.policies.slot_allocation import used_slots
 from airflow_adaptive.scheduler.policies.transition_manager import Resources, TransitionManager
 from airflow_adaptive.scheduler.requirements import Parallelism
+from airflow_adaptive.scheduler.restart_strategies import describe_strategy
 from airflow_adaptive.scheduler.state import (
     Canceling,
     Current,
@@ -188,18 +189,28 @@ def handle_failure(
         draw: chance for the backoff, in [0, 1).
         kill: the driver can't be trusted any more.
     """
-    if not is_recoverable(failure):
+    if not can_recover(state, failure):
         return fail(state, event, failure, f"the failure is not recoverable: {failure.summary}")
     strategy = state.options.restart_strategy
     record = restart_backoff.notify(strategy, state.restarts, event.at, draw)
     state = replace(state, restarts=record)
     if not restart_backoff.can_restart(strategy, record, event.at):
-        return fail(state, event, failure, f"recovery is suppressed by {strategy}: {failure.summary}")
+        return fail(
+            state, event, failure, f"recovery is suppressed by {describe_strategy(strategy)}: {failure.summary}"
+        )
     backoff = restart_backoff.backoff(strategy, record, event.at)
     target = _restarting(state, event, plan, in_place=not kill, failure=failure, backoff=backoff)
     commands = kill_driver(state, event) if kill else ()
     reason = f"{failure.summary}; restart in {backoff.total_seconds():g} s"
     return _go(_counted(state), event, target, reason, commands=commands)
+
+
+def can_recover(state: SchedulerState, failure: Failure) -> bool:
+    """Whether a restart of this job may help against the failure."""
+    options = state.options
+    return is_recoverable(
+        failure, options.non_recoverable_failures, options.recoverable_failures, has_run=state.has_run
+    )
 
 
 def _restarting(

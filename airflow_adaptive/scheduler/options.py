@@ -250,7 +250,7 @@ class Options:
         Raises:
             OptionError: naming every unknown option and every impossible value.
         """
-        folded = [fold_flink_parameters(source, _names(OPTIONS["restart_strategy"])) for source in sources]
+        folded = fold_flink_parameters(sources, _names(OPTIONS["restart_strategy"]))
         known = {name for option in OPTIONS.values() for name in _names(option)}
         unknown = [repr(name) for source in folded for name in source if name not in known]
         wrong = [f"unknown option {', '.join(unknown)}: there are {', '.join(OPTIONS)}"] if unknown else []

@@ -7,8 +7,9 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
-from airflow_adaptive.scheduler.durations import parse_duration
+from airflow_adaptive.scheduler.durations import format_duration, parse_duration
 from airflow_adaptive.scheduler.policies.restart_backoff import (
+    UNLIMITED_ATTEMPTS,
     ExponentialDelay,
     FailureRate,
     FixedDelay,
@@ -16,12 +17,14 @@ from airflow_adaptive.scheduler.policies.restart_backoff import (
     RestartStrategy,
 )
 
-_CLASSES: Mapping[str, type[NoRestart | FixedDelay | FailureRate | ExponentialDelay]] = {
+STRATEGIES: Mapping[str, type[NoRestart | FixedDelay | FailureRate | ExponentialDelay]] = {
     "none": NoRestart,
     "fixed-delay": FixedDelay,
     "failure-rate": FailureRate,
     "exponential-delay": ExponentialDelay,
 }
+"""The strategies by Flink's main names."""
+
 _ALIASES = {
     "off": "none",
     "disable": "none",
@@ -32,7 +35,7 @@ _ALIASES = {
 _DEFAULT = "exponential-delay"
 
 _FLINK = "restart-strategy."
-_FLINK_PREFIXES = tuple(f"{_FLINK}{name}." for name in _CLASSES)
+_FLINK_PREFIXES = tuple(f"{_FLINK}{name}." for name in STRATEGIES)
 
 
 def parse_restart_strategy(value: object) -> RestartStrategy:
@@ -46,42 +49,69 @@ def parse_restart_strategy(value: object) -> RestartStrategy:
     settings = dict(value) if isinstance(value, Mapping) else {"type": value}
     given = settings.pop("type", None)
     name = _main_name(given) if isinstance(given, str) else ""
-    if name not in _CLASSES:
-        raise ValueError(f"{given} is an unknown value of RestartStrategyType. There are {', '.join(_CLASSES)}")
-    defaults = {f.name: f.default for f in fields(_CLASSES[name])}
+    if name not in STRATEGIES:
+        raise ValueError(f"{given} is an unknown value of RestartStrategyType. There are {', '.join(STRATEGIES)}")
+    defaults = {f.name: f.default for f in fields(STRATEGIES[name])}
     parameters = {str(key).replace("-", "_"): item for key, item in settings.items()}
     unknown = sorted(set(parameters) - set(defaults))
     if unknown:
         raise ValueError(f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(defaults) or 'none'}")
     try:
-        return _CLASSES[name](**{key: _read(item, defaults[key]) for key, item in parameters.items()})
+        return STRATEGIES[name](**{key: _read(item, defaults[key]) for key, item in parameters.items()})
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
 
 
 def strategy_name(strategy: RestartStrategy) -> str:
     """Flink's name of a strategy."""
-    return next(name for name, kind in _CLASSES.items() if isinstance(strategy, kind))
+    return next(name for name, kind in STRATEGIES.items() if isinstance(strategy, kind))
 
 
-def fold_flink_parameters(values: Mapping[str, object], names: Sequence[str]) -> Mapping[str, object]:
+def describe_strategy(strategy: RestartStrategy) -> str:
+    """The strategy with its parameters as people write them."""
+    parameters = ", ".join(f"{field.name}={as_text(getattr(strategy, field.name))}" for field in fields(strategy))
+    return f"{type(strategy).__name__}({parameters})"
+
+
+def as_text(parameter: object) -> str:
+    """A parameter as people write it."""
+    if isinstance(parameter, timedelta):
+        return format_duration(parameter)
+    return "no limit" if parameter == UNLIMITED_ATTEMPTS else f"{parameter}"
+
+
+def fold_flink_parameters(
+    sources: Sequence[Mapping[str, object]], names: Sequence[str]
+) -> Sequence[Mapping[str, object]]:
     """Fold Flink's `restart-strategy.fixed-delay.attempts` and the like into the strategy that they belong to.
 
-    Parameters of other strategies than the one that is named, or is the default, have no effect, as in Flink.
+    They are read from the source that names the strategy (Flink: `RestartBackoffTimeStrategyFactoryLoader`); those of other
+    strategies, and of other sources, have no effect. If no source names one, those of the default strategy count, which
+    Flink ignores.
 
     Args:
-        values: options by name.
+        sources: options by name, the most particular source first.
         names: of the option that names the strategy, the one that beats the others first.
+
+    Returns:
+        The sources without these parameters.
     """
-    parameters = {key: item for key, item in values.items() if key.startswith(_FLINK_PREFIXES)}
-    rest = {key: item for key, item in values.items() if key not in parameters}
-    named = next((name for name in names if name in values), names[0])
-    given = values.get(named, _DEFAULT)
-    if not parameters or not isinstance(given, str):
-        return rest
+    naming = next((source for source in sources if any(name in source for name in names)), None)
+    folded = []
+    for source in sources:
+        rest = {key: item for key, item in source.items() if not key.startswith(_FLINK_PREFIXES)}
+        named = next((name for name in names if name in source), names[0])
+        given = source.get(named, _DEFAULT)
+        own = _of_strategy(given, source) if isinstance(given, str) else {}
+        if own and (naming is None or naming is source):
+            rest[named] = {**own, "type": given}
+        folded.append(rest)
+    return folded
+
+
+def _of_strategy(given: str, source: Mapping[str, object]) -> Mapping[str, object]:
     prefix = f"{_FLINK}{_main_name(given)}."
-    own = {key.removeprefix(prefix): item for key, item in parameters.items() if key.startswith(prefix)}
-    return {**rest, named: {"type": given, **own}}
+    return {key.removeprefix(prefix): item for key, item in source.items() if key.startswith(prefix)}
 
 
 def _main_name(given: str) -> str:

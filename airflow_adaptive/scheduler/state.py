@@ -13,7 +13,7 @@ from enum import StrEnum
 from airflow_adaptive.scheduler.events import SlotOffer, TimerName
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import Options
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord
 from airflow_adaptive.scheduler.policies.transition_manager import TransitionManager
 from airflow_adaptive.scheduler.requirements import Parallelism, Requirements
@@ -258,6 +258,7 @@ class SchedulerState:
         num_restarts: restarts so far, rescales included (Flink's metric).
         num_rescales: of them without a failure.
         trigger_interval: of the job's queries as last reported, None while unknown.
+        failures: the newest, as many as `failure_history_size`, oldest first.
     """
 
     job: JobGraph
@@ -274,6 +275,7 @@ class SchedulerState:
     num_rescales: int = 0
     declaration: Declaration | None = None
     trigger_interval: timedelta | None = None
+    failures: tuple[FailureRecord, ...] = ()
 
     @property
     def name(self) -> str:

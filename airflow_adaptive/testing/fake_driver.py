@@ -43,6 +43,7 @@ class FakeDrivers:
     Attributes:
         silent: they live but neither read nor report.
         commits: whether running queries commit a batch with each tick; else they are idle.
+        build_failure: what the author's function raises whenever it is called, None if it works.
         started: (epoch, version, parallelism) of every start of the queries, in order.
     """
 
@@ -52,6 +53,7 @@ class FakeDrivers:
         self._sessions: dict[str, _Session] = {}
         self.silent = False
         self.commits = True
+        self.build_failure: FailureReport | None = None
         self.started: list[tuple[int, int, dict[str, int]]] = []
 
     def tick(self, cluster: ClusterSnapshot, states: dict[str, SubmissionState]) -> None:
@@ -92,13 +94,15 @@ class FakeDrivers:
 
     def _obey(self, session: _Session, directive: Directive) -> None:
         if directive.action is Action.HOLD or directive.plan is None:
-            session.state = DriverState.HOLDING if session.state is not DriverState.FAILED else DriverState.FAILED
+            session.state, session.failure = DriverState.HOLDING, None
             return
         session.application_id = self._cluster.request_executors(
             session.submission_id, directive.plan.executors, session.cores, session.memory_mb
         )
         there = len(self._cluster.executors(session.submission_id)) >= directive.plan.executors
-        if session.version != directive.version and there:
+        if session.version != directive.version and there and self.build_failure is not None:
+            session.version, session.state, session.failure = directive.version, DriverState.FAILED, self.build_failure
+        elif session.version != directive.version and there:
             session.version, session.state, session.failure = directive.version, DriverState.RUNNING, None
             self.started.append((session.epoch, directive.version, dict(directive.plan.parallelism)))
         elif session.state is DriverState.RUNNING and self.commits:

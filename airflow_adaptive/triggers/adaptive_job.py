@@ -21,7 +21,8 @@ from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave, Loop
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
-from airflow_adaptive.scheduler.policies.failure_handling import is_recoverable
+from airflow_adaptive.scheduler.failure_history import root_cause
+from airflow_adaptive.scheduler.moves import can_recover
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
 
@@ -156,10 +157,7 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
 
 def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None, trouble: str | None) -> dict[str, Any]:
     """The event that tells the operator how the loop ended."""
-    causes = (
-        [] if not isinstance(state.current, Finished) or state.current.cause is None else [state.current.cause.summary]
-    )
-    causes += [trouble] if trouble else []
+    causes = [told for told in (root_cause(state), trouble) if told]
     cancel_at = None if leave is None else leave.cancel_at
     current = state.current
     if not isinstance(current, Finished):
@@ -169,7 +167,7 @@ def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None, trouble: 
         "status": "finished",
         "outcome": current.outcome.value,
         "cause": "; ".join(causes) or None,
-        "recoverable": current.cause is None or is_recoverable(current.cause),
+        "recoverable": current.cause is None or can_recover(state, current.cause),
         "timed_out": cancel_at is not None and current.since >= cancel_at,
         "restarts": state.num_restarts,
         "rescales": state.num_rescales,

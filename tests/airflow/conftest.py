@@ -59,7 +59,7 @@ DAGS = dedent(
         SparkResourcesSensor(task_id="resources", parallelism=(1, 2), **SMALL) >> job("bounded", "bounded")
 
     with DAG("endless", schedule=None):
-        job("endless")
+        job("endless", scaling_interval_min="10 s", slot_idle_timeout="2 s")
 
     with DAG("cleared", schedule=None):
         job("cleared")

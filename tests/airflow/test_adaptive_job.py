@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)
 
 TIMEOUT_S = 120.0
 TASK = "job"
+COOLDOWN = timedelta(seconds=10)
+"""`scaling_interval_min` of the DAG that rescales."""
 
 
 class Run:
@@ -72,6 +76,15 @@ class Run:
         newest = max((self._directory / "log").glob("[0-9]*.json"))
         return decode_log(newest.read_bytes()).owner
 
+    def calm(self) -> list[timedelta]:
+        """How long the job executed before each rescale."""
+        transitions = self.xcom("transitions")
+        return [
+            datetime.fromisoformat(left["at"]) - datetime.fromisoformat(entered["at"])
+            for entered, left in pairwise(transitions)
+            if (entered["target"], left["target"]) == ("Executing", "Restarting")
+        ]
+
     def outcomes(self) -> list[str]:
         return [transition["target"] for transition in self.xcom("transitions")]
 
@@ -108,8 +121,14 @@ def test_job_grows_is_watched_and_is_suspended(begin: Begin, spark_cluster: Loca
     run.until_executing(2)
     assert run.status().epoch == 1
 
+    run.require(1, 1)  # one change, then another within the cooldown: one rescale
+    run.require(2, 2)
     run.require(1, 1)
     run.until_executing(1)
+    assert run.status().epoch == 1
+    assert len(run.calm()) == 2
+    assert all(calm >= COOLDOWN for calm in run.calm())
+    wait_until(lambda: len(run.status().executors) == 1, TIMEOUT_S, "the idle executor to go back")
 
     run.ask("suspend")
     run.until_task("success")

@@ -19,6 +19,7 @@ VIEW: dict[str, Any] = {
     "outcome": None,
     "parallelism": {"job": 2},
     "transitions": [{"target": str(number)} for number in range(60)],
+    "failures": [{"failure": "TASK_FAILED: an executor was lost", "decision": "restart in 1 s"}],
     "urls": {"master": "http://master:8080", "driver": None},
 }
 
@@ -92,6 +93,7 @@ def test_view_is_shown_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJo
     asyncio.run(store.publish(VIEW))
     assert (airflow.xcoms["state"], airflow.xcoms["parallelism"]) == ("Executing", {"job": 2})
     assert airflow.xcoms["transitions"] == VIEW["transitions"][-50:]
+    assert airflow.xcoms["failures"] == VIEW["failures"]
     assert (airflow.xcoms["spark_master_url"], airflow.xcoms["spark_driver_url"]) == ("http://master:8080", "")
     assert airflow.map_indexes == {3}
 

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import httpx
+import psutil
 
 from airflow_adaptive.job.conf import session_conf
 from airflow_adaptive.job.documents import (
@@ -131,6 +132,19 @@ class DriverUnderTest:
         """Cores that the master has granted to the running application, 0 if there is none."""
         return sum(application["cores"] for application in self.cluster.state()["activeapps"])
 
+    def kill_executor(self, executor_id: str) -> None:
+        """Kill an executor's JVM (SIGKILL)."""
+        children = [child for worker in self.cluster.workers for child in psutil.Process(worker.pid).children()]
+        (executor,) = [child for child in children if _option(child, "--executor-id") == executor_id]
+        executor.kill()
+
+    def spark(self, path: str) -> Any:
+        """What Spark's own REST interface, the driver's, tells of the application."""
+        status = self.status()
+        assert status is not None
+        url = f"{status.ui_url}/api/v1/applications/{status.application_id}/{path}"
+        return httpx.get(url, timeout=10.0, trust_env=False).raise_for_status().json()
+
     def output(self) -> str:
         """What the newest driver has written; Python output goes to its stdout."""
         files = self.cluster.directory.glob(f"work/*/{self.submissions[-1]}/std*")
@@ -148,6 +162,15 @@ class DriverUnderTest:
         )
         found: dict[str, Any] = answer.json()
         return found
+
+
+def _option(process: psutil.Process, name: str) -> str | None:
+    """What follows that option on the process's command line; a process that has ended has none."""
+    try:
+        arguments = process.cmdline()
+    except psutil.NoSuchProcess:
+        return None
+    return arguments[arguments.index(name) + 1] if name in arguments else None
 
 
 def sink_rows(sink: Path) -> list[Any]:

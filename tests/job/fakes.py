@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from airflow_adaptive.job.conf import DriverSettings
 from airflow_adaptive.job.control import ControlLoop
@@ -18,6 +19,7 @@ from airflow_adaptive.job.documents import (
     Status,
 )
 from airflow_adaptive.job.fence import Fence
+from airflow_adaptive.job.progress import StatefulRun
 
 EPOCH = 3
 NONCE = "n1"
@@ -39,7 +41,8 @@ def directive(
 class World:
     """Everything that the control loop touches; also the script of what happens while it sleeps.
 
-    `history` has the calls that change something, and each new state with its version.
+    `history` has the calls that change something, and each new state with its version; `balanced` has the number of
+    executors over which tasks are being spread, 0 when that ends.
     """
 
     newest_directive: Directive | Exception | None = None
@@ -51,8 +54,11 @@ class World:
     boundary_reached: bool = True
     query_failure: FailureReport | None = None
     query_over: bool = False
+    first_trigger_after_s: float = 0.0
+    run: StatefulRun | None = None
     time: float = 100.0
     history: list[str] = field(default_factory=list)
+    balanced: list[int] = field(default_factory=lambda: [0])
     statuses: list[Status] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     guarded: bool = False
@@ -73,6 +79,7 @@ class World:
             fence=fence,
             query=self,
             executors=self,
+            balancer=self,
             reporter=self,
             guard=self.guard,
             settings=settings,
@@ -86,6 +93,9 @@ class World:
         return self.history[self.history.index(mark) + 1 :]
 
     # ---- what happens ----
+
+    def directs_plan(self, version: int, executors: int, **changes: Any) -> Callable[[], None]:
+        return self.directs(Action.RUN, version, replace(plan(executors), **changes))
 
     def directs(self, action: Action, version: int, wanted: DriverPlan | None = None) -> Callable[[], None]:
         return lambda: setattr(self, "newest_directive", directive(action, version, wanted))
@@ -147,6 +157,15 @@ class World:
         self.history.append("halt")
         self.plan = None
 
+    def triggered(self, timeout_s: float) -> bool:
+        waited = min(timeout_s, self.first_trigger_after_s)
+        self.time += waited
+        self.first_trigger_after_s -= waited
+        return not self.first_trigger_after_s
+
+    def stateful_run(self) -> StatefulRun | None:
+        return self.run
+
     def ended(self) -> bool:
         return self.plan is not None and self.query_over
 
@@ -177,10 +196,22 @@ class World:
         if f"declare {total}" not in self.history[-2:]:
             self.history.append(f"declare {total}")
 
-    def release(self, total: int) -> None:
+    def release(self, total: int, keep: Mapping[str, int]) -> None:
         if self.executor_count > total:
-            self.history.append(f"release down to {total}")
+            kept = "".join(f", {count} on {worker}" for worker, count in keep.items())
+            self.history.append(f"release down to {total}{kept}")
             self.executor_count = total
+
+    # ---- balancer ----
+
+    def follow(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> None:
+        assert run is self.run
+        if self.balanced[-1] != len(executors):
+            self.balanced.append(len(executors))
+
+    def restore(self) -> None:
+        if self.balanced[-1]:
+            self.balanced.append(0)
 
     # ---- reporter ----
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_adaptive.job.directory import DirectoryError
-from airflow_adaptive.job.documents import Action, DriverState, FailureReport
+from airflow_adaptive.job.documents import TASKS, Action, DriverState, FailureReport
+from airflow_adaptive.job.progress import StatefulRun
 from tests.job.fakes import EPOCH, LEASE_S, NONCE, POLL_S, World, directive, plan
 
 FAILURE = FailureReport(error_class="DIVIDE_BY_ZERO", message="no", causes=("SparkArithmeticException",), query="j")
@@ -225,3 +228,111 @@ def test_the_watchdog_guards_as_long_as_a_query_runs():
         lambda: guarded.append(world.guarded),
     )
     assert guarded == [True, False]
+
+
+def test_keeps_surplus_executors_until_the_plan_holds_fewer():
+    world = running(3)
+    world.obey(world.directs_plan(2, 1, hold=3), world.nothing, world.directs_plan(2, 1, hold=1), world.nothing)
+    assert world.after("RUNNING 1") == [
+        *("declare 1", "RESCALING 1", "end", "build", "start 1", "RUNNING 2"),
+        *("declare 1", "release down to 1"),
+        *("end", "STOPPED 2"),
+    ]
+
+
+def test_gives_back_where_the_plan_keeps_fewest():
+    world = running(3)
+    world.obey(world.directs_plan(2, 1, keep={"http://w1": 1}), world.nothing)
+    assert "release down to 1, 1 on http://w1" in world.history
+
+
+def test_restarts_no_query_when_only_what_is_held_kept_or_balanced_changes():
+    world = running(2)
+    world.obey(world.directs_plan(2, 2, hold=4, keep={"http://w1": 2}, load_balance=TASKS), world.nothing)
+    assert world.after("RUNNING 1") == ["declare 2", "RUNNING 2", "end", "STOPPED 2"]
+
+
+def test_balances_a_stateful_query_until_it_is_told_not_to():
+    world = running(2)
+    world.run = StatefulRun(run_id="r", batch_id=1, state_partitions=4)
+    world.obey(
+        world.directs_plan(1, 2, load_balance=TASKS),
+        world.has_executors(1),
+        world.has_executors(2),
+        world.directs_plan(1, 2),
+        world.nothing,
+    )
+    assert world.balanced == [0, 2, 1, 2, 0]
+
+
+def balancing() -> World:
+    """A world in which the driver starts a stateful query on one executor, and spreads its tasks."""
+    world = World(newest_directive=directive(Action.RUN, 1, replace(plan(1), load_balance=TASKS)), executor_count=1)
+    world.run = StatefulRun(run_id="r", batch_id=1, state_partitions=4)
+    return world
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda world: world.directs(Action.HOLD, 1),
+        lambda world: world.directs_plan(2, 2, load_balance=TASKS),  # waits for an executor that does not come
+        lambda world: world.ends_query(FAILURE),
+        lambda world: lambda: setattr(world, "run", None),
+    ],
+    ids=["hold", "rescale", "failure", "no state"],
+)
+def test_balances_nothing_any_more_when_the_tasks_are_to_go(event):
+    world = balancing()
+    seen = []
+    world.obey(world.nothing, event(world), lambda: seen.append(list(world.balanced)))
+    assert seen == [[0, 1, 0]]
+
+
+def test_balances_nothing_any_more_when_it_is_fenced():
+    world = balancing()
+    successor = directive(Action.RUN, 2, plan(1), epoch=EPOCH + 1)
+    assert world.obey(lambda: setattr(world, "newest_directive", successor)) is DriverState.FENCED
+    assert world.balanced == [0, 1, 0]
+
+
+def test_balances_nothing_any_more_when_the_loop_itself_fails():
+    world = balancing()
+    with pytest.raises(ZeroDivisionError):
+        world.obey(break_down)
+    assert world.balanced == [0, 1, 0]
+
+
+def test_measures_the_dead_time_of_a_rescale():
+    world = running(1)
+    world.during_build = lambda: setattr(world, "time", world.time + 1.25)
+    world.obey(world.directs(Action.RUN, 2, plan(1, read=2)), world.nothing)
+    reported = {(status.version, status.state): status.downtime_ms for status in world.statuses}
+    assert reported[1, DriverState.RUNNING] is None
+    assert reported[1, DriverState.RESCALING] is None
+    assert reported[2, DriverState.RUNNING] == 1250
+
+
+def test_measures_on_when_the_first_trigger_takes_its_time():
+    world = running(1)
+    world.obey(
+        lambda: setattr(world, "first_trigger_after_s", 3 * POLL_S),
+        world.directs(Action.RUN, 2, plan(1, read=2)),
+        world.nothing,  # while the old query ends
+        world.nothing,
+        world.nothing,
+    )
+    reported = [status.downtime_ms for status in world.statuses if status.version == 2]
+    assert list(dict.fromkeys(reported)) == [None, 2500]
+
+
+def test_a_restart_after_a_hold_or_a_failure_is_no_rescale():
+    world = running(1)
+    world.obey(
+        world.directs(Action.HOLD, 1, plan(1)),
+        world.directs(Action.RUN, 1, plan(1)),
+        world.ends_query(FAILURE),
+        world.directs(Action.RUN, 2, plan(1)),
+        world.nothing,
+    )
+    assert {status.downtime_ms for status in world.statuses} == {None}

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.job.documents import (
+    NONE,
+    TASKS,
     Action,
     DocumentError,
+    DriverPlan,
     DriverState,
     ExecutorReport,
     FailureReport,
@@ -23,8 +27,9 @@ from airflow_adaptive.job.documents import (
 )
 from tests.job.fakes import directive, plan
 
+PLAN = replace(plan(3), hold=5, load_balance=TASKS, keep={"http://w:8081": 2})
 DOCUMENT = LogDocument(
-    job="j", number=4, at="t", owner="o", directive=directive(Action.RUN, 2, plan(3)), scheduler={"state": "x"}
+    job="j", number=4, at="t", owner="o", directive=directive(Action.RUN, 2, PLAN), scheduler={"state": "x"}
 )
 STATUS = Status(
     job="j",
@@ -36,8 +41,9 @@ STATUS = Status(
     version=2,
     parallelism={"read": 3},
     executors=(ExecutorReport(executor_id="0", cores=2, worker="http://w:8081"),),
-    queries=(QueryReport(name="j", active=False, batch_id=7, committed=8, watermark="w"),),
+    queries=(QueryReport(name="j", active=False, batch_id=7, committed=8, watermark="w", trigger_interval_ms=500),),
     failure=FailureReport(error_class="E", message="m", causes=("A", "B")),
+    downtime_ms=120,
 )
 
 
@@ -57,6 +63,9 @@ def test_documents_survive_the_journey():
         {"plan": {"parallelism": ["read"], "executors": 1, "state_partitions": 1}},
         {"plan": {"parallelism": {}, "executors": None, "state_partitions": 1}},
         {"plan": {"parallelism": {}}},
+        {"plan": {"parallelism": {}, "executors": 1, "state_partitions": 1, "hold": -1}},
+        {"plan": {"parallelism": {}, "executors": 1, "state_partitions": 1, "keep": ["http://w:8081"]}},
+        {"plan": {"parallelism": {}, "executors": 1, "state_partitions": 1, "keep": {"http://w:8081": "2"}}},
         {"plan": 5},
     ],
 )
@@ -77,3 +86,22 @@ def test_names_of_log_documents_sort_like_their_numbers():
     assert log_name(42) == "0000000042.json"
     assert log_number(log_name(42)) == 42
     assert [log_number(name) for name in ("42.json", "0000000042.json.crc", ".0000000042.json", "x")] == [None] * 4
+
+
+def test_a_plan_of_an_older_version_holds_what_it_runs_on_and_balances_nothing():
+    fields = json.loads(encode_log(DOCUMENT))
+    fields["directive"]["plan"] = {"parallelism": {"read": 3}, "executors": 3, "state_partitions": 4}
+    read = decode_log(json.dumps(fields).encode()).directive.plan
+    assert read == DriverPlan(parallelism={"read": 3}, executors=3, state_partitions=4)
+    assert (read.held, read.load_balance, read.keep) == (3, NONE, {})
+
+
+@pytest.mark.parametrize(("hold", "held"), [(0, 3), (2, 3), (5, 5)])
+def test_a_plan_holds_at_least_the_executors_that_it_runs_on(hold: int, held: int):
+    assert replace(plan(3), hold=hold).held == held
+
+
+def test_only_what_a_query_runs_on_tells_whether_it_is_restarted():
+    assert replace(plan(3), hold=5, load_balance=TASKS, keep={"http://w:8081": 2}).runs_like(plan(3))
+    others = [plan(2), plan(3, read=2), plan(3, write=3), replace(plan(3), state_partitions=8), None]
+    assert [other for other in others if plan(3).runs_like(other)] == []

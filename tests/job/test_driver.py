@@ -92,10 +92,13 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
     assert (status.state, status.version, status.parallelism) == (DriverState.RUNNING, 1, {"read": 2})
     assert status.submission_id == submission
     assert [executor.worker for executor in status.executors] == [driver.cluster.workers[0].ui_url] * 2
+    assert (status.downtime_ms, status.queries[0].trigger_interval_ms) == (None, 0)
 
     driver.direct(Action.RUN, 2, plan(1))
     status = driver.wait_status("one executor", lambda now: now.version == 2 and len(now.executors) == 1)
     assert (status.state, status.parallelism) == (DriverState.RUNNING, {"read": 1})
+    assert status.downtime_ms is not None
+    assert 0 < status.downtime_ms < 10_000
     wait_until(lambda: driver.application_cores() == 1, PATIENCE_S, "the core's return to the cluster")
 
     rows.write(9)
@@ -143,5 +146,6 @@ def test_finishes_a_bounded_query_with_its_own_name_and_secrets(driver, rows, tm
     assert driver.wait_end() == "FINISHED"
     status = driver.wait_status("the last report", lambda now: now.state is DriverState.FINISHED)
     assert [(query.name, query.committed, query.input_rows) for query in status.queries] == [("copied", 3, 5 * ROWS)]
+    assert status.queries[0].trigger_interval_ms is None
     assert (driver.directory / "checkpoints" / "copied" / "commits").is_dir()
     assert written(tmp_path) == rows.ids

@@ -48,7 +48,7 @@ class Following:
         self.counter = ProgressCounter()
         self.kept: list[StreamingQueryProgress] = []
         self.asked_all = 0
-        self.counter.begin("j")
+        self.counter.begin("j", None)
 
     def follow(self, *new: StreamingQueryProgress) -> None:
         self.kept += new
@@ -113,8 +113,9 @@ def test_counts_go_on_when_the_query_is_restarted():
     following.counter.end()
     ended = following.report
     following.kept.clear()
-    following.counter.begin("j")
+    following.counter.begin("j", 500)
     assert (ended.active, following.report.active) == (False, True)
+    assert (ended.trigger_interval_ms, following.report.trigger_interval_ms) == (None, 500)
     following.follow(progress(2))
     assert following.counted == (2, 3, 30)
 

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive.job.documents import FailureReport
+from airflow_adaptive.job.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.ports import Inbox, JobDirectoryError, Wish
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.state import Executing, Finished, Outcome, SchedulerState
 from airflow_adaptive.testing.manual_clock import START
 from airflow_adaptive.testing.simulation import Simulation
 
+BACKOFF = timedelta(seconds=20)
 QUICK: dict[str, Any] = {
     "resource_stabilization_timeout": "2 s",
     "scaling_interval_min": "5 s",
@@ -148,6 +152,52 @@ def test_failure_that_no_restart_mends_fails_the_job(small: Simulation) -> None:
     assert end.outcome is Outcome.FAILED
     assert end.cause is not None
     assert "no such column" in end.cause.summary
+
+
+def test_failures_are_shown_with_what_followed(small: Simulation) -> None:
+    small.clock.at(20, lambda: small.drivers.fail_query("TASK_FAILED", "executor 1 is gone"))
+    small.clock.at(40, ask(small, Wish.SUSPEND))
+    small.run()
+    (shown,) = small.store.views[-1]["failures"]
+    assert shown["failure"] == "TASK_FAILED: executor 1 is gone"
+    assert (shown["state"], shown["decision"], shown["concurrent"]) == ("Executing", "restart in 1 s", [])
+
+
+def test_driver_that_dies_during_the_backoff_is_concurrent_to_what_failed_before(small: Simulation) -> None:
+    small.spec = replace(small.spec, options=replace(small.spec.options, restart_strategy=FixedDelay(delay=BACKOFF)))
+    small.clock.at(20, small.drivers.fail_query)
+    small.clock.at(24, lambda: small.cluster.kill_driver(newest_driver(small)))
+    small.clock.at(80, ask(small, Wish.SUSPEND))
+    state = small.run()
+    assert [record.failure.error_class for record in state.failures] == ["SparkException"]
+    assert [failure.error_class for failure in state.failures[0].concurrent] == ["DRIVER_LOST"]
+
+
+def test_users_list_says_what_no_restart_mends(small: Simulation) -> None:
+    options = replace(small.spec.options, non_recoverable_failures=("payments.*",))
+    small.spec = replace(small.spec, options=options)
+    small.clock.at(20, lambda: small.drivers.fail_query("payments.Refused", "card expired"))
+    assert small.run_to_end().outcome is Outcome.FAILED
+
+
+def test_mistake_in_the_authors_function_fails_a_job_that_has_never_run(small: Simulation) -> None:
+    mistake = FailureReport(error_class="KeyError", message="'flights'", causes=(BUILD_FUNCTION_ERROR, "KeyError"))
+    small.drivers.build_failure = mistake
+    end = small.run_to_end()
+    assert end.cause is not None
+    assert end.cause.summary == "KeyError: 'flights'"
+    assert len(small.cluster.submissions) == 1
+
+
+def test_mistake_in_a_function_that_has_worked_is_tried_again(small: Simulation) -> None:
+    mistake = FailureReport(error_class="KeyError", message="'flights'", causes=(BUILD_FUNCTION_ERROR, "KeyError"))
+    small.clock.at(20, small.drivers.fail_query)
+    small.clock.at(20, lambda: setattr(small.drivers, "build_failure", mistake))
+    small.clock.at(30, lambda: setattr(small.drivers, "build_failure", None))
+    small.clock.at(80, ask(small, Wish.SUSPEND))
+    state = small.run()
+    assert outcome(state) is Outcome.SUSPENDED
+    assert "KeyError" in {record.failure.error_class for record in state.failures}
 
 
 def test_exhausted_input_finishes_the_job(small: Simulation) -> None:

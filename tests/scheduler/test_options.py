@@ -6,8 +6,15 @@ import pytest
 
 from airflow_adaptive.scheduler.errors import OptionError
 from airflow_adaptive.scheduler.options import OPTIONS, BelowLowerBound, Options
-from airflow_adaptive.scheduler.policies.restart_backoff import ExponentialDelay, FailureRate, FixedDelay, NoRestart
+from airflow_adaptive.scheduler.policies.restart_backoff import (
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    NoRestart,
+    RestartStrategy,
+)
 from airflow_adaptive.scheduler.policies.transition_manager import CooldownExtension
+from airflow_adaptive.scheduler.restart_strategies import describe_strategy
 
 P = "jobmanager.adaptive-scheduler."
 
@@ -160,6 +167,52 @@ def test_flinks_parameters_belong_to_the_strategy_that_is_named():
 def test_flinks_parameters_belong_to_the_default_strategy_when_none_is_named():
     values = {"restart-strategy.exponential-delay.initial-backoff": "2 s", "restart-strategy.fixed-delay.delay": "9 s"}
     assert Options.of(values).restart_strategy == ExponentialDelay(initial_backoff=timedelta(seconds=2))
+
+
+@pytest.mark.parametrize(
+    ("job", "deployment", "expected"),
+    [
+        (
+            {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": 3},
+            {"restart-strategy.type": "failure-rate", "restart-strategy.fixed-delay.attempts": 9},
+            FixedDelay(attempts=3),
+        ),
+        ({"restart-strategy.type": "fixed-delay"}, {"restart-strategy.fixed-delay.attempts": 9}, FixedDelay()),
+        (
+            {"restart-strategy.exponential-delay.max-backoff": "2 min"},
+            {"restart_strategy": "fixed-delay", "restart-strategy.fixed-delay.attempts": 9},
+            FixedDelay(attempts=9),
+        ),
+        ({"restart-strategy.fixed-delay.attempts": 3}, {"restart_strategy": "fixed-delay"}, FixedDelay()),
+        (
+            {"restart-strategy.fixed-delay.attempts": 3},
+            {"restart-strategy.exponential-delay.max-backoff": "2 min"},
+            ExponentialDelay(max_backoff=timedelta(minutes=2)),
+        ),
+        ({"restart-strategy": "off"}, {"restart-strategy.type": "fixed-delay"}, NoRestart()),
+        ({}, {"restart-strategy.type": "failurerate"}, FailureRate()),
+    ],
+)
+def test_strategy_is_read_from_the_configuration_that_names_it(
+    job: dict[str, object], deployment: dict[str, object], expected: object
+):
+    assert Options.of(job, deployment).restart_strategy == expected
+
+
+@pytest.mark.parametrize(
+    ("strategy", "described"),
+    [
+        (NoRestart(), "NoRestart()"),
+        (FixedDelay(attempts=3), "FixedDelay(attempts=3, delay=1 s)"),
+        (
+            ExponentialDelay(),
+            "ExponentialDelay(initial_backoff=1 s, max_backoff=1 min, backoff_multiplier=1.5, reset_backoff_threshold=1 h,"
+            " jitter_factor=0.1, attempts_before_reset_backoff=no limit)",
+        ),
+    ],
+)
+def test_strategy_is_described_as_people_write_it(strategy: RestartStrategy, described: str):
+    assert describe_strategy(strategy) == described
 
 
 def test_flinks_parameters_have_no_say_beside_a_whole_strategy():

@@ -1,13 +1,14 @@
 """Any events in any order while time moves: the invariants hold after every step."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.commands import SubmitDriver
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
     BatchFailed,
@@ -33,12 +34,16 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
+from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT
 from tests.scheduler.invariants import check_step
 from tests.scheduler.lives import LIVES
 
 TIMERS_AT_ONCE = 20
-EVERY_TIME = FixedDelay(attempts=10**6, delay=timedelta(seconds=7))
+MAX_PARALLELISM = 8
+DELAY = timedelta(seconds=7)
+EVERY_TIME = FixedDelay(attempts=10**6, delay=DELAY)
+TWICE = FixedDelay(attempts=2, delay=DELAY)
 
 DURATIONS = st.sampled_from([0, 5, 30, 60])
 OPTIONS = st.fixed_dictionaries(
@@ -49,29 +54,45 @@ OPTIONS = st.fixed_dictionaries(
         "scaling_interval_max": st.sampled_from([None, 90]),
         "cooldown_extension": st.sampled_from(["none", "first_change", "every_change"]),
         "executing_stabilization_timeout": DURATIONS,
-        "max_trigger_delay": DURATIONS,
+        "max_trigger_delay": st.sampled_from([None, 0, 5, 60]),
         "max_failed_batches": st.integers(1, 3),
         "min_parallelism_increase": st.integers(1, 3),
+        "reactive": st.sampled_from([False, False, True]),
+        "load_balance_mode": st.sampled_from(["none", "slots", "tasks"]),
+        "slot_request_max_interval": st.sampled_from([0, 0, 0.02, 5]),
+        "slot_idle_timeout": st.sampled_from([0, 5, 50]),
         "below_lower_bound": st.sampled_from(["wait", "keep_running"]),
         "local_recovery_timeout": DURATIONS,
-        "restart_strategy": st.sampled_from(["none", EVERY_TIME, EVERY_TIME]),
+        "restart_strategy": st.sampled_from(["none", TWICE, EVERY_TIME, EVERY_TIME]),
+        "failure_history_size": st.sampled_from([1, 16]),
     }
 )
 
 
 @st.composite
-def two_vertices(draw: st.DrawFn) -> Scenario:
-    """A new job with two vertices, in one group or in two."""
+def graphs(draw: st.DrawFn) -> JobGraph:
+    """One to three vertices in one to three groups."""
+    groups = draw(st.lists(st.sampled_from("ghi"), min_size=1, max_size=3))
+    return JobGraph(job="job", vertices=tuple(draw(vertices(f"v{i}", group)) for i, group in enumerate(groups)))
+
+
+@st.composite
+def vertices(draw: st.DrawFn, name: str, group: str) -> JobVertex:
     lower = draw(st.integers(1, 2))
-    bounds = {"read": ParallelismRange(1, 2), "count": ParallelismRange(lower, draw(st.integers(lower, 5)))}
-    vertices = tuple(
-        JobVertex(name=name, parallelism=bounds[name], max_parallelism=8, slot_sharing_group=group)
-        for name, group in zip(bounds, draw(st.sampled_from(["gg", "gh"])), strict=True)
-    )
-    return Scenario(graph=JobGraph(job="job", vertices=vertices))
+    bounds = ParallelismRange(lower, draw(st.integers(lower, 5)))
+    return JobVertex(name=name, parallelism=bounds, max_parallelism=MAX_PARALLELISM, slot_sharing_group=group)
 
 
-JOBS = two_vertices()
+@st.composite
+def jobs(draw: st.DrawFn) -> tuple[SchedulerState, datetime]:
+    """A new job, or one in mid-life under options that it did not begin with, as after a new deployment."""
+    options = Options.of(draw(OPTIONS))
+    if draw(st.booleans()):
+        return machine.create(draw(graphs()), options), START
+    life = LIVES[draw(st.sampled_from(sorted(LIVES)))]()
+    return replace(life.state, options=options), life.now
+
+
 FAILURES = st.sampled_from([TRANSIENT, TRANSIENT, HOPELESS])
 FEW = st.integers(0, 5)
 STALE = st.sampled_from([0, 0, 0, 0, -1])
@@ -81,18 +102,28 @@ STALE = st.sampled_from([0, 0, 0, 0, -1])
 class Scheduler(RuleBasedStateMachine):
     """One job and everything that may happen to it."""
 
-    @initialize(job=st.one_of(JOBS, st.sampled_from(sorted(LIVES)).map(lambda life: LIVES[life]())), options=OPTIONS)
-    def begin(self, job: Scenario, options: dict[str, object]) -> None:
-        """A new job, or one in mid-life under options that it did not begin with, as after a new deployment."""
-        self.now = job.now
-        self.state = self.first = replace(job.state, options=Options.of(options))
+    @initialize(job=jobs())
+    def begin(self, job: tuple[SchedulerState, datetime]) -> None:
+        self.state, self.now = job
+        self.first = self.state
+        self.alive = set() if self.state.driver is None else {self.state.driver.epoch}
         self.history: list[Event] = []
 
     def take(self, event: Event) -> None:
         before, step = self.state, machine.step(self.state, event)
-        self.history.append(event)
         check_step(before, event, step)
+        self.history.append(event)
+        if isinstance(event, DriverEnded):
+            self.alive.discard(event.epoch)
+        self.alive.update(command.epoch for command in step.commands if isinstance(command, SubmitDriver))
         self.state = step.state
+
+    @invariant()
+    def at_most_one_driver_lives(self) -> None:
+        """As the world sees it: each that was submitted lives until its end was told."""
+        alive = getattr(self, "alive", set())
+        assert len(alive) <= 1
+        assert not alive or alive == {self.state.epoch}
 
     # ---- time -------------------------------------------------------------------------------------------------------
 
@@ -123,6 +154,10 @@ class Scheduler(RuleBasedStateMachine):
     def timer_of_another_time(self, timer: TimerName, older: int) -> None:
         self.take(TimerFired(at=self.now, timer=timer, version=self.state.version - older))
 
+    @rule(seconds=st.integers(1, 10))
+    def clock_goes_back(self, seconds: int) -> None:
+        self.now -= timedelta(seconds=seconds)
+
     # ---- the world --------------------------------------------------------------------------------------------------
 
     @rule()
@@ -143,8 +178,11 @@ class Scheduler(RuleBasedStateMachine):
 
     @rule(lower=st.integers(1, 4), more=st.integers(0, 4))
     def requirements_changed(self, lower: int, more: int) -> None:
-        bounds = dict.fromkeys(self.state.requirements, ParallelismRange(lower, lower + more))
-        self.take(RequirementsChanged(at=self.now, requirements=bounds))
+        """Of every other vertex, or of all."""
+        bounds = ParallelismRange(lower, lower + more)
+        names = sorted(self.state.requirements)
+        changed = dict.fromkeys(names[:: 1 + (more == 0)], bounds)
+        self.take(RequirementsChanged(at=self.now, requirements={**self.state.requirements, **changed}))
 
     # ---- the driver -------------------------------------------------------------------------------------------------
 
@@ -191,5 +229,5 @@ class Scheduler(RuleBasedStateMachine):
             assert state == self.state
 
 
-Scheduler.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Scheduler.TestCase.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)
 TestScheduler = Scheduler.TestCase

@@ -17,9 +17,11 @@ from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.runtime.storage import Storage
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode, from_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
 from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, run_loop
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger, look_for_resources
@@ -77,7 +79,7 @@ def make(tmp_path: Path) -> Callable[..., AdaptiveJobTrigger]:
     return make
 
 
-def outcome(base: Path) -> Outcome | None:
+def ended(base: Path) -> Outcome | None:
     """How the job has ended, None if it has not."""
     newest = asyncio.run(JobDirectory(Storage.at(str(base)), "job").newest())
     current = None if newest is None else from_json(newest.scheduler).current
@@ -92,14 +94,14 @@ def test_job_of_an_ended_task_is_canceled(
 ) -> None:
     airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
     asyncio.run(make().on_kill())
-    assert outcome(tmp_path) is Outcome.CANCELED
+    assert ended(tmp_path) is Outcome.CANCELED
 
 
 def test_job_of_a_deleted_run_is_canceled(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
 ) -> None:
     asyncio.run(make().on_kill())
-    assert outcome(tmp_path) is Outcome.CANCELED
+    assert ended(tmp_path) is Outcome.CANCELED
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_each_mapped_task_is_asked_for_by_its_index(
 ) -> None:
     airflow.task_states = {"r": {"t_0": "failed", "t_1": "deferred"}}
     asyncio.run(make(map_index=index).on_kill())
-    assert (outcome(tmp_path) is Outcome.CANCELED) is canceled
+    assert (ended(tmp_path) is Outcome.CANCELED) is canceled
 
 
 def test_job_is_left_alone_when_nobody_knows_the_task(
@@ -158,6 +160,25 @@ def test_trigger_whose_job_another_attempt_took_over_says_so(
         return firing.result().payload
 
     assert asyncio.run(take_over()) == {"status": "superseded", "attempt": "s/2"}
+
+
+@pytest.mark.parametrize(
+    ("failure", "options", "recoverable"),
+    [
+        (HOPELESS, {}, False),
+        (TRANSIENT, {"restart_strategy": "none"}, True),
+        (TRANSIENT, {"non_recoverable_failures": "TASK_FAILED"}, False),
+        (HOPELESS, {"recoverable_failures": "SyntaxError", "restart_strategy": "none"}, True),
+    ],
+)
+def test_end_of_a_failed_job_tells_its_root_cause_and_whether_a_retry_may_help(
+    make: Callable[..., AdaptiveJobTrigger], failure: Failure, options: dict[str, Any], recoverable: bool
+) -> None:
+    job = Scenario(**options).given_executing(2).when_query_failed(failure)
+    job.when_query_failed(Failure(error_class="OTHER", message="")).when_driver_ended()
+    told = adaptive_job.outcome(make()._job, job.state, None, "the cluster does not answer")
+    assert told["cause"] == f"{failure.summary} (and 1 concurrent failure); the cluster does not answer"
+    assert told["recoverable"] is recoverable
 
 
 def test_trigger_whose_twin_took_over_stands_by(

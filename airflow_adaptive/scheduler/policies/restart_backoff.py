@@ -8,14 +8,21 @@ Chance comes in as `draw`, uniform in [0, 1).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import assert_never
+from typing import TypeVar, assert_never
+
+Parameter = TypeVar("Parameter")
 
 NO_TIME = timedelta(0)
 MILLISECOND = timedelta(milliseconds=1)
 UNLIMITED_ATTEMPTS = 2**31 - 1
 """Flink's "no limit" (Integer.MAX_VALUE)."""
+
+
+def _parameter(default: Parameter, doc: str) -> Parameter:
+    """A parameter of a strategy, with its meaning for the documentation."""
+    return field(default=default, metadata={"doc": doc})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +34,8 @@ class NoRestart:
 class FixedDelay:
     """Restarts at most `attempts` times, each after `delay`."""
 
-    attempts: int = 1
-    delay: timedelta = timedelta(seconds=1)
+    attempts: int = _parameter(1, "Restarts in the whole life of the job.")
+    delay: timedelta = _parameter(timedelta(seconds=1), "Time between a failure and the restart.")
 
     def __post_init__(self) -> None:
         """Check the parameters. Raises `ValueError` in Flink's words."""
@@ -40,9 +47,9 @@ class FixedDelay:
 class FailureRate:
     """Restarts after `delay`, with at most `max_failures_per_interval` failures per `failure_rate_interval`."""
 
-    max_failures_per_interval: int = 1
-    failure_rate_interval: timedelta = timedelta(minutes=1)
-    delay: timedelta = timedelta(seconds=1)
+    max_failures_per_interval: int = _parameter(1, "Failures within the interval after which the job still restarts.")
+    failure_rate_interval: timedelta = _parameter(timedelta(minutes=1), "The interval, ending with the newest failure.")
+    delay: timedelta = _parameter(timedelta(seconds=1), "Time between a failure and the restart.")
 
     def __post_init__(self) -> None:
         """Check the parameters. Raises `ValueError` in Flink's words."""
@@ -56,23 +63,18 @@ class FailureRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialDelay:
-    """Restarts after a growing delay that falls back to the initial one after a quiet time.
+    """Restarts after a growing delay that falls back to the initial one after a quiet time."""
 
-    Attributes:
-        initial_backoff: first delay, and the least ever.
-        max_backoff: the most ever.
-        backoff_multiplier: growth per attempt.
-        reset_backoff_threshold: quiet time after which counting starts anew.
-        jitter_factor: share of the delay by which chance may move it.
-        attempts_before_reset_backoff: restarts allowed since the last reset.
-    """
-
-    initial_backoff: timedelta = timedelta(seconds=1)
-    max_backoff: timedelta = timedelta(minutes=1)
-    backoff_multiplier: float = 1.5
-    reset_backoff_threshold: timedelta = timedelta(hours=1)
-    jitter_factor: float = 0.1
-    attempts_before_reset_backoff: int = UNLIMITED_ATTEMPTS
+    initial_backoff: timedelta = _parameter(timedelta(seconds=1), "First delay, and the least ever.")
+    max_backoff: timedelta = _parameter(timedelta(minutes=1), "The longest delay ever.")
+    backoff_multiplier: float = _parameter(1.5, "Growth of the delay from one attempt to the next.")
+    reset_backoff_threshold: timedelta = _parameter(
+        timedelta(hours=1), "Time without a failure after a restart, after which delay and attempts begin anew."
+    )
+    jitter_factor: float = _parameter(0.1, "Share of the delay by which chance lengthens or shortens it.")
+    attempts_before_reset_backoff: int = _parameter(
+        UNLIMITED_ATTEMPTS, "Restarts without such a quiet time; failures before a planned restart count as one."
+    )
 
     def __post_init__(self) -> None:
         """Check the parameters. Raises `ValueError` in Flink's words."""

@@ -37,6 +37,11 @@ def _grows_only(vector: Vector, deviation: Deviation) -> bool:
     return not shrinks and grown >= vector["min_parallelism_increase"] and deviation.actual is True
 
 
+def _too_few_slots(vector: Vector, _: Deviation) -> bool:
+    offered = sum(vector["tms"].values()) if "tms" in vector else len(vector["slots"])
+    return offered < len(vector["requests"])
+
+
 _MAX_DELAY = "jobmanager.adaptive-scheduler.rescale-trigger.max-delay"
 _HISTORY_SIZE = "web.adaptive-scheduler.rescale-history.size"
 
@@ -120,6 +125,11 @@ DIFFERENCES = (
         explains=lambda vector, deviation: (
             deviation.what == "error" and vector["requirements"].keys() != vector["current"].keys()
         ),
+    ),
+    Difference(
+        area="slot_to_tm",
+        why="slots are assigned when all of them are there, in every mode (Flink's default scheduler: in TASKS only)",
+        explains=_too_few_slots,
     ),
     Difference(
         area="settings",

@@ -38,4 +38,5 @@ def _vertex(described: Mapping[str, Any]) -> JobVertex:
         parallelism=ParallelismRange(described["lower"], described["upper"]),
         max_parallelism=described.get("max_parallelism"),
         slot_sharing_group=described["group"],
+        co_location=described.get("colocation"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.errors import RequirementsError
@@ -51,7 +52,7 @@ def apply_requirements(vector: Vector) -> Iterator[Deviation]:
     expect_only(vector, "expected")
     described = vector["current"]
     job = graph_of({name: (v["lower"], v["upper"], v["max"]) for name, v in described.items()})
-    before = machine.create(job, Options())
+    before = machine.create(job, Options(slot_request_max_interval=timedelta(0)))
     asked = requirements(vector["requirements"], "lower", "upper")
     try:
         accepted = accept(asked, job.requirements, job.max_parallelism)

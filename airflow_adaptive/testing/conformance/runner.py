@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_adaptive.testing.conformance import (
+    balance,
     manager,
     requirements,
     rescales,
@@ -35,8 +36,16 @@ JUDGES: Mapping[str, Judge] = {
     "apply_requirements": requirements.apply_requirements,
     "vertex_parallelism_store": requirements.vertex_parallelism_store,
     "settings": settings.settings,
+    "balanced_tasks": balance.balanced_tasks,
+    "slot_to_tm": balance.slot_to_tm,
+    "minimal_taskmanagers": balance.minimal_taskmanagers,
 }
 """Areas that the scheduler can be asked of."""
+
+NOT_ASKED: Mapping[str, str] = {
+    "state_locality": "state has no slot of its own: Spark runs a stateful task where the state store of its partition is",
+}
+"""Areas that the scheduler has no part in, and why."""
 
 
 @dataclass(kw_only=True)
@@ -62,7 +71,7 @@ def run(areas: Mapping[str, Sequence[Vector]]) -> dict[str, Tally]:
 
 
 def _run_area(area: str, vectors: Sequence[Vector]) -> Tally:
-    tally, judge = Tally(), JUDGES.get(area, _nobody)
+    tally, judge = Tally(), JUDGES.get(area) or _nobody(area)
     for vector in vectors:
         name = vector.get("id", "?")
         try:
@@ -93,5 +102,8 @@ def _told(deviation: Deviation) -> str:
     return f"{deviation.what}: expected {deviation.expected!r}, got {deviation.actual!r}"
 
 
-def _nobody(_: Vector) -> Iterator[Deviation]:
-    raise NotApplicableError("no policy of the scheduler does this")
+def _nobody(area: str) -> Judge:
+    def refuse(_: Vector) -> Iterator[Deviation]:
+        raise NotApplicableError(NOT_ASKED.get(area, "no policy of the scheduler does this"))
+
+    return refuse

@@ -2,32 +2,109 @@
 
 import pytest
 
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
+from airflow_adaptive.job import failures
+from airflow_adaptive.scheduler.policies import failure_handling
+from airflow_adaptive.scheduler.policies.failure_handling import BUILD_FUNCTION_ERROR, Failure, is_recoverable
+
+STREAM = "org.apache.spark.sql.streaming.StreamingQueryException"
+CAPTURED = "pyspark.errors.exceptions.captured."
+
+
+def failure(error_class: str, *causes: str) -> Failure:
+    return Failure(error_class=error_class, message="", causes=causes)
 
 
 @pytest.mark.parametrize(
-    ("error_class", "causes", "recoverable"),
+    "name",
     [
-        ("TASK_FAILED", (), True),
-        ("StreamingQueryException", ("Py4JJavaError", "java.io.IOException"), True),
-        ("SyntaxError", (), False),
-        ("ModuleNotFoundError", (), False),
-        ("UNRESOLVED_COLUMN", ("pyspark.errors.exceptions.captured.AnalysisException",), False),
-        ("StreamingQueryException", ("org.apache.spark.sql.AnalysisException",), False),
-        ("STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", (), False),
-        ("STREAMING_STATEFUL_OPERATOR_MISMATCH", (), False),
-        ("StreamingQueryException", ("RuntimeError", "SyntaxError"), False),
+        *("TASK_FAILED", "DRIVER_LOST", "java.io.IOException", "java.lang.OutOfMemoryError", "OSError", "RuntimeError"),
+        *("PYTHON_EXCEPTION", "DIVIDE_BY_ZERO", "PERMISSION_DENIED", "java.nio.file.AccessDeniedException"),
+        *("CONCURRENT_STREAM_LOG_UPDATE", "CANNOT_LOAD_STATE_STORE.CANNOT_READ_STREAMING_STATE_FILE"),
+        *("STATE_STORE_OPERATION_OUT_OF_ORDER", "STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE"),
+        *("CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED", "JAVA_GATEWAY_EXITED", "java.nio.file.NoSuchFileException"),
     ],
 )
-def test_recoverability_follows_the_failure_and_all_its_causes(
-    error_class: str, causes: tuple[str, ...], recoverable: bool
-):
-    failure = Failure(error_class=error_class, message="", causes=causes)
-    assert is_recoverable(failure) is recoverable
+def test_failure_of_the_world_is_recoverable(name: str):
+    assert is_recoverable(failure(name))
+    assert is_recoverable(failure("STREAM_FAILED", STREAM, name))
 
 
-def test_user_may_name_others():
-    failure = Failure(error_class="PaymentRefused", message="card expired")
-    assert is_recoverable(failure)
-    assert not is_recoverable(failure, ["Payment*"])
-    assert failure.summary == "PaymentRefused: card expired"
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("SyntaxError", "TabError", "NameError", "UnboundLocalError", "ModuleNotFoundError", "SCRIPT_WITHOUT_JOB"),
+        *("pyspark.errors.exceptions.base.PySparkImportError", "airflow_adaptive.job.queries.AdaptiveJobError"),
+        *(CAPTURED + "AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException"),
+        *(CAPTURED + "ParseException", "org.apache.spark.sql.catalyst.analysis.NoSuchTableException"),
+        *("org.apache.spark.SparkUnsupportedOperationException", "DATA_SOURCE_NOT_FOUND"),
+        *("STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA", "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"),
+        *("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY", "INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION"),
+        *("STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"),
+        *("STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE", "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION"),
+        *("STATE_STORE_KEY_ROW_FORMAT_VALIDATION_FAILURE", "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE"),
+        *("CANNOT_LOAD_STATE_STORE.VALUE_ROW_FORMAT_VALIDATION_FAILURE", "STATEFUL_PROCESSOR_UNKNOWN_TIME_MODE"),
+        *("STATE_STORE_INVALID_CONFIG_AFTER_RESTART", "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"),
+    ],
+)
+def test_failure_of_the_job_itself_is_not_recoverable_wherever_in_the_chain_it_is(name: str):
+    assert not is_recoverable(failure(name))
+    assert not is_recoverable(failure("STREAM_FAILED", STREAM, name))
+
+
+def test_table_that_changed_since_it_was_analysed_is_analysed_anew_by_a_restart():
+    causes = (CAPTURED + "AnalysisException", "org.apache.spark.sql.AnalysisException")
+    assert is_recoverable(failure("INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS.COLUMNS_MISMATCH", *causes))
+
+
+@pytest.mark.parametrize("pattern", ["Refused", "payments.Refused", "*.Refused", "Ref*", "payments.*"])
+def test_users_pattern_fits_a_class_by_its_simple_or_its_whole_name(pattern: str):
+    refused = failure("STREAM_FAILED", STREAM, "payments.Refused")
+    assert is_recoverable(refused)
+    assert not is_recoverable(refused, [pattern])
+
+
+@pytest.mark.parametrize("pattern", ["DIVIDE_BY_ZERO", "DIVIDE_BY_ZERO.*", "DIVIDE_*"])
+def test_users_pattern_fits_a_condition_with_or_without_its_second_part(pattern: str):
+    assert not is_recoverable(failure("DIVIDE_BY_ZERO.REMAINDER"), [pattern])
+
+
+def test_users_recoverable_failures_beat_all_others():
+    missing = failure("PATH_NOT_FOUND", CAPTURED + "AnalysisException")
+    assert not is_recoverable(missing)
+    assert is_recoverable(missing, recoverable=["PATH_NOT_FOUND"])
+    assert is_recoverable(missing, ["PATH_*"], ["PATH_NOT_FOUND"])
+    assert is_recoverable(failure(BUILD_FUNCTION_ERROR, "KeyError"), recoverable=["KeyError"], has_run=False)
+
+
+def test_users_hopeless_failures_beat_what_is_known_to_be_recoverable():
+    changed = failure("INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS")
+    assert not is_recoverable(changed, ["INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"])
+
+
+@pytest.mark.parametrize("raised", ["TypeError", "KeyError", "pyspark.errors.exceptions.base.PySparkAttributeError"])
+def test_mistake_in_the_authors_function_is_hopeless_until_it_has_worked_once(raised: str):
+    mistake = failure(raised, BUILD_FUNCTION_ERROR, raised)
+    assert not is_recoverable(mistake, has_run=False)
+    assert is_recoverable(mistake, has_run=True)
+
+
+@pytest.mark.parametrize(
+    "causes",
+    [
+        (BUILD_FUNCTION_ERROR, "ConnectionError", "KeyError"),
+        (BUILD_FUNCTION_ERROR, "RuntimeError"),
+        (STREAM, "TypeError"),
+        ("TypeError",),
+        (),
+    ],
+)
+def test_what_the_world_did_to_the_authors_function_or_what_a_query_raised_may_pass(causes: tuple[str, ...]):
+    assert is_recoverable(failure("X", *causes), has_run=False)
+
+
+def test_driver_and_scheduler_mean_the_same():
+    assert failures.BUILD_FUNCTION_ERROR == failure_handling.BUILD_FUNCTION_ERROR
+
+
+def test_summary_is_one_line_for_people():
+    assert Failure(error_class="PaymentRefused", message="card expired").summary == "PaymentRefused: card expired"

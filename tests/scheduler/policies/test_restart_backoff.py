@@ -1,5 +1,6 @@
 """Restart strategies: arithmetic, merging, memory. What Flink's own tests show is in the conformance vectors."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 
@@ -112,3 +113,137 @@ def test_failure_rate_is_the_number_of_failures_in_the_interval(gaps: list[int],
         recent = [at for at in times if now - at <= strategy.failure_rate_interval]
         assert can_restart(strategy, record, now) is (len(recent) <= most)
         assert all(earlier <= later for earlier, later in pairwise(record.failures))
+
+
+# ---- as Flink's classes do it ---------------------------------------------------------------------------------------
+
+MS = timedelta(milliseconds=1)
+
+
+def exponential(
+    initial: int, maximum: int, multiplier: float = 2.0, threshold: int = 80, jitter: float = 0.0, attempts: int = 3
+) -> ExponentialDelay:
+    """Parameters in the order of Flink's constructor."""
+    return ExponentialDelay(
+        initial_backoff=initial * MS,
+        max_backoff=maximum * MS,
+        backoff_multiplier=multiplier,
+        reset_backoff_threshold=threshold * MS,
+        jitter_factor=jitter,
+        attempts_before_reset_backoff=attempts,
+    )
+
+
+@dataclass(frozen=True)
+class Fails:
+    """A failure at a time; whether it begins an attempt, and what holds afterwards."""
+
+    at: int
+    backoff: int
+    new: bool = True
+    allowed: bool = True
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question without a failure."""
+
+    at: int
+    backoff: int
+    allowed: bool = True
+
+
+STORIES: dict[str, tuple[RestartStrategy, list[Fails | Asked]]] = {
+    "none: never, and no delay": (NoRestart(), [Asked(0, 0, allowed=False), Fails(0, 0, allowed=False)]),
+    "fixed-delay: as many restarts as attempts, however far apart": (
+        FixedDelay(attempts=3, delay=10 * MS),
+        [Fails(0, 10), Fails(10**8, 10), Fails(2 * 10**8, 10), Fails(3 * 10**8, 10, allowed=False)],
+    ),
+    "fixed-delay: asking is not counted": (
+        FixedDelay(attempts=1, delay=0 * MS),
+        [Fails(0, 0), *[Asked(0, 0)] * 5, Fails(0, 0, allowed=False)],
+    ),
+    "fixed-delay: failures at one moment are not merged": (
+        FixedDelay(attempts=2, delay=10 * MS),
+        [Fails(0, 10), Fails(0, 10), Fails(0, 10, allowed=False)],
+    ),
+    "failure-rate: one more than the limit at one moment": (
+        FailureRate(max_failures_per_interval=3, failure_rate_interval=10_000 * MS, delay=0 * MS),
+        [Fails(0, 0), Fails(0, 0), Fails(0, 0), Fails(0, 0, allowed=False)],
+    ),
+    "failure-rate: exactly the interval is still within it": (
+        FailureRate(max_failures_per_interval=1, failure_rate_interval=100 * MS, delay=5 * MS),
+        [Fails(0, 5), Fails(100, 5, allowed=False), Asked(100, 5, allowed=False), Asked(101, 5)],
+    ),
+    "failure-rate: the oldest of the last failures counts": (
+        FailureRate(max_failures_per_interval=2, failure_rate_interval=100 * MS, delay=0 * MS),
+        [Fails(0, 0), Fails(90, 0), Fails(101, 0), Fails(190, 0, allowed=False), Asked(191, 0)],
+    ),
+    "exponential-delay: grows to its maximum, and the limit is the number of restarts": (
+        exponential(2, 6),
+        [Fails(0, 2), Fails(3, 4), Fails(8, 6), Fails(15, 6, allowed=False)],
+    ),
+    "exponential-delay: truncates after multiplying from the beginning": (
+        exponential(4, 300, 2.3, threshold=10**6, attempts=10),
+        [Fails(0, 4), Fails(301, 9), Fails(602, 21), Fails(903, 48), Fails(1204, 111), Fails(1505, 257)],
+    ),
+    "exponential-delay: failures until the planned restart, it included, are one attempt": (
+        exponential(2, 6),
+        [
+            *(Fails(0, 2), Fails(0, 2, new=False), Fails(1, 1, new=False), Fails(2, 0, new=False)),
+            *(Fails(3, 4), Fails(5, 2, new=False), Fails(7, 0, new=False)),
+            *(Fails(8, 6), Fails(14, 0, new=False), Fails(15, 6, allowed=False)),
+        ],
+    ),
+    "exponential-delay: a merged failure is still asked about": (
+        exponential(2, 6, attempts=1),
+        [Fails(0, 2), Fails(3, 4, allowed=False), Fails(4, 3, new=False, allowed=False)],
+    ),
+    "exponential-delay: the quiet time counts from the planned restart and ends it exactly": (
+        exponential(1, 5, threshold=8),
+        [Fails(0, 1), Fails(8, 2), Fails(18, 1), Fails(26, 2)],
+    ),
+    "exponential-delay: attempts are given back by a quiet time": (
+        exponential(2, 6),
+        [
+            *(Fails(0, 2), Fails(3, 4), Fails(8, 6), Fails(94, 2)),
+            *(Fails(97, 4), Fails(102, 6), Fails(109, 6, allowed=False)),
+        ],
+    ),
+    "exponential-delay: the remaining time is never negative": (exponential(2, 6), [Fails(0, 2), Asked(500, 0)]),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_strategy_does_as_flinks_class(story: str):
+    strategy, steps = STORIES[story]
+    record = RestartRecord()
+    for step in steps:
+        now, before = START + step.at * MS, record
+        if isinstance(step, Fails):
+            record = notify(strategy, record, now, NO_JITTER)
+            assert step.new is (record != before or isinstance(strategy, NoRestart))
+        assert can_restart(strategy, record, now) is step.allowed
+        assert backoff(strategy, record, now) == step.backoff * MS
+
+
+@pytest.mark.parametrize(
+    ("strategy", "attempt", "reachable"),
+    [
+        (exponential(2, 7, jitter=0.25), 1, {2}),
+        (exponential(2, 7, jitter=0.25), 2, {3, 4, 5}),
+        (exponential(2, 7, jitter=0.25), 3, {6, 7}),
+        (exponential(2, 7, jitter=0.25), 4, {7}),
+        (exponential(1, 7, jitter=1), 1, {1, 2}),
+        (exponential(1, 7, jitter=1), 2, {1, 2, 3, 4}),
+        (exponential(1, 7, jitter=1), 3, {1, 2, 3, 4, 5, 6, 7}),
+        (exponential(8, 100, jitter=0.25), 1, {8, 9, 10}),
+        (exponential(3, 100, jitter=0.25), 1, {3}),
+        (exponential(1, 7, jitter=1), 200, {7, 1}),
+    ],
+)
+def test_jitter_reaches_all_of_its_range_and_nothing_else(
+    strategy: ExponentialDelay, attempt: int, reachable: set[int]
+):
+    found = {delays(strategy, attempt, draw / 997)[-1] // MS for draw in range(997)}
+    assert found == reachable

@@ -26,7 +26,9 @@ def test_fixed_delay_restarts_as_often_as_allowed():
     for _ in range(2):
         job.when_query_failed().then("Restarting", reason="restart in 5 s")
         job.after(4.9).then("Restarting").after(0.1).then("Deploying").when_in_force().then("Executing")
-    job.when_query_failed().then("Failing", reason="recovery is suppressed by FixedDelay")
+    job.when_query_failed().then(
+        "Failing", reason="recovery is suppressed by FixedDelay(attempts=2, delay=5 s): TASK_FAILED"
+    )
 
 
 def test_failure_rate_allows_failures_that_are_far_apart():

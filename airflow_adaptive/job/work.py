@@ -1,0 +1,82 @@
+"""The job's work: a streaming query or a batch, whichever the author's function returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrameWriter
+
+from airflow_adaptive.job.batch import BatchQuery
+from airflow_adaptive.job.documents import DriverPlan, FailureReport, QueryReport
+from airflow_adaptive.job.parts import Query
+from airflow_adaptive.job.progress import StatefulRun
+from airflow_adaptive.job.queries import JobQuery, Writer
+
+
+class JobWork:
+    """Builds, and leaves the rest to the query or to the batch that comes of it; see `parts.Query`."""
+
+    def __init__(self, query: JobQuery, batch: BatchQuery) -> None:
+        """Take both; a job is streaming until its function returns a batch."""
+        self._query = query
+        self._batch = batch
+        self._current: Query = query
+
+    @property
+    def plan(self) -> DriverPlan | None:
+        """See `parts.Query`."""
+        return self._current.plan
+
+    def runs_on(self, plan: DriverPlan) -> bool:
+        """See `parts.Query`."""
+        return self._current.runs_on(plan)
+
+    def build(self, plan: DriverPlan) -> Writer:
+        """See `JobQuery.build`."""
+        return self._query.build(plan)
+
+    def start(self, writer: Writer, plan: DriverPlan) -> None:
+        """Start what `build` returned; nothing of it runs now."""
+        if isinstance(writer, DataFrameWriter):
+            self._current = self._batch
+            self._batch.start(writer, plan)
+        else:
+            self._current = self._query
+            self._query.start(writer, plan)
+
+    def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
+        """See `parts.Query`."""
+        return self._current.end(timeout_s, pause)
+
+    def halt(self) -> None:
+        """Stop at once whatever runs in the session."""
+        self._batch.halt()
+        self._query.halt()
+
+    def triggered(self, timeout_s: float) -> bool:
+        """See `parts.Query`."""
+        return self._current.triggered(timeout_s)
+
+    def ended(self) -> bool:
+        """See `parts.Query`."""
+        return self._current.ended()
+
+    def close(self) -> None:
+        """See `parts.Query`."""
+        self._current.close()
+
+    def failure(self) -> FailureReport | None:
+        """See `parts.Query`."""
+        return self._current.failure()
+
+    def reports(self) -> tuple[QueryReport, ...]:
+        """See `parts.Query`."""
+        return self._current.reports()
+
+    def stateful_run(self) -> StatefulRun | None:
+        """See `parts.Query`."""
+        return self._current.stateful_run()
+
+    def parallelism(self) -> dict[str, int]:
+        """See `parts.Query`."""
+        return self._current.parallelism()

@@ -1,0 +1,201 @@
+"""When the wait for locality is dropped and when it is restored, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_adaptive.job.balance import MAX_BATCHES, TIMEOUT_S, Balancer, spread
+from airflow_adaptive.job.documents import ExecutorReport
+from airflow_adaptive.job.progress import StatefulRun
+
+PILED = {"0": 12}
+EVEN = {"0": 5, "1": 4, "2": 3}
+
+
+class Query:
+    """A stateful query as `Placement` shows it, and the balancer that watches it."""
+
+    def __init__(self, *executors: str) -> None:
+        self.executors = executors
+        self.run_id = "first"
+        self.batch_id = 0
+        self.stages: list[dict[str, int]] = []
+        self.time = 0.0
+        self.looks = 0
+        self.waits = True
+        self.history: list[str] = []
+        self.balancer = Balancer(self, clock=lambda: self.time)
+
+    def commits(self, *stages: dict[str, int]) -> None:
+        """One more batch, whose stateful stages ran there."""
+        self.batch_id += 1
+        self.stages = list(stages)
+        self.is_looked_at()
+
+    def is_looked_at(self) -> None:
+        executors = [ExecutorReport(executor_id=name, cores=1) for name in self.executors]
+        self.balancer.follow(executors, StatefulRun(run_id=self.run_id, batch_id=self.batch_id, state_partitions=12))
+
+    def last_batch(self, run: StatefulRun) -> list[dict[str, int]]:
+        assert (run.run_id, run.batch_id) == (self.run_id, self.batch_id)
+        self.looks += 1
+        return self.stages
+
+    def drop_wait(self) -> None:
+        assert self.waits
+        self.waits = False
+        self.history.append(f"dropped after {self.batch_id}")
+
+    def restore_wait(self) -> None:
+        assert not self.waits
+        self.waits = True
+        self.history.append(f"restored after {self.batch_id}")
+
+
+@pytest.fixture
+def settled() -> Query:
+    """A query whose tasks lie evenly on three executors."""
+    query = Query("0", "1", "2")
+    query.commits(EVEN)
+    return query
+
+
+def test_nothing_is_done_when_the_first_batch_was_even(settled: Query):
+    assert settled.history == []
+
+
+def test_the_wait_is_dropped_until_the_tasks_are_spread():
+    query = Query("0", "1", "2")
+    for tasks in (PILED, {"0": 8, "1": 2, "2": 2}, EVEN, EVEN):
+        query.commits(tasks)
+    assert query.history == ["dropped after 1", "restored after 3"]
+
+
+def test_an_executor_that_came_under_the_query_is_reason_at_once(settled: Query):
+    settled.executors = ("0", "1", "2", "3")
+    settled.stages = [{"0": 6, "1": 3, "2": 3}]
+    settled.is_looked_at()
+    assert settled.history == ["dropped after 1"]
+    settled.commits({"0": 3, "1": 3, "2": 3, "3": 3})
+    assert settled.history == ["dropped after 1", "restored after 2"]
+
+
+def test_where_the_tasks_of_a_lost_executor_go_is_awaited(settled: Query):
+    settled.executors = ("0", "1")
+    settled.is_looked_at()
+    settled.commits({"0": 5, "1": 4, "2": 3})
+    assert settled.history == []
+    settled.commits({"0": 9, "1": 3})
+    assert settled.history == ["dropped after 3"]
+
+
+def test_the_wait_is_restored_when_the_executor_that_came_is_lost_again(settled: Query):
+    settled.executors = ("0", "1", "2", "3")
+    settled.commits(EVEN)
+    settled.executors = ("0", "1", "2")
+    settled.commits(EVEN)
+    assert settled.history == ["dropped after 2", "restored after 3"]
+
+
+def test_every_stateful_stage_has_to_be_spread():
+    query = Query("0", "1", "2")
+    query.commits(EVEN, PILED)
+    assert query.history == ["dropped after 1"]
+
+
+def test_a_new_run_is_looked_at_anew(settled: Query):
+    settled.run_id = "second"
+    settled.commits(PILED)
+    assert settled.history == ["dropped after 2"]
+
+
+def test_a_settled_query_is_not_looked_at_any_more(settled: Query):
+    settled.commits(PILED)
+    assert (settled.looks, settled.history) == (1, [])
+
+
+def test_each_batch_is_looked_at_once():
+    query = Query("0", "1", "2")
+    query.commits(PILED)
+    query.is_looked_at()
+    assert query.looks == 1
+
+
+def test_nothing_is_concluded_from_a_batch_of_which_nothing_is_known():
+    query = Query("0", "1", "2")
+    query.commits()
+    assert query.history == []
+    query.commits(PILED)
+    assert query.history == ["dropped after 2"]
+
+
+def test_it_gives_up_when_the_tasks_do_not_spread():
+    query = Query("0", "1", "2")
+    for _ in range(MAX_BATCHES + 3):
+        query.commits(PILED)
+    assert query.history == ["dropped after 1", f"restored after {1 + MAX_BATCHES}"]
+
+
+def test_it_gives_up_even_when_executors_keep_coming():
+    query = Query("0", "1", "2")
+    for number in range(MAX_BATCHES):
+        query.commits(PILED)
+        query.executors = (*query.executors, str(3 + number))
+    query.commits(PILED)
+    assert query.history == ["dropped after 1", f"restored after {1 + MAX_BATCHES}"]
+
+
+def test_the_wait_is_restored_when_no_batch_ends_and_dropped_again_when_one_shows_the_need():
+    query = Query("0", "1", "2")
+    query.commits(PILED)
+    query.time += TIMEOUT_S
+    query.is_looked_at()
+    assert query.history == ["dropped after 1", "restored after 1"]
+    query.commits(PILED)
+    query.commits(EVEN)
+    assert query.history[2:] == ["dropped after 2", "restored after 3"]
+
+
+def test_timeouts_do_not_prolong_it_for_ever():
+    query = Query("0", "1", "2")
+    for _ in range(MAX_BATCHES + 3):
+        query.commits(PILED)
+        query.time += TIMEOUT_S
+        query.is_looked_at()
+    assert [step for step in query.history if "dropped" in step] == [
+        f"dropped after {batch}" for batch in range(1, MAX_BATCHES + 1)
+    ]
+    assert query.waits
+
+
+def test_it_is_undone_once_when_the_query_ends():
+    query = Query("0", "1", "2")
+    query.balancer.restore()
+    query.commits(PILED)
+    query.balancer.restore()
+    query.balancer.restore()
+    assert query.history == ["dropped after 1", "restored after 1"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "slots", "even"),
+    [
+        ((4, 4, 4), (1, 1, 1), True),
+        ((5, 4, 3), (1, 1, 1), True),
+        ((6, 3, 3), (1, 1, 1), False),
+        ((12, 0, 0), (1, 1, 1), False),
+        ((2, 1, 1), (1, 1, 1), True),  # four tasks take two rounds, however they lie
+        ((2, 2, 0), (1, 1, 1), True),
+        ((3, 1, 0), (1, 1, 1), False),
+        ((1, 1, 0), (1, 1, 1), True),
+        ((2, 0, 0), (1, 1, 1), False),
+        ((3, 1), (2, 2), False),  # four slots, but one of three tasks has to wait for another
+        ((4, 2), (2, 1), True),
+        ((2, 4), (2, 1), False),
+        ((0, 0), (1, 1), True),
+        ((), (), True),
+    ],
+)
+def test_tasks_are_spread_when_no_executor_is_much_later_than_the_others(tasks, slots, even):
+    names = [str(number) for number in range(len(slots))]
+    assert spread(dict(zip(names, tasks, strict=True)), dict(zip(names, slots, strict=True))) is even

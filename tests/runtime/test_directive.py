@@ -1,0 +1,57 @@
+"""What the driver is told, read off the scheduler's state."""
+
+from airflow_adaptive.runtime.directive import directive, executors
+from airflow_adaptive.runtime.spec import ExecutorShape
+from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
+from airflow_adaptive.testing.scenario import Scenario
+
+NONCE = "n"
+
+
+def offer(worker: str, held: int, free: int = 0) -> SlotOffer:
+    return SlotOffer(worker=worker, held=held, free=free, address=f"http://{worker}:8081")
+
+
+def shrunk(*offers: SlotOffer, **options) -> Scenario:
+    """A job of four slots that were just told to be two."""
+    held = sum(o.held for o in offers)
+    scenario = Scenario(upper=held, scaling_interval_min=0, max_trigger_delay=0, **options).given_executing(held)
+    return scenario.when(SlotsChanged(at=scenario.now, offers=offers)).when_requirements(1, 2).when_committed()
+
+
+def plan_of(scenario: Scenario, executor: ExecutorShape | None = None):
+    plan = directive(scenario.state, NONCE, executor or ExecutorShape()).plan
+    assert plan is not None
+    return plan
+
+
+def test_executors_give_at_least_the_slots():
+    assert [executors(slots, ExecutorShape(cores=2)) for slots in (1, 2, 3)] == [1, 1, 2]
+
+
+def test_idle_executors_are_held_until_their_time_is_up():
+    scenario = shrunk(offer("a", 3), offer("b", 1))
+    plan = plan_of(scenario)
+    assert (plan.executors, plan.hold, plan.keep) == (2, 4, {})
+    scenario.when_in_force().after(50)
+    plan = plan_of(scenario)
+    assert (plan.executors, plan.hold) == (2, 2)
+    assert plan.keep == {"http://a:8081": 2, "http://b:8081": 0}
+
+
+def test_balanced_job_keeps_executors_on_all_workers():
+    plan = plan_of(shrunk(offer("a", 3), offer("b", 1), slot_idle_timeout=0, load_balance_mode="tasks"))
+    assert plan.load_balance == "tasks"
+    assert plan.keep == {"http://a:8081": 1, "http://b:8081": 1}
+
+
+def test_job_that_has_what_it_needs_gives_nothing_back():
+    scenario = Scenario(upper=2).given_executing(2)
+    assert plan_of(scenario).keep == {}
+    assert plan_of(scenario).hold == 2
+
+
+def test_executors_of_several_cores_are_counted_whole():
+    scenario = shrunk(offer("a", 2), offer("b", 2), slot_idle_timeout=0)
+    plan = plan_of(scenario, ExecutorShape(cores=2))
+    assert (plan.executors, plan.keep) == (1, {"http://a:8081": 1, "http://b:8081": 0})

@@ -1,0 +1,265 @@
+"""Jobs that are small enough to be explored, and the worlds that they live in: one where anything may happen, one that helps."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.events import (
+    BatchCommitted,
+    BatchFailed,
+    CancelRequested,
+    DriverEnded,
+    DriverSilent,
+    DriverSubmitted,
+    Event,
+    JobCompleted,
+    PlanInForce,
+    QueryFailed,
+    RequirementsChanged,
+    SavepointCompleted,
+    SavepointFailed,
+    SchedulingStarted,
+    SlotOffer,
+    SlotsChanged,
+    SuspendRequested,
+    TimerFired,
+)
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.state import (
+    Canceling,
+    Created,
+    Deploying,
+    Driver,
+    Failing,
+    Finished,
+    Plan,
+    Restarting,
+    SchedulerState,
+    StopWithSavepoint,
+)
+from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT
+
+SECOND = timedelta(seconds=1)
+LONG_AGO = timedelta(seconds=-4)
+"""Longer than any deadline of these models, and the second that a timer may be late."""
+
+DEADLINES: Mapping[str, object] = {
+    "resource_wait_timeout": 2,
+    "resource_stabilization_timeout": 1,
+    "scaling_interval_min": 1,
+    "executing_stabilization_timeout": 1,
+    "max_trigger_delay": 2,
+    "local_recovery_timeout": 1,
+    "deploy_timeout": 2,
+    "stop_timeout": 1,
+    "slot_request_max_interval": 0,
+    "slot_idle_timeout": 0,
+    "restart_strategy": {"type": "fixed-delay", "attempts": 1, "delay": 1},
+}
+
+NO_WAIT: Mapping[str, object] = {
+    "resource_stabilization_timeout": 0,
+    "scaling_interval_min": 0,
+    "executing_stabilization_timeout": 0,
+    "max_trigger_delay": 1,
+}
+
+
+# ---- jobs -----------------------------------------------------------------------------------------------------------
+
+
+def vertex(name: str, lower: int, upper: int, group: str = "g") -> JobVertex:
+    return JobVertex(name=name, parallelism=ParallelismRange(lower, upper), max_parallelism=3, slot_sharing_group=group)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A job, its options, and what may change around it.
+
+    Attributes:
+        vertices: of the job.
+        options: beside `DEADLINES`; no deadline is longer than two seconds.
+        slots: that there may be, as (held by the job, free).
+        bounds: that may be required, of all vertices alike.
+    """
+
+    vertices: tuple[JobVertex, ...] = (vertex("job", 1, 2),)
+    options: Mapping[str, object] = field(default_factory=dict)
+    slots: tuple[tuple[int, int], ...] = ((0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0))
+    bounds: tuple[tuple[int, int], ...] = ((1, 1), (1, 2), (2, 2))
+
+    def begin(self) -> "Place":
+        """The job when nothing has happened."""
+        job = JobGraph(job="job", vertices=self.vertices)
+        return Place(machine.create(job, Options.of({**DEADLINES, **self.options})), START)
+
+
+MODELS: Mapping[str, Model] = {
+    "one vertex": Model(),
+    "one vertex, no restarts, keeps running": Model(
+        options={**NO_WAIT, "below_lower_bound": "keep_running", "restart_strategy": "none"}
+    ),
+    "cooldown extended, rescales forced": Model(
+        options={"cooldown_extension": "every_change", "scaling_interval_max": 2, "min_parallelism_increase": 2},
+        slots=((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (1, 2), (2, 1), (3, 0)),
+        bounds=((1, 2), (1, 3)),
+    ),
+    "requirements folded, idle slots kept": Model(
+        options={**NO_WAIT, "slot_request_max_interval": 1, "slot_idle_timeout": 1}
+    ),
+    "reactive": Model(options={"reactive": True}, bounds=((1, 1), (1, 3))),
+    "two vertices, one group": Model(vertices=(vertex("read", 1, 1), vertex("count", 1, 2)), options=NO_WAIT),
+    "two vertices, two groups": Model(
+        vertices=(vertex("read", 1, 2, "g"), vertex("count", 1, 2, "h")),
+        options=NO_WAIT,
+        slots=((0, 0), (0, 2), (0, 3), (2, 0), (2, 1), (3, 0), (2, 2)),
+        bounds=((1, 1), (1, 2)),
+    ),
+}
+
+
+# ---- the same state -------------------------------------------------------------------------------------------------
+
+_BOOK_KEEPING: Mapping[type, set[str]] = {
+    SchedulerState: {"job", "options", "version", "epoch", "num_restarts", "num_rescales", "failures"},
+    Plan: {"version"},
+    Driver: {"epoch"},
+}
+"""What no decision depends on, or what is the same in all states of a model: the newest version, the newest epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A state of the scheduler, at a time."""
+
+    state: SchedulerState
+    now: datetime
+
+    @property
+    def key(self) -> int:
+        """The same for places that no future can tell apart."""
+        state = self.state
+        if isinstance(state.current, Canceling | Failing | Finished):
+            state = replace(state, offers=(), restarts=RestartRecord(), has_run=False)
+        return hash(_canonical(state, self.now))
+
+
+def _canonical(value: Any, now: datetime) -> Any:
+    """Times count from now, and what is older than any deadline is only long ago."""
+    if isinstance(value, datetime):
+        return max(value - now, LONG_AGO)
+    if is_dataclass(value):
+        kind = type(value)
+        return (kind, *[_canonical(getattr(value, name), now) for name in _deciding(kind)])
+    if isinstance(value, tuple):
+        return tuple([_canonical(item, now) for item in value])
+    if isinstance(value, Mapping):
+        return tuple([(name, _canonical(item, now)) for name, item in value.items()])
+    return value
+
+
+@cache
+def _deciding(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind) if f.name not in _BOOK_KEEPING.get(kind, ()))
+
+
+# ---- a world in which anything may happen ---------------------------------------------------------------------------
+
+Move = tuple[datetime, Event | None]
+"""When, and what: None for a second in which nothing happens, not even what is due."""
+
+
+def moves(model: Model, place: Place) -> Iterator[Move]:
+    """All that may come next; a timer comes when it is due, or a second late, or with another event before it."""
+    state, now = place.state, place.now
+    timers = machine.timers(state)
+    if not timers or timers[0].due >= now:
+        yield now + SECOND, None
+    if timers:
+        yield fired(place)
+    for event in events(model, place):
+        yield now, event
+
+
+def fired(place: Place) -> tuple[datetime, TimerFired]:
+    """The next timer, when it is due."""
+    timer = machine.timers(place.state)[0]
+    at = max(place.now, timer.due)
+    return at, TimerFired(at=at, timer=timer.name, version=place.state.version)
+
+
+def events(model: Model, place: Place) -> Iterator[Event]:
+    """Every event that may come now, but for timers."""
+    state, now, epoch = place.state, place.now, place.state.epoch
+    if isinstance(state.current, Created):
+        yield SchedulingStarted(at=now)
+    for held, free in model.slots:
+        yield SlotsChanged(at=now, offers=offered(held, free))
+    for bounds in model.bounds:
+        yield RequirementsChanged(at=now, requirements=dict.fromkeys(state.requirements, ParallelismRange(*bounds)))
+    yield DriverSubmitted(at=now, epoch=epoch, submission_id="driver")
+    for failure in (TRANSIENT, HOPELESS):
+        yield DriverEnded(at=now, epoch=epoch, failure=failure)
+        yield DriverSilent(at=now, epoch=epoch, failure=failure)
+        yield QueryFailed(at=now, epoch=epoch, failure=failure)
+    yield PlanInForce(at=now, epoch=epoch, version=state.version)
+    yield BatchCommitted(at=now, epoch=epoch)
+    yield BatchFailed(at=now, epoch=epoch)
+    yield SavepointCompleted(at=now, epoch=epoch)
+    yield SavepointFailed(at=now, epoch=epoch)
+    yield JobCompleted(at=now, epoch=epoch)
+    yield CancelRequested(at=now)
+    yield SuspendRequested(at=now)
+    yield SuspendRequested(at=now, with_savepoint=False)
+
+
+def offered(held: int, free: int) -> tuple[SlotOffer, ...]:
+    return (SlotOffer(worker="worker", held=held, free=free),)
+
+
+# ---- a world that helps ---------------------------------------------------------------------------------------------
+
+
+def helped(model: Model, place: Place) -> tuple[datetime, Event] | None:
+    """What comes next where slots are there, drivers obey and timers are punctual; None when all is at rest."""
+    state, now = place.state, place.now
+    timers, slots = machine.timers(state), _all_slots(model, state)
+    event = _obeyed(state, now)
+    if timers and timers[0].due <= now:
+        return fired(place)
+    if event is not None:
+        return now, event
+    if slots != state.offers:
+        return now, SlotsChanged(at=now, offers=slots)
+    if isinstance(state.current, Deploying):
+        return now, PlanInForce(at=now, epoch=state.epoch, version=state.version)
+    return fired(place) if timers else None
+
+
+def _obeyed(state: SchedulerState, now: datetime) -> Event | None:
+    """What a job does that was told to start, and a driver that was told to end."""
+    ended = DriverEnded(at=now, epoch=state.epoch, failure=TRANSIENT)
+    match state.current:
+        case Created():
+            return SchedulingStarted(at=now)
+        case StopWithSavepoint(saved=False, killed=False):
+            return SavepointCompleted(at=now, epoch=state.epoch)
+        case StopWithSavepoint() | Canceling() | Failing() | Restarting(settled=None):
+            return ended
+        case Finished() if state.driver is not None:
+            return ended
+        case _:
+            return None
+
+
+def _all_slots(model: Model, state: SchedulerState) -> tuple[SlotOffer, ...]:
+    """The most slots that there ever are; a driver holds those of its plan."""
+    total = max(held + free for held, free in model.slots)
+    wanted = 0 if state.plan is None or state.driver is None else state.plan.slots
+    return offered(min(wanted, total), total - min(wanted, total))

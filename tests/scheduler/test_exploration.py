@@ -1,0 +1,91 @@
+"""All histories of small jobs up to a depth; `make explore` goes further."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from airflow_adaptive.scheduler import machine, moves
+from airflow_adaptive.scheduler.events import BatchFailed, CancelRequested, Event, SlotsChanged
+from airflow_adaptive.scheduler.moves import Step
+from airflow_adaptive.scheduler.state import SchedulerState, WaitingForResources
+from tests.scheduler.exploration import Exploration, never_seen
+from tests.scheduler.models import MODELS, Model
+
+DEPTH = 4
+
+
+@cache
+def explored(model: str) -> Exploration:
+    return Exploration(model=MODELS[model]).run(depth=DEPTH)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_whatever_happens_to_a_small_job_is_as_it_should_be(model: str):
+    exploration = explored(model)
+    assert [layer.depth for layer in exploration.layers] == list(range(1, DEPTH + 1))
+    assert exploration.layers[-1].states > 700
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_states_that_count_as_the_same_have_the_same_future(model: str):
+    assert explored(model).compared > 0
+
+
+def test_every_transition_of_the_table_is_met():
+    assert not never_seen(explored(model) for model in MODELS)
+
+
+def test_exploration_ends_when_there_is_nothing_new():
+    options = {"restart_strategy": "none", "max_trigger_delay": 0, "scaling_interval_min": 0, "stop_timeout": 1}
+    small = Model(options=options, slots=((0, 0), (0, 1), (1, 0)), bounds=((1, 2),))
+    assert Exploration(model=small).run().complete
+
+
+# ---- the exploration itself -----------------------------------------------------------------------------------------
+
+
+def deaf(state: SchedulerState, event: Event) -> Step:
+    """A scheduler that does not hear who cancels."""
+    return moves.stay(state, event) if isinstance(event, CancelRequested) else machine.step(state, event)
+
+
+def twofold(state: SchedulerState, event: Event) -> Step:
+    """A scheduler that starts each driver twice."""
+    step = machine.step(state, event)
+    return replace(step, commands=step.commands * 2)
+
+
+def sleepy(state: SchedulerState, event: Event) -> Step:
+    """A scheduler that does nothing when slots arrive while it waits."""
+    waits = isinstance(state.current, WaitingForResources) and isinstance(event, SlotsChanged)
+    return moves.stay(replace(state, offers=event.offers), event) if waits else machine.step(state, event)
+
+
+def moody(state: SchedulerState, event: Event) -> Step:
+    """A scheduler that decides by how many steps it has taken."""
+    ignored = state.version % 2 == 0 and isinstance(event, BatchFailed)
+    return moves.stay(state, event) if ignored else machine.step(state, event)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "found"),
+    [
+        (deaf, "CancelRequested"),
+        (twofold, "SlotsChanged"),
+        (sleepy, "at rest: WaitingForResources"),
+        (moody, "other futures"),
+    ],
+)
+def test_scheduler_that_errs_is_found_out(scheduler: Callable[[SchedulerState, Event], Step], found: str):
+    with pytest.raises(AssertionError) as error:
+        Exploration(model=MODELS["one vertex"], step=scheduler).run(depth=DEPTH + 2)
+    assert found in f"{error.value} {error.value.__cause__}"
+
+
+def test_history_that_leads_to_an_error_is_told():
+    with pytest.raises(
+        AssertionError, match=r"^after\na (new job|job that runs on all it may have)\n(.*\n)*CancelRequested"
+    ):
+        Exploration(model=MODELS["one vertex"], step=deaf).run()
