@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -18,8 +18,10 @@ from airflow_adaptive.job.documents import LogDocument
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.directive import directive
 from airflow_adaptive.runtime.job_directory import append
+from airflow_adaptive.runtime.observe import Memory, own_status
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine, snapshot
+from airflow_adaptive.scheduler.events import SlotOffer
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.requirements import Requirements, findings
 from airflow_adaptive.scheduler.state import (
@@ -71,10 +73,17 @@ class Journal:
         self.redeclared: Requirements | None = None
         """Bounds of the graph as deployed now, if they are to take the place of the saved ones."""
         self.nonce = uuid4().hex
+        self.memory = Memory(epoch=0, heard=datetime.min.replace(tzinfo=UTC))
+        """What is remembered of the driver's reports; it goes into each document."""
+        self.ahead = timedelta(0)
+        """How far the time in the log is ahead of the clock, which was set back since the newest document was written."""
         self.transitions: deque[dict[str, Any]] = deque(maxlen=SHOWN_TRANSITIONS)
 
-    async def open(self, now: datetime) -> SchedulerState:
+    async def open(self, clock: datetime) -> SchedulerState:
         """Claim the log and return where the job stands: adopted from an earlier loop, or created.
+
+        Args:
+            clock: what the clock shows; times in the log never go back behind those that are there (`ahead`).
 
         Raises:
             JobDirectoryError: the directory can't be used.
@@ -85,7 +94,10 @@ class Journal:
         newest = await self._channel.newest()
         if newest is None:
             state = machine.create(self._spec.graph, self._spec.options)
+            now = clock
         else:
+            self.ahead = _ahead(newest, clock)
+            now = clock + self.ahead
             self._number, self.nonce = newest.number, newest.directive.nonce
             await self._recall()
             state = self._adopt(snapshot.from_json(newest.scheduler))
@@ -93,6 +105,8 @@ class Journal:
             self.inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDS)
             # An end stays the earlier attempt's: the loop after this one must not take it for its own.
             self._owner = _token(attempt if self.inherits_end else self._spec.attempt)
+            status = own_status(state, self.nonce, await self._channel.status())
+            self.memory = Memory.recalled(newest.heard, state.epoch, now).after(state, status, now)
         await self._create(state, now)
         return state
 
@@ -159,10 +173,11 @@ class Journal:
             at=now.isoformat(),
             owner=self._owner,
             directive=directive(state, self.nonce, self._spec.executor),
-            scheduler=snapshot.to_json(state),
+            scheduler=snapshot.to_json(_saved(state)),
             commands=[_tagged(command) for command in step.commands],
             transitions=[_tagged(step.transition)] if step.transition else [],
             decisions=[_tagged(step.decision)] if step.decision else [],
+            heard=self.memory.told(),
         )
 
     def _adopt(self, state: SchedulerState) -> SchedulerState:
@@ -195,6 +210,20 @@ def _token(attempt: str) -> str:
 def _attempt(document: LogDocument) -> str:
     """The attempt whose loop wrote a document."""
     return document.owner.rpartition("#")[0]
+
+
+def _saved(state: SchedulerState) -> SchedulerState:
+    """What the log holds: of the slots the sum, since thousands of workers would not fit and are observed anew."""
+    totals = SlotOffer(worker="", held=state.held_slots, free=state.available_slots - state.held_slots)
+    return replace(state, offers=(totals,) if state.offers else ())
+
+
+def _ahead(document: LogDocument, clock: datetime) -> timedelta:
+    """How far the clock is behind the time at which a document was written."""
+    try:
+        return max(datetime.fromisoformat(document.at) - clock, timedelta(0))
+    except (TypeError, ValueError):
+        return timedelta(0)  # no time, or one without a zone
 
 
 def _durable(state: SchedulerState) -> SchedulerState:

@@ -113,12 +113,14 @@ class PlanInForce:
 
     Attributes:
         trigger_interval: of its queries, the longest; None if unknown.
+        downtime: how long the queries did nothing on their way to this plan, as the driver measured it; None if it has not.
     """
 
     at: datetime
     epoch: int
     version: int
     trigger_interval: timedelta | None = None
+    downtime: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

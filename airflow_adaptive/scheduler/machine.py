@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from airflow_adaptive.scheduler import failure_history, moves
+from airflow_adaptive.scheduler import failure_history, moves, rescale_timeline
 from airflow_adaptive.scheduler.errors import SchedulerUsageError
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
@@ -135,7 +135,7 @@ def step(state: SchedulerState, event: Event) -> Step:
     stale = _stale(state, event)
     if stale is not None:
         return moves.stay(state, event, stale)
-    return failure_history.follow(state, event, _react(state, event))
+    return rescale_timeline.follow(state, event, failure_history.follow(state, event, _react(state, event)))
 
 
 def timers(state: SchedulerState) -> tuple[Timer, ...]:

@@ -43,7 +43,7 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
     WaitingForResources,
 )
-from airflow_adaptive.scheduler.timeline import Decision, Transition
+from airflow_adaptive.scheduler.timeline import Decision, Rescale, Transition
 
 NO_TIME = timedelta(0)
 
@@ -60,12 +60,14 @@ class Step:
         commands: what is to be done to the world, in order.
         transition: the change of state, None if it stayed.
         decision: why.
+        rescale: that ended, None if none did.
     """
 
     state: SchedulerState
     commands: tuple[Command, ...] = ()
     transition: Transition | None = None
     decision: Decision | None = None
+    rescale: Rescale | None = None
 
 
 # ---- staying --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from airflow_adaptive.scheduler.option_values import load_scale_up_controller
@@ -15,6 +16,9 @@ from airflow_adaptive.scheduler.policies.slot_allocation import (
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
 from airflow_adaptive.scheduler.requirements import Parallelism
 from airflow_adaptive.scheduler.state import Plan, SchedulerState
+
+SHOWN_VERTICES = 5
+"""A reason names no more vertices than this: it is read by people, and kept."""
 
 LEAST_TRIGGER_DELAY = timedelta(seconds=10)
 """Of a job whose queries are triggered often, or as fast as possible."""
@@ -84,8 +88,22 @@ def max_trigger_delay(state: SchedulerState) -> timedelta:
 def shortage(state: SchedulerState, slots: int | None = None) -> str:
     """What is there and what is needed, for people."""
     have = state.available_slots if slots is None else slots
-    bounds = ", ".join(f"vertex {name!r} at least {b.lower}" for name, b in state.requirements.items())
-    return f"have {have} slot(s), need at least {minimum_slots(state.job, state.requirements)} ({bounds})"
+    bounds = [f"vertex {name!r} at least {b.lower}" for name, b in state.requirements.items()]
+    needed = minimum_slots(state.job, state.requirements)
+    return f"have {have} slot(s), need at least {needed} ({', '.join(_first(bounds))})"
+
+
+def change(before: Parallelism, after: Parallelism) -> str:
+    """What differs between two parallelisms, for people."""
+    differing = [name for name in before if before[name] != after[name]]
+    shown = differing[:SHOWN_VERTICES]
+    more = f" and {len(differing) - len(shown)} more" if len(differing) > len(shown) else ""
+    old, new = ({name: parallelism[name] for name in shown} for parallelism in (before, after))
+    return f"{old} -> {new}{more}"
+
+
+def _first(texts: Sequence[str]) -> Sequence[str]:
+    return texts if len(texts) <= SHOWN_VERTICES else [*texts[:SHOWN_VERTICES], f"{len(texts) - SHOWN_VERTICES} more"]
 
 
 def _all_there(state: SchedulerState) -> bool:

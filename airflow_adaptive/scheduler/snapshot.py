@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
@@ -81,7 +81,12 @@ def decode(hint: Any, data: Any) -> Any:
 
 
 def _decode_dataclass(hint: Any, data: Any) -> Any:
-    return hint(**{name: decode(kind, data[name]) for name, kind in _hints(hint).items()})
+    """What is missing has its default: an older version did not know it."""
+    known = {name: decode(kind, data[name]) for name, kind in _hints(hint).items() if name in data}
+    missing = [name for name in _required(hint) if name not in known]
+    if missing:
+        raise KeyError(", ".join(missing))
+    return hint(**known)
 
 
 def _decode_plain(hint: type, data: Any) -> Any:
@@ -115,6 +120,11 @@ def _member(members: tuple[Any, ...], data: Any) -> Any:
     if len(real) == 1:
         return next(iter(real.values()))
     return real[data[_TAG]]
+
+
+@cache
+def _required(hint: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(hint) if f.default is MISSING and f.default_factory is MISSING)
 
 
 @cache

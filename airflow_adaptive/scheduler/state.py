@@ -17,6 +17,7 @@ from airflow_adaptive.scheduler.policies.failure_handling import Failure, Failur
 from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord
 from airflow_adaptive.scheduler.policies.transition_manager import TransitionManager
 from airflow_adaptive.scheduler.requirements import Parallelism, Requirements
+from airflow_adaptive.scheduler.timeline import Timeline
 
 
 class Outcome(StrEnum):
@@ -259,6 +260,7 @@ class SchedulerState:
         num_rescales: of them without a failure.
         trigger_interval: of the job's queries as last reported, None while unknown.
         failures: the newest, as many as `failure_history_size`, oldest first.
+        timeline: the rescale under way, and what was told of decisions not to move.
     """
 
     job: JobGraph
@@ -276,6 +278,7 @@ class SchedulerState:
     declaration: Declaration | None = None
     trigger_interval: timedelta | None = None
     failures: tuple[FailureRecord, ...] = ()
+    timeline: Timeline = field(default_factory=Timeline)
 
     @property
     def name(self) -> str:

@@ -1,9 +1,15 @@
-"""What happened and why: transitions, and the decisions that led to one or to none."""
+"""What happened and why: transitions, the decisions that led to one or to none, and rescales from cause to end.
+
+Rescales are recorded as in Flink's rescale history (FLIP-495, FLIP-487): names of causes and reasons are Flink's, and so is when
+a record begins and ends (`rescale_timeline`). Tier, downtime and failure are ours.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import Parallelism
@@ -47,3 +53,141 @@ class Decision:
     at: datetime
     state: str
     reason: str
+
+
+# ---- rescales -------------------------------------------------------------------------------------------------------
+
+
+class TriggerCause(StrEnum):
+    """What a rescale began with (Flink: TriggerCause)."""
+
+    INITIAL_SCHEDULE = "INITIAL_SCHEDULE"
+    UPDATE_REQUIREMENT = "UPDATE_REQUIREMENT"
+    NEW_RESOURCE_AVAILABLE = "NEW_RESOURCE_AVAILABLE"
+    RECOVERABLE_FAILOVER = "RECOVERABLE_FAILOVER"
+
+
+class TerminalState(StrEnum):
+    """What became of a rescale (Flink: TerminalState)."""
+
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    IGNORED = "IGNORED"
+
+
+class TerminatedReason(StrEnum):
+    """What a rescale ended with (Flink: TerminatedReason)."""
+
+    SUCCEEDED = "SUCCEEDED"
+    EXCEPTION_OCCURRED = "EXCEPTION_OCCURRED"
+    RESOURCE_REQUIREMENTS_UPDATED = "RESOURCE_REQUIREMENTS_UPDATED"
+    NO_RESOURCES_OR_PARALLELISMS_CHANGE = "NO_RESOURCES_OR_PARALLELISMS_CHANGE"
+    JOB_FINISHED = "JOB_FINISHED"
+    JOB_FAILED = "JOB_FAILED"
+    JOB_CANCELED = "JOB_CANCELED"
+    JOB_FAILOVER_RESTARTING = "JOB_FAILOVER_RESTARTING"
+    """Never given: a failover is merged into the rescale that it meets, here as in Flink, which keeps the name."""
+
+    @property
+    def terminal_state(self) -> TerminalState:
+        """What became of a rescale that ended so."""
+        match self:
+            case TerminatedReason.SUCCEEDED:
+                return TerminalState.COMPLETED
+            case TerminatedReason.EXCEPTION_OCCURRED:
+                return TerminalState.FAILED
+            case _:
+                return TerminalState.IGNORED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSpan:
+    """A state that the scheduler passed during a rescale, from the rescale's beginning at the earliest."""
+
+    state: str
+    entered: datetime
+    left: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """Subtasks per vertex, or slots per slot sharing group.
+
+    Attributes:
+        desired: by the upper bounds.
+        sufficient: by the lower bounds.
+        before: that was in force last, None if nothing was.
+        after: of the plan that was made, None before there was one.
+    """
+
+    desired: Mapping[str, int]
+    sufficient: Mapping[str, int]
+    before: Mapping[str, int] | None = None
+    after: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescale:
+    """One rescale, or the attempt at one (Flink: Rescale).
+
+    Attributes:
+        number: of the rescale, from 1; unique in a job's log (Flink: a UUID).
+        requirements: number of the requirements that it belongs to: the initial schedule has a new one, and so has each
+            update of the requirements.
+        attempt: number of the rescale among those of the same requirements, from 1.
+        cause: what it began with.
+        start: when.
+        vertices: subtasks per vertex.
+        groups: slots per slot sharing group.
+        states: that the scheduler passed, oldest first, without gaps.
+        tier: the highest rung of the rescale ladder that was taken, None before any was.
+        downtime: how long no plan was in force, as the driver measured it or else as the scheduler saw it; None if none was
+            in force before, or none is yet.
+        failure: in a line, None without one.
+        end: when it ended, None before.
+        terminated_reason: what it ended with, None before.
+        terminal_state: what became of it, None before it has ended.
+    """
+
+    number: int
+    requirements: int
+    attempt: int
+    cause: TriggerCause
+    start: datetime
+    vertices: Amounts
+    groups: Amounts
+    states: tuple[StateSpan, ...] = ()
+    tier: Tier | None = None
+    downtime: timedelta | None = None
+    failure: str | None = None
+    end: datetime | None = None
+    terminated_reason: TerminatedReason | None = None
+    terminal_state: TerminalState | None = None
+
+    @property
+    def latest(self) -> datetime:
+        """The latest moment that the record tells of."""
+        return self.states[-1].left if self.states else self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """What the scheduler remembers to tell the next part of the story.
+
+    Attributes:
+        number: of the newest rescale, 0 before the first.
+        requirements: its number of requirements.
+        attempt: its attempt.
+        rescale: the newest rescale while it is under way.
+        running: parallelism that was in force last, None before the first.
+        stopped: since when no plan is in force; None while one is, and before the first.
+        told: reasons not to move that were told since the last transition; they are not told again.
+    """
+
+    number: int = 0
+    requirements: int = 0
+    attempt: int = 0
+    rescale: Rescale | None = None
+    running: Parallelism | None = None
+    stopped: datetime | None = None
+    told: tuple[str, ...] = ()

@@ -68,6 +68,7 @@ _LEADS_TO: Mapping[type, Mapping[type, States]] = {
         RequirementsChanged: frozenset({Deploying}),
         TimerFired: frozenset({Deploying, Finished}),
         QueryFailed: _DONE,
+        JobCompleted: _DONE,
         CancelRequested: _CANCEL | _DONE,
         SuspendRequested: _DONE,
     },

@@ -64,9 +64,7 @@ def test_co_located_vertices_share_a_group():
     )
     with pytest.raises(JobGraphError) as raised:
         broken.validate()
-    assert raised.value.findings == (
-        "co-location 'c' spans the slot sharing groups 'one', 'two': it must be in one",
-    )
+    assert raised.value.findings == ("co-location 'c' spans the slot sharing groups 'one', 'two': it must be in one",)
 
 
 @pytest.mark.parametrize("weight", [0, -1.5, float("nan"), float("inf")])

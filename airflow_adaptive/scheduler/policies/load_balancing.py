@@ -93,7 +93,7 @@ def choose_slots(offers: Iterable[Offer], wanted: int, mode: LoadBalanceMode) ->
     if mode is not LoadBalanceMode.NONE:
         return workers
     held = sum(worker.held for worker in workers)
-    return _keep(workers, wanted) if wanted <= held else _add(workers, wanted - held)
+    return _keep(workers, wanted) if wanted < held else _add(workers, wanted - held)
 
 
 def spread(

@@ -99,7 +99,7 @@ def _on_batch_failed(state: SchedulerState, executing: Executing, event: Event) 
 def _follow(state: SchedulerState, executing: Executing, event: Event, manager: TransitionManager) -> Step:
     plan, possible = executing.plan, outlook.possible_parallelism(state)
     if manager.phase is Phase.TRANSITIONING and possible is not None:
-        reason = f"{state.available_slots} slot(s) are there, {plan.slots} used: {_change(executing, possible)}"
+        reason = f"{state.available_slots} slot(s) are there, {plan.slots} used: {outlook.change(executing.plan.parallelism, possible)}"
         return moves.rescale(state, event, plan, possible, reason)
     followed = replace(executing, manager=manager)
     return moves.stay(replace(state, current=followed), event, _why_not(state, followed, possible))
@@ -116,7 +116,7 @@ def _force(state: SchedulerState, executing: Executing, event: Event) -> Step:
     plan, possible = executing.plan, outlook.possible_parallelism(state)
     if possible is None or not parallelism_changed(plan.parallelism, possible):
         return moves.stay(moves.with_current(state, forced_at=None), event, "nothing is left to be forced")
-    reason = f"forced after scaling_interval_max: {_change(executing, possible)}"
+    reason = f"forced after scaling_interval_max: {outlook.change(executing.plan.parallelism, possible)}"
     return moves.rescale(state, event, plan, possible, reason)
 
 
@@ -126,8 +126,4 @@ def _why_not(state: SchedulerState, executing: Executing, possible: Parallelism 
     if not parallelism_changed(executing.plan.parallelism, possible):
         return None
     waits = executing.manager.phase if executing.manager.first_change else "below the minimal increase"
-    return f"{_change(executing, possible)} possible, not yet: {waits}"
-
-
-def _change(executing: Executing, possible: Parallelism) -> str:
-    return f"{dict(executing.plan.parallelism)} -> {dict(possible)}"
+    return f"{outlook.change(executing.plan.parallelism, possible)} possible, not yet: {waits}"

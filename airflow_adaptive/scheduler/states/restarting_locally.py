@@ -42,4 +42,4 @@ def _escalate(state: SchedulerState, recovering: RestartingLocally, event: Event
     possible = outlook.possible_parallelism(state, slots)
     if possible is None:
         return moves.stop_and_wait(state, event, plan, f"{why}: {outlook.shortage(state, slots)}")
-    return moves.rescale(state, event, plan, possible, f"{why}: {dict(plan.parallelism)} -> {dict(possible)}")
+    return moves.rescale(state, event, plan, possible, f"{why}: {outlook.change(plan.parallelism, possible)}")

@@ -8,6 +8,7 @@ from airflow_adaptive.scheduler import moves, outlook
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     Event,
+    JobCompleted,
     QueryFailed,
     RequirementsChanged,
     SlotsChanged,
@@ -37,6 +38,8 @@ def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) 
             return moves.cancel(state, event)
         case SuspendRequested():
             return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked")
+        case JobCompleted():
+            return moves.finish(state, event, Outcome.FINISHED, "all queries ended before they could be stopped")
         case QueryFailed(failure=failure):
             return moves.finish(state, event, Outcome.FAILED, failure.summary, failure)
         case _:

@@ -96,6 +96,11 @@ def test_job_that_grows_keeps_what_it_holds_and_takes_free_slots_as_they_come():
     assert used(4, workers, NONE) == {"a": 1, "b": 1, "c": 2}
 
 
+def test_job_that_stays_keeps_what_it_holds_in_its_order():
+    workers = offers((1, 2), (2, 2))
+    assert spread([1.0] * 3, choose_slots(workers, 3, NONE) or (), NONE) == ("a", "b", "b")
+
+
 def test_offers_of_one_worker_are_taken_together():
     twice = (*offers((1, 1)), *offers((2, 3)))
     assert choose_slots(twice, 7, SLOTS) == (WorkerSlots(worker="a", held=3, free=4),)

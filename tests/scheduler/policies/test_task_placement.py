@@ -71,8 +71,15 @@ def test_groups_go_round_on_their_own():
         ({"p": "m", "q": "m", "a": None}, (3, 2, 2), ["p0 q0 a1", "p1 q1", "p2", "a0"]),
         # marks know nothing of each other
         ({"p": "m", "q": "n"}, (2, 2), ["p0", "p1", "q0", "q1"]),
-        # a vertex that fills the group leaves the next one where it was to begin
+        # what is bound stays bound; the rest is bound when it is needed
+        ({"p": "m", "q": "m", "a": None, "r": "m"}, (1, 2, 1, 3), ["p0 q0 r0", "q1 r1", "a0", "r2"]),
+        # a vertex that fills the group leaves the next one where it was to begin, be it the fullest slot
         ({"p": None, "q": "m", "a": None}, (1, 4, 1), ["p0 q3", "q0 a0", "q1", "q2"]),
+        (
+            {"p": "m", "q": "m", "a": None, "f": "n", "b": None},
+            (1, 1, 3, 4, 1),
+            ["p0 q0 f3 b0", "a0 f0", "a1 f1", "a2 f2"],
+        ),
     ],
     ids=str,
 )
