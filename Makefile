@@ -5,7 +5,7 @@ UNIT := -m "not cluster and not airflow"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check lint format unit bench-scheduler clean
+.PHONY: help install demo test check lint format unit bench-scheduler bench-balance clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ unit: install ## unit tests, with every branch of the scheduler covered
 
 bench-scheduler: install ## what a step and the balancing cost for 100 to 100,000 slots (a minute)
 	$(BIN)/python -m benchmarks.scheduler
+
+bench-balance: install ## where tasks run on a real Spark cluster, without and with load balancing (at most 6 minutes)
+	$(BIN)/python -m benchmarks.balance
 
 format: install ## rewrite the code the way `lint` wants it
 	$(BIN)/ruff check --fix

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from airflow_adaptive.job.documents import SECRET_CONF_VARIABLE as SECRET_CONF_VARIABLE  # noqa: PLC0414  exported to clients
-from airflow_adaptive.job.documents import LogDocument, Status
+from airflow_adaptive.job.documents import LogDocument, RescaleDocument, Status
 
 
 class PortError(Exception):
@@ -54,26 +54,18 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSnapshot:
-    """The cluster at one moment: its living workers, and the cores that its manager granted to each application.
+class LogPages:
+    """Where a person reads what a driver writes: addresses of web pages."""
 
-    Attributes:
-        workers: living workers only, ordered by id.
-        granted: application id -> cores granted, executors still starting included.
-        master_url: the `spark://` URL of the master that answered and is the leader.
-        ui_url: its web UI.
-    """
-
-    workers: Sequence[Worker]
-    granted: Mapping[str, int] = field(default_factory=dict)
-    master_url: str = ""
-    ui_url: str = ""
+    stdout: str
+    stderr: str
 
 
 class SubmissionState(StrEnum):
     """State of a submitted driver process, as the cluster manager knows it."""
 
     SUBMITTED = "SUBMITTED"
+    """It waits for a worker with room."""
     RUNNING = "RUNNING"
     FINISHED = "FINISHED"
     FAILED = "FAILED"
@@ -85,6 +77,44 @@ class SubmissionState(StrEnum):
     def over(self) -> bool:
         """Whether the process can't be running any more."""
         return self in (SubmissionState.FINISHED, SubmissionState.FAILED, SubmissionState.KILLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivingDriver:
+    """A driver that was submitted and has not ended.
+
+    Attributes:
+        state: SUBMITTED as long as it waits for a worker with room.
+        cores: that it takes.
+        memory_mb: that it takes, MiB.
+    """
+
+    state: SubmissionState
+    cores: int
+    memory_mb: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSnapshot:
+    """The cluster at one moment: its living workers, and the cores that its manager granted to each application.
+
+    Attributes:
+        workers: living workers only, ordered by id.
+        granted: application id -> cores granted, executors still starting included.
+        master_url: the `spark://` URL of the master that answered and is the leader.
+        ui_url: its web UI.
+        log_pages: submission id -> pages of a driver that runs, or ran, on one of these workers.
+        names: application id -> name of each of these applications; a job's has the job's name.
+        drivers: submission id -> driver that has not ended, whoever submitted it.
+    """
+
+    workers: Sequence[Worker]
+    granted: Mapping[str, int] = field(default_factory=dict)
+    master_url: str = ""
+    ui_url: str = ""
+    log_pages: Mapping[str, LogPages] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    drivers: Mapping[str, LivingDriver] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +130,19 @@ class SubmissionStatus:
     state: SubmissionState
     message: str = ""
     worker_address: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverLog:
+    """The end of what a driver wrote, some thousand characters of each output.
+
+    Attributes:
+        stdout: what its Python wrote, to stderr as well: Spark sends both there.
+        stderr: what its JVM wrote: Spark's own log.
+    """
+
+    stdout: str = ""
+    stderr: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +190,13 @@ class ClusterClient(Protocol):
         """What the manager knows of a driver. Raises `ClusterUnreachableError`."""
         ...
 
+    async def driver_log(self, submission_id: str) -> DriverLog:
+        """The end of what a driver wrote, the cluster's own secrets masked; empty if there is none any more.
+
+        Raises `ClusterUnreachableError`.
+        """
+        ...
+
     async def kill(self, submission_id: str) -> None:
         """Ask for a driver's death; asking again, or for a dead one, is no error. Raises `ClusterUnreachableError`."""
         ...
@@ -180,7 +230,18 @@ class JobChannel(Protocol):
         ...
 
     async def compact(self, keep: int) -> None:
-        """Remove all but the newest `keep` log documents. Raises `JobDirectoryError`."""
+        """Remove all but the newest `keep` log documents, and of rescales as well. Raises `JobDirectoryError`."""
+        ...
+
+    async def record(self, document: RescaleDocument) -> bool:
+        """Keep a rescale under its number only if there is none, and say whether it is there now.
+
+        False if it is another that is there. Keeping the very same again is no error. Raises `JobDirectoryError`.
+        """
+        ...
+
+    async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
+        """At most the `limit` newest rescales that can be trusted, oldest first. Raises `JobDirectoryError`."""
         ...
 
     async def status(self) -> Status | None:

@@ -28,7 +28,16 @@ def get_provider_info() -> dict[str, Any]:
         "config": {
             "adaptive": {"description": "Defaults of adaptive jobs; a task's own options win.", "options": _options()}
         },
-        "extra-links": ["airflow_adaptive.links.SparkMasterLink", "airflow_adaptive.links.SparkDriverLink"],
+        "extra-links": [
+            f"airflow_adaptive.links.{link}"
+            for link in (
+                "SparkMasterLink",
+                "SparkDriverLink",
+                "SparkExecutorsLink",
+                "SparkDriverOutputLink",
+                "SparkDriverLogLink",
+            )
+        ],
     }
 
 

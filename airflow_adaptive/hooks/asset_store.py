@@ -32,7 +32,19 @@ XCOM_TRANSITIONS = "transitions"
 XCOM_FAILURES = "failures"
 XCOM_MASTER_URL = "spark_master_url"
 XCOM_DRIVER_URL = "spark_driver_url"
+XCOM_EXECUTORS_URL = "spark_executors_url"
+XCOM_STDOUT_URL = "spark_driver_stdout_url"
+XCOM_STDERR_URL = "spark_driver_stderr_url"
 XCOM_ATTEMPT = "attempt"
+
+LINKS = {
+    XCOM_MASTER_URL: "master",
+    XCOM_DRIVER_URL: "driver",
+    XCOM_EXECUTORS_URL: "executors",
+    XCOM_STDOUT_URL: "stdout",
+    XCOM_STDERR_URL: "stderr",
+}
+"""XComs of the extra links, and their names among a job's addresses."""
 
 SHOWN_TRANSITIONS = 50
 """Transitions in the XCom; the job's log keeps them all."""
@@ -111,8 +123,7 @@ class AirflowJobStore:
             XCOM_PARALLELISM: view["parallelism"],
             XCOM_TRANSITIONS: view["transitions"][-SHOWN_TRANSITIONS:],
             XCOM_FAILURES: view["failures"],
-            XCOM_MASTER_URL: urls["master"] or "",
-            XCOM_DRIVER_URL: urls["driver"] or "",
+            **{key: urls[name] or "" for key, name in LINKS.items()},
         }
         for key, value in values.items():
             if key not in self._pushed or self._pushed[key] != value:

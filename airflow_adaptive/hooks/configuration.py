@@ -6,7 +6,7 @@ import json
 
 from airflow.sdk import conf
 
-from airflow_adaptive.scheduler.errors import OptionError
+from airflow_adaptive.scheduler.errors import OptionError, did_you_mean
 from airflow_adaptive.scheduler.options import OPTIONS
 
 SECTION = "adaptive"
@@ -18,8 +18,12 @@ def configured_options() -> dict[str, object]:
     An empty value is not set; nor is the default, which Airflow tells of every option (and which may depend on others).
 
     Raises:
-        OptionError: a value begins like JSON and is not.
+        OptionError: there is no such option, or a value begins like JSON and is not.
     """
+    unknown = [name for name in conf.getsection(SECTION) or {} if name not in OPTIONS]
+    if unknown:
+        hints = "; ".join(f"{name!r}{did_you_mean(name, OPTIONS)}" for name in unknown)
+        raise OptionError(f"[{SECTION}] in airflow.cfg has no option {hints}")
     found = {name: conf.get(SECTION, name, fallback="") for name in OPTIONS}
     return {name: _value(name, text) for name, text in found.items() if text not in ("", str(OPTIONS[name].default))}
 

@@ -14,6 +14,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.balance import Balancer, SparkPlacement
+from airflow_adaptive.job.batch import BatchQuery
 from airflow_adaptive.job.conf import DriverSettings, read_settings
 from airflow_adaptive.job.control import ControlLoop
 from airflow_adaptive.job.directory import JobDirectory
@@ -24,6 +25,7 @@ from airflow_adaptive.job.log import LogReader
 from airflow_adaptive.job.queries import Build, JobQuery
 from airflow_adaptive.job.reporter import Reporter
 from airflow_adaptive.job.watchdog import EXIT_FENCED, LeaseWatchdog
+from airflow_adaptive.job.work import JobWork
 
 log = logging.getLogger(__name__)
 """Unless the script configures logging, warnings go to the driver's output, which its worker keeps."""
@@ -39,7 +41,7 @@ SUBMISSION_ID: Final = re.compile(r"driver-\d{14}-\d+")
 
 
 class AdaptiveJob:
-    """A streaming job whose parallelism is decided elsewhere.
+    """A job whose parallelism is decided elsewhere: streaming, or a batch that runs once.
 
     Example:
         ```python
@@ -59,6 +61,8 @@ class AdaptiveJob:
             build: makes the job's query, `(spark, parallelism) -> df.writeStream...`, not started. It is called again
                 with each new plan, so it must give the same query each time but for the parallelism. Its name is the
                 job's id unless the function sets one; the checkpoint is the runtime's, one that it sets is not used.
+                Or it makes a batch, `-> df.write.mode("overwrite").option("path", ...)`, not saved: the job finishes
+                with it; a restart runs it again from the beginning.
         """
         self._build = build
 
@@ -97,7 +101,10 @@ def _run(spark: SparkSession, settings: DriverSettings, build: Build) -> DriverS
         _identity(spark, settings),
         log=LogReader(directory, job=settings.job, clock=clock, report=log.warning),
         fence=fence,
-        query=JobQuery(spark, build, job=settings.job, checkpoint=directory.checkpoint),
+        query=JobWork(
+            JobQuery(spark, build, job=settings.job, checkpoint=directory.checkpoint),
+            BatchQuery(spark, job=settings.job),
+        ),
         executors=Executors(spark, clock=clock, complain=log.warning),
         balancer=Balancer(SparkPlacement(spark, complain=log.warning), clock=clock),
         reporter=Reporter(

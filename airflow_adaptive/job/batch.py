@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrameWriter, SparkSession
 
@@ -41,7 +41,8 @@ class BatchQuery:
             spark: the session.
             job: id of the job, and name of the batch.
         """
-        self._context = spark.sparkContext
+        self._python = spark.sparkContext
+        self._context: Any = spark.sparkContext._jsc.sc()
         self._job = job
         self._runs = 0
         self._plan: DriverPlan | None = None
@@ -57,7 +58,7 @@ class BatchQuery:
 
     def runs_on(self, _: DriverPlan) -> bool:
         """Whether the batch need not be restarted for a plan: it never is."""
-        return self._plan is not None
+        return self._plan is not None and not self._cut
 
     def start(self, writer: DataFrameWriter, plan: DriverPlan) -> None:
         """Begin to save what the function returned.
@@ -73,12 +74,12 @@ class BatchQuery:
         self._thread.start()
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """Cut the batch if it runs; False if it did not end in time. One that was saved before stays `ended`."""
+        """Cut the batch if it runs; False if it does not end in time. One that was saved before it was cut is `ended`."""
         self._cancel()
         deadline = time.monotonic() + timeout_s
         while self._alive() and time.monotonic() < deadline:
             pause(LOOK_INTERVAL_S)
-        if not self._saved:
+        if not self._alive() and not self._saved:
             self._plan = None
         return not self._alive()
 
@@ -95,7 +96,7 @@ class BatchQuery:
 
     def ended(self) -> bool:
         """Whether the batch has ended without being cut."""
-        return self._plan is not None and not self._alive()
+        return self._plan is not None and not self._alive() and (self._saved or not self._cut)
 
     def close(self) -> None:
         """Let go of a batch that has ended."""
@@ -125,7 +126,7 @@ class BatchQuery:
         return f"{self._job} batch {self._runs}"
 
     def _save(self, writer: DataFrameWriter) -> None:
-        self._context.setJobGroup(self._group, f"batch of {self._job}", interruptOnCancel=True)
+        self._python.setJobGroup(self._group, f"batch of {self._job}", interruptOnCancel=True)
         try:
             writer.save()
         except Exception as error:  # noqa: BLE001  Spark's, and the author's code inside of it; see `failure`
@@ -136,7 +137,8 @@ class BatchQuery:
     def _cancel(self) -> None:
         if self._alive():
             self._cut = True
-            self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
+            if not self._context.isStopped():
+                self._context.cancelJobGroupAndFutureJobs(self._group)
 
     def _alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()

@@ -27,7 +27,7 @@ from airflow_adaptive.job.documents import (
     FailureReport,
     Status,
 )
-from airflow_adaptive.job.failures import report_exception
+from airflow_adaptive.job.failures import report_build_failure, report_exception
 from airflow_adaptive.job.fence import Fence, FencedError
 from airflow_adaptive.job.parts import ExecutorPool, Log, Query, StatusReporter, TaskBalancer
 from airflow_adaptive.job.progress import DeadTime
@@ -154,21 +154,22 @@ class ControlLoop:
         if directive is not None:
             self._fence.admit(directive, self._looked_at)
             self._admitted = True
-        self._fence.check()
+        self._fence.check(querying=self._query.plan is not None)
         return directive
 
     def _obey(self, directive: Directive) -> DriverState | None:
         """Go one step; the state to leave in, None to stay."""
+        if directive.action is Action.RUN:
+            return self._run_query(directive)
+        failure = self._end_query()
+        if self._query.ended():
+            return self._take_end(directive)
         match directive.action:
-            case Action.RUN:
-                return self._run_query(directive)
-            case Action.HOLD:
-                self._end_query()  # a batch that failed meanwhile is replayed, and fails again if it must
+            case Action.HOLD:  # a batch that failed meanwhile is replayed, and fails again if it must
                 self._dead_time.abandon()
                 self._set(DriverState.HOLDING, directive.version)
                 return None
             case Action.STOP:
-                failure = self._end_query()
                 return self._set(DriverState.FAILED if failure else DriverState.STOPPED, directive.version, failure)
             case _:
                 assert_never(directive.action)
@@ -180,7 +181,7 @@ class ControlLoop:
         if plan is None or directive.version == self._failed_version:
             return None
         self._executors.declare(plan.executors)
-        if plan.runs_like(self._query.plan):
+        if self._query.runs_on(plan):
             self._executors.release(plan.held, plan.keep)
             self._keep_running(plan)
             self._set(DriverState.RUNNING, directive.version)
@@ -216,28 +217,43 @@ class ControlLoop:
         """Put a plan in force (rescale tier 1)."""
         self._set(DriverState.RESCALING if self._status.version else DriverState.STARTING)
         self._report()
+        if self._fence.overdue_s() >= 0:
+            return  # as long as the scheduler can't know of this driver, it may start another
         rescales = self._query.plan is not None
         failure = self._end_query()
         if failure is not None:
             self._fail(directive, failure)
+        if failure is not None or self._query.ended():
             return
         if rescales:
             self._dead_time.begin()
         self._executors.release(plan.held, plan.keep)
         try:
             writer = self._query.build(plan)
-            if self._look() != directive:  # building took its time: start nothing on an outdated word
+        except Exception as error:  # noqa: BLE001  (the author's code)
+            self._fail(directive, report_build_failure(error))
+            return
+        try:
+            if not self._may_start(directive):
                 return
             self._guard(True)
             self._query.start(writer, plan)
         except FencedError:
             raise
-        except Exception as error:  # noqa: BLE001  (the author's code, and Spark's analysis of it)
+        except Exception as error:  # noqa: BLE001  (Spark's analysis of the author's code)
             self._guard(False)
             self._fail(directive, report_exception(error))
         else:
             self._keep_running(plan)
             self._set(DriverState.RUNNING, directive.version)
+
+    def _may_start(self, directive: Directive) -> bool:
+        """Look again, since building took its time: start nothing on an outdated word, nor unknown to the scheduler."""
+        current = self._look() == directive
+        if current and self._fence.overdue_s() >= 0:
+            self._report()
+            current = self._look() == directive
+        return current and self._fence.overdue_s() < 0
 
     def _end_query(self) -> FailureReport | None:
         """End the query if one runs; why its last batch failed, None if it did not."""
@@ -266,8 +282,8 @@ class ControlLoop:
 
     def _report(self) -> None:
         """Report, but not before the log has named this driver: the status may be another's."""
-        if self._admitted:
-            self._reporter.report(self._describe())
+        if self._admitted and self._reporter.report(self._describe()):
+            self._fence.reported()
 
     def _describe(self) -> Status:
         queries = self._query.reports()  # first: progress tells the parallelism

@@ -6,6 +6,7 @@ cluster in the runtime's zip.
 * `LogDocument`: one saved step of the scheduler (`log/0000000042.json`), created only if absent. Its `directive` is all
   that the driver reads.
 * `Status`: the driver's report (`status.json`), rewritten with each batch and heartbeat.
+* `RescaleDocument`: a rescale that has ended (`history/0000000007.json`), created only if absent; for the scheduler's side alone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ MAX_DOCUMENT_BYTES = 1 << 20
 
 LOG_KIND = "airflow-adaptive/log"
 STATUS_KIND = "airflow-adaptive/status"
+RESCALE_KIND = "airflow-adaptive/rescale"
 
 ENCODING = "utf-8"
 
@@ -153,6 +155,8 @@ class LogDocument:
         commands: what the loop was about to do when it wrote this.
         transitions: state transitions taken in this step.
         decisions: reasons, for the timeline.
+        rescales: that ended with this step.
+        heard: the newest report of the driver that the loop has seen (epoch, sequence), and when it saw it first.
     """
 
     job: str
@@ -164,6 +168,23 @@ class LogDocument:
     commands: list[dict[str, Any]] = field(default_factory=list)
     transitions: list[dict[str, Any]] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
+    rescales: list[dict[str, Any]] = field(default_factory=list)
+    heard: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleDocument:
+    """A rescale that has ended; it stays when the log document that told it is gone.
+
+    Attributes:
+        job: id of the job that the directory belongs to.
+        number: of the rescale, from 1.
+        rescale: what there is to tell of it (`scheduler.timeline.Rescale`).
+    """
+
+    job: str
+    number: int
+    rescale: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +303,11 @@ def encode_log(document: LogDocument) -> bytes:
     return _encode(LOG_KIND, asdict(document))
 
 
+def encode_rescale(document: RescaleDocument) -> bytes:
+    """Bytes of a rescale document."""
+    return _encode(RESCALE_KIND, asdict(document))
+
+
 def encode_status(status: Status) -> bytes:
     """Bytes of a status document."""
     return _encode(STATUS_KIND, asdict(status))
@@ -295,6 +321,15 @@ def decode_log(data: bytes) -> LogDocument:
     """
     fields = _decode(LOG_KIND, data)
     return _build(LogDocument, {**fields, "directive": _directive(fields.get("directive"))})
+
+
+def decode_rescale(data: bytes) -> RescaleDocument:
+    """Read a rescale document.
+
+    Raises:
+        DocumentError: it can't be trusted; says why.
+    """
+    return _build(RescaleDocument, _decode(RESCALE_KIND, data))
 
 
 def decode_status(data: bytes) -> Status:

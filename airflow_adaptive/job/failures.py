@@ -35,7 +35,7 @@ LIBRARIES: Final = ("pyspark", "py4j", "airflow_adaptive")
 
 SECRETS: Final = (
     re.compile(
-        r"((?:password|passwd|pwd|secret|token|credential|access[._-]?key)[\w.-]*[\"']?\s*[=:]\s*[\"']?)[^\s\"',;)&]+",
+        r"((?:password|passwd|passphrase|pwd|secret|token|credential|(?:access|account|api|private)[._-]?key)[\w.-]*[\"']?\s*[=:]\s*[\"']?)[^\s\"',;)&]+",
         re.IGNORECASE,
     ),
     re.compile(r"(://)[^/\s:@]+:[^/\s@]+(?=@)"),

@@ -1,12 +1,15 @@
 """Whether this driver may run a query: its epoch and nonce are the log's, and its lease has not run out.
 
 A driver is fenced for good once the log names another epoch or nonce. It also fences itself when it could not read the
-log for the lease timeout: from then on another driver may have been started. The lease counts from before the log was
-asked, so that this driver's end of it is never later than the scheduler's.
+log for the lease timeout, and, while it runs a query, when it could not report for so long: whoever has seen no new
+report of this driver for the lease knows that it runs no query, and may start a successor. Either lease counts from
+before the log was asked, so that this driver's end of it is never later than the scheduler's; and reading the log again
+does not bring back a lease that ran out (in a process that was frozen, say).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from airflow_adaptive.job.documents import Directive
@@ -33,9 +36,10 @@ class Fence:
         self._lease_timeout_s = lease_timeout_s
         self._clock = clock
         self._read_at = clock()
+        self._known_at = -math.inf
 
     def admit(self, directive: Directive, read_at: float) -> None:
-        """Renew the lease with a directive from the log.
+        """Take a directive from the log.
 
         Args:
             directive: of the newest log document.
@@ -51,15 +55,27 @@ class Fence:
             )
         self._read_at = read_at
 
-    def check(self) -> None:
+    def reported(self) -> None:
+        """A report was written after the newest admission: it renews the right to run a query."""
+        self._known_at = self._read_at
+
+    def check(self, *, querying: bool) -> None:
         """Make sure that the lease holds.
+
+        Args:
+            querying: whether a query may be running now.
 
         Raises:
             FencedError: it has run out.
         """
-        if self.overdue_s() >= 0:
+        if self._overdue_s(self._read_at) >= 0:
             raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) no log document has named this driver")
+        if querying and self.overdue_s() >= 0:
+            raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) this driver has not reported")
 
     def overdue_s(self) -> float:
-        """Seconds since the lease ran out; negative while it holds."""
-        return self._clock() - self._read_at - self._lease_timeout_s
+        """Seconds since no query may run any more; negative while one may."""
+        return self._overdue_s(self._known_at)
+
+    def _overdue_s(self, since: float) -> float:
+        return self._clock() - since - self._lease_timeout_s

@@ -17,16 +17,16 @@ class Log(Protocol):
         ...
 
 
-class Query(Protocol):
-    """The job's query; see `queries.JobQuery`."""
+class Run(Protocol):
+    """What comes of a writer; see `queries.JobQuery` and `batch.BatchQuery`."""
 
     @property
     def plan(self) -> DriverPlan | None:
         """The plan that the query was started with; None if it was ended, or never started."""
         ...
 
-    def build(self, plan: DriverPlan) -> Any:
-        """Let the author's function make the query for a plan. Raises what that raises."""
+    def runs_on(self, plan: DriverPlan) -> bool:
+        """Whether the query runs and need not be restarted for a plan."""
         ...
 
     def start(self, writer: Any, plan: DriverPlan) -> None:
@@ -70,6 +70,14 @@ class Query(Protocol):
         ...
 
 
+class Query(Run, Protocol):
+    """The job's query or batch; see `work.JobWork`."""
+
+    def build(self, plan: DriverPlan) -> Any:
+        """Let the author's function make the query for a plan. Raises what that raises."""
+        ...
+
+
 class ExecutorPool(Protocol):
     """The application's executors; see `executors.Executors`."""
 
@@ -105,8 +113,8 @@ class TaskBalancer(Protocol):
 class StatusReporter(Protocol):
     """Writes the status; see `reporter.Reporter`."""
 
-    def report(self, status: Status) -> None:
-        """Write the status if it says something new, or if a heartbeat is due."""
+    def report(self, status: Status) -> bool:
+        """Write the status if it says something new, or if a heartbeat is due; whether it was written."""
         ...
 
     def report_fenced(self, status: Status) -> None:

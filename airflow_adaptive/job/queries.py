@@ -23,8 +23,11 @@ from airflow_adaptive.job.failures import report_throwable
 from airflow_adaptive.job.jvm import scala_object
 from airflow_adaptive.job.progress import ProgressCounter, StatefulRun
 
-Build = Callable[[SparkSession, Mapping[str, int]], DataStreamWriter]
-"""The author's function: `(spark, parallelism per vertex) -> df.writeStream...`, not started."""
+Writer = DataStreamWriter | DataFrameWriter
+"""What the author's function returns: a streaming query that is not started, or a batch that is not saved."""
+
+Build = Callable[[SparkSession, Mapping[str, int]], Writer]
+"""The author's function: `(spark, parallelism per vertex) -> df.writeStream...`, or `-> df.write...`."""
 
 HALT_TIMEOUT_MS: Final = 10_000
 """How long a query that is stopped at once may take to let go of its thread."""
@@ -74,11 +77,15 @@ class JobQuery:
         """The plan that the query was started with; None if it was ended, or never started."""
         return self._plan
 
-    def build(self, plan: DriverPlan) -> DataStreamWriter:
-        """Let the author's function make the query for a plan.
+    def runs_on(self, plan: DriverPlan) -> bool:
+        """Whether the query runs and need not be restarted for a plan."""
+        return plan.runs_like(self._plan)
+
+    def build(self, plan: DriverPlan) -> Writer:
+        """Let the author's function make the query, or the batch, for a plan.
 
         Raises:
-            AdaptiveJobError: it returned something else than a `DataStreamWriter`.
+            AdaptiveJobError: it returned something else than a writer.
             Exception: whatever the function raises.
         """
         self._spark.conf.set("spark.sql.shuffle.partitions", str(plan.state_partitions))
@@ -175,20 +182,18 @@ class JobQuery:
             self._progress.follow(query.lastProgress, lambda: query.recentProgress)
 
 
-def require_writer(returned: object, name: str) -> DataStreamWriter:
+def require_writer(returned: object, name: str) -> Writer:
     """What the author's function of that name returned, if it is what it should be.
 
     Raises:
         TypeError: it is not; says what is, and what to do.
     """
-    if isinstance(returned, DataStreamWriter):
+    if isinstance(returned, Writer):
         return returned
-    hint = "return df.writeStream... of a streaming DataFrame, not started"
+    hint = "return df.writeStream... of a streaming DataFrame, not started, or df.write... of a batch, not saved"
     if isinstance(returned, StreamingQuery):
         returned.stop()
         raise AdaptiveJobError(f"{name}() started its query: {hint}; the runtime starts it")
-    if isinstance(returned, DataFrameWriter):
-        raise AdaptiveJobError(f"{name}() returned a batch writer, which an adaptive job can't run: {hint}")
     raise AdaptiveJobError(f"{name}() returned {type(returned).__name__}: {hint}")
 
 

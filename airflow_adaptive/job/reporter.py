@@ -51,14 +51,18 @@ class Reporter:
         self._written: Status | None = None
         self._written_at = 0.0
 
-    def report(self, status: Status) -> None:
+    def report(self, status: Status) -> bool:
         """Write the status if it says something new, or if a heartbeat is due. A failure is no error: see `complain`.
 
         Args:
             status: its `sequence` and `at` are set here.
+
+        Returns:
+            Whether it was written.
         """
         if status != self._written or self._clock() - self._written_at >= self._heartbeat_interval_s:
-            self._write(status)
+            return self._write(status)
+        return False
 
     def report_fenced(self, status: Status) -> None:
         """Write the last status of a fenced driver, unless its successor writes there already."""
@@ -70,7 +74,7 @@ class Reporter:
         if current is None or (current.epoch, current.nonce) == (status.epoch, status.nonce):
             self._write(replace(status, state=DriverState.FENCED))
 
-    def _write(self, status: Status) -> None:
+    def _write(self, status: Status) -> bool:
         self._sequence += 1
         try:
             at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -79,7 +83,8 @@ class Reporter:
             if not self._failing:
                 self._complain(f"status not written, trying on: {error}")
             self._failing = True
-        else:
-            self._failing = False
-            self._written = status
-            self._written_at = self._clock()
+            return False
+        self._failing = False
+        self._written = status
+        self._written_at = self._clock()
+        return True

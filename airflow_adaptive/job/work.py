@@ -8,7 +8,7 @@ from pyspark.sql import DataFrameWriter
 
 from airflow_adaptive.job.batch import BatchQuery
 from airflow_adaptive.job.documents import DriverPlan, FailureReport, QueryReport
-from airflow_adaptive.job.parts import Query
+from airflow_adaptive.job.parts import Run
 from airflow_adaptive.job.progress import StatefulRun
 from airflow_adaptive.job.queries import JobQuery, Writer
 
@@ -20,7 +20,7 @@ class JobWork:
         """Take both; a job is streaming until its function returns a batch."""
         self._query = query
         self._batch = batch
-        self._current: Query = query
+        self._current: Run = query
 
     @property
     def plan(self) -> DriverPlan | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
@@ -13,27 +14,29 @@ from uuid import uuid4
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, XCOM_DRIVER_URL, XCOM_MASTER_URL, TaskKey, ask
+from airflow_adaptive.hooks import declaration
+from airflow_adaptive.hooks.asset_store import LINKS, XCOM_ATTEMPT, TaskKey, ask
 from airflow_adaptive.hooks.configuration import configured_options
 from airflow_adaptive.hooks.world import job_directory
-from airflow_adaptive.links import SparkDriverLink, SparkMasterLink
+from airflow_adaptive.links import ALL_LINKS
 from airflow_adaptive.ports import JobDirectoryError, PortError, Wish
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
-from airflow_adaptive.runtime.staging import stage
+from airflow_adaptive.runtime.staging import check_code, stage
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
-from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive.scheduler.options import OPTIONS, Options
+from airflow_adaptive.scheduler.policies.slot_allocation import required_slots
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.spark.rest import SECRET_PROPERTY
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, cancel_job, run_loop, superseded
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_adaptive.hooks.batch import Batch, BatchSubmission
 
 KILL_TIMEOUT = timedelta(seconds=60)
 """Longest that `on_kill` on a worker waits for the job's end."""
@@ -55,6 +58,8 @@ class AdaptiveSparkOperator(BaseOperator):
         max_parallelism: number of state partitions of a job without a graph; the upper bound by default. It is fixed by
             the first run's checkpoint.
         job_graph: vertices with bounds of their own, instead of `parallelism` and `max_parallelism`.
+        job_type: "streaming"; a job that is declared "batch", here or by its graph, is no adaptive one: its script, an
+            ordinary PySpark script, is submitted with spark-submit, with a warning.
         conn_id: Airflow connection of type `spark`. Secret Spark properties belong into its extra field `conf`. (templated)
         application_args: arguments of the script. (templated)
         py_files: paths of extra modules and zips on the Airflow side. (templated)
@@ -79,7 +84,7 @@ class AdaptiveSparkOperator(BaseOperator):
         "env",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json", "env": "json"}
-    operator_extra_links = (SparkMasterLink(), SparkDriverLink())
+    operator_extra_links = ALL_LINKS
 
     def __init__(
         self,
@@ -90,6 +95,7 @@ class AdaptiveSparkOperator(BaseOperator):
         parallelism: int | tuple[int, int] = 1,
         max_parallelism: int | None = None,
         job_graph: JobGraph | None = None,
+        job_type: str = "streaming",
         conn_id: str = "spark_default",
         application_args: Sequence[str] = (),
         py_files: Sequence[str] = (),
@@ -107,6 +113,7 @@ class AdaptiveSparkOperator(BaseOperator):
         options = {name: value for name, value in defaults.items() if _is_option(name)}
         options |= {name: kwargs.pop(name) for name in [*kwargs] if _is_option(name)}
         asset = Asset(name=job)
+        declaration.known_parameters(AdaptiveSparkOperator, kwargs, OPTIONS)
         inlets, outlets = _several(kwargs.pop("inlets", None)), _several(kwargs.pop("outlets", None))
         super().__init__(inlets=[*inlets, asset], outlets=[*outlets, asset], **kwargs)
         self.job = job
@@ -115,6 +122,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self.parallelism = parallelism
         self.max_parallelism = max_parallelism
         self.job_graph = job_graph
+        self.job_type = job_type
         self.conn_id = conn_id
         self.application_args = application_args
         self.py_files = py_files
@@ -127,9 +135,12 @@ class AdaptiveSparkOperator(BaseOperator):
         self.deferrable = deferrable
         self.options = options
         self._running: tuple[JobSpec, TaskKey] | None = None
+        self._batch: BatchSubmission | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Stage the job and hand it to the trigger (or run it here); a job that runs already is adopted.
+
+        A declared batch is submitted with spark-submit and runs beside this task.
 
         Returns:
             The outcome and the numbers of restarts and rescales.
@@ -140,11 +151,13 @@ class AdaptiveSparkOperator(BaseOperator):
             AirflowException: it failed, or could not be looked after: a retry may help.
             AirflowTaskTimeout: `execution_timeout` has passed, and the job was canceled.
         """
+        if self._is_batch():
+            return self._run_batch()
         task = _task_key(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
         spec = self._spec(attempt=f"{task.run_id}/{uuid4().hex}")
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
-        for link in (XCOM_MASTER_URL, XCOM_DRIVER_URL):
+        for link in LINKS:
             context["ti"].xcom_push(link, "")  # nothing to lead to yet
         ask(self.job, Wish.RUN)
         if self.deferrable:
@@ -159,7 +172,9 @@ class AdaptiveSparkOperator(BaseOperator):
         return self._result(event)
 
     def on_kill(self) -> None:
-        """Really stop the job: take it over from the loop that this signal interrupts, and cancel it."""
+        """Really stop the job: take it over from the loop that this signal interrupts, and cancel it; kill a batch."""
+        if self._batch is not None:
+            self._batch.kill()
         if self._running is None:
             return
         spec, task = self._running
@@ -177,35 +192,110 @@ class AdaptiveSparkOperator(BaseOperator):
             self.log.warning("The job runs on as it was deployed before: %s", error)
             return cast(JobSpec, decode(JobSpec, event["spec"]))
 
+    def _is_batch(self) -> bool:
+        """Whether the job is declared BATCH, by the operator or by its graph."""
+        graph = self.job_graph
+        return str(self.job_type).upper() == JobType.BATCH or (graph is not None and graph.job_type is JobType.BATCH)
+
+    def _run_batch(self) -> dict[str, Any]:
+        """Leave the job to spark-submit: the adaptive scheduler runs streaming jobs only (Flink's `AdaptiveScheduler`)."""
+        from airflow_adaptive.hooks.batch import BatchSubmission  # noqa: PLC0415  imports much that no other job needs
+
+        with self._refusals():
+            batch = self._declared_batch()
+        self.log.warning(
+            "job %r is declared BATCH: the adaptive scheduler runs streaming jobs only; it is submitted with spark-submit,"
+            " as by SparkSubmitOperator, on at most %s core(s). Options of the scheduler have no effect: %s",
+            *(self.job, batch.cores, ", ".join(self.options) or "none is set"),
+        )
+        self._batch = BatchSubmission(batch)
+        self._batch.run()
+        return {"outcome": Outcome.FINISHED.value, "restarts": 0, "rescales": 0}
+
+    def _declared_batch(self) -> Batch:
+        from airflow_adaptive.hooks.batch import Batch  # noqa: PLC0415
+
+        self._check(streaming=False)
+        graph, (driver, executor) = self._graph(), self._shapes()
+        return Batch(
+            job=self.job,
+            conn_id=self.conn_id,
+            application=self.application,
+            slots=required_slots(graph, graph.requirements),
+            args=_texts(self.application_args),
+            py_files=_texts(self.py_files),
+            conf=_text_values(self.conf),
+            env=_text_values(self.env),
+            driver=driver,
+            executor=executor,
+        )
+
     def _spec(self, attempt: str) -> JobSpec:
-        try:
+        with self._refusals():
             return asyncio.run(self._stage(attempt))
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """What is wrong with the job as declared is Airflow's to tell; only what the world does may be retried."""
+        try:
+            yield
         except JobDirectoryError as error:
             raise AirflowException(f"job {self.job!r}: {error}") from error
         except (PortError, AdaptiveSchedulerError, ValueError) as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
 
+    def _check(self, *, streaming: bool = True) -> None:
+        """Check everything that can be checked before a cluster is asked. Raises `DeclarationError`."""
+        files = self.py_files if isinstance(self.py_files, list | tuple) else ()
+        of_streaming = (
+            self._options,
+            lambda: job_directory(str(self.job_directory), self.job).uri,
+            lambda: check_code(str(self.application), [str(file) for file in files]),
+        )
+        declaration.require(
+            [
+                lambda: declaration.one_of(JobType, job_type=self.job_type),
+                lambda: declaration.texts(conn_id=self.conn_id, job_directory=self.job_directory),
+                lambda: declaration.lists(application_args=self.application_args, py_files=self.py_files),
+                lambda: declaration.mappings(conf=self.conf, env=self.env),
+                lambda: declaration.no_secrets(conf=self.conf, env=self.env),
+                lambda: declaration.no_overridden_properties(self.conf, streaming=streaming),
+                lambda: declaration.graph(self._graph),
+                lambda: declaration.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
+                lambda: declaration.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
+                lambda: declaration.cluster(str(self.conn_id), streaming=streaming),
+                *(of_streaming if streaming else ()),
+            ]
+        )
+
+    def _options(self) -> Options:
+        return Options.of(self.options, configured_options())
+
+    def _graph(self) -> JobGraph:
+        return self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
+
+    def _shapes(self) -> tuple[DriverShape, ExecutorShape]:
+        driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
+        return driver, ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
+
     async def _stage(self, attempt: str) -> JobSpec:
         """Check everything that can be checked before a cluster is asked, then copy the code to where Spark finds it."""
-        _refuse_secrets(conf=self.conf, env=self.env)
-        _refuse_strings(application_args=self.application_args, py_files=self.py_files)
-        AdaptiveSparkHook(self.conn_id).address()
-        graph = self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
-        graph.validate()
-        options = Options.of(self.options, configured_options())
-        driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
-        executor = ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
+        if self._is_batch():
+            raise ValueError("it is declared BATCH, which a streaming job can't become while it runs")
+        self._check()
+        driver, executor = self._shapes()
         directory = job_directory(self.job_directory, self.job)
+        await directory.newest()  # refuses the directory of another job or of a newer version
         code = await stage(directory, self.application, self.py_files)
         return JobSpec(
-            graph=graph,
-            options=options,
+            graph=self._graph(),
+            options=self._options(),
             directory=directory.uri,
             script=code.script,
             py_files=code.py_files,
-            args=tuple(str(argument) for argument in self.application_args),
-            conf={key: str(value) for key, value in (self.conf or {}).items()},
-            env={key: str(value) for key, value in (self.env or {}).items()},
+            args=_texts(self.application_args),
+            conf=_text_values(self.conf),
+            env=_text_values(self.env),
             driver=driver,
             executor=executor,
             attempt=attempt,
@@ -271,18 +361,9 @@ def _several(assets: Any) -> list[Any]:
     return list(assets) if isinstance(assets, list | tuple) else [assets]
 
 
-def _refuse_strings(**lists: Sequence[str]) -> None:
-    """A string is a sequence, too: of its letters."""
-    strings = [f"{name} must be a list: [{value!r}], say" for name, value in lists.items() if isinstance(value, str)]
-    if strings:
-        raise ValueError("; ".join(strings))
+def _texts(values: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(str(value) for value in values)
 
 
-def _refuse_secrets(**properties: Mapping[str, str] | None) -> None:
-    """A trigger's arguments lie in the metadata database in clear, so they must hold no secret."""
-    secrets = [f"{name}[{key!r}]" for name, of in properties.items() for key in of or {} if SECRET_PROPERTY.search(key)]
-    if secrets:
-        raise ValueError(
-            f"{', '.join(secrets)}: secrets would be stored in clear; give them as Spark properties in the field 'conf' of "
-            "the connection's extra"
-        )
+def _text_values(values: Mapping[str, Any] | None) -> dict[str, str]:
+    return {key: str(value) for key, value in (values or {}).items()}

@@ -26,7 +26,7 @@ def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Dir
         epoch=state.epoch,
         nonce=nonce,
         version=0 if plan is None else plan.version,
-        action=_action(state),
+        action=action(state),
         plan=None if plan is None else _driver_plan(state, plan, executor),
     )
 
@@ -36,16 +36,18 @@ def executors(slots: int, executor: ExecutorShape) -> int:
     return math.ceil(slots / executor.cores)
 
 
-def _action(state: SchedulerState) -> Action:
+def action(state: SchedulerState) -> Action:
+    """What the state lets the driver of its epoch do."""
     match state.current:
         case Deploying() | Executing() | RestartingLocally():
             return Action.RUN
         case Restarting(in_place=True, failure=None):
             # The old plan runs on until the new one is handed out.
             return Action.RUN
-        case Restarting(in_place=True) | WaitingForResources():
+        case Restarting(in_place=True) | WaitingForResources() if state.driver is not None:
             return Action.HOLD
         case _:
+            # Also to a driver that turns up late and was given up: it would keep slots that the next one needs.
             return Action.STOP
 
 

@@ -2,6 +2,7 @@
 
 ```
 <base>/<job>/log/0000000042.json   one document per saved step, created only if absent
+             history/0000000007.json  one document per rescale that has ended, likewise
              status.json           the driver's report
              checkpoints/<query>/  Spark's
              code/<sha256>/        the script and the runtime's zip, staged
@@ -17,6 +18,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
@@ -25,10 +27,13 @@ from airflow_adaptive.job.documents import (
     DocumentError,
     LogDocument,
     NewerFormatError,
+    RescaleDocument,
     Status,
     decode_log,
+    decode_rescale,
     decode_status,
     encode_log,
+    encode_rescale,
     log_name,
     log_number,
 )
@@ -36,6 +41,7 @@ from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.storage import Storage
 
 LOG = "log"
+HISTORY = "history"
 STATUS = "status.json"
 CHECKPOINTS = "checkpoints"
 
@@ -44,7 +50,10 @@ JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 logger = logging.getLogger(__name__)
 
-Document = TypeVar("Document", LogDocument, Status)
+READS_AT_ONCE = 16
+"""A history has many small files, and an object store takes some 20 ms for each."""
+
+Document = TypeVar("Document", LogDocument, RescaleDocument, Status)
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
@@ -105,6 +114,14 @@ class JobDirectory:
         """See `JobChannel.compact`."""
         await self.call(self._compact, keep)
 
+    async def record(self, document: RescaleDocument) -> bool:
+        """See `JobChannel.record`."""
+        return await self.call(self._storage.create, _path(HISTORY, document.number), encode_rescale(document))
+
+    async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
+        """See `JobChannel.rescales`."""
+        return await self.call(self._rescales, limit)
+
     async def status(self) -> Status | None:
         """See `JobChannel.status`."""
         return await self.call(self._status)
@@ -132,12 +149,12 @@ class JobDirectory:
         documents = (self._read(number) for number in reversed(self._numbers()))
         return (document for document in documents if document is not None)
 
-    def _numbers(self) -> list[int]:
-        numbers = (log_number(name) for name in self._storage.names(LOG))
+    def _numbers(self, folder: str = LOG) -> list[int]:
+        numbers = (log_number(name) for name in self._storage.names(folder))
         return sorted(number for number in numbers if number is not None)
 
     def _read(self, number: int) -> LogDocument | None:
-        path = _log_path(number)
+        path = _path(LOG, number)
         document = self._decoded(path, decode_log)
         if document is not None and document.job != self._job:
             raise JobDirectoryError(
@@ -153,7 +170,7 @@ class JobDirectory:
         data = encode_log(document)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise ValueError(f"log document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}")
-        if not self._storage.create(_log_path(document.number), data):
+        if not self._storage.create(_path(LOG, document.number), data):
             return False
         # A loop that slept through a compaction finds its number free again: it is not the newest all the same.
         newest = self._newest()
@@ -171,7 +188,23 @@ class JobDirectory:
             return
         trusted = [number for number in self._numbers() if number <= newest.number]
         for number in trusted[:-keep]:
-            self._storage.remove(_log_path(number))
+            self._storage.remove(_path(LOG, number))
+        for number in self._numbers(HISTORY)[:-keep]:
+            self._storage.remove(_path(HISTORY, number))
+
+    def _rescales(self, limit: int) -> Sequence[RescaleDocument]:
+        numbers = self._numbers(HISTORY)[-limit:] if limit > 0 else []
+        with ThreadPoolExecutor(READS_AT_ONCE) as readers:
+            documents = list(readers.map(self._rescale, numbers))
+        return [document for document in documents if document is not None]
+
+    def _rescale(self, number: int) -> RescaleDocument | None:
+        path = _path(HISTORY, number)
+        document = self._decoded(path, decode_rescale)
+        if document is None or (document.job, document.number) == (self._job, number):
+            return document
+        self._report(path, f"it is number {document.number} of job {document.job!r}")
+        return None
 
     def _status(self) -> Status | None:
         status = self._decoded(STATUS, decode_status)
@@ -219,5 +252,5 @@ async def append(channel: JobChannel, document: LogDocument) -> LogDocument | No
     return document
 
 
-def _log_path(number: int) -> str:
-    return f"{LOG}/{log_name(number)}"
+def _path(folder: str, number: int) -> str:
+    return f"{folder}/{log_name(number)}"

@@ -17,16 +17,23 @@ from airflow_adaptive.job.documents import Status
 from airflow_adaptive.ports import (
     Clock,
     ClusterClient,
+    ClusterSnapshot,
     ClusterUnreachableError,
     JobChannel,
     JobDirectoryError,
     JobStore,
     SubmissionStatus,
 )
+from airflow_adaptive.runtime.attention import FILE_LOOKS, Attention
 from airflow_adaptive.runtime.execute import execute
 from airflow_adaptive.runtime.journal import Journal
-from airflow_adaptive.runtime.observe import Memory, World, observe, own_status
+from airflow_adaptive.runtime.last_words import LastWords
+from airflow_adaptive.runtime.ledger import bid
+from airflow_adaptive.runtime.observe import World, observe, own_status
+from airflow_adaptive.runtime.pacing import Budget
+from airflow_adaptive.runtime.shared_cluster import Seat, SharedCluster
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.runtime.urls import Urls
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
@@ -38,7 +45,15 @@ from airflow_adaptive.scheduler.events import (
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.policies.failure_handling import FailureRecord
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.scheduler.state import Canceling, Created, Finished, SchedulerState
+from airflow_adaptive.scheduler.state import (
+    Canceling,
+    Created,
+    Deploying,
+    Executing,
+    Finished,
+    Restarting,
+    SchedulerState,
+)
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +65,23 @@ SHOWN_FAILURES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The world, as the loop reaches it."""
+    """The world, as the loop reaches it.
+
+    Attributes:
+        cluster: where the job's driver runs.
+        channel: the job's directory.
+        store: where people ask and look.
+        clock: the time.
+        shared: the same cluster as other loops of this process share it, None without any.
+        files: how often all loops of this process look at the files of calm jobs, None without others.
+    """
 
     cluster: ClusterClient
     channel: JobChannel
     store: JobStore
     clock: Clock
+    shared: SharedCluster | None = None
+    files: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +95,6 @@ class Leave:
 
     recycle_at: datetime | None = None
     cancel_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Urls:
-    """Addresses of Spark's web UIs, None while unknown."""
-
-    master: str | None = None
-    driver: str | None = None
 
 
 class Loop:
@@ -96,9 +114,14 @@ class Loop:
         self._draw = draw
         self._leave = leave or Leave()
         self._journal = Journal(ports.channel, spec)
+        self._last_words = LastWords(ports.cluster)
+        self._seat = Seat(ports.shared or SharedCluster(ports.cluster, ports.clock))
+        self._attention = Attention(ports.files or Budget(FILE_LOOKS))
         self._state = machine.create(spec.graph, spec.options)
-        self._memory = Memory(epoch=0, heard=ports.clock.now())
         self._held = False
+        self._begun = False
+        self._put_off = False
+        self._shown: tuple[SchedulerState, Urls] | None = None
         self._unsaved: Step | None = None
         self._said: str | None = None
         self._directory_lost: datetime | None = None
@@ -115,20 +138,31 @@ class Loop:
             JobDirectoryError: the job directory could not be used for `deploy_timeout`.
             SnapshotError: the log was written by a newer version.
         """
-        while not self._over() and not self._due(self._leave.recycle_at):
-            await self._turn()
-            await self._ports.clock.sleep(self._pause())
+        try:
+            while not self._over() and not self._due(self._leave.recycle_at):
+                await self._turn()
+                await self._ports.clock.sleep(self._pause())
+        finally:
+            self._seat.leave()
+            self._attention.leave()
+        return self._state
+
+    @property
+    def state(self) -> SchedulerState:
+        """Where the job stands."""
         return self._state
 
     async def cancel(self) -> SchedulerState:
         """Cancel the job and run it to its end (a task that is marked failed, say)."""
-        now = self._now()
+        now = self._ports.clock.now()
         self._leave = Leave(recycle_at=now + 2 * self._spec.options.stop_timeout, cancel_at=now)
         return await self.run()
 
     # ---- one turn ---------------------------------------------------------------------------------------------------
 
     async def _turn(self) -> None:
+        self._attention.begin(self._now(), self._spec.options.poll_interval)
+        self._put_off = False
         try:
             await self._hold()
             if not self._over():
@@ -141,45 +175,68 @@ class Loop:
     async def _hold(self) -> None:
         """Take the job over if that is still to do, else see that no other loop has; begin what is to begin."""
         if not self._held:
-            self._state = await self._journal.open(self._now())
-            self._memory = Memory(epoch=self._state.epoch, heard=self._now())
+            self._state = await self._journal.open(self._ports.clock.now())
             self._held = True
-            await self._start()
-        await self._journal.check()
+        if self._attention.reads:
+            await self._journal.check()
+        await self._begin()
         if self._unsaved is not None:
             await self._take_all(await self._carry_out(self._unsaved))
         if self._has_ended() and not self._over():
             self._state = await self._journal.start_again(self._state, self._now())
-            await self._start()
+            self._begun = False
+            await self._begin()
 
-    async def _start(self) -> None:
+    async def _begin(self) -> None:
+        if self._begun:
+            return
         if isinstance(self._state.current, Created):
             await self._take(SchedulingStarted(at=self._now()))
         elif (redeclared := self._journal.redeclared) not in (None, self._state.requirements):
             await self._take(RequirementsChanged(at=self._now(), requirements=redeclared))
+        self._begun = not self._put_off
 
     async def _act(self) -> None:
         world = await self._look()
-        for event in self._observed(world):
-            await self._take(event)
-        self._memory = self._memory.after(self._state, world.status, self._now())
-        self._follow_urls(world)
+        seen = self._observed(world)
+        for event in seen:
+            await self._take(await self._last_words.explain(event, self._state, world))
+        self._journal.memory = self._journal.memory.after(self._state, world.status, self._now())
+        driver = self._state.driver
+        self._urls = self._urls.after(world, None if driver is None else driver.submission_id)
         await self._fire_timers()
+        self._attention.settle(self._state, seen)
 
     async def _look(self) -> World:
         # A report is good until there is another: Hadoop's local file system deletes a file before it replaces it.
-        self._report = await self._ports.channel.status() or self._report
+        read_at = self._now() if self._attention.reads else None
+        if read_at is not None:
+            self._report = await self._ports.channel.status() or self._report
         status = own_status(self._state, self._journal.nonce, self._report)
-        self._memory = self._memory.after(self._state, None, self._now())
+        self._journal.memory = self._journal.memory.after(self._state, None, self._now())
         inbox = await self._ports.store.inbox()
         self.trouble = None
-        cluster = await self._answer(self._ports.cluster.snapshot())
-        return World(cluster=cluster, status=status, submission=await self._submission(), inbox=inbox)
+        look = await self._answer(self._seat.look(bid(self._spec, self._state), self._spec.options.poll_interval))
+        submission = await self._submission(None if look is None else look.cluster)
+        if look is None:
+            return World(status=status, submission=submission, inbox=inbox, read_at=read_at)
+        return World(
+            cluster=look.cluster,
+            share=look.share,
+            status=status,
+            submission=submission,
+            inbox=inbox,
+            read_at=read_at,
+        )
 
-    async def _submission(self) -> SubmissionStatus | None:
+    async def _submission(self, cluster: ClusterSnapshot | None) -> SubmissionStatus | None:
+        """What the cluster knows of the driver: of one that lives the poll tells, of another one has to ask."""
         driver = self._state.driver
-        if driver is None or driver.submission_id is None:
+        if driver is None or driver.submission_id is None or (cluster is None and not self._attention.reads):
             return None
+        living = None if cluster is None else cluster.drivers.get(driver.submission_id)
+        if living is not None:
+            return SubmissionStatus(state=living.state)
         return await self._answer(self._ports.cluster.status(driver.submission_id))
 
     async def _answer(self, question: Awaitable[Answer]) -> Answer | None:
@@ -193,7 +250,7 @@ class Loop:
 
     def _observed(self, world: World) -> list[Event]:
         spec = self._spec
-        seen = observe(self._state, world, self._memory, self._now(), self._draw, spec.executor, spec.driver)
+        seen = observe(self._state, world, self._journal.memory, self._now(), self._draw, spec.executor)
         if self._due(self._leave.cancel_at) and not isinstance(self._state.current, Canceling | Finished):
             # First, so that a job that is to end starts no driver with the slots that are seen.
             return [CancelRequested(at=self._now()), *seen]
@@ -201,17 +258,21 @@ class Loop:
 
     async def _fire_timers(self) -> None:
         """Fire what is due, one at a time: each may change what is due next."""
-        while (due := machine.timers(self._state)) and due[0].due <= self._now():
+        while not self._put_off and (due := machine.timers(self._state)) and due[0].due <= self._now():
             await self._take(TimerFired(at=self._now(), timer=due[0].name, version=self._state.version))
 
     async def _take(self, event: Event) -> None:
         await self._take_all([event])
 
     async def _take_all(self, events: Iterable[Event]) -> None:
-        """Step on events and on all that their commands lead to."""
+        """Step on events and on all that their commands lead to; a step that has to be put off is one for the next turn."""
         waiting = deque(events)
         while waiting:
-            waiting.extend(await self._carry_out(machine.step(self._state, waiting.popleft())))
+            step = machine.step(self._state, waiting.popleft())
+            if step.state is self._state or self._seat.admits(bid(self._spec, step.state), self._now()):
+                waiting.extend(await self._carry_out(step))
+            else:
+                self._put_off = True
 
     async def _carry_out(self, step: Step) -> list[Event]:
         """Write a step down and only then act on it; if its writing fails it stays the next one (`_unsaved`)."""
@@ -223,12 +284,21 @@ class Loop:
             moved = "" if step.transition is None else f" -> {step.state.name}"
             self._say(f"{step.decision.state}{moved}: {step.decision.reason}")
         if step.transition is not None:
+            self._compete(step.transition.source)
             await self._publish()
         spec, nonce, cluster = self._spec, self._journal.nonce, self._ports.cluster
         outcomes = [
             await execute(command, spec, nonce, cluster, self._now(), self._draw()) for command in step.commands
         ]
         return [event for events in outcomes for event in events]
+
+    def _compete(self, source: str) -> None:
+        """Give way after a plan for which there was too little room."""
+        match self._state.current:
+            case Restarting(failure=None, in_place=False) if source == Deploying.__name__:
+                self._seat.give_way(self._now(), self._draw())
+            case Executing():
+                self._seat.succeed()
 
     # ---- the rest ---------------------------------------------------------------------------------------------------
 
@@ -241,14 +311,14 @@ class Loop:
         return self._has_ended() and (not self._journal.inherits_end or self._due(self._leave.cancel_at))
 
     def _due(self, at: datetime | None) -> bool:
-        return at is not None and at <= self._now()
+        return at is not None and at <= self._ports.clock.now()
 
     def _pause(self) -> float:
         """Seconds until the next look: the poll interval, or less if a timer is due before."""
         if self._over():
             return 0.0
         interval = self._spec.options.poll_interval
-        if self._directory_lost is not None:
+        if self._directory_lost is not None or self._put_off:
             return interval.total_seconds()  # a timer that is due can't fire now
         due = [timer.due - self._now() for timer in machine.timers(self._state)]
         return max(min([interval, *due]), timedelta(0)).total_seconds()
@@ -261,11 +331,10 @@ class Loop:
         self._say(str(error))
 
     async def _publish(self) -> None:
-        await self._ports.store.publish(view(self._state, list(self._journal.transitions), self._urls))
-
-    def _follow_urls(self, world: World) -> None:
-        master = self._urls.master if world.cluster is None else world.cluster.ui_url
-        self._urls = Urls(master=master, driver=None if world.status is None else world.status.ui_url)
+        """Show what has changed."""
+        if self._shown is None or self._shown[0] is not self._state or self._shown[1] != self._urls:
+            self._shown = (self._state, self._urls)
+            await self._ports.store.publish(view(self._state, list(self._journal.transitions), self._urls))
 
     def _say(self, text: str) -> None:
         """Log what is new; a reason that repeats with every poll is said once."""
@@ -274,7 +343,8 @@ class Loop:
             self._said = text
 
     def _now(self) -> datetime:
-        return self._ports.clock.now()
+        """The time of the log, which goes on where it was when the clock was set back between two loops."""
+        return self._ports.clock.now() + self._journal.ahead
 
 
 def view(state: SchedulerState, transitions: list[dict[str, Any]], urls: Urls) -> Mapping[str, Any]:

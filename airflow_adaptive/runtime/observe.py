@@ -1,18 +1,22 @@
 """The world as events: what cluster, driver, inbox and clock show, compared with what the scheduler knows.
 
 Level-triggered: a loop that restarts looks at the same world and finds the same events. Only two things are remembered
-between looks, and harmlessly lost with the process: when the driver's report last changed, and how many batches it counted.
+between looks: how many batches the driver's report counted, which is harmlessly lost with the process; and when it last
+changed, which goes into the log with each document, so that a driver's silence outlives the loops that hear it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from airflow_adaptive.job.documents import DriverState, FailureReport, Status
+from airflow_adaptive.job.documents import Action, DriverState, FailureReport, Status
 from airflow_adaptive.ports import ClusterSnapshot, Inbox, SubmissionState, SubmissionStatus, Wish, Worker
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
+from airflow_adaptive.runtime.directive import action
+from airflow_adaptive.runtime.room import fitting
+from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler import events
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.events import Event, SlotOffer
@@ -44,15 +48,19 @@ class World:
 
     Attributes:
         cluster: workers and grants.
+        share: workers with what is free there for this job, beside its driver.
         status: the driver's report, of whatever epoch.
         submission: what the cluster knows of the driver process.
         inbox: what people want.
+        read_at: when the report was read, None if it was not for this look: then its silence is not judged.
     """
 
     cluster: ClusterSnapshot | None = None
+    share: tuple[Worker, ...] = ()
     status: Status | None = None
     submission: SubmissionStatus | None = None
     inbox: Inbox = Inbox()
+    read_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +70,7 @@ class Memory:
     Attributes:
         epoch: of the driver that it is about.
         sequence: of the newest report.
-        heard: when the report last changed, by our clock.
+        heard: when the report was first seen that is the newest.
         committed: batches counted in the newest report, None before the first.
     """
 
@@ -70,6 +78,20 @@ class Memory:
     heard: datetime
     sequence: int = -1
     committed: int | None = None
+
+    @classmethod
+    def recalled(cls, told: Mapping[str, Any], epoch: int, now: datetime) -> Memory:
+        """The memory of an earlier loop as its document tells it; a new one if that is about another driver."""
+        try:
+            if told["epoch"] == epoch:
+                return cls(epoch=epoch, heard=min(datetime.fromisoformat(told["at"]), now), sequence=told["sequence"])
+        except (KeyError, TypeError, ValueError):
+            pass  # an older version did not tell
+        return cls(epoch=epoch, heard=now)
+
+    def told(self) -> dict[str, Any]:
+        """What the next loop must know, for a document."""
+        return {"epoch": self.epoch, "sequence": self.sequence, "at": self.heard.isoformat()}
 
     def after(self, state: SchedulerState, status: Status | None, now: datetime) -> Memory:
         """The memory after a look."""
@@ -93,10 +115,9 @@ def observe(
     now: datetime,
     draw: Callable[[], float],
     executor: ExecutorShape,
-    driver: DriverShape,
 ) -> Iterator[Event]:
     """What has happened since the scheduler last looked; `world.status` must be the own one (`own_status`)."""
-    slots = list(_slots(state, world, now, executor, driver))
+    slots = list(_slots(state, world, now, executor))
     told = list(_told(state, world, memory, now, draw))
     # Of a driver that has ended its end is the news, not the slots that went with it; else slots come first, so that
     # whatever the driver's report leads to is decided on the slots that there are.
@@ -104,15 +125,13 @@ def observe(
     yield from _wanted(state, world.inbox, now)
 
 
-def _slots(
-    state: SchedulerState, world: World, now: datetime, executor: ExecutorShape, driver: DriverShape
-) -> Iterator[Event]:
+def _slots(state: SchedulerState, world: World, now: datetime, executor: ExecutorShape) -> Iterator[Event]:
     placed = state.driver is not None and not _is_over(world.submission)
     # What a driver holds is unknown, not nothing, as long as its report can't be read.
     unknown = placed and world.status is None and state.held_slots > 0
     if world.cluster is None or unknown:
         return
-    offers = slot_offers(world.cluster, world.status if placed else None, executor, None if placed else driver)
+    offers = slot_offers(world.cluster, world.share, world.status if placed else None, executor)
     if offers != state.offers:
         yield events.SlotsChanged(at=now, offers=offers)
 
@@ -121,6 +140,7 @@ def _told(
     state: SchedulerState, world: World, memory: Memory, now: datetime, draw: Callable[[], float]
 ) -> Iterator[Event]:
     if state.driver is not None:
+        yield from _named(state, world, now)
         yield from _reported(state, world.status, memory, now, draw)
         yield from _process(state, world, memory, now, draw)
 
@@ -129,24 +149,27 @@ def _told(
 
 
 def slot_offers(
-    cluster: ClusterSnapshot, status: Status | None, executor: ExecutorShape, driver: DriverShape | None
+    cluster: ClusterSnapshot, share: Iterable[Worker], status: Status | None, executor: ExecutorShape
 ) -> tuple[SlotOffer, ...]:
     """Slots per worker that the job holds or could have.
 
     Args:
         cluster: workers and grants.
+        share: workers with what is free there for this job, beside its driver.
         status: the living driver's report, None without one.
         executor: size of an executor.
-        driver: size of the driver that must be placed first, None if it is placed already.
     """
     held = _held(cluster, status)
-    free = {worker.worker_id: _free_slots(worker, executor) for worker in cluster.workers}
-    if driver is not None:
-        free = _less_driver(cluster, free, executor, driver)
-    addresses = {worker.worker_id: worker.address for worker in cluster.workers}
+    free = {worker.worker_id: fitting(worker, executor) * executor.cores for worker in share}
     offers = [
-        SlotOffer(worker=worker, held=held.get(worker, 0), free=free[worker], address=addresses[worker])
-        for worker in sorted(free)
+        SlotOffer(
+            worker=worker.worker_id,
+            held=held.get(worker.worker_id, 0),
+            free=free.get(worker.worker_id, 0),
+            address=worker.address,
+        )
+        for worker in cluster.workers
+        if worker.worker_id in held or worker.worker_id in free
     ]
     granted = 0 if status is None else cluster.granted.get(status.application_id or "", 0)
     arriving = granted - sum(held.values())
@@ -161,9 +184,11 @@ def _held(cluster: ClusterSnapshot, status: Status | None) -> Mapping[str, int]:
     A report is older than the cluster's word: executors on a worker that is not alive any more are lost, and so are those
     whose cores the worker has free again.
     """
+    if status is None or not status.executors:
+        return {}
     workers = {worker.address: worker for worker in cluster.workers}
     held: dict[str, int] = {}
-    for registered in () if status is None else status.executors:
+    for registered in status.executors:
         worker = workers.get(registered.worker)
         if worker is not None:
             reported = held.get(worker.worker_id, 0) + registered.cores
@@ -171,29 +196,21 @@ def _held(cluster: ClusterSnapshot, status: Status | None) -> Mapping[str, int]:
     return held
 
 
-def _free_slots(worker: Worker, executor: ExecutorShape, cores_taken: int = 0, memory_taken: int = 0) -> int:
-    """Slots of the executors that fit: a free core without memory is no slot."""
-    by_cores = (worker.cores_free - cores_taken) // executor.cores
-    by_memory = (worker.memory_free_mb - memory_taken) // executor.memory_mb
-    return max(min(by_cores, by_memory), 0) * executor.cores
-
-
-def _less_driver(
-    cluster: ClusterSnapshot, free: Mapping[str, int], executor: ExecutorShape, driver: DriverShape
-) -> dict[str, int]:
-    """The slots left when the driver has been placed where it costs most: the master chooses the worker, not we."""
-    left = {
-        worker.worker_id: _free_slots(worker, executor, driver.cores, driver.memory_mb)
-        for worker in cluster.workers
-        if worker.cores_free >= driver.cores and worker.memory_free_mb >= driver.memory_mb
-    }
-    if not left:
-        return dict.fromkeys(free, 0)
-    dearest = max(sorted(left), key=lambda worker: free[worker] - left[worker])
-    return {**free, dearest: left[dearest]}
-
-
 # ---- the driver -----------------------------------------------------------------------------------------------------
+
+
+def _named(state: SchedulerState, world: World, now: datetime) -> Iterator[Event]:
+    """What the cluster calls the driver and, from its registration on, the application."""
+    driver, status = state.driver, world.status
+    if driver is None or status is None:
+        return
+    submission, application = driver.submission_id or status.submission_id, driver.application_id
+    if world.cluster is not None and status.application_id in world.cluster.granted:
+        application = status.application_id
+    if submission is not None and (submission, application) != (driver.submission_id, driver.application_id):
+        yield events.DriverSubmitted(
+            at=now, epoch=state.epoch, submission_id=submission, application_id=application
+        )
 
 
 def _reported(
@@ -203,8 +220,6 @@ def _reported(
     if status is None:
         return
     epoch, plan = state.epoch, state.plan
-    if state.driver is not None and state.driver.submission_id is None and status.submission_id is not None:
-        yield events.DriverSubmitted(at=now, epoch=epoch, submission_id=status.submission_id)
     if status.sequence != memory.sequence and (_committed(status) > (memory.committed or 0) or _is_idle(state, status)):
         yield events.BatchCommitted(at=now, epoch=epoch)
     match status.state, state.current:
@@ -230,23 +245,31 @@ def _process(
     state: SchedulerState, world: World, memory: Memory, now: datetime, draw: Callable[[], float]
 ) -> Iterator[Event]:
     """What the cluster says about the driver's process, and what its silence says."""
-    epoch, silent, options = state.epoch, now - memory.heard, state.options
+    epoch, options = state.epoch, state.options
+    silent = _silence(state, world, memory)
     if _is_over(world.submission):
         yield events.DriverEnded(at=now, epoch=epoch, failure=_end(state, world), draw=draw())
-    elif silent >= options.driver_lease_timeout + LEASE_MARGIN and _unaccounted(state, world.submission):
+    elif silent >= options.driver_lease_timeout + LEASE_MARGIN and _unaccounted(world.submission):
         message = f"nothing was heard of the driver for {silent.total_seconds():g} s: its lease has run out"
         failure = Failure(error_class=LEASE_OVER, message=message)
-        yield events.DriverEnded(at=now, epoch=epoch, failure=failure, draw=draw())
+        # One that was late would begin a query as long as the log lets it, so that comes to an end before the next look.
+        over = events.DriverSilent if action(state) is Action.RUN else events.DriverEnded
+        yield over(at=now, epoch=epoch, failure=failure, draw=draw())
     elif silent >= options.driver_heartbeat_timeout and isinstance(state.current, Executing | RestartingLocally):
         message = f"the driver has reported nothing for {silent.total_seconds():g} s"
         failure = Failure(error_class=DRIVER_SILENT, message=message)
         yield events.DriverSilent(at=now, epoch=epoch, failure=failure, draw=draw())
 
 
-def _unaccounted(state: SchedulerState, submission: SubmissionStatus | None) -> bool:
-    """Whether nobody can tell if the driver's process lives, while it is not meant to run a query."""
-    unknown = submission is None or submission.state is SubmissionState.UNKNOWN
-    return unknown and not isinstance(state.current, Executing | RestartingLocally)
+def _silence(state: SchedulerState, world: World, memory: Memory) -> timedelta:
+    """For how long nothing had been heard of the driver when its report was read."""
+    at = world.read_at
+    return timedelta(0) if at is None else at - memory.after(state, world.status, at).heard
+
+
+def _unaccounted(submission: SubmissionStatus | None) -> bool:
+    """Whether nobody can tell if the driver's process lives."""
+    return submission is None or submission.state is SubmissionState.UNKNOWN
 
 
 def _is_over(submission: SubmissionStatus | None) -> bool:

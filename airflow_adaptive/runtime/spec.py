@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_adaptive.scheduler.job_graph import JobGraph
@@ -13,11 +13,26 @@ LEAST_MEMORY_MB = 450
 """Below it neither a driver nor an executor starts (`org.apache.spark.memory.UnifiedMemoryManager`)."""
 
 
-def _check_size(name: str, cores: int, memory_mb: int) -> None:
-    if cores < 1:
-        raise ValueError(f"{name}_cores {cores!r} must be 1 or more")
+class SizeError(ValueError):
+    """A driver or an executor that Spark would not start.
+
+    Attributes:
+        findings: everything that is wrong with its size.
+    """
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("; ".join(self.findings))
+
+
+def _check_size(name: str, cores: object, memory_mb: int) -> None:
+    findings = []
+    if not isinstance(cores, int) or cores < 1:
+        findings.append(f"{name}_cores {cores!r} must be 1 or more")
     if memory_mb < LEAST_MEMORY_MB:
-        raise ValueError(f"{name}_memory of {memory_mb} MiB is below the {LEAST_MEMORY_MB} MiB that Spark asks for")
+        findings.append(f"{name}_memory of {memory_mb} MiB is below the {LEAST_MEMORY_MB} MiB that Spark asks for")
+    if findings:
+        raise SizeError(findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +43,7 @@ class ExecutorShape:
     memory_mb: int = 1024
 
     def __post_init__(self) -> None:
-        """Refuse what Spark refuses later. Raises ValueError."""
+        """Refuse what Spark refuses later. Raises `SizeError`."""
         _check_size("executor", self.cores, self.memory_mb)
 
 
@@ -40,7 +55,7 @@ class DriverShape:
     memory_mb: int = 1024
 
     def __post_init__(self) -> None:
-        """Refuse what Spark refuses later. Raises ValueError."""
+        """Refuse what Spark refuses later. Raises `SizeError`."""
         _check_size("driver", self.cores, self.memory_mb)
 
 
@@ -60,6 +75,7 @@ class JobSpec:
         driver: size of the driver.
         executor: size of an executor.
         attempt: token of the attempt that deploys it; the same attempt never starts a finished job again.
+        priority: among jobs that compete for slots one with a higher priority goes first.
     """
 
     graph: JobGraph
@@ -73,19 +89,24 @@ class JobSpec:
     driver: DriverShape = DriverShape()
     executor: ExecutorShape = ExecutorShape()
     attempt: str = ""
+    priority: int = 1
 
 
 _MEMORY = re.compile(r"(\d+)\s*(m|mb|g|gb|t|tb)", re.IGNORECASE)
 _MIB = {"m": 1, "g": 1024, "t": 1024 * 1024}
 
 
-def parse_memory(text: str) -> int:
+def parse_memory(text: str, name: str = "memory") -> int:
     """Memory in MiB from Spark's notation ("512m", "2g").
+
+    Args:
+        text: as it was given.
+        name: of the parameter, for the error.
 
     Raises:
         ValueError: it is something else.
     """
     matched = _MEMORY.fullmatch(str(text).strip())
     if matched is None or int(matched[1]) == 0:
-        raise ValueError(f"{text!r} is no memory size: give '512m' or '2g', say")
+        raise ValueError(f"{name} {text!r} is no memory size: give '512m' or '2g', say")
     return int(matched[1]) * _MIB[matched[2][0].lower()]

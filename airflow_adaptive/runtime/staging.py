@@ -28,7 +28,15 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class StagingError(PortError):
-    """The job's code can't be staged as it is: trying the same again won't help."""
+    """The job's code can't be staged as it is: trying the same again won't help.
+
+    Attributes:
+        findings: everything that is wrong with it.
+    """
+
+    def __init__(self, findings: Sequence[str]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("; ".join(self.findings))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +67,11 @@ async def stage(directory: JobDirectory, script: str | Path, py_files: Sequence[
     return await directory.call(_stage, directory.storage, Path(script), [Path(path) for path in py_files])
 
 
+def check_code(script: str | Path, py_files: Sequence[str | Path] = ()) -> None:
+    """Read a job's code without staging it. Raises `StagingError`."""
+    _contents([Path(path) for path in (script, *py_files)])
+
+
 def runtime_zip() -> bytes:
     """The driver's runtime as an importable zip; equal code gives equal bytes."""
     package = files(PACKAGE)
@@ -79,35 +92,48 @@ def _zip_entry(name: str) -> zipfile.ZipInfo:
 
 
 def _stage(storage: Storage, script: Path, py_files: Sequence[Path]) -> StagedCode:
-    contents = {RUNTIME_ZIP: runtime_zip()}
-    for path in (script, *py_files):
-        if path.name in contents:
-            raise StagingError(
-                f"two files of the job are called {path.name!r}: rename one (the second is {str(path)!r})"
-            )
-        contents[path.name] = _read(path)
+    contents = _contents([script, *py_files])
     folder = storage.below(f"{CODE}/{_digest(contents)}")
     for name, content in contents.items():
         if not folder.create(name, content):
-            raise StagingError(f"{folder.uri(name)} is damaged: remove it, it will be staged again")
+            raise StagingError([f"{folder.uri(name)} is damaged: remove it, it will be staged again"])
     return StagedCode(
         script=folder.uri(script.name),
         py_files=tuple(folder.uri(name) for name in (RUNTIME_ZIP, *(path.name for path in py_files))),
     )
 
 
+def _contents(paths: Sequence[Path]) -> dict[str, bytes]:
+    """Name -> content of all files of a job. Raises `StagingError`."""
+    contents, findings = {RUNTIME_ZIP: runtime_zip()}, []
+    for path in paths:
+        try:
+            if path.name in contents:
+                raise ValueError(  # noqa: TRY301  as what `_read` raises
+                    f"two files of the job are called {path.name!r}: rename one (the second is {str(path)!r})"
+                )
+            contents[path.name] = _read(path)
+        except ValueError as error:
+            findings.append(str(error))
+    if findings:
+        raise StagingError(findings)
+    return contents
+
+
 def _read(path: Path) -> bytes:
-    """Content of a file; Python sources are compiled here, where the error still has a reader."""
+    """Content of a file; Python sources are compiled here, where the error still has a reader. Raises `ValueError`."""
     try:
         content = path.read_bytes()
         if path.suffix == ".py":
             compile(content, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise StagingError(f"{path}:{error.lineno}: {error.msg}") from error
+        raise ValueError(f"{path}:{error.lineno}: {error.msg}") from error
     except ValueError as error:
-        raise StagingError(f"{path} is not Python source: {error}") from error
+        raise ValueError(f"{path} is not Python source: {error}") from error
     except OSError as error:
-        raise StagingError(f"{str(path)!r} can't be read where Airflow runs: {error.strerror}") from error
+        raise ValueError(
+            f"{str(path)!r} can't be read where Airflow runs ({error.strerror}): put it on every Airflow worker"
+        ) from error
     return content
 
 

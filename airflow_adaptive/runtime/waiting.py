@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_adaptive.ports import Clock, ClusterClient, ClusterUnreachableError
+from airflow_adaptive.ports import Clock, ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive.runtime.observe import slot_offers
+from airflow_adaptive.runtime.room import Room
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import SchedulingStarted, SlotsChanged, TimerFired
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.state import Deploying, SchedulerState
+
+Snapshot = Callable[[], Awaitable[ClusterSnapshot]]
+"""Looks at the cluster; raises `ClusterUnreachableError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,7 @@ async def wait_for_resources(
     options: Options,
     executor: ExecutorShape,
     driver: DriverShape,
-    cluster: ClusterClient,
+    snapshot: Snapshot,
     clock: Clock,
     until: datetime | None = None,
 ) -> Found | None:
@@ -46,7 +50,7 @@ async def wait_for_resources(
     """
     state = machine.step(machine.create(graph, options), SchedulingStarted(at=clock.now())).state
     while until is None or clock.now() < until:
-        state = await _look(state, executor, driver, cluster, clock)
+        state = await _look(state, executor, driver, snapshot, clock)
         if isinstance(state.current, Deploying):
             workers = {offer.worker: offer.free for offer in state.offers}
             return Found(slots=state.available_slots, parallelism=state.current.plan.parallelism, workers=workers)
@@ -55,10 +59,13 @@ async def wait_for_resources(
 
 
 async def _look(
-    state: SchedulerState, executor: ExecutorShape, driver: DriverShape, cluster: ClusterClient, clock: Clock
+    state: SchedulerState, executor: ExecutorShape, driver: DriverShape, snapshot: Snapshot, clock: Clock
 ) -> SchedulerState:
     try:
-        offers = slot_offers(await cluster.snapshot(), None, executor, driver)
+        cluster = await snapshot()
+        room = Room(cluster.workers)
+        placed = room.place(driver, executor)
+        offers = slot_offers(cluster, room.workers if placed else (), None, executor)
     except ClusterUnreachableError:
         offers = ()
     state = machine.step(state, SlotsChanged(at=clock.now(), offers=offers)).state

@@ -10,7 +10,8 @@ AdaptiveSchedulerError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 class AdaptiveSchedulerError(Exception):
@@ -43,3 +44,9 @@ class SnapshotError(AdaptiveSchedulerError, ValueError):
 
 class SchedulerUsageError(AdaptiveSchedulerError, RuntimeError):
     """The caller broke a rule of the machine; the state is unchanged."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What to add to an error about an unknown name: the known one that it resembles most, "" if it resembles none."""
+    close = get_close_matches(name, list(known), n=1)
+    return f": did you mean {close[0]!r}?" if close else ""

@@ -75,11 +75,18 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSubmitted:
-    """The cluster accepted the driver of this epoch."""
+    """The cluster accepted the driver of this epoch.
+
+    Attributes:
+        submission_id: the cluster's name for it.
+        application_id: the cluster's name for its application, None before that registers: from then on the cluster tells
+            what the job was granted.
+    """
 
     at: datetime
     epoch: int
     submission_id: str
+    application_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,8 +177,8 @@ def _learn(state: SchedulerState, event: Event) -> SchedulerState:
     match event:
         case SlotsChanged(offers=offers):
             return replace(state, offers=offers)
-        case DriverSubmitted(submission_id=submission_id) if state.driver is not None:
-            return replace(state, driver=replace(state.driver, submission_id=submission_id))
+        case DriverSubmitted(submission_id=submission, application_id=application) if state.driver is not None:
+            return replace(state, driver=replace(state.driver, submission_id=submission, application_id=application))
         case DriverEnded():
             return replace(state, driver=None)
         case PlanInForce(trigger_interval=interval) if interval is not None:

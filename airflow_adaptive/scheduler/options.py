@@ -16,7 +16,7 @@ from airflow_adaptive.scheduler.durations import (
     positive,
     positive_or_unset,
 )
-from airflow_adaptive.scheduler.errors import OptionError
+from airflow_adaptive.scheduler.errors import OptionError, did_you_mean
 from airflow_adaptive.scheduler.option_values import (
     MINIMAL_INCREASE,
     load_balance_mode,
@@ -252,8 +252,8 @@ class Options:
         """
         folded = fold_flink_parameters(sources, _names(OPTIONS["restart_strategy"]))
         known = {name for option in OPTIONS.values() for name in _names(option)}
-        unknown = [repr(name) for source in folded for name in source if name not in known]
-        wrong = [f"unknown option {', '.join(unknown)}: there are {', '.join(OPTIONS)}"] if unknown else []
+        unknown = dict.fromkeys(name for source in folded for name in source if name not in known)
+        wrong = [f"unknown option {name!r}{did_you_mean(name, known) or NO_SUCH_OPTION}" for name in unknown]
         parsed: dict[str, Any] = {row.name: getattr(DEFAULTS, row.name) for row in fields(cls)}
         given = {option.name: found for option in OPTIONS.values() if (found := _given(option, folded)) is not None}
         for option, (name, value) in given.items():
@@ -303,6 +303,8 @@ def _as_text(value: object) -> str | int | None:
         return ", ".join(value) or None
     return value if value is None or isinstance(value, int) else str(value)
 
+
+NO_SUCH_OPTION = f": there are {', '.join(row.name for row in fields(Options))}"
 
 DEFAULTS = Options()
 

@@ -1,8 +1,8 @@
 """The state as JSON and back, with a version.
 
 The state is made of frozen dataclasses, so its type hints are its schema: a value of a union is tagged with its class,
-times are ISO 8601, durations are seconds. A snapshot of a newer version is refused; an older one would be migrated
-here.
+times are ISO 8601, durations are seconds. A snapshot of a newer version is refused; an older one is read if all that it
+lacks has a default, and would be migrated here else.
 """
 
 from __future__ import annotations
@@ -81,12 +81,10 @@ def decode(hint: Any, data: Any) -> Any:
 
 
 def _decode_dataclass(hint: Any, data: Any) -> Any:
-    """What is missing has its default: an older version did not know it."""
-    known = {name: decode(kind, data[name]) for name, kind in _hints(hint).items() if name in data}
-    missing = [name for name in _required(hint) if name not in known]
-    if missing:
-        raise KeyError(", ".join(missing))
-    return hint(**known)
+    """What is missing has its default: the version that wrote it did not know it."""
+    present, required = _checked(dict, data), _required(hint)
+    wanted = [(name, kind) for name, kind in _hints(hint).items() if name in present or name in required]
+    return hint(**{name: decode(kind, present[name]) for name, kind in wanted})
 
 
 def _decode_plain(hint: type, data: Any) -> Any:
@@ -123,8 +121,9 @@ def _member(members: tuple[Any, ...], data: Any) -> Any:
 
 
 @cache
-def _required(hint: type) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(hint) if f.default is MISSING and f.default_factory is MISSING)
+def _required(hint: type) -> frozenset[str]:
+    """Names of the fields without a default."""
+    return frozenset(f.name for f in fields(hint) if f.default is MISSING and f.default_factory is MISSING)
 
 
 @cache

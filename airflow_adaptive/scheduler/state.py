@@ -53,11 +53,13 @@ class Driver:
     Attributes:
         epoch: no driver of another epoch may run a query.
         submission_id: the cluster's name for it, None until the cluster told.
+        application_id: the cluster's name for its application, None until that has registered.
         running: whether a plan was ever in force on it.
     """
 
     epoch: int
     submission_id: str | None = None
+    application_id: str | None = None
     running: bool = False
 
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.hooks import declaration
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
-from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -78,10 +77,10 @@ class SparkResourcesSensor(BaseSensorOperator):
             `slots`, `parallelism` and `workers` (slots per worker).
         """
         try:
+            self._check()
             wanted = self._wanted()
-            AdaptiveSparkHook(self.conn_id).address()
-        except (AdaptiveSchedulerError, ValueError) as error:
-            raise AirflowFailException(str(error)) from error
+        except declaration.DeclarationError as error:
+            raise AirflowFailException(f"resources of {self.task_id!r}: {error}") from error
         until = (datetime.now(UTC) + timedelta(seconds=self.timeout)).isoformat()
         if self.deferrable:
             trigger = SparkResourcesTrigger(wanted=wanted, conn_id=self.conn_id, until=until)
@@ -92,14 +91,29 @@ class SparkResourcesSensor(BaseSensorOperator):
         """The trigger fired."""
         return self._result(event)
 
-    def _wanted(self) -> dict[str, Any]:
-        bounds = ParallelismRange.of(self.parallelism)
-        graph = self.job_graph or JobGraph.single(self.task_id, bounds)
-        graph.validate()
+    def _check(self) -> None:
+        """Check everything that can be checked before a cluster is asked. Raises `DeclarationError`."""
+        declaration.require(
+            [
+                lambda: declaration.graph(self._graph),
+                lambda: declaration.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
+                lambda: declaration.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
+                self._options,
+                lambda: declaration.cluster(self.conn_id),
+            ]
+        )
+
+    def _graph(self) -> JobGraph:
+        return self.job_graph or JobGraph.single(self.task_id, ParallelismRange.of(self.parallelism))
+
+    def _options(self) -> Options:
         patience = {"resource_stabilization_timeout": self.resource_stabilization_timeout, "resource_wait_timeout": -1}
+        return Options.of(patience)
+
+    def _wanted(self) -> dict[str, Any]:
         return {
-            "graph": encode(graph),
-            "options": encode(Options.of(patience)),
+            "graph": encode(self._graph()),
+            "options": encode(self._options()),
             "executor": encode(ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))),
             "driver": encode(DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))),
         }

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from airflow_adaptive.spark.secrets import secret_values
+
 SCHEME = "spark"
 SCHEMES = ("http", "https")
 
@@ -88,6 +90,11 @@ class ClusterAddress:
     def master_url(self) -> str:
         """`spark://host:port,...`, what an application is given as its master."""
         return f"{SCHEME}://{','.join(master.location for master in self.masters)}"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that must be seen by nobody."""
+        return (*([self.token] if self.token else []), *secret_values(self.conf))
 
     def tls(self) -> ssl.SSLContext | bool:
         """What httpx is given as `verify`."""

@@ -1,5 +1,6 @@
 """Why one master gave no answer that counts; they don't leave this package.
 
+ProtocolError            an answer that makes no sense
 MasterError
 ├── NotConnectedError    nothing was sent
 ├── NoAnswerError        it was sent; nobody knows what became of it
@@ -9,6 +10,10 @@ MasterError
 """
 
 from __future__ import annotations
+
+
+class ProtocolError(ValueError):
+    """An answer is not what a Spark master or worker answers; says what is wrong with it."""
 
 
 class MasterError(Exception):

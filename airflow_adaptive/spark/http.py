@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import httpx
 
 from airflow_adaptive.spark.address import ClusterAddress
-from airflow_adaptive.spark.errors import ForeignAnswerError, NoAnswerError, NotConnectedError
-from airflow_adaptive.spark.rest import ProtocolError
+from airflow_adaptive.spark.errors import ForeignAnswerError, NoAnswerError, NotConnectedError, ProtocolError
 
 Answer = TypeVar("Answer")
 
@@ -48,22 +48,39 @@ class Http:
         """What `read` makes of the JSON that answers a POST; else as `get`."""
         return await self._ask("POST", url, read, hint, body)
 
+    async def text(self, url: str, read: Callable[[str], Answer], hint: str, limit: int) -> Answer:
+        """What `read` makes of the text at `url`, of which no more than `limit` bytes are read; else as `get`."""
+        data = b""
+        with _explained(url, hint):
+            async with self._client.stream("GET", url) as response:
+                _check(response, url, hint)
+                async for chunk in response.aiter_bytes(limit):
+                    data = (data + chunk)[:limit]
+                    if len(data) == limit:
+                        break
+            return read(data.decode(errors="replace"))
+
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
     async def _ask(self, method: str, url: str, read: Read[Answer], hint: str, body: Any = None) -> Answer:
-        try:
+        with _explained(url, hint):
             response = await self._client.request(method, url, json=body)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            raise NotConnectedError(f"{url}: {_why(error)}: {hint}") from error
-        except httpx.RequestError as error:
-            raise NoAnswerError(f"{url}: no answer ({_why(error)}): {hint}") from error
-        _check(response, url, hint)
-        try:
+            _check(response, url, hint)
             return read(_decode(response))
-        except ProtocolError as error:
-            raise ForeignAnswerError(f"{url}: {error}: {hint}") from error
+
+
+@contextmanager
+def _explained(url: str, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+        raise NotConnectedError(f"{url}: {_why(error)}: {hint}") from error
+    except httpx.RequestError as error:
+        raise NoAnswerError(f"{url}: no answer ({_why(error)}): {hint}") from error
+    except ProtocolError as error:
+        raise ForeignAnswerError(f"{url}: {error}: {hint}") from error
 
 
 def _check(response: httpx.Response, url: str, hint: str) -> None:

@@ -6,8 +6,7 @@ Pure: no I/O. Sources in Spark: `JsonProtocol`, `SubmitRestProtocolRequest`, `St
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +15,16 @@ from airflow_adaptive.ports import (
     SECRET_CONF_VARIABLE,
     ClusterSnapshot,
     DriverSubmission,
+    LivingDriver,
+    LogPages,
     SubmissionRefusedError,
     SubmissionState,
     SubmissionStatus,
     Worker,
 )
-from airflow_adaptive.spark.errors import NotLeadingError, RefusalError
+from airflow_adaptive.spark.errors import NotLeadingError, ProtocolError, RefusalError
+from airflow_adaptive.spark.secrets import SECRET_PATTERN, SECRET_PROPERTY
+from airflow_adaptive.spark.worker_log import log_pages
 
 LEADER = "ALIVE"
 """Status of the master that leads; others are STANDBY, RECOVERING or COMPLETING_RECOVERY."""
@@ -32,8 +35,7 @@ NOT_LEADING = "Current state is not alive"
 PYTHON_DRIVER = "org.apache.spark.deploy.SparkSubmit"
 """The server knows no Python; spark-submit in client mode does, and it runs wherever the server starts it."""
 
-SECRET_PROPERTY = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
-"""Names of properties that are secret; the default of `spark.redaction.regex`."""
+REDACTION = "spark.redaction.regex"
 
 LOST_WORKER = "its worker was lost: it may be running still"
 
@@ -45,10 +47,6 @@ STATES = {
     "FAILED": SubmissionState.FAILED,
     "KILLED": SubmissionState.KILLED,
 }
-
-
-class ProtocolError(ValueError):
-    """An answer is not what a Spark master answers; says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,8 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
     """The `CreateSubmissionRequest` that runs a PySpark driver in cluster mode.
 
     Properties become arguments of the driver's process, which everybody on its host can list. Secret ones travel in its
-    environment instead, as JSON in the variable `SECRET_CONF_VARIABLE`; the job's runtime sets them on the session.
+    environment instead, as JSON in the variable `SECRET_CONF_VARIABLE`; the job's runtime sets them on the session. What
+    is secret to us is to Spark's web pages and event logs, too, unless a property says else.
 
     Args:
         submission: what to run.
@@ -97,6 +96,7 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
     check_submission(submission)
     secret = {name: value for name, value in submission.conf.items() if SECRET_PROPERTY.search(name)}
     conf = {name: value for name, value in submission.conf.items() if name not in secret}
+    conf.setdefault(REDACTION, f"(?i){SECRET_PATTERN}")
     return {
         "action": "CreateSubmissionRequest",
         "clientSparkVersion": f"airflow-adaptive/{__version__}",
@@ -139,11 +139,22 @@ def read_state(answer: object, master_url: str, ui_url: str) -> MasterState:
     try:
         workers = [_worker(worker) for worker in fields["workers"] if worker["state"] == "ALIVE"]
         granted = {str(application["id"]): int(application["cores"]) for application in fields["activeapps"]}
+        names = {str(application["id"]): str(application.get("name")) for application in fields["activeapps"]}
+        drivers = {str(driver["id"]): _driver(driver) for driver in fields.get("activedrivers", ())}
+        pages = _log_pages(fields, workers)
         status = str(fields["status"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(f"not the state of a Spark master ({error!r})") from error
     workers.sort(key=lambda worker: worker.worker_id)
-    snapshot = ClusterSnapshot(workers=tuple(workers), granted=granted, master_url=master_url, ui_url=ui_url)
+    snapshot = ClusterSnapshot(
+        workers=tuple(workers),
+        granted=granted,
+        master_url=master_url,
+        ui_url=ui_url,
+        log_pages=pages,
+        names=names,
+        drivers=drivers,
+    )
     return MasterState(status=status, snapshot=snapshot)
 
 
@@ -208,6 +219,22 @@ def _worker(fields: Mapping[str, Any]) -> Worker:
     )
 
 
+def _driver(fields: Mapping[str, Any]) -> LivingDriver:
+    state = STATES.get(str(fields["state"]), SubmissionState.UNKNOWN)
+    return LivingDriver(state=state, cores=int(fields["cores"]), memory_mb=int(fields["memory"]))
+
+
+def _log_pages(fields: Mapping[str, Any], workers: Iterable[Worker]) -> dict[str, LogPages]:
+    """Where the drivers on living workers can be read; a master forgets those that ended long ago."""
+    address = {worker.worker_id: worker.address for worker in workers}
+    drivers = [*fields.get("activedrivers", ()), *fields.get("completeddrivers", ())]
+    return {
+        str(driver["id"]): log_pages(address[driver["worker"]], str(driver["id"]))
+        for driver in drivers
+        if driver.get("worker") in address
+    }
+
+
 def _object(answer: object) -> Mapping[str, Any]:
     if not isinstance(answer, dict):
         raise ProtocolError(f"not an object but {type(answer).__name__}")
@@ -227,6 +254,6 @@ def _response(answer: object, action: str) -> Mapping[str, Any]:
 
 
 def _message(fields: Mapping[str, Any]) -> str:
-    """The server's words without the stack trace."""
+    """The server's words without the stack trace, on one line."""
     lines = str(fields.get("message") or "").splitlines()
-    return "\n".join(line for line in lines if not line.startswith("\tat ")).strip()
+    return " ".join(line.strip() for line in lines if not line.startswith("\t"))

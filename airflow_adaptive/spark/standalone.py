@@ -17,6 +17,7 @@ import httpx
 from airflow_adaptive.ports import (
     ClusterSnapshot,
     ClusterUnreachableError,
+    DriverLog,
     DriverSubmission,
     NotSubmittedError,
     SubmissionRefusedError,
@@ -40,6 +41,8 @@ from airflow_adaptive.spark.rest import (
     read_status,
     read_submission,
 )
+from airflow_adaptive.spark.secrets import masked
+from airflow_adaptive.spark.worker_log import MAX_BYTES, log_url, read_log
 
 Answer = TypeVar("Answer")
 
@@ -48,6 +51,7 @@ REST_HINT = (
     "is its REST submission server on (spark.master.rest.enabled=true), and is this its port (extra `rest-port`, "
     "`rest-scheme`)?"
 )
+WORKER_HINT = "can the web UI of the worker be reached from here?"
 
 
 class NoLeaderError(ClusterUnreachableError):
@@ -113,9 +117,23 @@ class StandaloneCluster:
 
         await self._ask_leader(kill)
 
+    async def driver_log(self, submission_id: str) -> DriverLog:
+        """The end of what a driver wrote, as its worker shows it; see `ClusterClient.driver_log`."""
+        pages = (await self.snapshot()).log_pages.get(submission_id)
+        if pages is None:
+            return DriverLog()
+        return DriverLog(stdout=await self._output(pages.stdout), stderr=await self._output(pages.stderr))
+
     async def close(self) -> None:
         """Release connections."""
         await self._http.close()
+
+    async def _output(self, page: str) -> str:
+        try:
+            text = await self._http.text(log_url(page), read_log, WORKER_HINT, limit=2 * MAX_BYTES)
+        except MasterError as error:
+            raise ClusterUnreachableError(str(error)) from error
+        return masked(text, self._address.secrets)
 
     async def _state(self, master: MasterAddress) -> ClusterSnapshot:
         def read(answer: object) -> MasterState:

@@ -19,8 +19,10 @@ from airflow_adaptive.job.documents import (
     DriverState,
     LogDocument,
     QueryReport,
+    RescaleDocument,
     Status,
     encode_log,
+    encode_rescale,
     encode_status,
 )
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
@@ -41,6 +43,10 @@ class Directory(Protocol):
         """Put bytes under a log document's name, as a fault or a stranger would."""
         ...
 
+    def plant_rescale(self, number: int, data: bytes) -> None:
+        """Put bytes under a rescale document's name."""
+        ...
+
     def plant_status(self, data: bytes) -> None:
         """Put bytes in the place of the driver's status."""
         ...
@@ -58,6 +64,11 @@ def log_document(number: int, *, owner: str = "loop-1", job: str = JOB, version:
         scheduler={"state": "Executing"},
         decisions=[{"reason": "all slots are there"}],
     )
+
+
+def rescale_document(number: int, *, cause: str = "INITIAL_SCHEDULE", job: str = JOB) -> RescaleDocument:
+    """A rescale that has ended."""
+    return RescaleDocument(job=job, number=number, rescale={"number": number, "cause": cause})
 
 
 def status_document(sequence: int = 1, *, job: str = JOB) -> Status:
@@ -199,6 +210,57 @@ class JobChannelContract:
         """The newest document is the job's state."""
         with pytest.raises(ValueError, match="keep=0"):
             await directory.channel().compact(0)
+
+    async def test_rescales_are_bounded_and_oldest_first(self, directory: Directory) -> None:
+        """The newest few; none before the first."""
+        assert await directory.channel().rescales(5) == []
+        for number in (1, 2, 3):
+            assert await directory.channel().record(rescale_document(number))
+        assert await directory.channel().rescales(2) == [rescale_document(2), rescale_document(3)]
+        assert len(await directory.channel().rescales(9)) == 3  # noqa: PLR2004
+        assert await directory.channel().rescales(0) == []
+
+    async def test_rescale_is_kept_once(self, directory: Directory) -> None:
+        """The very same again is no error; another one is not taken, and the first stays."""
+        assert await directory.channel().record(rescale_document(1))
+        assert await directory.channel().record(rescale_document(1))
+        assert not await directory.channel().record(rescale_document(1, cause="UPDATE_REQUIREMENT"))
+        assert await directory.channel().rescales(9) == [rescale_document(1)]
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"",
+            b'{"hello": "world"}',
+            encode_rescale(rescale_document(2))[:-3],
+            encode_rescale(rescale_document(7)),
+            encode_rescale(rescale_document(2, job="trains")),
+        ],
+        ids=["empty", "foreign", "half-written", "another number", "another job"],
+    )
+    async def test_rescales_pass_over_what_cannot_be_trusted(self, directory: Directory, data: bytes) -> None:
+        """And tell the others."""
+        for number in (1, 3):
+            assert await directory.channel().record(rescale_document(number))
+        directory.plant_rescale(2, data)
+        assert await directory.channel().rescales(9) == [rescale_document(1), rescale_document(3)]
+
+    async def test_rescales_raise_when_a_newer_version_wrote_them(self, directory: Directory) -> None:
+        """They are somebody's, and can't be read here."""
+        directory.plant_rescale(1, of_newer_format(encode_rescale(rescale_document(1))))
+        with pytest.raises(JobDirectoryError, match="upgrade airflow-adaptive"):
+            await directory.channel().rescales(9)
+
+    async def test_rescales_outlive_the_log_documents_that_told_them(self, directory: Directory) -> None:
+        """Of each kind the newest stay, however many there are of the other."""
+        for number in (1, 2):
+            assert await directory.channel().record(rescale_document(number))
+        for number in range(1, 9):
+            assert await directory.channel().create(log_document(number))
+        await directory.channel().compact(2)
+        assert await directory.channel().rescales(9) == [rescale_document(1), rescale_document(2)]
+        await directory.channel().compact(1)
+        assert await directory.channel().rescales(9) == [rescale_document(2)]
 
     async def test_status_is_the_newest_report(self, directory: Directory) -> None:
         """None before the first; each report replaces the one before, also for a channel that has read it."""

@@ -13,6 +13,7 @@ from airflow_adaptive.ports import (
     ClusterClient,
     ClusterSnapshot,
     ClusterUnreachableError,
+    DriverLog,
     DriverSubmission,
     SubmissionRefusedError,
     SubmissionState,
@@ -32,7 +33,7 @@ class Script(StrEnum):
     """Runs until something ends it."""
     FINISHES = "finishes.py"
     FAILS = "fails.py"
-    """Ends with an exception."""
+    """Ends with a `RuntimeError` that says "no flights today"."""
     COMPUTES = "computes.py"
     """Has an application with one executor of one core and `MEMORY_MB`, and runs until something ends it."""
 
@@ -117,10 +118,15 @@ class ClusterClientContract:
 
     @pytest.mark.asyncio
     async def test_driver_is_failed_when_its_script_fails(self, cluster: Cluster) -> None:
-        """A script's exception fails the driver."""
+        """A script's exception fails the driver, and is the last that it wrote."""
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
         submission_id = await cluster.client.submit(_submission(cluster, Script.FAILS))
         await _wait_for(cluster, submission_id, SubmissionState.FAILED)
+        log = await cluster.client.driver_log(submission_id)
+        assert log.stdout.rstrip().endswith("RuntimeError: no flights today")
+        pages = (await cluster.client.snapshot()).log_pages[submission_id]
+        assert pages.stdout.startswith("http://")
+        assert pages.stderr.startswith("http://")
 
     @pytest.mark.asyncio
     async def test_driver_is_failed_when_its_process_dies(self, cluster: Cluster) -> None:
@@ -140,6 +146,8 @@ class ClusterClientContract:
         cluster.kill_worker(worker_id)
         status = await _wait_for(cluster, submission_id, SubmissionState.UNKNOWN)
         assert status.message
+        assert await cluster.client.driver_log(submission_id) == DriverLog()
+        assert submission_id not in (await cluster.client.snapshot()).log_pages
 
     @pytest.mark.asyncio
     async def test_executors_are_granted_while_their_driver_runs(self, cluster: Cluster) -> None:
@@ -163,6 +171,7 @@ class ClusterClientContract:
     async def test_unknown_driver_is_unknown(self, cluster: Cluster) -> None:
         """Asking for, or killing, a driver that never was is no error."""
         unknown = "driver-20130101000000-9999"
+        assert await cluster.client.driver_log(unknown) == DriverLog()
         assert (await cluster.client.status(unknown)).state is SubmissionState.UNKNOWN
         await cluster.client.kill(unknown)
 
@@ -189,6 +198,7 @@ class ClusterClientContract:
             client.snapshot(),
             client.submit(_submission(cluster, Script.RUNS)),
             client.status("driver-1"),
+            client.driver_log("driver-1"),
             client.kill("driver-1"),
         ):
             with pytest.raises(ClusterUnreachableError):

@@ -9,15 +9,18 @@ from airflow_adaptive.job.documents import (
     DocumentError,
     LogDocument,
     NewerFormatError,
+    RescaleDocument,
     Status,
     decode_log,
+    decode_rescale,
     decode_status,
     encode_log,
+    encode_rescale,
     encode_status,
 )
 from airflow_adaptive.ports import JobDirectoryError
 
-Document = TypeVar("Document", LogDocument, Status)
+Document = TypeVar("Document", LogDocument, RescaleDocument, Status)
 
 
 class FakeChannel:
@@ -26,14 +29,17 @@ class FakeChannel:
     Several loops may share one; nothing awaits anything, so a step of a test is a step of the channel.
 
     Attributes:
+        job: whose directory it is.
         log: number -> bytes of the log document.
+        kept: number -> bytes of the rescale document.
         reported: bytes of the driver's status, None before its first.
         available: set to False, and every operation raises `JobDirectoryError`.
     """
 
     def __init__(self, job: str = "job") -> None:
-        self._job = job
+        self.job = job
         self.log: dict[int, bytes] = {}
+        self.kept: dict[int, bytes] = {}
         self.reported: bytes | None = None
         self.available = True
 
@@ -70,16 +76,31 @@ class FakeChannel:
         removable = sorted(number for number in self.log if newest is not None and number <= newest.number)
         for number in removable[:-keep]:
             del self.log[number]
+        for number in sorted(self.kept)[:-keep]:
+            del self.kept[number]
+
+    async def record(self, document: RescaleDocument) -> bool:
+        """See `JobChannel.record`."""
+        self._require_available()
+        data = encode_rescale(document)
+        return self.kept.setdefault(document.number, data) == data
+
+    async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
+        """See `JobChannel.rescales`."""
+        self._require_available()
+        read = ((number, _decoded(self.kept[number], decode_rescale)) for number in sorted(self.kept)[-limit:])
+        of_job = [it for number, it in read if it is not None and (it.job, it.number) == (self.job, number)]
+        return of_job if limit > 0 else []
 
     async def status(self) -> Status | None:
         """See `JobChannel.status`."""
         self._require_available()
         status = None if self.reported is None else _decoded(self.reported, decode_status)
-        return status if status is not None and status.job == self._job else None
+        return status if status is not None and status.job == self.job else None
 
     def _require_available(self) -> None:
         if not self.available:
-            raise JobDirectoryError(f"the directory of job {self._job!r} is not available: the test says so")
+            raise JobDirectoryError(f"the directory of job {self.job!r} is not available: the test says so")
 
     def _trusted(self) -> list[LogDocument]:
         """Documents in order; like the real thing, an unreadable newer one must not be passed over."""
@@ -90,8 +111,8 @@ class FakeChannel:
     def _read(self, number: int) -> LogDocument | None:
         data = self.log.get(number)
         document = None if data is None else _decoded(data, decode_log)
-        if document is not None and document.job != self._job:
-            raise JobDirectoryError(f"log document {number} belongs to job {document.job!r}, not to {self._job!r}")
+        if document is not None and document.job != self.job:
+            raise JobDirectoryError(f"log document {number} belongs to job {document.job!r}, not to {self.job!r}")
         return document if document is not None and document.number == number else None
 
 

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field, replace
 from airflow_adaptive.ports import (
     ClusterSnapshot,
     ClusterUnreachableError,
+    DriverLog,
     DriverSubmission,
+    LivingDriver,
     NotSubmittedError,
     SubmissionState,
     SubmissionStatus,
     Worker,
 )
 from airflow_adaptive.spark.rest import LOST_WORKER, check_submission
+from airflow_adaptive.spark.worker_log import log_pages
 
 MASTER_URL = "spark://fake:7077"
 UI_URL = "http://fake:8080"
@@ -30,12 +33,14 @@ class FakeScript:
         executors: it has an application that asks for so many executors, 0 for none.
         executor_cores: of each.
         executor_memory_mb: of each, MiB.
+        log: what it writes.
     """
 
     ends: SubmissionState | None = None
     executors: int = 0
     executor_cores: int = 1
     executor_memory_mb: int = 1024
+    log: DriverLog = DriverLog()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,6 +63,7 @@ class _Driver:
     worker: Worker | None = None
     message: str = ""
     application: _Application | None = None
+    log: DriverLog = DriverLog()
 
 
 class FakeCluster:
@@ -82,6 +88,7 @@ class FakeCluster:
         self.submissions: dict[str, DriverSubmission] = {}
         self._scripts = dict(scripts or {})
         self._workers: dict[str, Worker] = {}
+        self._free: dict[str, tuple[int, int]] = {}
         self._worker_count = 0
         self._drivers: dict[str, _Driver] = {}
 
@@ -92,8 +99,20 @@ class FakeCluster:
         self._receive()
         workers = tuple(self._as_listed(worker) for worker in self._workers.values())
         granted = {app.application_id: len(app.placed) * app.cores for app in self._applications()}
+        placed = {name: driver.worker for name, driver in self._drivers.items() if driver.worker is not None}
+        living = {name: worker for name, worker in placed.items() if worker.worker_id in self._workers}
+        pages = {name: log_pages(worker.address, name) for name, worker in living.items()}
         self._answer()
-        return ClusterSnapshot(workers=workers, granted=granted, master_url=MASTER_URL, ui_url=UI_URL)
+        names = {it.application.application_id: it.submission.name for it in self._drivers.values() if it.application}
+        return ClusterSnapshot(
+            workers=workers,
+            granted=granted,
+            master_url=MASTER_URL,
+            ui_url=UI_URL,
+            log_pages=pages,
+            names=names,
+            drivers=self._living(),
+        )
 
     async def submit(self, submission: DriverSubmission) -> str:
         """See `ClusterClient`."""
@@ -116,6 +135,11 @@ class FakeCluster:
             return SubmissionStatus(state=SubmissionState.UNKNOWN)
         address = "" if driver.worker is None else driver.worker.address.removeprefix("http://")
         return SubmissionStatus(state=driver.state, message=driver.message, worker_address=address)
+
+    async def driver_log(self, submission_id: str) -> DriverLog:
+        """See `ClusterClient`."""
+        readable = submission_id in (await self.snapshot()).log_pages
+        return self._drivers[submission_id].log if readable else DriverLog()
 
     async def kill(self, submission_id: str) -> None:
         """See `ClusterClient`."""
@@ -142,12 +166,14 @@ class FakeCluster:
             memory_free_mb=memory_mb,
         )
         self._workers[worker.worker_id] = worker
+        self._free[worker.worker_id] = (cores, memory_mb)
         self._schedule()
         return worker.worker_id
 
     def kill_worker(self, worker_id: str) -> None:
         """A worker dies: its executors are gone, and nobody knows of its drivers any more."""
         worker = self._workers.pop(worker_id)
+        del self._free[worker_id]
         for application in self._applications():
             application.placed = [placed for placed in application.placed if placed != worker_id]
         for submission_id, driver in self._drivers.items():
@@ -158,6 +184,11 @@ class FakeCluster:
     def kill_driver(self, submission_id: str) -> None:
         """The process of a driver dies."""
         self._end(submission_id, SubmissionState.FAILED)
+
+    def write(self, submission_id: str, *, stdout: str = "", stderr: str = "") -> None:
+        """A driver writes."""
+        log = self._drivers[submission_id].log
+        self._drivers[submission_id].log = DriverLog(stdout=log.stdout + stdout, stderr=log.stderr + stderr)
 
     def finish_driver(self, submission_id: str) -> None:
         """The script of a driver comes to its end."""
@@ -173,9 +204,10 @@ class FakeCluster:
         if driver.application is None:
             name = submission_id.replace("driver", "app")
             driver.application = _Application(application_id=name, executors=0, cores=cores, memory_mb=memory_mb)
-        driver.application.executors = executors
-        del driver.application.placed[executors:]
-        self._schedule()
+        if driver.application.executors != executors:
+            driver.application.executors = executors
+            self._release(driver.application, executors)
+            self._schedule()
         return driver.application.application_id
 
     def executors(self, submission_id: str) -> tuple[str, ...]:
@@ -193,31 +225,49 @@ class FakeCluster:
         if not self.answers:
             raise ClusterUnreachableError(f"{MASTER_URL}: no answer: it was made to keep silent")
 
+    def _living(self) -> dict[str, LivingDriver]:
+        states = (SubmissionState.SUBMITTED, SubmissionState.RUNNING)
+        return {
+            name: LivingDriver(
+                state=driver.state, cores=driver.submission.driver_cores, memory_mb=driver.submission.driver_memory_mb
+            )
+            for name, driver in self._drivers.items()
+            if driver.state in states
+        }
+
     def _applications(self) -> list[_Application]:
         return [driver.application for driver in self._drivers.values() if driver.application is not None]
 
     def _end(self, submission_id: str, state: SubmissionState, message: str = "") -> None:
         driver = self._drivers[submission_id]
         if driver.state in (SubmissionState.SUBMITTED, SubmissionState.RUNNING):
+            if driver.state is SubmissionState.RUNNING and driver.worker is not None:
+                submission = driver.submission
+                self._take(driver.worker.worker_id, -submission.driver_cores, -submission.driver_memory_mb)
+            if driver.application is not None:
+                self._release(driver.application, 0)
             driver.state, driver.message, driver.application = state, message, None
             self._schedule()
 
     def _as_listed(self, worker: Worker) -> Worker:
         """The worker with what is free on it now."""
-        cores, memory_mb = worker.cores, worker.memory_mb
-        for driver in self._drivers.values():
-            if driver.state is SubmissionState.RUNNING and driver.worker == worker:
-                cores -= driver.submission.driver_cores
-                memory_mb -= driver.submission.driver_memory_mb
-        for application in self._applications():
-            executors = application.placed.count(worker.worker_id)
-            cores -= executors * application.cores
-            memory_mb -= executors * application.memory_mb
+        cores, memory_mb = self._free[worker.worker_id]
         return replace(worker, cores_free=cores, memory_free_mb=memory_mb)
 
     def _with_room(self, cores: int, memory_mb: int) -> list[str]:
-        listed = [self._as_listed(worker) for worker in self._workers.values()]
-        return [it.worker_id for it in listed if it.cores_free >= cores and it.memory_free_mb >= memory_mb]
+        return [name for name, free in self._free.items() if free[0] >= cores and free[1] >= memory_mb]
+
+    def _take(self, worker_id: str, cores: int, memory_mb: int) -> None:
+        """Take what a driver or an executor needs, or with negative numbers give it back; a dead worker has nothing."""
+        if worker_id in self._free:
+            free = self._free[worker_id]
+            self._free[worker_id] = (free[0] - cores, free[1] - memory_mb)
+
+    def _release(self, application: _Application, left: int) -> None:
+        """The newest executors go until only so many are left."""
+        for worker_id in application.placed[left:]:
+            self._take(worker_id, -application.cores, -application.memory_mb)
+        del application.placed[left:]
 
     def _schedule(self) -> None:
         """Drivers first, oldest first; then the applications' executors (`Master.schedule`)."""
@@ -233,7 +283,9 @@ class FakeCluster:
         if not room:
             return
         driver.state, driver.worker = SubmissionState.RUNNING, self._workers[room[0]]
+        self._take(room[0], driver.submission.driver_cores, driver.submission.driver_memory_mb)
         script = self._scripts.get(driver.submission.script, FakeScript())
+        driver.log = script.log
         if script.executors:
             self.request_executors(submission_id, script.executors, script.executor_cores, script.executor_memory_mb)
         if script.ends is not None:
@@ -243,5 +295,7 @@ class FakeCluster:
         """One more executor, on the worker with the fewest of them (`spark.deploy.spreadOutApps`)."""
         room = self._with_room(application.cores, application.memory_mb)
         if room:
-            application.placed.append(min(room, key=application.placed.count))
+            worker_id = min(room, key=application.placed.count)
+            application.placed.append(worker_id)
+            self._take(worker_id, application.cores, application.memory_mb)
         return bool(room)

@@ -29,6 +29,7 @@ class _Session:
     nonce: str
     cores: int
     memory_mb: int
+    boots: int
     sequence: int = 0
     version: int = 0
     committed: int = 0
@@ -42,6 +43,7 @@ class FakeDrivers:
 
     Attributes:
         silent: they live but neither read nor report.
+        boots: ticks that a driver's process takes until it has a session.
         commits: whether running queries commit a batch with each tick; else they are idle.
         build_failure: what the author's function raises whenever it is called, None if it works.
         started: (epoch, version, parallelism) of every start of the queries, in order.
@@ -51,6 +53,7 @@ class FakeDrivers:
         self._cluster = cluster
         self._channel = channel
         self._sessions: dict[str, _Session] = {}
+        self.boots = 0
         self.silent = False
         self.commits = True
         self.build_failure: FailureReport | None = None
@@ -58,7 +61,8 @@ class FakeDrivers:
 
     def tick(self, cluster: ClusterSnapshot, states: dict[str, SubmissionState]) -> None:
         """Let every living driver look at the log, act and report."""
-        for submission_id, submission in self._cluster.submissions.items():
+        own = {name: it for name, it in self._cluster.submissions.items() if it.name == self._channel.job}
+        for submission_id, submission in own.items():
             if submission_id not in self._sessions:
                 self._sessions[submission_id] = _Session(
                     submission_id=submission_id,
@@ -66,6 +70,7 @@ class FakeDrivers:
                     nonce=submission.conf[PREFIX + "nonce"],
                     cores=int(submission.conf["spark.executor.cores"]),
                     memory_mb=int(submission.conf["spark.executor.memory"].rstrip("m")),
+                    boots=self.boots,
                 )
             if states[submission_id] is SubmissionState.RUNNING and not self.silent:
                 self._act(self._sessions[submission_id], cluster)
@@ -82,6 +87,9 @@ class FakeDrivers:
 
     def _act(self, session: _Session, cluster: ClusterSnapshot) -> None:
         directive = self._directive()
+        session.boots -= 1
+        if session.boots >= 0:
+            return
         if session.state is DriverState.FINISHED:
             self._leave(session, cluster, DriverState.FINISHED)
         elif directive is None or (directive.epoch, directive.nonce) != (session.epoch, session.nonce):

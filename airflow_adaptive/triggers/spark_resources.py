@@ -63,7 +63,7 @@ async def look_for_resources(wanted: dict[str, Any], conn_id: str, until: str) -
             decode(Options, wanted["options"]),
             decode(ExecutorShape, wanted["executor"]),
             decode(DriverShape, wanted["driver"]),
-            cluster,
+            cluster.snapshot,
             SystemClock(),
             datetime.fromisoformat(until),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -18,18 +19,37 @@ SCRIPT = dedent(
     import sys
     from airflow_adaptive.job import AdaptiveJob
 
-    directory, bounded = sys.argv[1], sys.argv[2] == "bounded"
+    directory, end = sys.argv[1:]
 
 
     def count(spark, parallelism):
+        if end == "batch":
+            lines = spark.read.text(f"{directory}/input")
+            return lines.write.format("parquet").mode("overwrite").option("path", f"{directory}/output")
         lines = spark.readStream.format("text").load(f"{directory}/input")
         writer = lines.writeStream.format("parquet").option("path", f"{directory}/output")
-        return writer.trigger(availableNow=True) if bounded else writer.trigger(processingTime="1 second")
+        return writer.trigger(availableNow=True) if end == "bounded" else writer.trigger(processingTime="1 second")
 
 
     AdaptiveJob(count).run()
     """
 )
+
+ORDINARY_SCRIPT = dedent(
+    """
+    import sys
+    from pyspark.sql import SparkSession
+
+    directory = sys.argv[1]
+    spark = SparkSession.builder.getOrCreate()
+    if spark.conf.get("spark.hadoop.my.secret.key") != sys.argv[2]:
+        raise ValueError("the secret property was lost")
+    spark.read.text(f"{directory}/input").write.parquet(f"{directory}/output")
+    """
+)
+
+SECRET = "hush"
+"""Of a Spark property in the connection."""
 
 DAGS = dedent(
     """
@@ -49,10 +69,9 @@ DAGS = dedent(
         return AdaptiveSparkOperator(
             task_id="job",
             job=task_id,
-            application="{directory}/script.py",
             application_args=["{directory}/" + task_id, end],
             job_directory="file://{directory}/jobs",
-            **(QUICK | {{"parallelism": (1, 2)}} | changes),
+            **(QUICK | {{"application": "{directory}/script.py", "parallelism": (1, 2)}} | changes),
         )
 
     with DAG("bounded", schedule=None):
@@ -72,6 +91,21 @@ DAGS = dedent(
 
     with DAG("recycled", schedule=None):
         job("recycled", trigger_lifetime="10 s")
+
+    with DAG("drained", schedule=None):
+        job("drained", "bounded", parallelism=1)
+
+    with DAG("found_batch", schedule=None):
+        job("found_batch", "batch", parallelism=1)
+
+    with DAG("declared_batch", schedule=None):
+        job(
+            "declared_batch",
+            "{secret}",
+            application="{directory}/ordinary_script.py",
+            job_type="batch",
+            env={{"SPARK_LOCAL_IP": "127.0.0.1"}},
+        )
     """
 )
 
@@ -82,8 +116,9 @@ def playground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("playground")
     (directory / "dags").mkdir()
     (directory / "script.py").write_text(SCRIPT)
-    (directory / "dags" / "jobs.py").write_text(DAGS.format(directory=directory))
-    for job in ("bounded", "endless", "cleared", "in_worker", "marked", "recycled"):
+    (directory / "ordinary_script.py").write_text(ORDINARY_SCRIPT)
+    (directory / "dags" / "jobs.py").write_text(DAGS.format(directory=directory, secret=SECRET))
+    for job in re.findall(r'DAG\("(\w+)"', DAGS):
         (directory / job / "input").mkdir(parents=True)
         (directory / job / "input" / "lines.txt").write_text("one\ntwo\nthree\n")
     return directory
@@ -92,7 +127,11 @@ def playground(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark_connection(spark_master: LocalCluster) -> dict[str, str]:
     """Environment that makes the embedded cluster Airflow's default Spark connection."""
-    extra = {"ui-port": urlsplit(spark_master.ui_url).port, "rest-port": urlsplit(spark_master.rest_url).port}
+    extra = {
+        "ui-port": urlsplit(spark_master.ui_url).port,
+        "rest-port": urlsplit(spark_master.rest_url).port,
+        "conf": {"spark.hadoop.my.secret.key": SECRET},
+    }
     connection = {"conn_type": "spark", "host": spark_master.master_url, "extra": extra}
     return {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection)}
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from airflow_adaptive.job.documents import Status, decode_log, decode_status
@@ -105,6 +106,11 @@ def begin(airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path) 
     return begin
 
 
+def page(url: str | None) -> str:
+    """What a person's browser gets."""
+    return httpx.get(str(url), trust_env=False, follow_redirects=True).raise_for_status().text
+
+
 def no_driver_runs(cluster: LocalCluster) -> bool:
     return not cluster.state()["activedrivers"]
 
@@ -112,10 +118,11 @@ def no_driver_runs(cluster: LocalCluster) -> bool:
 def test_job_grows_is_watched_and_is_suspended(begin: Begin, spark_cluster: LocalCluster) -> None:
     run = begin("endless")
     assert run.task_state == "deferred"
-    assert run.links() == {
-        "Spark master UI": spark_cluster.ui_url,
-        "Spark driver UI": run.status().ui_url,
-    }
+    links = run.links()
+    assert [links["Spark master UI"], links["Spark driver UI"]] == [spark_cluster.ui_url, run.status().ui_url]
+    assert "Executor ID" in page(links["Spark executors"])
+    assert "stdout log page" in page(links["Spark driver stdout"])
+    assert "Launch Command" in page(links["Spark driver stderr"])
 
     spark_cluster.add_worker(cores=1, memory_mb=512)
     run.until_executing(2)

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from airflow_adaptive.local.cluster import HOST, LocalCluster, free_port
-from airflow_adaptive.ports import ClusterClient, SubmissionState
+from airflow_adaptive.ports import ClusterClient, DriverLog, SubmissionState
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.contract_cluster import MEMORY_MB, ClusterClientContract, Script
@@ -37,7 +37,9 @@ class FakeUnderTest:
         self.client = FakeCluster(
             {
                 Script.FINISHES: FakeScript(ends=SubmissionState.FINISHED),
-                Script.FAILS: FakeScript(ends=SubmissionState.FAILED),
+                Script.FAILS: FakeScript(
+                    ends=SubmissionState.FAILED, log=DriverLog(stdout="RuntimeError: no flights today\n")
+                ),
                 Script.COMPUTES: computes,
             }
         )

@@ -30,6 +30,9 @@ class StoredDirectory:
     def plant_log(self, number: int, data: bytes) -> None:
         self._plant(f"log/{log_name(number)}", data)
 
+    def plant_rescale(self, number: int, data: bytes) -> None:
+        self._plant(f"history/{log_name(number)}", data)
+
     def plant_status(self, data: bytes) -> None:
         self._plant("status.json", data)
 
@@ -50,6 +53,9 @@ class FakeDirectory:
 
     def plant_log(self, number: int, data: bytes) -> None:
         self._channel.log[number] = data
+
+    def plant_rescale(self, number: int, data: bytes) -> None:
+        self._channel.kept[number] = data
 
     def plant_status(self, data: bytes) -> None:
         self._channel.reported = data

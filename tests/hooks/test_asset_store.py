@@ -20,7 +20,7 @@ VIEW: dict[str, Any] = {
     "parallelism": {"job": 2},
     "transitions": [{"target": str(number)} for number in range(60)],
     "failures": [{"failure": "TASK_FAILED: an executor was lost", "decision": "restart in 1 s"}],
-    "urls": {"master": "http://master:8080", "driver": None},
+    "urls": dict.fromkeys(("driver", "executors", "stdout", "stderr")) | {"master": "http://master:8080"},
 }
 
 

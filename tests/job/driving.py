@@ -72,7 +72,9 @@ class DriverUnderTest:
         os.link(written, path)
         written.unlink()
 
-    def submit(self, script: str, executors: int, conf: Mapping[str, str] | None = None) -> str:
+    def submit(
+        self, script: str, executors: int, conf: Mapping[str, str] | None = None, *, max_executors: int = 3
+    ) -> str:
         """Submit a script that uses the runtime, as the standalone client does."""
         file, runtime = self.root / "job.py", self.root / "airflow_adaptive.zip"
         file.write_text(script)
@@ -83,7 +85,9 @@ class DriverUnderTest:
             py_files=[runtime.as_uri()],
             args=[str(self.root)],
             conf={
-                **session_conf(executors=executors, max_executors=3, executor_cores=1, executor_memory_mb=512),
+                **session_conf(
+                    executors=executors, max_executors=max_executors, executor_cores=1, executor_memory_mb=512
+                ),
                 "spark.airflow.adaptive.job": JOB,
                 "spark.airflow.adaptive.directory": self.directory.as_uri(),
                 "spark.airflow.adaptive.epoch": str(self.epoch),
@@ -140,8 +144,7 @@ class DriverUnderTest:
 
     def spark(self, path: str) -> Any:
         """What Spark's own REST interface, the driver's, tells of the application."""
-        status = self.status()
-        assert status is not None
+        status = self.wait_status("its address", lambda now: now.ui_url is not None)
         url = f"{status.ui_url}/api/v1/applications/{status.application_id}/{path}"
         return httpx.get(url, timeout=10.0, trust_env=False).raise_for_status().json()
 

@@ -54,7 +54,10 @@ class World:
     boundary_reached: bool = True
     query_failure: FailureReport | None = None
     query_over: bool = False
+    is_batch: bool = False
+    saved_meanwhile: bool = False
     first_trigger_after_s: float = 0.0
+    writable: bool = True
     run: StatefulRun | None = None
     time: float = 100.0
     history: list[str] = field(default_factory=list)
@@ -150,8 +153,14 @@ class World:
         self.history.append("end")
         pause(POLL_S)
         self.during_end()
-        self.plan = None
+        if self.saved_meanwhile:
+            self.query_over = True
+        else:
+            self.plan = None
         return self.boundary_reached
+
+    def runs_on(self, plan: DriverPlan) -> bool:
+        return self.plan is not None if self.is_batch else plan.runs_like(self.plan)
 
     def halt(self) -> None:
         self.history.append("halt")
@@ -215,10 +224,11 @@ class World:
 
     # ---- reporter ----
 
-    def report(self, status: Status) -> None:
+    def report(self, status: Status) -> bool:
         if not self.statuses or (status.state, status.version) != (self.statuses[-1].state, self.statuses[-1].version):
             self.history.append(f"{status.state} {status.version}")
         self.statuses.append(status)
+        return self.writable
 
     def report_fenced(self, status: Status) -> None:
         self.history.append("FENCED")

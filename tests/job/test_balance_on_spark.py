@@ -30,7 +30,7 @@ def watch(conf):
             with open(sys.argv[1] + "/waits", "a") as file:
                 print(waits, file=file)
         seen = waits
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 def count(spark, parallelism):
     conf = spark.sparkContext._jsc.sc().conf()

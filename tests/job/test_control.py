@@ -6,6 +6,7 @@ import pytest
 
 from airflow_adaptive.job.directory import DirectoryError
 from airflow_adaptive.job.documents import TASKS, Action, DriverState, FailureReport
+from airflow_adaptive.job.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.job.progress import StatefulRun
 from tests.job.fakes import EPOCH, LEASE_S, NONCE, POLL_S, World, directive, plan
 
@@ -111,6 +112,47 @@ def test_is_fenced_when_the_log_is_unreadable_for_the_lease():
     ]
 
 
+def test_is_fenced_when_it_runs_a_query_and_can_not_report_for_the_lease():
+    world = running(1)
+    assert world.obey(lambda: setattr(world, "writable", False), *[world.nothing] * 200) is DriverState.FENCED
+    assert world.history[-2:] == ["halt", "FENCED"]
+    assert world.time == pytest.approx(100.0 + LEASE_S, abs=3 * POLL_S)
+
+
+def test_starts_nothing_as_long_as_it_can_not_report():
+    world = running(1)
+    world.writable = False
+    world.obey(world.nothing, world.nothing, lambda: setattr(world, "writable", True), world.nothing)
+    assert world.history.count("build") == 1
+    assert world.history.count("start 1") == 1
+
+
+def test_starts_nothing_when_it_was_frozen_and_the_log_names_another_at_the_second_look():
+    world = running(1)
+    successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
+
+    def thaw() -> None:
+        world.time += 2 * LEASE_S
+        world.newest_directive = successor
+
+    world.during_build = thaw
+    assert world.obey() is DriverState.FENCED
+    assert "start 1" not in world.history
+
+
+def test_starts_when_building_outlasts_the_lease_and_the_log_still_names_it():
+    world = running(1)
+    world.during_build = lambda: setattr(world, "time", world.time + 2 * LEASE_S)
+    assert world.obey(world.nothing) is DriverState.STOPPED
+    assert "start 1" in world.history
+
+
+def test_is_fenced_when_it_was_frozen_while_a_query_ran_though_the_log_still_names_it():
+    world = running(1)
+    assert world.obey(lambda: setattr(world, "time", world.time + 2 * LEASE_S)) is DriverState.FENCED
+    assert world.history[-3:] == ["RUNNING 1", "halt", "FENCED"]
+
+
 def test_runs_on_when_the_log_is_readable_again_within_the_lease():
     world = running(1)
 
@@ -168,7 +210,8 @@ def test_reports_a_script_that_fails_under_the_new_version():
     assert world.history == ["declare 1", "STARTING 0", "build", "FAILED 1", "STOPPED 1"]
     failure = world.statuses[-2].failure
     assert failure is not None
-    assert (failure.error_class, failure.causes, failure.query) == ("KeyError", ("KeyError",), None)
+    assert (failure.error_class, failure.causes) == ("KeyError", (BUILD_FUNCTION_ERROR, "KeyError"))
+    assert failure.query is None
     assert not world.guarded
 
 
@@ -196,6 +239,30 @@ def test_complains_when_a_batch_was_cut():
 def test_finishes_when_a_bounded_query_ends():
     world = running(1)
     assert world.obey(world.ends_query()) is DriverState.FINISHED
+    assert world.history[-1] == "FINISHED 1"
+
+
+def test_batch_goes_on_under_another_plan_and_gets_its_executors():
+    world = running(1)
+    world.is_batch = True
+    world.obey(world.directs(Action.RUN, 2, plan(3)), world.nothing, world.ends_query())
+    assert world.after("RUNNING 1") == ["declare 3", "RUNNING 2", "FINISHED 2"]
+    assert world.history.count("build") == 1
+
+
+@pytest.mark.parametrize("action", [Action.HOLD, Action.STOP])
+def test_batch_that_was_through_before_it_could_be_cut_finishes_the_job(action: Action):
+    world = running(1)
+    world.is_batch = world.saved_meanwhile = True
+    assert world.obey(world.directs(action, 2, plan(1))) is DriverState.FINISHED
+    assert world.after("RUNNING 1") == ["end", "FINISHED 1"]
+
+
+def test_batch_that_is_cut_is_run_again_when_it_may():
+    world = running(1)
+    world.is_batch = True
+    world.obey(world.directs(Action.HOLD, 1), world.nothing, world.directs(Action.RUN, 1, plan(1)), world.ends_query())
+    assert world.history.count("start 1") == 2
     assert world.history[-1] == "FINISHED 1"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,11 +95,18 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
     assert [executor.worker for executor in status.executors] == [driver.cluster.workers[0].ui_url] * 2
     assert (status.downtime_ms, status.queries[0].trigger_interval_ms) == (None, 0)
 
-    driver.direct(Action.RUN, 2, plan(1))
-    status = driver.wait_status("one executor", lambda now: now.version == 2 and len(now.executors) == 1)
-    assert (status.state, status.parallelism) == (DriverState.RUNNING, {"read": 1})
+    driver.direct(Action.RUN, 2, replace(plan(1), hold=2))
+    status = driver.wait_status("the smaller plan", lambda now: now.version == 2 and now.downtime_ms is not None)
+    assert (status.state, status.parallelism, len(status.executors)) == (DriverState.RUNNING, {"read": 1}, 2)
     assert status.downtime_ms is not None
     assert 0 < status.downtime_ms < 10_000
+    committed = status.queries[0].committed
+
+    rows.write(3)
+    driver.wait_status("a batch while the surplus is held", lambda now: now.queries[0].committed > committed)
+    assert driver.application_cores() == 2
+    driver.direct(Action.RUN, 2, plan(1))
+    driver.wait_status("one executor", lambda now: len(now.executors) == 1)
     wait_until(lambda: driver.application_cores() == 1, PATIENCE_S, "the core's return to the cluster")
 
     rows.write(9)

@@ -5,9 +5,11 @@ import re
 import pytest
 
 from airflow_adaptive.job.failures import (
+    BUILD_FUNCTION_ERROR,
     MAX_MESSAGE_CHARACTERS,
     Link,
     clean,
+    report_build_failure,
     report_chain,
     report_exception,
     report_throwable,
@@ -121,3 +123,9 @@ def test_the_authors_line_is_told():
     with pytest.raises(ValueError, match="invalid literal") as raised:
         int("no number")
     assert re.search(r"\(test_failures\.py:\d+\)$", report_exception(raised.value).message)
+
+
+def test_what_the_authors_function_raised_is_marked():
+    report = report_build_failure(ValueError("no number"))
+    assert (report.error_class, report.message) == ("ValueError", "no number")
+    assert report.causes == (BUILD_FUNCTION_ERROR, "ValueError")

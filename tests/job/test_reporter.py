@@ -39,7 +39,7 @@ class Reporting:
 
 def test_sequence_grows_with_news_only_until_a_heartbeat_is_due():
     reporting = Reporting()
-    sequences = []
+    sequences, written = [], []
     for status, time in [
         (RUNNING, 0.0),
         (RUNNING, 0.5),
@@ -47,17 +47,18 @@ def test_sequence_grows_with_news_only_until_a_heartbeat_is_due():
         (replace(RUNNING, version=2), 3.0),
     ]:
         reporting.time = time
-        reporting.reporter.report(status)
+        written.append(reporting.reporter.report(status))
         sequences.append(reporting.written.sequence)
     assert sequences == [1, 1, 2, 3]
+    assert written == [True, False, True, True]
     assert reporting.written.at.endswith("+00:00")
 
 
 def test_a_status_that_was_not_written_is_tried_again_and_complained_of_once():
     reporting = Reporting()
     reporting.writable = False
-    reporting.reporter.report(RUNNING)
-    reporting.reporter.report(RUNNING)
+    assert not reporting.reporter.report(RUNNING)
+    assert not reporting.reporter.report(RUNNING)
     assert reporting.complaints == ["status not written, trying on: disk full"]
     reporting.writable = True
     reporting.reporter.report(RUNNING)

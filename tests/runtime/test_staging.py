@@ -71,7 +71,7 @@ async def test_code_is_staged_to_an_object_store(s3: S3FileSystem, bucket: str, 
 
 
 async def test_missing_script_is_named(directory: JobDirectory, tmp_path: Path) -> None:
-    with pytest.raises(StagingError, match=r"nowhere.py' can't be read where Airflow runs: No such file"):
+    with pytest.raises(StagingError, match=r"nowhere.py' can't be read where Airflow runs \(No such file"):
         await stage(directory, tmp_path / "nowhere.py")
 
 

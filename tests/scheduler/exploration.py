@@ -25,9 +25,6 @@ from tests.scheduler.models import MODELS, Model, Place, helped, moves
 PATIENCE = 60
 """Steps in which a world that helps brings any job to rest."""
 
-SAMPLED = 64
-"""Of the states, one in so many is compared with all those that count as the same."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
@@ -45,6 +42,7 @@ class Exploration:
     Attributes:
         model: to explore.
         step: the scheduler.
+        sampled: of the states, one in so many is compared with all those that count as the same.
         layers: what was found, by depth.
         transitions: (state, event, state) that were seen, and how often.
         complete: there is no state beyond the last layer.
@@ -53,6 +51,7 @@ class Exploration:
 
     model: Model
     step: Callable[[SchedulerState, Event], Step] = machine.step
+    sampled: int = 64
     layers: list[Layer] = field(default_factory=list)
     transitions: Counter[tuple[type, type, type]] = field(default_factory=Counter)
     complete: bool = False
@@ -92,7 +91,7 @@ class Exploration:
                     beyond.append(following)
                     check_state(following.state)
                     self._rest(following)
-                if reached % SAMPLED == 0:
+                if reached % self.sampled == 0:
                     self._compare(reached, following)
             except Exception as error:
                 raise AssertionError("\n".join(["after", *self._history(key), _told(event)])) from error

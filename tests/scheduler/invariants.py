@@ -43,6 +43,7 @@ from airflow_adaptive.scheduler.state import (
 )
 from airflow_adaptive.scheduler.states.deploying import DEPLOY_TIMEOUT
 from airflow_adaptive.scheduler.transitions import TRANSITIONS
+from tests.scheduler.rescale_invariants import check_rescales
 
 RUNNING = Executing | RestartingLocally | StopWithSavepoint | Canceling | Failing
 """States in which the driver may run queries."""
@@ -146,6 +147,7 @@ def check_edge(before: SchedulerState, event: Event, step: Step) -> None:
     check_restarts(before, event, step)
     check_cooldown(before, event, step)
     check_wish(before, event, step)
+    check_rescales(before, step)
     if isinstance(before.current, Finished):
         assert isinstance(step.state.current, Finished)
         assert step.state.current.outcome is before.current.outcome

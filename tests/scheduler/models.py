@@ -127,7 +127,7 @@ MODELS: Mapping[str, Model] = {
 # ---- the same state -------------------------------------------------------------------------------------------------
 
 _BOOK_KEEPING: Mapping[type, set[str]] = {
-    SchedulerState: {"job", "options", "version", "epoch", "num_restarts", "num_rescales", "failures"},
+    SchedulerState: {"job", "options", "version", "epoch", "num_restarts", "num_rescales", "failures", "timeline"},
     Plan: {"version"},
     Driver: {"epoch"},
 }
@@ -155,7 +155,7 @@ def _canonical(value: Any, now: datetime) -> Any:
     if isinstance(value, datetime):
         return max(value - now, LONG_AGO)
     if is_dataclass(value):
-        kind = type(value)
+        kind: type = type(value)
         return (kind, *[_canonical(getattr(value, name), now) for name in _deciding(kind)])
     if isinstance(value, tuple):
         return tuple([_canonical(item, now) for item in value])

@@ -82,6 +82,12 @@ def test_weight_decides_what_is_balanced():
     assert of_mine.load_per_worker == {"worker-0": 9.0, "worker-1": 4.0}
 
 
+@pytest.mark.parametrize(("mode", "loads"), [(NONE, (3.0, 1.0)), (SLOTS, (3.0, 1.0)), (TASKS, (2.0, 2.0))])
+def test_tasks_are_balanced_over_slots_only_if_asked_for(mode: LoadBalanceMode, loads: tuple[float, ...]):
+    job = graph(vertex("read"), vertex("parse"), vertex("count"))
+    assert assigned(job, {"read": 1, "parse": 1, "count": 2}, workers(2), mode).loads == loads
+
+
 def test_workers_without_a_slot_of_the_job_count_for_nothing():
     assignment = assigned(graph(vertex("job")), {"job": 2}, workers(2, 2, 2), NONE)
     assert assignment.slots_per_worker == {"worker-0": 2}

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -106,7 +107,7 @@ class Scheduler(RuleBasedStateMachine):
     def begin(self, job: tuple[SchedulerState, datetime]) -> None:
         self.state, self.now = job
         self.first = self.state
-        self.alive = set() if self.state.driver is None else {self.state.driver.epoch}
+        self.alive: set[int] = set() if self.state.driver is None else {self.state.driver.epoch}
         self.history: list[Event] = []
 
     def take(self, event: Event) -> None:
@@ -121,8 +122,7 @@ class Scheduler(RuleBasedStateMachine):
     @invariant()
     def at_most_one_driver_lives(self) -> None:
         """As the world sees it: each that was submitted lives until its end was told."""
-        alive = getattr(self, "alive", set())
-        assert len(alive) <= 1
+        alive: set[int] = getattr(self, "alive", set())
         assert not alive or alive == {self.state.epoch}
 
     # ---- time -------------------------------------------------------------------------------------------------------
@@ -230,4 +230,4 @@ class Scheduler(RuleBasedStateMachine):
 
 
 Scheduler.TestCase.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)
-TestScheduler = Scheduler.TestCase
+TestScheduler = pytest.mark.no_cover(Scheduler.TestCase)

@@ -55,7 +55,7 @@ def wait(cluster: FakeCluster, clock: ManualClock) -> Waiting:
                 decode(Options, wanted["options"]),
                 decode(ExecutorShape, wanted["executor"]),
                 decode(DriverShape, wanted["driver"]),
-                cluster,
+                cluster.snapshot,
                 clock,
                 START + timedelta(minutes=1),
             )

@@ -13,9 +13,8 @@ from airflow_adaptive.ports import (
     SubmissionState,
     SubmissionStatus,
 )
-from airflow_adaptive.spark.errors import NotLeadingError, RefusalError
+from airflow_adaptive.spark.errors import NotLeadingError, ProtocolError, RefusalError
 from airflow_adaptive.spark.rest import (
-    ProtocolError,
     create_request,
     read_kill,
     read_state,
@@ -210,11 +209,11 @@ def test_status_without_a_counterpart_is_read_cautiously(fields: dict[str, objec
 
 def test_driver_that_could_not_be_launched_is_failed() -> None:
     message = (
-        "Exception from the cluster:\njava.io.FileNotFoundException: /jobs/gone.py\n\tat org.apache.Some\n\tat java.Any"
+        "Exception from the cluster:\njava.io.FileNotFoundException: /jobs/gone.py\n\torg.apache.Some\n\tat java.Any"
     )
     status = read_status(status_response(driverState="ERROR", message=message))
     assert status.state is SubmissionState.FAILED
-    assert status.message == "Exception from the cluster:\njava.io.FileNotFoundException: /jobs/gone.py"
+    assert status.message == "Exception from the cluster: java.io.FileNotFoundException: /jobs/gone.py"
 
 
 def test_driver_of_a_lost_worker_is_not_over() -> None:

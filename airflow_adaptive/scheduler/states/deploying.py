@@ -26,7 +26,7 @@ def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
 
 
 def timers(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
-    """The end of patience with the deployment; at once when a running job has too few slots left for it."""
+    """The end of patience with the deployment; at once when it is known that the slots for it can't come."""
     patience = moves.NO_TIME if _is_hopeless(state, deploying) else state.options.deploy_timeout
     return (Timer(name=TimerName.DEPLOY, due=deploying.since + patience),)
 
@@ -41,8 +41,9 @@ def _in_force(state: SchedulerState, deploying: Deploying, event: PlanInForce | 
 
 
 def _is_hopeless(state: SchedulerState, deploying: Deploying) -> bool:
-    """Of a driver that has not run yet it is not known what it was granted: its slots may be on their way."""
-    return moves.runs_queries(state) and state.available_slots < deploying.plan.slots
+    """Too few slots, held or to be had; what was granted is unknown until the application has registered."""
+    registered = state.driver is not None and (state.driver.running or state.driver.application_id is not None)
+    return registered and state.available_slots < deploying.plan.slots
 
 
 def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> Step:

@@ -37,6 +37,17 @@ def _grows_only(vector: Vector, deviation: Deviation) -> bool:
     return not shrinks and grown >= vector["min_parallelism_increase"] and deviation.actual is True
 
 
+def _waits_for_slots(reason: str) -> Callable[[Vector, Deviation], bool]:
+    """Whether a job that lost all its slots is still under way where Flink's has ended for this reason."""
+
+    def explains(vector: Vector, deviation: Deviation) -> bool:
+        ended_by = vector["expected"].get("latest", {}).get("terminated_reason") == reason
+        lost = any("kill" in step or "terminate" in step for step in vector["steps"])
+        return ended_by and lost and deviation.actual is None
+
+    return explains
+
+
 def _too_few_slots(vector: Vector, _: Deviation) -> bool:
     offered = sum(vector["tms"].values()) if "tms" in vector else len(vector["slots"])
     return offered < len(vector["requests"])
@@ -44,6 +55,8 @@ def _too_few_slots(vector: Vector, _: Deviation) -> bool:
 
 _MAX_DELAY = "jobmanager.adaptive-scheduler.rescale-trigger.max-delay"
 _HISTORY_SIZE = "web.adaptive-scheduler.rescale-history.size"
+
+_LEAST_MAX_DELAY_MS = 10_000
 
 _FIRST_OVERFLOW = 92
 """Consecutive attempt from which on Flink's default backoff overflows."""
@@ -63,7 +76,15 @@ DIFFERENCES = (
         area="state_transitions",
         why="without the minimum the job fails when the wait ends; Flink fails it one state later, with less to say",
         explains=lambda vector, deviation: (
-            _is("WaitingForResources", "resource_wait_timeout")(vector, deviation) and deviation.actual == "Finished"
+            _is("WaitingForResources", "resource_wait_timeout")(vector, deviation)
+            and (deviation.actual == "Finished" or deviation.what == "error")
+        ),
+    ),
+    Difference(
+        area="state_transitions",
+        why="a plan that can't be run is a failed query at once; Flink marks the vertex first, then does the same",
+        explains=lambda vector, deviation: (
+            _is("Executing", "enter")(vector, deviation) and deviation.actual in ("Restarting", "Failing")
         ),
     ),
     Difference(
@@ -132,10 +153,48 @@ DIFFERENCES = (
         explains=_too_few_slots,
     ),
     Difference(
+        area="vertex_parallelism_store",
+        why="the maximum parallelism never changes: it is the number of state partitions in the checkpoint",
+        explains=lambda _, deviation: deviation.what == "can_rescale_max",
+    ),
+    Difference(
+        area="legacy_scaling_interval",
+        why="the same is refused, in the words of our options",
+        explains=lambda _, deviation: (
+            deviation.what == "error" and bool(deviation.expected) and "scaling_interval_max" in str(deviation.actual)
+        ),
+    ),
+    Difference(
+        area="requirements_query",
+        why="a reactive job keeps its bounds and says so; whoever asks over REST is refused there",
+        explains=lambda vector, deviation: deviation.what == "error" and bool(vector.get("scheduler_mode")),
+    ),
+    Difference(
+        area="rescale_timeline",
+        why="a job that has run before waits for slots without end; Flink's fails when its wait is over",
+        explains=_waits_for_slots("EXCEPTION_OCCURRED"),
+    ),
+    Difference(
+        area="rescale_timeline",
+        why="the loss of slots does not count against the restart strategy; the job waits for others",
+        explains=_waits_for_slots("JOB_FAILED"),
+    ),
+    Difference(
         area="settings",
-        why="max_trigger_delay is at least 10 s; there is no checkpoint interval to derive it from",
+        why="a number without a unit is seconds, also under Flink's names, where it is milliseconds",
         explains=lambda vector, deviation: (
-            deviation.what == "rescale_trigger_max_delay_ms" and _MAX_DELAY not in vector["config"]
+            isinstance(deviation.expected, int)
+            and deviation.actual == deviation.expected * 1000
+            and str(deviation.expected) in map(str, vector["config"].values())
+        ),
+    ),
+    Difference(
+        area="settings",
+        why="a rescale always waits for a committed batch, at least 10 s unless max_trigger_delay says else",
+        explains=lambda vector, deviation: (
+            deviation.what == "rescale_trigger_max_delay_ms"
+            and _MAX_DELAY not in vector["config"]
+            and deviation.actual == _LEAST_MAX_DELAY_MS
         ),
     ),
     Difference(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.errors import RequirementsError
+from airflow_adaptive.scheduler.errors import JobGraphError, RequirementsError
 from airflow_adaptive.scheduler.events import RequirementsChanged
 from airflow_adaptive.scheduler.job_graph import JobGraph, default_max_parallelism
 from airflow_adaptive.scheduler.options import Options
@@ -37,14 +37,19 @@ def requirements_validation(vector: Vector) -> Iterator[Deviation]:
 
 def requirements_query(vector: Vector) -> Iterator[Deviation]:
     """`AdaptiveScheduler#requestJobResourceRequirements` after updates."""
-    if vector.get("scheduler_mode"):
-        raise NotApplicableError(f"there is no {vector['scheduler_mode']} mode")
     expect_only(vector, "expected")
-    scenario = Scenario(lower=1, upper=vector["parallelism"])
-    for lower, upper in vector["updates"]:
+    mode, parallelism = vector.get("scheduler_mode") or "", vector["parallelism"]
+    maximum = vector.get("max_parallelism") or default_max_parallelism(parallelism)
+    graph = JobGraph.single("vector", ParallelismRange(1, parallelism), max_parallelism=maximum)
+    scenario = Scenario(graph=graph, reactive=mode.lower() == "reactive")
+    for lower, upper in vector.get("updates") or []:
         scenario.when_requirements(lower, upper)
+    expected = vector["expected"]
+    if "error" in expected:
+        yield from compare_text("error", expected["error"], "; ".join(scenario.reasons))
+        return
     (bounds,) = scenario.state.requirements.values()
-    yield from compare("bounds", vector["expected"], {"lowerBound": bounds.lower, "upperBound": bounds.upper})
+    yield from compare("bounds", expected, {"lowerBound": bounds.lower, "upperBound": bounds.upper})
 
 
 def apply_requirements(vector: Vector) -> Iterator[Deviation]:
@@ -70,15 +75,23 @@ def apply_requirements(vector: Vector) -> Iterator[Deviation]:
 
 
 def vertex_parallelism_store(vector: Vector) -> Iterator[Deviation]:
-    """`SchedulerBase#computeVertexParallelismStore`: bounds and maximum parallelism by default."""
-    if vector.get("adjust"):
-        raise NotApplicableError("there is no reactive mode")
-    if "can_rescale_max" in vector["expected"]:
-        raise NotApplicableError("the maximum parallelism of a vertex never changes")
-    parallelism, declared = vector["parallelism"], vector["max_parallelism"]
+    """`SchedulerBase#computeVertexParallelismStore`: bounds and maximum parallelism by default; adjusted if reactive."""
+    expect_only(vector, "expected")
+    parallelism, declared, expected = vector["parallelism"], vector["max_parallelism"], vector["expected"]
     maximum = default_max_parallelism(parallelism) if declared == _NOT_CONFIGURED else declared
     job = JobGraph.single("vector", ParallelismRange(1, parallelism), max_parallelism=maximum)
-    (bounds,), (most,) = job.requirements.values(), job.max_parallelism.values()
-    actual = {"parallelism": bounds.upper, "min_parallelism": bounds.lower, "max_parallelism": most}
-    for name, expected in vector["expected"].items():
-        yield from compare(name, expected, actual.get(name))
+    options = Options.of({"scheduler-mode": "reactive"} if vector.get("adjust") else {})
+    try:
+        state = machine.create(job, options)
+    except JobGraphError as error:
+        yield from compare_text("error", expected.get("error", "none"), str(error))
+        return
+    (bounds,), (most,) = state.requirements.values(), state.job.max_parallelism.values()
+    actual = {
+        "parallelism": bounds.upper,
+        "min_parallelism": bounds.lower,
+        "max_parallelism": most,
+        "can_rescale_max": False,
+    }
+    for name, wanted in expected.items():
+        yield from compare(name, wanted, actual.get(name))

@@ -7,15 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.errors import OptionError
 from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, parallelism_changed, should_rescale
+from airflow_adaptive.scheduler.policies.restart_backoff import MILLISECOND
 from airflow_adaptive.scheduler.policies.transition_manager import Phase
 from airflow_adaptive.scheduler.requirements import Parallelism, ParallelismRange
-from airflow_adaptive.scheduler.state import Executing
+from airflow_adaptive.scheduler.state import Executing, Restarting
 from airflow_adaptive.testing.conformance.verdict import (
     Deviation,
     NotApplicableError,
     Vector,
     compare,
+    compare_text,
     expect_only,
 )
 from airflow_adaptive.testing.scenario import Scenario
@@ -89,10 +92,12 @@ def metrics(vector: Vector) -> Iterator[Deviation]:
     """`numRestarts` and `numRescales`."""
     scenario = Scenario(lower=1, upper=4, scaling_interval_min=0, **_NO_WAIT).given_executing(2)
     match vector["cause"]:
-        case "failure":
+        case "failure" | "task_failure" | "task_failed" | "global_failure" | "failure_recovery":
             scenario.when_query_failed()
-        case "rescale" | "new_resources":
+        case "rescale" | "new_resources" | "resources" | "scale_up":
             scenario.when_slots(held=2, free=2)
+        case "new_requirements" | "requirements" | "scale_down":
+            scenario.when_requirements(1, 1)
         case other:
             raise NotApplicableError(f"cause not understood: {other}")
     counted = {"numRestarts": scenario.state.num_restarts, "numRescales": scenario.state.num_rescales}
@@ -104,7 +109,28 @@ def metrics(vector: Vector) -> Iterator[Deviation]:
 
 def legacy_scaling_interval(vector: Vector) -> Iterator[Deviation]:
     """Cooldown and forced rescale as in Flink 1.18-1.20: `cooldown_extension` is first_change."""
-    scenario = Scenario(
+    expected = vector["expected"]
+    unknown = sorted(set(expected) - {"action", "delay_s", "then", "backoff_ms", "error"})
+    if unknown:
+        raise NotApplicableError(f"expectation not understood: {', '.join(unknown)}")
+    try:
+        scenario = _executing_as_in_1_18(vector)
+    except OptionError as error:
+        yield from compare_text("error", expected.get("error", "none"), str(error))
+        return
+    yield from compare("error", expected.get("error"), None)
+    scenario.after(vector["seconds_since_last_rescale"])
+    scenario.when_slots(held=2, free=_WORTH_IT if vector["should_rescale"] else _ONLY_BY_FORCE)
+    delay = _seconds_to_go(scenario)
+    yield from compare("delay", expected.get("delay_s", delay), delay)
+    if vector["should_rescale_forced"] is False:
+        scenario.when_slots(held=2)
+    scenario.after(delay or 0)
+    yield from _followed(expected, scenario)
+
+
+def _executing_as_in_1_18(vector: Vector) -> Scenario:
+    return Scenario(
         lower=1,
         upper=8,
         min_parallelism_increase=_WORTH_IT,
@@ -113,15 +139,13 @@ def legacy_scaling_interval(vector: Vector) -> Iterator[Deviation]:
         cooldown_extension="first_change",
         **_NO_WAIT,
     ).given_executing(2)
-    scenario.after(vector["seconds_since_last_rescale"])
-    scenario.when_slots(held=2, free=_WORTH_IT if vector["should_rescale"] else _ONLY_BY_FORCE)
-    delay = _seconds_to_go(scenario)
-    yield from compare("delay", vector["expected"].get("delay_s", delay), delay)
-    if vector["should_rescale_forced"] is False:
-        scenario.when_slots(held=2)
-    scenario.after(delay or 0)
-    then = "Restarting" if "Restarting" in scenario.path else None
-    yield from compare("what follows", vector["expected"]["then"], then)
+
+
+def _followed(expected: Mapping[str, Any], scenario: Scenario) -> Iterator[Deviation]:
+    restarting = next((s.state.current for s in scenario.steps if isinstance(s.state.current, Restarting)), None)
+    yield from compare("what follows", expected.get("then"), None if restarting is None else "Restarting")
+    if restarting is not None and expected.get("backoff_ms") is not None:
+        yield from compare("backoff", expected["backoff_ms"], restarting.backoff // MILLISECOND)
 
 
 def _seconds_to_go(scenario: Scenario) -> float | None:

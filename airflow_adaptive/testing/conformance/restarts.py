@@ -22,7 +22,6 @@ from airflow_adaptive.scheduler.policies.restart_backoff import (
 from airflow_adaptive.scheduler.restart_strategies import parse_restart_strategy
 from airflow_adaptive.testing.conformance.verdict import (
     Deviation,
-    NotApplicableError,
     Vector,
     compare,
     compare_text,
@@ -89,15 +88,18 @@ def _steps(strategy: RestartStrategy, steps: list[Mapping[str, Any]]) -> Iterato
 
 def restart_strategy_loader(vector: Vector) -> Iterator[Deviation]:
     """`RestartBackoffTimeStrategyFactoryLoader`."""
-    expect_only(vector, "expected_class", "expected_error")
+    expect_only(vector, "expected_class", "expected_params", "expected_error")
+    job, cluster = vector.get("job_config") or {}, vector.get("cluster_config") or {}
     try:
-        strategy = Options.of(_named_by(vector["job_config"], vector["cluster_config"])).restart_strategy
+        strategy = Options.of(_named_by(job, cluster)).restart_strategy
     except OptionError as error:
         yield from compare_text("error", vector.get("expected_error", "none"), str(error))
         return
-    if "expected_class" not in vector:
-        raise NotApplicableError("only the class of the strategy is compared")
-    yield from compare("class", vector["expected_class"], _FLINK_CLASS[type(strategy)])
+    yield from compare("error", vector.get("expected_error"), None)
+    if "expected_class" in vector:
+        yield from compare("class", vector["expected_class"], _FLINK_CLASS[type(strategy)])
+    for name, wanted in map(_parameter, vector.get("expected_params", {}).items()):
+        yield from compare(name, wanted, getattr(strategy, name, None))
 
 
 def _named_by(job: Mapping[str, object], cluster: Mapping[str, object]) -> Mapping[str, object]:

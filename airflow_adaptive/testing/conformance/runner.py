@@ -14,6 +14,7 @@ from airflow_adaptive.testing.conformance import (
     settings,
     slots,
     states,
+    timeline,
 )
 from airflow_adaptive.testing.conformance.differences import why
 from airflow_adaptive.testing.conformance.verdict import Deviation, Judge, NotApplicableError, Vector
@@ -30,6 +31,7 @@ JUDGES: Mapping[str, Judge] = {
     "parallelism_changed": rescales.changed,
     "rescale_on_checkpoint": rescales.rescale_on_checkpoint,
     "metrics": rescales.metrics,
+    "rescale_timeline": timeline.rescale_timeline,
     "legacy_scaling_interval": rescales.legacy_scaling_interval,
     "requirements_validation": requirements.requirements_validation,
     "requirements_query": requirements.requirements_query,
@@ -79,7 +81,7 @@ def _run_area(area: str, vectors: Sequence[Vector]) -> Tally:
         except NotApplicableError as reason:
             tally.not_applicable.append(f"{name}: {reason}")
             continue
-        except LookupError as error:
+        except Exception as error:  # noqa: BLE001  one that can't be judged must not hide the others
             tally.deviating.append(f"{name}: can't be judged: {type(error).__name__} {error}")
             continue
         _add(tally, area, vector, deviations)

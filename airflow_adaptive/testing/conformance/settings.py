@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
+from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.errors import OptionError
+from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import OPTIONS, Options
+from airflow_adaptive.scheduler.outlook import max_trigger_delay
 from airflow_adaptive.scheduler.policies.restart_backoff import MILLISECOND
+from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.conformance.verdict import (
     Deviation,
     NotApplicableError,
@@ -24,6 +29,7 @@ _OPTION = {
     "executing_resource_stabilization_timeout_ms": "executing_stabilization_timeout",
     "rescale_trigger_max_delay_ms": "max_trigger_delay",
     "rescale_trigger_max_checkpoint_failures": "max_failed_batches",
+    "slot_idle_timeout_ms": "slot_idle_timeout",
     "rescale_history_max": "history_size",
 }
 """Names of Flink's `AdaptiveScheduler.Settings` and of the options that they are read into."""
@@ -37,8 +43,9 @@ def settings(vector: Vector) -> Iterator[Deviation]:
     """`AdaptiveScheduler.Settings#of`: what of the configuration has an option here."""
     expect_only(vector, "expected")
     expected = vector["expected"]
-    if vector["config"].get("scheduler-mode") == "reactive":
-        raise NotApplicableError("there is no reactive mode")
+    unknown = sorted(set(expected) - {"error", *_OPTION})
+    if unknown:
+        raise NotApplicableError(f"settings without an option: {', '.join(unknown)}")
     config = {name: value for name, value in vector["config"].items() if name in _FLINK_NAMES}
     try:
         options = Options.of(config)
@@ -46,11 +53,18 @@ def settings(vector: Vector) -> Iterator[Deviation]:
         yield from compare_text("error", expected.get("error", "none"), str(error))
         return
     yield from compare("error", expected.get("error"), None)
-    named = [name for name in expected if name in _OPTION]
-    if not named:
-        raise NotApplicableError("none of these settings has an option")
-    for name in named:
-        yield from compare(name, expected[name], _plain(getattr(options, _OPTION[name])))
+    actual = _settings(options, vector.get("checkpoint_interval_ms"))
+    for name in set(expected) - {"error"}:
+        yield from compare(name, expected[name], actual[name])
+
+
+def _settings(options: Options, checkpoint_interval_ms: int | None) -> dict[str, int]:
+    """In Flink's terms; the interval of checkpoints is that of the queries' trigger."""
+    values = {name: _plain(getattr(options, option)) for name, option in _OPTION.items()}
+    job = JobGraph.single("vector", ParallelismRange(1, 1))
+    interval = None if checkpoint_interval_ms is None else checkpoint_interval_ms * MILLISECOND
+    state = replace(machine.create(job, options), trigger_interval=interval)
+    return {**values, "rescale_trigger_max_delay_ms": _plain(max_trigger_delay(state))}
 
 
 def _plain(value: timedelta | int | None) -> int:

@@ -17,13 +17,14 @@ NONE, SUFFICIENT, DESIRED = 0, 2, 4
 class Phrase(StrEnum):
     """Patterns of what a condition may say."""
 
-    NO_RESOURCES = r"neither|not enough|insufficient|no resources|without resources"
-    NOT_DESIRED = r"not desired|desired resources (are )?not|\bsufficient"
+    NO_RESOURCES = r"neither|not enough|insufficient|(no|without)( any)? (resources|slots)|no (available )?parallelism"
+    NOT_DESIRED = r"(not|nor) desired|desired (resources )?(are )?not|\bsufficient"
     DESIRED = r"desired"
     NO_RESTART = r"restart (is )?not possible|not restart|no restart|suppress|forbids|not allow|exhausted"
     RESTART = r"allows? restart|restart (is )?possible|can restart|\brecoverable"
     NOT_RECOVERABLE = r"non-recoverable|not recoverable|unrecoverable|SuppressRestarts"
-    ELAPSED = r"(?<!not )elapsed|passed"
+    NOT_ELAPSED = r"not (yet )?(elapsed|passed|over)|pending|running timer|before"
+    ELAPSED = r"(?<!not )(?<!not yet )elapsed|(?<!not )passed|\bafter\b"
     NOT_STABILIZING = r"stabili[sz]ation timeout (of |is )?0\b|no stabili[sz]ation"
     STABILIZING = r"stabili[sz]ation"
     FOR_EVER = r"negative|for ever|-1"
@@ -32,17 +33,23 @@ class Phrase(StrEnum):
     NO_TARGET = r"no target|failure restart"
     TARGET_GONE = r"target[^,;(]*not"
     TARGET = r"target|rescale restart"
+    STALE = r"reject|unknown (execution|attempt|task)|stale|outdated|(old|earlier|former|previous) (attempt|execution|visit)"
+    NOT_DEPLOYED = r"deploy(ing|ment)?\b.*(throws|fails|failed|failure)"
+    BACKOFF = r"backoff"
     SLOTS_GONE = r"not available|not free|no longer|gone|taken"
     AVAILABLE = r"available"
     FINISHED = r"\bFINISHED\b"
     FAILED = r"\bFAILED\b"
     CANCELED = r"\bCANCELED\b"
+    SUSPENDED = r"\bSUSPENDED\b"
     BOUNDS = r"\[(\d+), ?(\d+)\] ?-> ?\[(\d+), ?(\d+)\]"
     RUNNING_WITH = r"running (with|at|on) (\d+)"
     ANY = r"\bany\b"
 
 
 _VOCABULARY = re.compile("|".join(Phrase), re.IGNORECASE)
+_BOUNDS = re.compile(Phrase.BOUNDS)
+_BETWEEN_CLAUSES = re.compile(r"[,;:()/]|\band\b|\bwhile\b|\bbut\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +59,11 @@ class Situation:
     condition: str
 
     def __post_init__(self) -> None:
-        """Refuse what can't be read. Raises `NotApplicableError`."""
-        if self.condition and not _VOCABULARY.search(self.condition):
-            raise NotApplicableError(f"condition not understood: {self.condition}")
+        """Refuse what can't be read: every clause must say something known. Raises `NotApplicableError`."""
+        clauses = filter(None, map(str.strip, _BETWEEN_CLAUSES.split(_BOUNDS.sub("any", self.condition))))
+        unknown = [clause for clause in clauses if not _VOCABULARY.search(clause)]
+        if unknown:
+            raise NotApplicableError(f"condition not understood: {'; '.join(unknown)}")
 
     def says(self, *phrases: Phrase) -> bool:
         """Whether the condition says one of these."""

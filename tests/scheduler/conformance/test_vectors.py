@@ -65,6 +65,7 @@ def judged(area: str, vector: dict[str, Any]) -> str:
         ("slot_allocator", allocated(expected_parallelism={"a": 3}, uncertain=True), "differing"),
         ("slot_allocator", allocated(expected_slots=["a"]), "not applicable"),
         ("slot_allocator", {"id": "x"}, "deviating"),
+        ("slot_allocator", allocated(vertices="a, b"), "deviating"),
         ("somewhere_else", allocated(), "not applicable"),
         (
             "state_transitions",
@@ -73,8 +74,29 @@ def judged(area: str, vector: dict[str, Any]) -> str:
         ),
         (
             "state_transitions",
+            {
+                "id": "x",
+                "state": "Executing",
+                "event": "cancel",
+                "condition": "any, the moon is full",
+                "next_state": None,
+            },
+            "not applicable",
+        ),
+        (
+            "state_transitions",
             {"id": "x", "state": "Executing", "event": "cancel", "condition": "", "next_state": None},
             "deviating",
+        ),
+        (
+            "state_transitions",
+            {"id": "x", "state": "Executing", "event": "query_status", "next_state": None, "job_status": "CREATED"},
+            "deviating",
+        ),
+        (
+            "state_transitions",
+            {"id": "x", "state": "Waiting", "event": "cancel", "condition": "", "next_state": None},
+            "not applicable",
         ),
         (
             "state_transitions",

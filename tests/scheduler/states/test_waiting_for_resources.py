@@ -103,3 +103,7 @@ def test_suspended_job_kills_a_driver_that_is_held():
 def test_driver_that_dies_while_held_is_replaced():
     job = Scenario().given_executing(2).when_query_failed().after(1).when_driver_ended().when_slots(free=4)
     job.then("Deploying", SubmitDriver(epoch=2, slots=4, cause="SlotsChanged"))
+
+
+def test_job_whose_queries_ended_before_they_could_be_stopped_is_finished():
+    Scenario().given_executing(2).when_query_failed().after(1).when_completed().then_outcome("FINISHED")

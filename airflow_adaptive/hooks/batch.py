@@ -1,0 +1,149 @@
+"""A declared batch: submitted with spark-submit through the Spark provider, as its `SparkSubmitOperator` does.
+
+In client mode, for `spark-submit --deploy-mode cluster` refuses Python on a standalone cluster: the driver runs on the
+Airflow worker, beside the task. Secret properties come from the connection and travel in a file that only their owner can
+read: everybody on the host can list command lines.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import BaseHook
+
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.local.distribution import find_spark
+from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.runtime.directive import executors
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
+from airflow_adaptive.spark.secrets import SECRET_PROPERTY
+
+PYTHON_VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+"""Which Python the driver is; the first that is set counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A batch as deployed.
+
+    Attributes:
+        job: id of the job, and name of the Spark application.
+        conn_id: Airflow connection of the cluster.
+        application: path of the PySpark script.
+        slots: the most that it may take.
+        args: arguments of the script.
+        py_files: paths of extra modules and zips.
+        conf: Spark properties without secrets.
+        env: environment of spark-submit and the driver.
+        driver: size of the driver; its cores are the Airflow worker's own.
+        executor: size of an executor.
+    """
+
+    job: str
+    conn_id: str
+    application: str
+    slots: int
+    args: Sequence[str] = ()
+    py_files: Sequence[str] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    driver: DriverShape = DriverShape()
+    executor: ExecutorShape = ExecutorShape()
+
+    @property
+    def cores(self) -> int:
+        """Cores of all executors: whole executors, or none would start."""
+        return executors(self.slots, self.executor) * self.executor.cores
+
+
+class BatchSubmission:
+    """Runs one batch, and can kill it."""
+
+    def __init__(self, batch: Batch) -> None:
+        """Take note; nothing is read or run before `run`."""
+        self._batch = batch
+        self._hook: SparkSubmitHook | None = None
+
+    def run(self) -> None:
+        """Run the batch to its end; its output goes to the task's log.
+
+        Raises:
+            AddressError: the connection does not describe a standalone cluster.
+            AirflowException: spark-submit failed; shows the end of its output.
+        """
+        given = AdaptiveSparkHook(self._batch.conn_id).address().conf
+        secret = {name: value for name, value in given.items() if SECRET_PROPERTY.search(name)}
+        conf = {name: value for name, value in given.items() if name not in secret} | dict(self._batch.conf)
+        if not secret:
+            self._submit(conf, None)
+            return
+        with tempfile.NamedTemporaryFile("w", prefix="spark-", suffix=".conf", encoding="utf-8") as file:
+            file.write(default_properties(os.environ | self._batch.env) + as_properties(secret))
+            file.flush()
+            self._submit(conf, file.name)
+
+    def kill(self) -> None:
+        """Kill spark-submit, and with it the driver."""
+        if self._hook is not None:
+            self._hook.on_kill()
+
+    def _submit(self, conf: Mapping[str, str], properties_file: str | None) -> None:
+        batch = self._batch
+        self._hook = SparkSubmitHook(
+            conf=dict(conf),
+            conn_id=batch.conn_id,
+            name=batch.job,
+            application_args=list(batch.args),
+            py_files=",".join(batch.py_files) or None,
+            env_vars=environment(batch.env),
+            total_executor_cores=batch.cores,
+            executor_cores=batch.executor.cores,
+            executor_memory=f"{batch.executor.memory_mb}m",
+            driver_memory=f"{batch.driver.memory_mb}m",
+            spark_binary=spark_submit(batch.conn_id),
+            properties_file=properties_file,
+            deploy_mode="client",
+        )
+        self._hook.submit(batch.application)
+
+
+def spark_submit(conn_id: str) -> str | None:
+    """The spark-submit of this environment's pyspark; None for the one that the connection names, or that is on PATH."""
+    if "spark-binary" in BaseHook.get_connection(conn_id).extra_dejson:
+        return None
+    try:
+        return str(find_spark().home / "bin" / "spark-submit")
+    except LocalClusterError:  # no pyspark, or one without Spark's jars
+        return None
+
+
+def environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The task's environment, in which the driver is this Python unless somebody chose another."""
+    chosen = any(name in env or name in os.environ for name in PYTHON_VARIABLES)
+    return dict(env) if chosen else {PYTHON_VARIABLES[0]: sys.executable, **env}
+
+
+def default_properties(env: Mapping[str, str]) -> str:
+    """The text of spark-defaults.conf, which spark-submit does not read any more when it is given another file."""
+    home = env.get("SPARK_HOME")
+    folder = env.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    file = None if folder is None else Path(folder, "spark-defaults.conf")
+    return f"{file.read_text(encoding='utf-8')}\n" if file is not None and file.is_file() else ""
+
+
+def as_properties(properties: Mapping[str, str]) -> str:
+    """Properties as `java.util.Properties.load` reads them."""
+    return "".join(f"{_escaped(name, ' :=#!')}={_escaped(value, ' ')}\n" for name, value in properties.items())
+
+
+def _escaped(text: str, special: str) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    for character in special:
+        text = text.replace(character, f"\\{character}")
+    return text

@@ -1,0 +1,110 @@
+"""Rescales in figures: how many there were, how they ended, and how long they took (Flink: RescalesSummary)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from airflow_adaptive.scheduler.timeline import Rescale, TerminalState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durations:
+    """Statistics of some durations."""
+
+    min: timedelta
+    max: timedelta
+    avg: timedelta
+    p50: timedelta
+    p90: timedelta
+    p95: timedelta
+    p99: timedelta
+    p999: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleSummary:
+    """Rescales in figures; of statistics there are none as long as there is nothing to measure.
+
+    Attributes:
+        total: how many there are.
+        completed: of them, how many led to their plan.
+        ignored: how many were given up for something else.
+        failed: how many failed.
+        in_progress: how many are under way, at most one.
+        duration: of all that have ended.
+        completed_duration: of those that were completed.
+        ignored_duration: of those that were ignored.
+        failed_duration: of those that failed.
+        downtime: of those that were completed and measured.
+    """
+
+    total: int
+    completed: int
+    ignored: int
+    failed: int
+    in_progress: int
+    duration: Durations | None
+    completed_duration: Durations | None
+    ignored_duration: Durations | None
+    failed_duration: Durations | None
+    downtime: Durations | None
+
+
+def summarize(rescales: Iterable[Rescale]) -> RescaleSummary:
+    """The figures of these rescales, in whatever order."""
+    durations: dict[TerminalState, list[timedelta]] = {state: [] for state in TerminalState}
+    downtimes: list[timedelta] = []
+    in_progress = 0
+    for rescale in rescales:
+        if rescale.end is None or rescale.terminal_state is None:
+            in_progress += 1
+            continue
+        durations[rescale.terminal_state].append(rescale.end - rescale.start)
+        if rescale.terminal_state is TerminalState.COMPLETED and rescale.downtime is not None:
+            downtimes.append(rescale.downtime)
+    completed, ignored, failed = (
+        durations[state] for state in (TerminalState.COMPLETED, TerminalState.IGNORED, TerminalState.FAILED)
+    )
+    return RescaleSummary(
+        total=len(completed) + len(ignored) + len(failed) + in_progress,
+        completed=len(completed),
+        ignored=len(ignored),
+        failed=len(failed),
+        in_progress=in_progress,
+        duration=_durations(completed + ignored + failed),
+        completed_duration=_durations(completed),
+        ignored_duration=_durations(ignored),
+        failed_duration=_durations(failed),
+        downtime=_durations(downtimes),
+    )
+
+
+def _durations(durations: list[timedelta]) -> Durations | None:
+    if not durations:
+        return None
+    ordered = sorted(durations)
+    return Durations(
+        min=ordered[0],
+        max=ordered[-1],
+        avg=sum(ordered, timedelta(0)) / len(ordered),
+        p50=_quantile(ordered, 0.5),
+        p90=_quantile(ordered, 0.9),
+        p95=_quantile(ordered, 0.95),
+        p99=_quantile(ordered, 0.99),
+        p999=_quantile(ordered, 0.999),
+    )
+
+
+def _quantile(ordered: list[timedelta], share: float) -> timedelta:
+    """As Flink's (commons-math, the estimate of NIST): between the neighbours of position `share` * (n + 1)."""
+    position = share * (len(ordered) + 1)
+    below = math.floor(position)
+    if below < 1:
+        return ordered[0]
+    if below >= len(ordered):
+        return ordered[-1]
+    lower, upper = ordered[below - 1], ordered[below]
+    return lower + (position - below) * (upper - lower)

@@ -1,0 +1,254 @@
+"""A job's loop is killed, frozen and replaced at every step: never two drivers with queries, never a lost job.
+
+A loop touches the world by its calls to the ports alone, so these are all the steps there are. It dies before and after
+each call that changes something, and now and then in between; a call that only reads leaves the world as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.ports import Inbox, Wish
+from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.scheduler.state import SchedulerState
+from tests.runtime.lives import ALL, Life
+
+CHANGES = frozenset({"create", "compact", "submit", "kill"})
+"""Calls to ports that change the world."""
+
+IN_BETWEEN_S = 5.0
+"""How often a loop dies while it changes nothing."""
+
+Happening = Callable[[Life], None]
+
+
+def worker_joins(life: Life) -> None:
+    life.cluster.add_worker(cores=1, memory_mb=512)
+
+
+def worker_is_lost(life: Life) -> None:
+    """And what runs there runs on; another takes its place."""
+    life.cluster.kill_worker(next(iter(life.cluster._workers)))
+    life.cluster.add_worker(cores=2, memory_mb=1024)
+
+
+def driver_dies(life: Life) -> None:
+    for submission_id in life.cluster.submissions:
+        life.cluster.kill_driver(submission_id)
+
+
+def query_fails(life: Life) -> None:
+    for process in life.drivers.active:
+        life.drivers.fail(process)
+
+
+def drivers_are(*faults: str, epoch: int = 1) -> Happening:
+    return lambda life: life.drivers.faults.update({epoch: frozenset(faults)})
+
+
+def cluster_is(**changes: bool) -> Happening:
+    def change(life: Life) -> None:
+        for name, value in changes.items():
+            setattr(life.cluster, name, value)
+
+    return change
+
+
+def directory_is(*, available: bool) -> Happening:
+    def change(life: Life) -> None:
+        life.channel.available = available
+        drivers_are(*(() if available else ("blind", "mute")), epoch=ALL)(life)
+
+    return change
+
+
+def somebody_asks(wish: Wish) -> Happening:
+    def ask(life: Life) -> None:
+        life.store.asked, life.asked = Inbox(wish=wish), True
+
+    return ask
+
+
+LIVES: dict[str, Callable[[], Life]] = {
+    "start": Life,
+    "start without room": lambda: Life((5, worker_joins), (9, worker_joins), cores=0),
+    "start of a slow driver": lambda: Life(boot_s=30),
+    "start whose answer is lost": lambda: Life((0, cluster_is(answers=False)), (3, cluster_is(answers=True))),
+    "rescale": lambda: Life((8, worker_joins), slots=2),
+    "death of the driver": lambda: Life((8, driver_dies)),
+    "death of the driver and of the master": lambda: Life(
+        (8, driver_dies), (8, cluster_is(reachable=False)), (26, cluster_is(reachable=True))
+    ),
+    "failure of the query": lambda: Life((8, query_fails)),
+    "loss of the driver's worker": lambda: Life((8, worker_is_lost)),
+    "loss of all that the driver sees": lambda: Life((8, worker_is_lost), (8, drivers_are("blind", "mute"))),
+    "frozen driver": lambda: Life((8, drivers_are("frozen")), (30, drivers_are())),
+    "frozen driver on a lost worker": lambda: Life(
+        (8, worker_is_lost), (8, drivers_are("frozen")), (30, drivers_are())
+    ),
+    "frozen driver whose death is not confirmed": lambda: Life(
+        (8, drivers_are("frozen")), (8, cluster_is(answers=False)), (30, drivers_are()), (40, cluster_is(answers=True))
+    ),
+    "blind driver": lambda: Life((8, drivers_are("blind"))),
+    "mute driver": lambda: Life((8, drivers_are("mute"))),
+    "mute driver that goes blind on a lost worker": lambda: Life(
+        (8, worker_is_lost), (8, drivers_are("mute")), (17, drivers_are("mute", "blind"))
+    ),
+    "short outage of the directory": lambda: Life(
+        (8, directory_is(available=False)), (11, directory_is(available=True))
+    ),
+    "long outage of the directory": lambda: Life(
+        (8, directory_is(available=False)), (30, directory_is(available=True))
+    ),
+    "suspend": lambda: Life((8, somebody_asks(Wish.SUSPEND))),
+    "cancel": lambda: Life((8, somebody_asks(Wish.CANCEL))),
+    "cancel of a frozen driver": lambda: Life(
+        (8, drivers_are("frozen")), (8, somebody_asks(Wish.CANCEL)), (30, drivers_are())
+    ),
+}
+
+
+def moments(life: Life, in_between_s: float = IN_BETWEEN_S) -> list[tuple[str, Life]]:
+    """Copies of the world from all steps of a loop that runs a life to its end."""
+    copies: list[tuple[str, Life]] = []
+    last_s = 0.0
+
+    async def copied(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal last_s
+        if name in CHANGES:
+            copies.append((f"before {name} at {life.clock.elapsed:g} s", life.copy()))
+        answer = await call()
+        if name in CHANGES or life.clock.elapsed >= last_s + in_between_s:
+            last_s = life.clock.elapsed
+            copies.append((f"after {name} at {life.clock.elapsed:g} s", life.copy()))
+        return answer
+
+    asyncio.run(life.through(copied).run())
+    return copies
+
+
+@contextmanager
+def killed(moment: str) -> Iterator[None]:
+    """Tell when the loop was killed."""
+    try:
+        yield
+    except AssertionError as error:
+        raise AssertionError(f"killed {moment}: {error}") from error
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Thousands of loops would log."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("kind", LIVES)
+def test_next_loop_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
+    for moment, life in moments(LIVES[kind]()):
+        with killed(moment):
+            life.live()
+
+
+@pytest.mark.parametrize("kind", LIVES)
+def test_loop_that_comes_late_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
+    for moment, life in moments(LIVES[kind](), in_between_s=math.inf):
+        with killed(moment):
+            life.pass_time(40)
+            life.live()
+
+
+@pytest.mark.parametrize("kind", LIVES)
+def test_next_attempt_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
+    for moment, life in moments(LIVES[kind](), in_between_s=math.inf):
+        with killed(moment):
+            life.try_again()
+            life.live()
+
+
+@pytest.mark.parametrize("kind", ["start of a slow driver", "death of the driver"])
+def test_third_loop_goes_on_wherever_the_second_was_killed_after_a_submission(kind: str) -> None:
+    submissions = [it for it in moments(LIVES[kind](), in_between_s=math.inf) if "submit" in it[0]]
+    for first, life in submissions:
+        for second, again in moments(life, in_between_s=math.inf):
+            with killed(f"{first} and {second}"):
+                again.live()
+
+
+@pytest.mark.parametrize("kind", LIVES)
+@pytest.mark.parametrize("gap_s", [0, 10])
+def test_loops_that_live_shorter_than_the_lease_bring_the_job_to_its_end(kind: str, gap_s: int) -> None:
+    LIVES[kind]().live_in_short_loops(lifetime_s=5, gap_s=gap_s)
+
+
+class Freezer:
+    """Stops a loop at one of its changes, before or after it, until it is thawed; what it changes then is counted."""
+
+    def __init__(self, at: int, *, after: bool) -> None:
+        self._changes_left = at
+        self._after = after
+        self.frozen = asyncio.Event()
+        self.thawed = asyncio.Event()
+        self.changes_since = 0
+
+    async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        stops = name in CHANGES and self._changes_left == 0
+        self._changes_left -= name in CHANGES
+        if stops and not self._after:
+            await self._freeze()
+        self.changes_since += name in CHANGES and self.thawed.is_set()
+        answer = await call()
+        if stops and self._after:
+            await self._freeze()
+        return answer
+
+    async def _freeze(self) -> None:
+        self.frozen.set()
+        await self.thawed.wait()
+
+
+async def with_a_frozen_loop(life: Life, freezer: Freezer, thaw_after_s: float) -> bool:
+    """Another loop takes over from one that freezes, which thaws while the other runs; False if it did not freeze."""
+
+    async def thawing(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name == "sleep" and life.clock.elapsed >= thaw_at:
+            freezer.thawed.set()
+        return await call()
+
+    sleeper = asyncio.ensure_future(life.through(freezer).run())
+    await asyncio.wait([sleeper, asyncio.ensure_future(freezer.frozen.wait())], return_when=asyncio.FIRST_COMPLETED)
+    if sleeper.done():
+        return False
+    thaw_at = life.clock.elapsed + thaw_after_s
+    other = asyncio.ensure_future(life.through(thawing).run())
+    await asyncio.wait([other])
+    freezer.thawed.set()
+    slept, ran = await asyncio.gather(sleeper, other, return_exceptions=True)
+    if isinstance(slept, SupersededError):
+        assert freezer.changes_since <= 2, "it did more than end what it was at"
+    ends = [end for end in (slept, ran) if not isinstance(end, SupersededError)]
+    assert ends
+    for end in ends:
+        assert isinstance(end, SchedulerState)
+        assert end.name == "Finished"
+    return True
+
+
+@pytest.mark.parametrize(("thaw_after_s", "after"), [(25, False), (2, True)], ids=["before, long", "after, short"])
+@pytest.mark.parametrize("kind", LIVES)
+def test_loop_that_thaws_when_another_runs_the_job_changes_nothing_more(
+    kind: str, thaw_after_s: float, after: bool
+) -> None:
+    for at in range(1000):
+        life, freezer = LIVES[kind](), Freezer(at, after=after)
+        if not asyncio.run(with_a_frozen_loop(life, freezer, thaw_after_s)):
+            return
+        life.check_end()

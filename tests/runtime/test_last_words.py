@@ -1,0 +1,189 @@
+"""What becomes of a driver's last words: a cause in the failure, lines in the task's log."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from airflow_adaptive.ports import ClusterUnreachableError, DriverLog
+from airflow_adaptive.runtime import last_words
+from airflow_adaptive.runtime.last_words import MESSAGE_CHARACTERS, explain
+from airflow_adaptive.runtime.observe import DRIVER_LOST
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
+from airflow_adaptive.scheduler.state import Outcome
+from airflow_adaptive.testing.simulation import Simulation
+
+LOST = Failure(error_class=DRIVER_LOST, message="the driver's process has ended (FAILED)")
+WORKER = "h1:7078"
+
+BEGINNING = (
+    'Launch Command: "/usr/bin/java" "-cp" "/spark/jars/*" "org.apache.spark.deploy.worker.DriverWrapper"\n'
+    "========================================\n\n"
+    "WARNING: Using incubator modules: jdk.incubator.vector\n"
+    "Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties\n"
+    "26/11/21 08:37:26 INFO DriverWrapper: Driver address: 127.0.0.1:34689\n"
+)
+
+IMPORT_ERROR = DriverLog(
+    stdout="hello\n"
+    "Traceback (most recent call last):\n"
+    '  File "/jobs/code/departures.py", line 3, in <module>\n'
+    "    import airports\n"
+    "ModuleNotFoundError: No module named 'airports'\n",
+    stderr=BEGINNING,
+)
+
+ANALYSIS_ERROR = DriverLog(
+    stdout="Traceback (most recent call last):\n"
+    '  File "/jobs/code/departures.py", line 7, in <module>\n'
+    "    spark.read.parquet('/nowhere').show()\n"
+    '  File "/spark/python/lib/pyspark.zip/pyspark/sql/readwriter.py", line 699, in parquet\n'
+    "pyspark.errors.exceptions.captured.AnalysisException: [PATH_NOT_FOUND] Path does not exist: file:/nowhere.\n"
+)
+
+NO_PYTHON = DriverLog(
+    stderr=BEGINNING + 'Exception in thread "main" java.lang.reflect.InvocationTargetException\n'
+    "\tat java.base/java.lang.reflect.Method.invoke(Method.java:569)\n"
+    'Caused by: java.io.IOException: Cannot run program "/nowhere/python3": error=2, No such file or directory\n'
+    "\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)\n"
+    "\t... 6 more\n"
+    "Caused by: java.io.IOException: error=2, No such file or directory\n"
+    "\tat java.base/java.lang.ProcessImpl.forkAndExec(Native Method)\n"
+)
+
+
+def explained(log: DriverLog, *, reported: bool = False) -> Failure:
+    return explain(LOST, log, WORKER, reported=reported)
+
+
+def test_script_that_does_not_import_names_module_line_and_fix() -> None:
+    failure = explained(IMPORT_ERROR)
+    assert failure.summary == (
+        "ModuleNotFoundError: No module named 'airports' (departures.py:3): install it on the workers, or give it in "
+        "`py_files`"
+    )
+    assert not is_recoverable(failure)
+
+
+def test_sparks_own_error_class_is_the_failures() -> None:
+    failure = explained(ANALYSIS_ERROR)
+    assert failure.summary == ("PATH_NOT_FOUND: [PATH_NOT_FOUND] Path does not exist: file:/nowhere. (departures.py:7)")
+    assert not is_recoverable(failure)
+
+
+@pytest.mark.parametrize(("has_run", "recoverable"), [(False, False), (True, True)])
+def test_mistake_of_the_script_is_hopeless_until_the_job_has_run(has_run: bool, recoverable: bool) -> None:
+    raised = 'Traceback (most recent call last):\n  File "/jobs/x.py", line 2, in <module>\nIndexError: out of range\n'
+    assert is_recoverable(explained(DriverLog(stdout=raised)), has_run=has_run) is recoverable
+
+
+def test_missing_python_names_worker_and_fix() -> None:
+    assert explained(NO_PYTHON).summary == (
+        'java.io.IOException: Cannot run program "/nowhere/python3": error=2, No such file or directory: Python is '
+        "missing on worker h1:7078: install it there, or name another in PYSPARK_PYTHON of `env`"
+    )
+    assert is_recoverable(explained(NO_PYTHON))
+
+
+def test_missing_java_is_told_by_the_cluster_itself() -> None:
+    said = 'ended (FAILED) java.io.IOException: Cannot run program "/nowhere/java/bin/java" (in directory "/work")'
+    failure = explain(replace(LOST, message=said), DriverLog(), WORKER, reported=False)
+    assert failure.message == f"{said}: Java is missing on worker h1:7078: install it there, or correct JAVA_HOME"
+
+
+@pytest.mark.parametrize("thread", ["main", "stream execution thread"])
+def test_memory_that_ran_out_is_the_cause(thread: str) -> None:
+    stderr = f'{BEGINNING}Exception in thread "{thread}" java.lang.OutOfMemoryError: Java heap space\n'
+    assert explained(DriverLog(stderr=stderr)).summary == "java.lang.OutOfMemoryError: Java heap space"
+
+
+def test_exception_that_a_running_driver_wrote_is_no_verdict() -> None:
+    failure = explained(IMPORT_ERROR, reported=True)
+    assert failure.error_class == DRIVER_LOST
+    assert "ModuleNotFoundError: No module named 'airports'" in failure.message
+    assert is_recoverable(failure)
+
+
+def test_without_an_exception_the_last_lines_that_matter_are_told() -> None:
+    lines = "".join(f"26/11/21 08:38:0{i} ERROR TaskSchedulerImpl: Lost executor {i}\n\tat frame\n" for i in range(7))
+    message = explained(DriverLog(stderr=BEGINNING + lines)).message
+    assert message.startswith("the driver's process has ended (FAILED); it wrote last: 26/11/21 08:38:02 ERROR")
+    assert message.endswith("Lost executor 6")
+    assert message.count("Lost executor") == 5
+    assert "frame" not in message
+
+
+def test_driver_that_wrote_nothing_stays_as_it_is() -> None:
+    assert explained(DriverLog(stderr=BEGINNING)) == LOST
+
+
+def test_message_is_bounded() -> None:
+    raised = f"Traceback (most recent call last):\nValueError: {'x' * 10_000}\n"
+    assert len(explained(DriverLog(stdout=raised)).message) <= MESSAGE_CHARACTERS
+
+
+def test_secrets_are_masked() -> None:
+    raised = "Traceback (most recent call last):\nValueError: jdbc:postgresql://h/db?user=u&password=hush\n"
+    stderr = "26/11/21 ERROR AzureBlob: fs.azure.account.key=hush rejected\n"
+    assert "hush" not in explained(DriverLog(stdout=raised)).summary
+    assert "hush" not in explained(DriverLog(stderr=stderr)).summary
+
+
+# ---- in the loop ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def job() -> Simulation:
+    """A job whose drivers never report, with room for one."""
+    simulation = Simulation(resource_stabilization_timeout="2 s", driver_heartbeat_timeout="10 min")
+    simulation.cluster.add_worker(cores=2, memory_mb=1024)
+    simulation.drivers.silent = True
+    return simulation
+
+
+def end_driver(simulation: Simulation, log: DriverLog) -> None:
+    driver = next(reversed(simulation.cluster.submissions))
+    simulation.cluster.write(driver, stdout=log.stdout, stderr=log.stderr)
+    simulation.cluster.kill_driver(driver)
+
+
+def test_job_whose_script_does_not_import_fails_at_once(job: Simulation, caplog: pytest.LogCaptureFixture) -> None:
+    job.clock.at(20, lambda: end_driver(job, IMPORT_ERROR))
+    end = job.run_to_end()
+    assert end.outcome is Outcome.FAILED
+    assert end.cause is not None
+    assert end.cause.error_class == "ModuleNotFoundError"
+    assert len(job.cluster.submissions) == 1
+    assert "stdout |     import airports" in caplog.text
+
+
+def test_log_that_can_not_be_read_delays_nothing(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unreachable(_: str) -> DriverLog:
+        raise ClusterUnreachableError("http://h1:8081: connection refused")
+
+    monkeypatch.setattr(job.cluster, "driver_log", unreachable)
+    job.clock.at(20, lambda: end_driver(job, IMPORT_ERROR))
+    job.clock.at(25, lambda: setattr(job.drivers, "silent", False))
+    job.clock.at(60, job.drivers.finish)
+    assert job.run_to_end().outcome is Outcome.FINISHED
+    assert len(job.cluster.submissions) == 2
+
+
+def test_log_is_told_once_for_the_same_failure(job: Simulation, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger=last_words.__name__)
+    job.drivers.silent = False
+    job.clock.at(20, job.drivers.fail_query)
+    job.clock.at(60, job.drivers.finish)
+    job.run_to_end()
+    assert len([record for record in caplog.records if "SparkException" in record.getMessage()]) == 1
+
+
+def test_driver_that_ends_in_order_is_not_asked(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(job.cluster, "driver_log", asked.append)
+    job.drivers.silent = False
+    job.clock.at(20, job.drivers.finish)
+    assert job.run_to_end().outcome is Outcome.FINISHED
+    assert asked == []
