@@ -32,6 +32,10 @@ class JobDirectoryError(PortError):
     """The job directory can't be read or written now."""
 
 
+class ForeignDirectoryError(JobDirectoryError):
+    """The job directory is another job's, or a newer version's: trying again won't help."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
     """A worker of the cluster, as its manager describes it.

@@ -31,8 +31,8 @@ from tests.job.driving import PATIENCE_S, DriverUnderTest
 JOBS: Final = Path(__file__).parent / "jobs"
 
 SLOTS: Final = 4
-MEASURED_BATCHES: Final = 5
-SETTLING_BATCHES: Final = {NONE: 3, TASKS: MAX_BATCHES + 2}
+MEASURED_BATCHES: Final = 4
+SETTLING_BATCHES: Final = {NONE: 2, TASKS: MAX_BATCHES + 2}
 
 NO_EFFECT_BELOW: Final = 0.05
 """A smaller change of max/avg than this is called none."""

@@ -6,16 +6,16 @@ from typing import ClassVar
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
 
 from airflow_adaptive.spark.address import AddressError, ClusterAddress, parse_address
-from airflow_adaptive.spark.standalone import StandaloneCluster
 
 
 class AdaptiveSparkHook(BaseHook):
     """Builds the client of the cluster that a connection of type `spark` names.
 
     The connection's fields: host `spark://h1:7077` or `spark://h1:7077,h2:7077` (masters that stand by for each other);
-    port, of masters that name none; password, the bearer token if the masters ask for one
+    port, of masters that name none; password, the bearer token if masters and workers ask for one
     (`org.apache.spark.ui.JWSFilter`); extra `ui-port` (8080), `rest-port` (6066), `ui-scheme` and `rest-scheme`
     ("http" or "https"), `timeout` (10 seconds), `verify` (true, false or a file of certificate authorities), `conf` (Spark properties of every
     driver; secret ones travel in the driver's environment, never on a command line). The same
@@ -49,13 +49,12 @@ class AdaptiveSparkHook(BaseHook):
                 f"connection {self.spark_conn_id!r} is of type {connection.conn_type!r}: give one of type {self.conn_type!r}"
             )
         try:
-            return parse_address(connection.host, connection.port, connection.password, connection.extra_dejson)
+            address = parse_address(connection.host, connection.port, connection.password, connection.extra_dejson)
+            address.tls()
         except AddressError as error:
             raise AddressError(f"connection {self.spark_conn_id!r}: {error}") from error
-
-    def cluster(self) -> StandaloneCluster:
-        """A client of the cluster; close it after use. Blocks, and raises, as `address`."""
-        try:
-            return StandaloneCluster(self.address())
         except OSError as error:  # the file of certificate authorities
             raise AddressError(f"connection {self.spark_conn_id!r}: extra verify: {error}") from error
+        for secret in address.secrets:  # Airflow masks the password, and of the extra only the whole
+            mask_secret(secret)
+        return address

@@ -6,17 +6,19 @@ what the job does. Neither is the truth: that is the job's log.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 from airflow.sdk.execution_time.xcom import XCom
 
+from airflow_adaptive.hooks.signal import note
+from airflow_adaptive.hooks.store_traffic import INBOX_INTERVAL, Mirror, StoreTraffic
 from airflow_adaptive.ports import Clock, Inbox, Wish
+from airflow_adaptive.runtime.history import newest_within
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -30,6 +32,8 @@ XCOM_STATE = "state"
 XCOM_PARALLELISM = "parallelism"
 XCOM_TRANSITIONS = "transitions"
 XCOM_FAILURES = "failures"
+XCOM_DECISIONS = "decisions"
+XCOM_RESCALES = "rescales"
 XCOM_MASTER_URL = "spark_master_url"
 XCOM_DRIVER_URL = "spark_driver_url"
 XCOM_EXECUTORS_URL = "spark_executors_url"
@@ -46,11 +50,15 @@ LINKS = {
 }
 """XComs of the extra links, and their names among a job's addresses."""
 
+LAST_WORDS = timedelta(seconds=30)
+"""How long a loop that has ended waits until people have been shown so."""
+
 SHOWN_TRANSITIONS = 50
 """Transitions in the XCom; the job's log keeps them all."""
 
-INBOX_INTERVAL = timedelta(seconds=2)
-"""How often the inbox is read: an operation costs 12-30 ms, and a triggerer manages about 45 a second."""
+TRANSITION_BYTES = 16 << 10
+FAILURE_BYTES = 12 << 10
+"""With what a view allows the rest, all XComs of a job fit into 64 KiB together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,38 +80,65 @@ class TaskKey:
 
 
 class AirflowJobStore:
-    """`JobStore` over an asset's state store and a task's XComs; every call runs in a thread, which works everywhere.
+    """`JobStore` over an asset's state store and a task's XComs; all calls run in threads, which works everywhere.
+
+    While few jobs run, an inbox is read every two seconds; where many share the way to the stores, in turn with the others'
+    or when the signal says that it has something new.
 
     Nothing that goes wrong here ends a loop: a job must not depend on who watches it, nor on Airflow's API server.
     """
 
-    def __init__(self, job: str, task: TaskKey, clock: Clock) -> None:
+    def __init__(self, job: str, task: TaskKey, clock: Clock, traffic: StoreTraffic) -> None:
         """Take note; nothing is read yet."""
+        self._job = job
         self._accessor = AssetStateStoreAccessor(name=job)
         self._task = task
         self._clock = clock
-        self._read_at: datetime | None = None
+        self._traffic = traffic
+        self._turn = traffic.inboxes.join()
+        self._mark: str | None = None
+        self._mirror = Mirror(self._show, traffic, clock)
         self._inbox = Inbox()
         self._pushed: dict[str, Any] = {}
         self._complaint: str | None = None
 
     async def inbox(self) -> Inbox:
-        """The wish and the overrides, read at most every `INBOX_INTERVAL`; what can't be read leaves them as they were."""
-        now = self._clock.now()
-        if self._read_at is None or now - self._read_at >= INBOX_INTERVAL:
-            self._read_at = now
-            await asyncio.to_thread(self._carefully, self._read)
+        """The wish and the overrides as they were last read; what can't be read leaves them as they were."""
+        if self._turn.due(self._clock.now(), INBOX_INTERVAL, at_once=await self._is_marked()):
+            await self._traffic.read(lambda: self._carefully(self._read))
         return self._inbox
 
     async def publish(self, view: Mapping[str, Any]) -> None:
-        """Push as XComs what has changed; what can't be pushed now is pushed with a later view."""
-        await asyncio.to_thread(self._carefully, self._push, view)
+        """Push as XComs what has changed, in the background and until it succeeds."""
+        self._mirror.publish(view)
 
-    def _carefully(self, work: Callable[..., None], *args: Any) -> None:
+    async def finish(self) -> None:
+        """Wait until everything is pushed, for a while."""
+        await self._mirror.finish(LAST_WORDS)
+
+    def close(self) -> None:
+        """Push and read no more."""
+        self._mirror.stop()
+        self._turn.leave()
+
+    async def _is_marked(self) -> bool:
+        """Whether the signal says that something new was asked; looked at only where the inbox's turn comes late."""
+        mark = await self._traffic.signal.mark(self._job) if self._traffic.busy else None
+        if mark in (None, self._mark):
+            return False
+        self._mark = mark
+        return True
+
+    def _show(self, view: Mapping[str, Any]) -> bool:
+        return self._carefully(lambda: self._push(view))
+
+    def _carefully(self, work: Callable[[], None]) -> bool:
         try:
-            work(*args)
+            work()
         except Exception as error:  # noqa: BLE001  backends of XComs and state stores raise what they like
             self._complain(f"Airflow's stores can't be used now for {self._task}: {type(error).__name__}: {error}")
+            return False
+        return True
 
     def _read(self) -> None:
         # One after the other: overrides that nobody understands must not hide the wish to cancel.
@@ -117,15 +152,7 @@ class AirflowJobStore:
             self._complain(f"Key {key!r} of {self._accessor} is ignored: {error}")
 
     def _push(self, view: Mapping[str, Any]) -> None:
-        urls = view["urls"]
-        values = {
-            XCOM_STATE: view["outcome"] or view["state"],
-            XCOM_PARALLELISM: view["parallelism"],
-            XCOM_TRANSITIONS: view["transitions"][-SHOWN_TRANSITIONS:],
-            XCOM_FAILURES: view["failures"],
-            **{key: urls[name] or "" for key, name in LINKS.items()},
-        }
-        for key, value in values.items():
+        for key, value in xcoms(view).items():
             if key not in self._pushed or self._pushed[key] != value:
                 self._task.push(key, value)
                 self._pushed[key] = value
@@ -135,6 +162,20 @@ class AirflowJobStore:
         if text != self._complaint:
             log.warning("%s", text)
             self._complaint = text
+
+
+def xcoms(view: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What people see of a job, as XComs of its task."""
+    urls = view["urls"]
+    return {
+        XCOM_STATE: view["outcome"] or view["state"],
+        XCOM_PARALLELISM: view["parallelism"],
+        XCOM_TRANSITIONS: newest_within(view["transitions"][-SHOWN_TRANSITIONS:], TRANSITION_BYTES),
+        XCOM_FAILURES: newest_within(view["failures"], FAILURE_BYTES),
+        XCOM_DECISIONS: view["decisions"],
+        XCOM_RESCALES: {"history": view["rescale_history"], "summary": view["rescale_summary"]},
+        **{key: urls[name] or "" for key, name in LINKS.items()},
+    }
 
 
 def parse_requirements(body: Any) -> Mapping[str, tuple[int, int]]:
@@ -158,5 +199,6 @@ def parse_requirements(body: Any) -> Mapping[str, tuple[int, int]]:
 
 
 def ask(job: str, wish: Wish) -> None:
-    """Leave a wish for a job; blocks."""
+    """Leave a wish for a job, and a sign that it is there; blocks."""
     AssetStateStoreAccessor(name=job).set(WISH, wish.value)
+    note(job)

@@ -106,7 +106,9 @@ def one_of(choices: type[StrEnum], **values: object) -> None:
     """Refuse what is none of the choices, whatever its case. Raises `DeclarationError`."""
     names = ", ".join(choice.lower() for choice in choices)
     _refuse(
-        f"{name} {value!r} is none of {names}" for name, value in values.items() if str(value).upper() not in choices.__members__
+        f"{name} {value!r} is none of {names}"
+        for name, value in values.items()
+        if str(value).upper() not in choices.__members__
     )
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import TypeVar
 
 from airflow.sdk import ObjectStoragePath
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.hooks.asset_store import AirflowJobStore, TaskKey
+from airflow_adaptive.hooks.process import Process
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.job_directory import JobDirectory
 from airflow_adaptive.runtime.loop import Ports
 from airflow_adaptive.runtime.storage import Storage
 from airflow_adaptive.spark.address import AddressError
+
+Found = TypeVar("Found")
 
 log = logging.getLogger(__name__)
 
@@ -54,31 +57,31 @@ async def world(conn_id: str, base: str, job: str, task: TaskKey, patience: time
     Raises:
         AddressError: there is no such connection, or it does not describe a cluster.
     """
-    ports = await _patiently(patience, conn_id, base, job, task)
+    process, hook = Process.current(), AdaptiveSparkHook(conn_id)
+    address, channel = await _patiently(patience, process, lambda: (hook.address(), job_directory(base, job)))
+    store = AirflowJobStore(job, task, process.clock, process.traffic)
     try:
-        yield ports
+        async with process.cluster(address) as (cluster, shared):
+            yield Ports(
+                cluster=cluster,
+                channel=channel,
+                store=store,
+                clock=SystemClock(),
+                shared=shared,
+                files=process.files,
+            )
+        await store.finish()
     finally:
-        await ports.cluster.close()
+        store.close()
 
 
-async def _patiently(patience: timedelta, conn_id: str, base: str, job: str, task: TaskKey) -> Ports:
-    clock = SystemClock()
-    deadline = clock.now() + patience
+async def _patiently(patience: timedelta, process: Process, find: Callable[[], Found]) -> Found:
+    deadline = process.clock.now() + patience
     while True:
         try:
-            return await asyncio.to_thread(_ports, conn_id, base, job, task)
+            return await process.traffic.read(find)
         except AddressError as error:
-            if clock.now() >= deadline:
+            if process.clock.now() >= deadline:
                 raise
             log.warning("Trying again: %s", error)
-            await clock.sleep(TRY_AGAIN.total_seconds())
-
-
-def _ports(conn_id: str, base: str, job: str, task: TaskKey) -> Ports:
-    clock = SystemClock()
-    return Ports(
-        channel=job_directory(base, job),
-        store=AirflowJobStore(job, task, clock),
-        clock=clock,
-        cluster=AdaptiveSparkHook(conn_id).cluster(),  # last: nothing can fail any more and leave it open
-    )
+            await process.clock.sleep(TRY_AGAIN.total_seconds())

@@ -20,6 +20,7 @@ from airflow_adaptive.job.control import ControlLoop
 from airflow_adaptive.job.directory import JobDirectory
 from airflow_adaptive.job.documents import SECRET_CONF_VARIABLE, DriverState, Status
 from airflow_adaptive.job.executors import Executors
+from airflow_adaptive.job.failures import hide
 from airflow_adaptive.job.fence import Fence
 from airflow_adaptive.job.log import LogReader
 from airflow_adaptive.job.queries import Build, JobQuery
@@ -86,7 +87,9 @@ class AdaptiveJob:
 def _session() -> SparkSession:
     """The session; with the secret properties, which came in the environment since arguments can be seen by others."""
     builder = SparkSession.builder
-    for name, value in json.loads(os.environ.pop(SECRET_CONF_VARIABLE, "{}")).items():
+    secrets: dict[str, str] = json.loads(os.environ.pop(SECRET_CONF_VARIABLE, "{}"))
+    hide(secrets.values())
+    for name, value in secrets.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

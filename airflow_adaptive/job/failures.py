@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Final
@@ -41,6 +41,11 @@ SECRETS: Final = (
     re.compile(r"(://)[^/\s:@]+:[^/\s@]+(?=@)"),
 )
 """What follows the first group is a secret."""
+
+SHORTEST_SECRET: Final = 5
+
+_hidden: set[str] = set()
+"""Values that this process was given as secrets; see `hide`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +95,15 @@ def report_chain(links: list[Link], query: str | None = None) -> FailureReport:
     )
 
 
+def hide(secrets: Iterable[str]) -> None:
+    """Keep these values out of all reports of this process; those that are too short to be told from words stay."""
+    _hidden.update(secret for secret in secrets if len(secret) >= SHORTEST_SECRET)
+
+
 def clean(message: str) -> str:
     """The message without secrets, and without its middle if it is long: its first and its last lines tell most."""
+    for known in sorted(_hidden, key=len, reverse=True):  # one may be a part of another
+        message = message.replace(known, "***")
     for secret in SECRETS:
         message = secret.sub(r"\1***", message)
     message = message.strip()

@@ -6,12 +6,16 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
 
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.errors import LocalClusterError
+
+LEAST_MEMORY_MB = 450
+"""A worker with less can run neither a driver nor an executor (`org.apache.spark.memory.UnifiedMemoryManager`)."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,11 +40,25 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m airflow_adaptive.local", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     cluster = commands.add_parser("cluster", help="run a Spark standalone cluster until Ctrl-C")
-    cluster.add_argument("--workers", type=int, default=2, help="number of workers (default: %(default)s)")
-    cluster.add_argument("--cores", type=int, default=1, help="cores of each worker (default: %(default)s)")
-    cluster.add_argument("--memory", type=int, default=1024, help="memory of each worker, MiB (default: %(default)s)")
+    count, memory = at_least(1), at_least(LEAST_MEMORY_MB)
+    cluster.add_argument("--workers", type=count, default=2, help="number of workers (default: %(default)s)")
+    cluster.add_argument("--cores", type=count, default=1, help="cores of each worker (default: %(default)s)")
+    cluster.add_argument(
+        "--memory", type=memory, default=1024, help="memory of each worker, MiB (default: %(default)s)"
+    )
     cluster.add_argument("--directory", type=Path, help="for logs and work (default: a temporary one)")
     return parser
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Reads a whole number from `least`; raises what argparse tells its user."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from {least}")
+        return int(text)
+
+    return read
 
 
 def _show(cluster: LocalCluster) -> None:

@@ -19,7 +19,7 @@ from airflow_adaptive.hooks.asset_store import LINKS, XCOM_ATTEMPT, TaskKey, ask
 from airflow_adaptive.hooks.configuration import configured_options
 from airflow_adaptive.hooks.world import job_directory
 from airflow_adaptive.links import ALL_LINKS
-from airflow_adaptive.ports import JobDirectoryError, PortError, Wish
+from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, PortError, Wish
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
@@ -29,7 +29,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive.scheduler.options import OPTIONS, Options
 from airflow_adaptive.scheduler.policies.slot_allocation import required_slots
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import decode, encode
+from airflow_adaptive.scheduler.snapshot import decode, encode, from_json
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, cancel_job, run_loop, superseded
 
@@ -46,7 +46,7 @@ class AdaptiveSparkOperator(BaseOperator):
     """Run a streaming job with a range of parallelism instead of a number.
 
     The job starts with the slots that the cluster has, rescales itself when slots come or go, restarts itself with backoff
-    after failures, and explains every transition in the XComs `state`, `parallelism` and `transitions`. While it runs, no
+    after failures, and explains itself in the XComs `state`, `parallelism`, `transitions` and `failures`. While it runs, no
     worker slot is held.
 
     Args:
@@ -155,7 +155,7 @@ class AdaptiveSparkOperator(BaseOperator):
             return self._run_batch()
         task = _task_key(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
-        spec = self._spec(attempt=f"{task.run_id}/{uuid4().hex}")
+        spec = self._spec(attempt=f"{task.dag_id}/{task.task_id}/{task.run_id}/{uuid4().hex}")
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
         for link in LINKS:
             context["ti"].xcom_push(link, "")  # nothing to lead to yet
@@ -239,6 +239,8 @@ class AdaptiveSparkOperator(BaseOperator):
         """What is wrong with the job as declared is Airflow's to tell; only what the world does may be retried."""
         try:
             yield
+        except ForeignDirectoryError as error:
+            raise AirflowFailException(f"job {self.job!r}: {error}") from error
         except JobDirectoryError as error:
             raise AirflowException(f"job {self.job!r}: {error}") from error
         except (PortError, AdaptiveSchedulerError, ValueError) as error:
@@ -285,7 +287,9 @@ class AdaptiveSparkOperator(BaseOperator):
         self._check()
         driver, executor = self._shapes()
         directory = job_directory(self.job_directory, self.job)
-        await directory.newest()  # refuses the directory of another job or of a newer version
+        newest = await directory.newest()
+        if newest is not None:
+            from_json(newest.scheduler)  # refuses what a newer version wrote, before it costs a running job its loop
         code = await stage(directory, self.application, self.py_files)
         return JobSpec(
             graph=self._graph(),
@@ -328,7 +332,10 @@ class AdaptiveSparkOperator(BaseOperator):
                 raise AirflowException(f"job {self.job!r}: {message}")
             case {"status": "superseded", "attempt": attempt}:
                 # A retry would take the job back, and the other task's retry take it again.
-                raise AirflowFailException(f"job {self.job!r} was taken over by {attempt!r}: let one task run it")
+                raise AirflowFailException(
+                    f"job {self.job!r} was taken over by {attempt!r} (DAG/task/run/attempt): let one task run it, and of "
+                    "its DAG one run at a time (max_active_runs=1)"
+                )
             case {"outcome": Outcome.FAILED, "cause": cause, "recoverable": recoverable}:
                 # A retry can't mend what no restart can.
                 error = AirflowException if recoverable else AirflowFailException

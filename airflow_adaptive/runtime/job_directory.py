@@ -37,7 +37,7 @@ from airflow_adaptive.job.documents import (
     log_name,
     log_number,
 )
-from airflow_adaptive.ports import JobChannel, JobDirectoryError
+from airflow_adaptive.ports import ForeignDirectoryError, JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.storage import Storage
 
 LOG = "log"
@@ -139,7 +139,7 @@ class JobDirectory:
                 return await asyncio.to_thread(work, *args, **kwargs)
         except TimeoutError as error:
             raise JobDirectoryError(
-                f"the storage of job {self._job!r} did not answer within {self._timeout_s:g} s: see that it is reachable"
+                f"the storage of the job directory did not answer within {self._timeout_s:g} s: see that it is reachable"
             ) from error
 
     def _newest(self) -> LogDocument | None:
@@ -157,9 +157,8 @@ class JobDirectory:
         path = _path(LOG, number)
         document = self._decoded(path, decode_log)
         if document is not None and document.job != self._job:
-            raise JobDirectoryError(
-                f"{path!r} in the directory of job {self._job!r} was written by job {document.job!r}: give each job a "
-                "directory of its own"
+            raise ForeignDirectoryError(
+                f"{self._storage.uri(path)} was written by job {document.job!r}: give each job a directory of its own"
             )
         if document is not None and document.number != number:
             self._report(path, f"it calls itself number {document.number}")
@@ -220,7 +219,7 @@ class JobDirectory:
         try:
             return decode(data)
         except NewerFormatError as error:
-            raise JobDirectoryError(f"{path!r} of job {self._job!r}: {error}") from error
+            raise ForeignDirectoryError(f"{self._storage.uri(path)}: {error}") from error
         except DocumentError as error:
             self._report(path, str(error))
             return None

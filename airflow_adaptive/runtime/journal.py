@@ -7,8 +7,6 @@ that it has been superseded. A loop that starts claims the log with a document o
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +15,7 @@ from uuid import uuid4
 from airflow_adaptive.job.documents import LogDocument
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.directive import directive
+from airflow_adaptive.runtime.history import History
 from airflow_adaptive.runtime.job_directory import append
 from airflow_adaptive.runtime.observe import Memory, own_status
 from airflow_adaptive.runtime.spec import JobSpec
@@ -32,11 +31,9 @@ from airflow_adaptive.scheduler.state import (
     SchedulerState,
     StopWithSavepoint,
 )
+from airflow_adaptive.scheduler.timeline import Timeline
 
 log = logging.getLogger(__name__)
-
-SHOWN_TRANSITIONS = 200
-"""How many transitions are kept at hand for people; the log has more."""
 
 _COMPACT_EVERY = 100
 
@@ -77,7 +74,7 @@ class Journal:
         """What is remembered of the driver's reports; it goes into each document."""
         self.ahead = timedelta(0)
         """How far the time in the log is ahead of the clock, which was set back since the newest document was written."""
-        self.transitions: deque[dict[str, Any]] = deque(maxlen=SHOWN_TRANSITIONS)
+        self.history = History(channel, spec.graph.job, spec.options.history_size)
 
     async def open(self, clock: datetime) -> SchedulerState:
         """Claim the log and return where the job stands: adopted from an earlier loop, or created.
@@ -92,14 +89,16 @@ class Journal:
         """
         self._unsure = None
         newest = await self._channel.newest()
+        await self.history.open()
         if newest is None:
-            state = machine.create(self._spec.graph, self._spec.options)
+            created = machine.create(self._spec.graph, self._spec.options)
+            state = replace(created, timeline=Timeline(number=self.history.newest))
             now = clock
+            self.memory = Memory(epoch=state.epoch, heard=now)
         else:
             self.ahead = _ahead(newest, clock)
             now = clock + self.ahead
             self._number, self.nonce = newest.number, newest.directive.nonce
-            await self._recall()
             state = self._adopt(snapshot.from_json(newest.scheduler))
             attempt = _attempt(newest)
             self.inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDS)
@@ -121,7 +120,8 @@ class Journal:
         suspended = isinstance(ended.current, Finished) and ended.current.outcome is Outcome.SUSPENDED
         created = machine.create(graph, self._spec.options, epoch=ended.epoch)
         requirements = ended.requirements if suspended else created.requirements
-        state = replace(created, requirements=requirements, version=ended.version + 1)
+        timeline = Timeline(number=ended.timeline.number, requirements=ended.timeline.requirements)
+        state = replace(created, requirements=requirements, version=ended.version + 1, timeline=timeline)
         self._owner = _token(self._spec.attempt)
         await self._create(state, now)
         self.inherits_end = False
@@ -140,10 +140,11 @@ class Journal:
         await self._create(step.state, now, step)
 
     async def check(self) -> None:
-        """Find out whether another loop has written since. Raises `SupersededError`."""
+        """Find out whether another loop has written since; see to the history. Raises `SupersededError`."""
         newer = await self._channel.read(self._number + 1)
         if newer is not None and newer.owner != self._owner:
             raise SupersededError(newer.number, _attempt(newer))
+        await self.history.keep()
 
     async def _create(self, state: SchedulerState, now: datetime, step: Step | None = None) -> None:
         self._unsure = self._unsure or self._document(state, now, step)
@@ -153,12 +154,13 @@ class Journal:
             raise SupersededError(self._unsure.number, "" if newest is None else _attempt(newest))
         self._unsure = None
         self._number = document.number
-        self.transitions.extend(document.transitions)
+        self.history.take(document)
+        await self.history.keep()
         await self._compact()
 
     async def _compact(self) -> None:
         """Keep the log short now and then; what can't be removed now is removed the next time."""
-        if self._number % _COMPACT_EVERY != 0:
+        if self._number % _COMPACT_EVERY != 0 or not self.history.is_kept:
             return
         try:
             await self._channel.compact(self._spec.options.history_size)
@@ -177,6 +179,7 @@ class Journal:
             commands=[_tagged(command) for command in step.commands],
             transitions=[_tagged(step.transition)] if step.transition else [],
             decisions=[_tagged(step.decision)] if step.decision else [],
+            rescales=[_tagged(step.rescale)] if step.rescale else [],
             heard=self.memory.told(),
         )
 
@@ -194,12 +197,6 @@ class Journal:
         if requirements.keys() != declared.keys():
             requirements = declared
         return replace(state, job=graph, options=options, requirements=requirements, declaration=None)
-
-    async def _recall(self) -> None:
-        documents: Sequence[LogDocument] = await self._channel.history(SHOWN_TRANSITIONS)
-        self.transitions.clear()
-        for document in documents:
-            self.transitions.extend(document.transitions)
 
 
 def _token(attempt: str) -> str:

@@ -36,6 +36,8 @@ Key = TypeVar("Key", bound=Hashable)
 Share = tuple[Worker, ...]
 """Workers with only what is free there for one job, beside its driver."""
 
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
 _WANTS_NOTHING = (Created, StopWithSavepoint, Canceling, Failing, Finished)
 
 
@@ -68,7 +70,7 @@ class Bid:
     planned: int = 0
     minimum: int = 0
     maximum: int = 0
-    since: datetime = datetime.min.replace(tzinfo=UTC)
+    since: datetime = LONG_AGO
     patience: timedelta = timedelta(0)
 
     def exceeds(self, other: Bid) -> bool:
@@ -97,7 +99,7 @@ def bid(spec: JobSpec, state: SchedulerState) -> Bid:
         planned=0 if plan is None or not drives else executors(plan.slots, spec.executor),
         minimum=executors(minimum_slots(state.job, state.requirements), spec.executor) if wants else 0,
         maximum=executors(required_slots(state.job, state.requirements), spec.executor) if wants else 0,
-        since=getattr(state.current, "since", Bid.since),
+        since=getattr(state.current, "since", LONG_AGO),
         patience=options.resource_wait_timeout or options.deploy_timeout,
     )
 
@@ -170,9 +172,7 @@ def _needs(bids: Mapping[Key, Bid], cluster: ClusterSnapshot) -> dict[Key, _Need
 
 
 def _need(bid: Bid, cluster: ClusterSnapshot, named: Mapping[str, str]) -> _Need:
-    """Args:
-        named: job -> application of that name; a driver that has just started has not reported its own yet.
-    """
+    """What the bid comes to; `named` has applications by name, since a driver that has just started has not told its own."""
     application = bid.application_id or named.get(bid.job, "")
     granted = cluster.granted.get(application, 0) // bid.executor.cores if bid.drives else 0
     base = max(granted, bid.planned)

@@ -19,6 +19,7 @@ from airflow_adaptive.ports import (
     ClusterClient,
     ClusterSnapshot,
     ClusterUnreachableError,
+    ForeignDirectoryError,
     JobChannel,
     JobDirectoryError,
     JobStore,
@@ -26,6 +27,7 @@ from airflow_adaptive.ports import (
 )
 from airflow_adaptive.runtime.attention import FILE_LOOKS, Attention
 from airflow_adaptive.runtime.execute import execute
+from airflow_adaptive.runtime.history import History
 from airflow_adaptive.runtime.journal import Journal
 from airflow_adaptive.runtime.last_words import LastWords
 from airflow_adaptive.runtime.ledger import bid
@@ -176,6 +178,7 @@ class Loop:
         """Take the job over if that is still to do, else see that no other loop has; begin what is to begin."""
         if not self._held:
             self._state = await self._journal.open(self._ports.clock.now())
+            self._seat.place(bid(self._spec, self._state))
             self._held = True
         if self._attention.reads:
             await self._journal.check()
@@ -197,6 +200,7 @@ class Loop:
         self._begun = not self._put_off
 
     async def _act(self) -> None:
+        looked_at = self._now()
         world = await self._look()
         seen = self._observed(world)
         for event in seen:
@@ -204,7 +208,7 @@ class Loop:
         self._journal.memory = self._journal.memory.after(self._state, world.status, self._now())
         driver = self._state.driver
         self._urls = self._urls.after(world, None if driver is None else driver.submission_id)
-        await self._fire_timers()
+        await self._fire_timers(looked_at + self._spec.options.poll_interval)
         self._attention.settle(self._state, seen)
 
     async def _look(self) -> World:
@@ -256,9 +260,14 @@ class Loop:
             return [CancelRequested(at=self._now()), *seen]
         return list(seen)
 
-    async def _fire_timers(self) -> None:
-        """Fire what is due, one at a time: each may change what is due next."""
-        while not self._put_off and (due := machine.timers(self._state)) and due[0].due <= self._now():
+    async def _fire_timers(self, until: datetime) -> None:
+        """Fire what is due, one at a time: each may change what is due next.
+
+        Args:
+            until: what is due later waits for the next look: if this one took long, or its process was frozen, what the
+                deadline is for may have come in the meantime.
+        """
+        while not self._put_off and (due := machine.timers(self._state)) and due[0].due <= min(self._now(), until):
             await self._take(TimerFired(at=self._now(), timer=due[0].name, version=self._state.version))
 
     async def _take(self, event: Event) -> None:
@@ -299,6 +308,8 @@ class Loop:
                 self._seat.give_way(self._now(), self._draw())
             case Executing():
                 self._seat.succeed()
+            case _:
+                pass
 
     # ---- the rest ---------------------------------------------------------------------------------------------------
 
@@ -326,15 +337,17 @@ class Loop:
     def _bear(self, error: JobDirectoryError) -> None:
         """Go on for a while without the job directory; the driver does the same, for its lease."""
         self._directory_lost = self._directory_lost or self._now()
-        if self._now() - self._directory_lost > self._spec.options.deploy_timeout:
+        lost_for = self._now() - self._directory_lost
+        if isinstance(error, ForeignDirectoryError) or lost_for > self._spec.options.deploy_timeout:
             raise error
         self._say(str(error))
 
     async def _publish(self) -> None:
         """Show what has changed."""
-        if self._shown is None or self._shown[0] is not self._state or self._shown[1] != self._urls:
-            self._shown = (self._state, self._urls)
-            await self._ports.store.publish(view(self._state, list(self._journal.transitions), self._urls))
+        newest = (self._state, self._urls)
+        if newest != self._shown:
+            self._shown = newest
+            await self._ports.store.publish(view(self._state, self._journal.history, self._urls))
 
     def _say(self, text: str) -> None:
         """Log what is new; a reason that repeats with every poll is said once."""
@@ -347,7 +360,7 @@ class Loop:
         return self._ports.clock.now() + self._journal.ahead
 
 
-def view(state: SchedulerState, transitions: list[dict[str, Any]], urls: Urls) -> Mapping[str, Any]:
+def view(state: SchedulerState, history: History, urls: Urls) -> Mapping[str, Any]:
     """What people see of the job: small and JSON-able."""
     plan = state.plan
     return {
@@ -362,7 +375,7 @@ def view(state: SchedulerState, transitions: list[dict[str, Any]], urls: Urls) -
         "restarts": state.num_restarts,
         "rescales": state.num_rescales,
         "urls": asdict(urls),
-        "transitions": transitions,
+        **history.shown(state),
         "failures": [_shown(record) for record in state.failures[-SHOWN_FAILURES:]],
     }
 

@@ -208,9 +208,7 @@ def _named(state: SchedulerState, world: World, now: datetime) -> Iterator[Event
     if world.cluster is not None and status.application_id in world.cluster.granted:
         application = status.application_id
     if submission is not None and (submission, application) != (driver.submission_id, driver.application_id):
-        yield events.DriverSubmitted(
-            at=now, epoch=state.epoch, submission_id=submission, application_id=application
-        )
+        yield events.DriverSubmitted(at=now, epoch=state.epoch, submission_id=submission, application_id=application)
 
 
 def _reported(
@@ -285,7 +283,7 @@ def _end(state: SchedulerState, world: World) -> Failure:
     if world.status is None and submission.state is SubmissionState.FINISHED:
         advice = "the script ended without AdaptiveJob(...).run(): make that its last line"
         return Failure(error_class=SCRIPT_WITHOUT_JOB, message=advice)
-    said = f" {submission.message}" if submission.message else ""
+    said = f": {submission.message}" if submission.message else ""
     output = (
         f"; see its stderr in folder {name} of worker {submission.worker_address}" if submission.worker_address else ""
     )

@@ -44,7 +44,7 @@ class SharedCluster:
         self._clock = clock
         self._bids: dict[Seat, Bid] = {}
         self._shares: dict[Seat, Share] = {}
-        self._known: frozenset[Seat] = frozenset()
+        self._settled: set[Seat] = set()
         self._polling = asyncio.Lock()
         self._polled: datetime | None = None
         self._snapshot: ClusterSnapshot | None = None
@@ -58,10 +58,15 @@ class SharedCluster:
         """What was dealt to a seat."""
         return self._shares.get(seat, ())
 
+    def settle(self, seat: Seat) -> None:
+        """The loop has looked once: from the next deal on it takes part in full."""
+        self._settled.add(seat)
+
     def leave(self, seat: Seat) -> None:
         """Nothing is kept for this seat any more."""
         self._bids.pop(seat, None)
         self._shares.pop(seat, None)
+        self._settled.discard(seat)
 
     async def poll(self, max_age: timedelta) -> ClusterSnapshot:
         """The cluster as it was at most `max_age` ago; whoever finds it older asks for all.
@@ -95,10 +100,9 @@ class SharedCluster:
             self._deal(self._snapshot)
 
     def _deal(self, cluster: ClusterSnapshot) -> None:
-        """Who has come since the last deal gets what it has planned; for the rest it waits until those who came with it are here, too."""
-        bids = {seat: bid if seat in self._known else bid.as_planned() for seat, bid in self._bids.items()}
+        """Who looks for the first time gets what it has planned; the rest is dealt when those who came with it are here, too."""
+        bids = {seat: bid if seat in self._settled else bid.as_planned() for seat, bid in self._bids.items()}
         self._shares = deal(bids, cluster, self._clock.now())
-        self._known = frozenset(bids)
         self.deals += 1
 
 
@@ -108,15 +112,21 @@ class Seat:
     def __init__(self, shared: SharedCluster) -> None:
         """Nothing is wanted yet."""
         self._shared = shared
-        self._bid: Bid | None = None
+        self._bid = Bid(job="")
         self._deal = -1
         self._losses = 0
         self._not_before: datetime | None = None
 
+    def place(self, bid: Bid) -> None:
+        """What is planned and wanted now."""
+        self._bid = bid
+        self._shared.bid(self, bid)
+
     async def look(self, bid: Bid, max_age: timedelta) -> Look:
         """The cluster as it was at most `max_age` ago. Raises `ClusterUnreachableError`."""
-        self._place(bid)
+        self.place(bid)
         cluster = await self._shared.poll(max_age)
+        self._shared.settle(self)
         self._deal = self._shared.deals
         return Look(cluster=cluster, share=self._shared.share(self))
 
@@ -125,11 +135,11 @@ class Seat:
 
         A plan for more than before must be made on the newest share: what was dealt before may be another's by now.
         """
-        if self._bid is None or bid.exceeds(self._bid):
+        if bid.exceeds(self._bid):
             waits = self._not_before is not None and now < self._not_before
             if self._deal != self._shared.deals or waits:
                 return False
-        self._place(bid)
+        self.place(bid)
         return True
 
     def give_way(self, now: datetime, draw: float) -> None:
@@ -153,7 +163,3 @@ class Seat:
     def leave(self) -> None:
         """Nothing is wanted any more."""
         self._shared.leave(self)
-
-    def _place(self, bid: Bid) -> None:
-        self._bid = bid
-        self._shared.bid(self, bid)

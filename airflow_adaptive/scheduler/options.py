@@ -207,7 +207,7 @@ class Options:
     history_size: int = _option(
         1000,
         one_or_more,
-        "How many steps the job's log keeps.",
+        "How many steps the job's log keeps, and how many rescales beside it.",
         "web.adaptive-scheduler.rescale-history.size",
     )
     failure_history_size: int = _option(

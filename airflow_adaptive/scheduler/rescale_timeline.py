@@ -208,7 +208,7 @@ def _failed_over(timeline: Timeline, left: Current, after: SchedulerState, at: d
     known = timeline.rescale
     if known is None:
         timeline = _open(timeline, after, at, _FAILOVER)
-    elif known.cause is not _FAILOVER or not isinstance(left, RestartingLocally):
+    elif known.trigger_cause is not _FAILOVER or not isinstance(left, RestartingLocally):
         timeline = replace(timeline, rescale=_rescale(timeline, after, max(at, known.latest), _FAILOVER))
     return _changed(timeline, failure=failure[:MAX_FAILURE_CHARACTERS])
 
@@ -275,7 +275,7 @@ def _rescale(timeline: Timeline, state: SchedulerState, at: datetime, cause: Tri
         number=timeline.number,
         requirements=timeline.requirements,
         attempt=timeline.attempt,
-        cause=cause,
+        trigger_cause=cause,
         start=at,
         vertices=Amounts(desired=desired, sufficient=sufficient, before=before),
         groups=Amounts(

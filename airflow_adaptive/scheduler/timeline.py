@@ -135,7 +135,7 @@ class Rescale:
         requirements: number of the requirements that it belongs to: the initial schedule has a new one, and so has each
             update of the requirements.
         attempt: number of the rescale among those of the same requirements, from 1.
-        cause: what it began with.
+        trigger_cause: what it began with.
         start: when.
         vertices: subtasks per vertex.
         groups: slots per slot sharing group.
@@ -152,7 +152,7 @@ class Rescale:
     number: int
     requirements: int
     attempt: int
-    cause: TriggerCause
+    trigger_cause: TriggerCause
     start: datetime
     vertices: Amounts
     groups: Amounts

@@ -8,18 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from airflow_adaptive.job.documents import LogDocument
 from airflow_adaptive.ports import (
     ClusterSnapshot,
     DriverLog,
     DriverSubmission,
-    SubmissionState,
+    Inbox,
     SubmissionStatus,
 )
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.runtime.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.machine import default_requirements
 from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.policies.slot_allocation import minimum_slots
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fake_channel import FakeChannel
@@ -73,6 +76,20 @@ class DistantCluster:
         """See `ClusterClient`."""
 
 
+class DistantChannel(FakeChannel):
+    """A job directory on a storage that takes its time to write."""
+
+    def __init__(self, job: str, clock: VirtualClock, seconds: Callable[[], float]) -> None:
+        super().__init__(job)
+        self._clock = clock
+        self._seconds = seconds
+
+    async def create(self, document: LogDocument) -> bool:
+        """See `JobChannel.create`."""
+        await self._clock.sleep(self._seconds())
+        return await super().create(document)
+
+
 @dataclass(kw_only=True)
 class Competitor:
     """One of the jobs.
@@ -95,25 +112,44 @@ class Competitor:
     def state(self) -> SchedulerState:
         """Where its loop stands."""
         if self.loop is None:
-            raise LookupError(f"{self.spec.graph.job} has not begun")
+            raise LookupError(f"{self.spec.graph.job!r} has not begun")
         return self.loop.state
+
+    @property
+    def minimum(self) -> int:
+        """Slots that it can't run without."""
+        return minimum_slots(self.spec.graph, default_requirements(self.spec.graph, self.spec.options))
+
+    @property
+    def path(self) -> list[str]:
+        """States that it entered, as people saw them."""
+        return [] if not self.store.views else [it["target"] for it in self.store.views[-1]["transitions"]]
 
     @property
     def runs_on(self) -> int:
         """Slots that its queries run on, 0 if they do not run."""
-        plan = self.state.plan
+        plan = None if self.loop is None else self.loop.state.plan
         return plan.slots if plan is not None and self.state.name == "Executing" else 0
+
+    @property
+    def claims(self) -> int:
+        """Cores that it holds or has planned on."""
+        if self.loop is None or self.loop.state.driver is None:
+            return 0
+        plan = self.loop.state.plan
+        return 1 + (0 if plan is None else plan.slots)
 
 
 class Competition:
     """A cluster and the jobs that compete for it."""
 
-    def __init__(self, triggerers: int = 1, seed: int = 0) -> None:
+    def __init__(self, triggerers: int = 1, seed: int = 0, storage_s: float = 0.1) -> None:
         """An empty cluster and no jobs.
 
         Args:
             triggerers: processes, each with a ledger of its own.
             seed: of all chance.
+            storage_s: seconds that writing a document may take.
         """
         self.cluster = FakeCluster()
         self.jobs: dict[str, Competitor] = {}
@@ -122,6 +158,8 @@ class Competition:
         self.clock = VirtualClock()
         self._random = Random(seed)
         self._triggerers = triggerers
+        self._storage_s = storage_s
+        self._strangers: list[DriverSubmission] = []
         self._planned: list[tuple[float, Callable[[], object]]] = []
 
     def add_job(
@@ -135,7 +173,7 @@ class Competition:
         **options: object,
     ) -> Competitor:
         """One more job."""
-        channel = FakeChannel(name)
+        channel = DistantChannel(name, self.clock, lambda: self._random.uniform(0, self._storage_s))
         spec = JobSpec(
             graph=JobGraph.single(name, ParallelismRange.of(parallelism)),
             options=Options.of({"resource_wait_timeout": -1, **options}),
@@ -153,6 +191,22 @@ class Competition:
         self.jobs[name] = job
         return job
 
+    def ask(self, name: str, *, upper: int) -> None:
+        """Somebody lowers or raises a job's upper bound."""
+        job = self.jobs[name]
+        job.store.asked = Inbox(requirements={"job": (job.minimum, upper)})
+
+    def kill_worker(self, chance: Random) -> None:
+        """One of the workers dies, unless it is the last."""
+        workers = [worker.worker_id for worker in self.cluster.workers]
+        if len(workers) > 1:
+            self.cluster.kill_worker(chance.choice(workers))
+
+    def submit_strange_driver(self, cores: int) -> None:
+        """Somebody else submits a driver."""
+        submission = DriverSubmission(name="strange", script="x.py", driver_cores=cores, driver_memory_mb=MEMORY_MB)
+        self._strangers.append(submission)
+
     def at(self, seconds: float, action: Callable[[], object]) -> None:
         """Do something when so many seconds have passed."""
         self._planned.append((seconds, action))
@@ -161,14 +215,18 @@ class Competition:
         """A worker joins; returns its id."""
         return self.cluster.add_worker(cores=cores, memory_mb=cores * MEMORY_MB)
 
-    def run(self, seconds: float) -> None:
-        """Let everything run for so long."""
+    @property
+    def free(self) -> int:
+        """Cores that nobody holds."""
+        return sum(worker.cores_free for worker in self.cluster.workers)
+
+    def run(self, seconds: float) -> dict[str, int]:
+        """Let everything run for so long; returns the slots that each job runs on."""
         run(self._run(seconds))
+        return {name: job.runs_on for name, job in self.jobs.items()}
 
     async def _run(self, seconds: float) -> None:
-        shared = [
-            SharedCluster(DistantCluster(self.cluster, self.clock), self.clock) for _ in range(self._triggerers)
-        ]
+        shared = [SharedCluster(DistantCluster(self.cluster, self.clock), self.clock) for _ in range(self._triggerers)]
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(self._compete(job, shared[job.triggerer])) for job in self.jobs.values()]
             with contextlib.suppress(TimeoutError):
@@ -188,6 +246,8 @@ class Competition:
         for second in range(1 << 30):
             for _, action in [it for it in self._planned if second <= it[0] < second + 1]:
                 action()
+            while self._strangers:
+                await self.cluster.submit(self._strangers.pop())
             snapshot = await self.cluster.snapshot()
             states = {name: (await self.cluster.status(name)).state for name in self.cluster.submissions}
             for job in self.jobs.values():
@@ -195,4 +255,3 @@ class Competition:
             for check in self.checks:
                 check()
             await self.clock.sleep(1)
-

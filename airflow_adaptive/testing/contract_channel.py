@@ -68,7 +68,7 @@ def log_document(number: int, *, owner: str = "loop-1", job: str = JOB, version:
 
 def rescale_document(number: int, *, cause: str = "INITIAL_SCHEDULE", job: str = JOB) -> RescaleDocument:
     """A rescale that has ended."""
-    return RescaleDocument(job=job, number=number, rescale={"number": number, "cause": cause})
+    return RescaleDocument(job=job, number=number, rescale={"number": number, "trigger_cause": cause})
 
 
 def status_document(sequence: int = 1, *, job: str = JOB) -> Status:

@@ -97,7 +97,7 @@ class FakeCluster:
     async def snapshot(self) -> ClusterSnapshot:
         """See `ClusterClient`."""
         self._receive()
-        workers = tuple(self._as_listed(worker) for worker in self._workers.values())
+        workers = self.workers
         granted = {app.application_id: len(app.placed) * app.cores for app in self._applications()}
         placed = {name: driver.worker for name, driver in self._drivers.items() if driver.worker is not None}
         living = {name: worker for name, worker in placed.items() if worker.worker_id in self._workers}
@@ -181,9 +181,9 @@ class FakeCluster:
                 self._end(submission_id, SubmissionState.UNKNOWN, LOST_WORKER)
         self._schedule()
 
-    def kill_driver(self, submission_id: str) -> None:
-        """The process of a driver dies."""
-        self._end(submission_id, SubmissionState.FAILED)
+    def kill_driver(self, submission_id: str, message: str = "") -> None:
+        """The process of a driver dies, or could not even be launched: then the worker says why."""
+        self._end(submission_id, SubmissionState.FAILED, message)
 
     def write(self, submission_id: str, *, stdout: str = "", stderr: str = "") -> None:
         """A driver writes."""
@@ -209,6 +209,11 @@ class FakeCluster:
             self._release(driver.application, executors)
             self._schedule()
         return driver.application.application_id
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """The living workers, with what is free on them."""
+        return tuple(self._as_listed(worker) for worker in self._workers.values())
 
     def executors(self, submission_id: str) -> tuple[str, ...]:
         """The workers of a driver's executors, oldest first."""

@@ -13,7 +13,7 @@ from airflow_adaptive.testing.manual_clock import START
 Result = TypeVar("Result")
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _Selector(selectors.DefaultSelector):
     """Instead of waiting it moves the time."""
 
     def __init__(self) -> None:
@@ -48,6 +48,11 @@ class VirtualClock:
     def now(self) -> datetime:
         """Aware, UTC."""
         return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
         """Let the time pass."""

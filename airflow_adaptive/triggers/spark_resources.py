@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.hooks.process import Process
 from airflow_adaptive.ports import PortError
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
@@ -53,20 +53,20 @@ class SparkResourcesTrigger(BaseTrigger):
 
 async def look_for_resources(wanted: dict[str, Any], conn_id: str, until: str) -> dict[str, Any]:
     """Wait for the slots of a job; the event says what was found."""
+    process = Process.current()
     try:
-        cluster = await asyncio.to_thread(AdaptiveSparkHook(conn_id).cluster)
+        address = await process.traffic.read(AdaptiveSparkHook(conn_id).address)
     except (PortError, ValueError) as error:
         return {"status": "error", "message": str(error)}
-    try:
+    options = decode(Options, wanted["options"])
+    async with process.cluster(address) as (_, shared):
         found = await wait_for_resources(
             decode(JobGraph, wanted["graph"]),
-            decode(Options, wanted["options"]),
+            options,
             decode(ExecutorShape, wanted["executor"]),
             decode(DriverShape, wanted["driver"]),
-            cluster.snapshot,
+            lambda: shared.unclaimed(options.poll_interval),
             SystemClock(),
             datetime.fromisoformat(until),
         )
-    finally:
-        await cluster.close()
     return {"status": "timeout"} if found is None else {"status": "found", **asdict(found)}

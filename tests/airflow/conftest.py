@@ -104,6 +104,7 @@ DAGS = dedent(
             "{secret}",
             application="{directory}/ordinary_script.py",
             job_type="batch",
+            parallelism=1,
             env={{"SPARK_LOCAL_IP": "127.0.0.1"}},
         )
     """

@@ -120,7 +120,7 @@ def test_job_grows_is_watched_and_is_suspended(begin: Begin, spark_cluster: Loca
     assert run.task_state == "deferred"
     links = run.links()
     assert [links["Spark master UI"], links["Spark driver UI"]] == [spark_cluster.ui_url, run.status().ui_url]
-    assert "Executor ID" in page(links["Spark executors"])
+    assert "executorspage" in page(links["Spark executors"])
     assert "stdout log page" in page(links["Spark driver stdout"])
     assert "Launch Command" in page(links["Spark driver stderr"])
 

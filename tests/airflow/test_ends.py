@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,10 +10,20 @@ import pytest
 
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
 from tests.airflow.conftest import SECRET
 from tests.airflow.test_adaptive_job import Run
 
 pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)]
+
+
+PATIENCE_S = 240.0
+"""Three jobs share two cores."""
+
+
+def until_success(run: Run) -> None:
+    wait_until(lambda: run.task_state in ("success", "failed"), PATIENCE_S, "the end of the task")
+    assert run.task_state == "success", run.xcom("transitions")
 
 
 def written(playground: Path, job: str) -> list[str]:
@@ -20,29 +31,34 @@ def written(playground: Path, job: str) -> list[str]:
     return sorted(lines)
 
 
+@pytest.fixture(scope="module")
+def runs(airflow: LocalAirflow, spark_master: LocalCluster, playground: Path) -> Iterator[Mapping[str, Run]]:
+    """All of them at once: most of the time each waits for Airflow."""
+    spark_master.add_worker(cores=5, memory_mb=2560)
+    yield {job: Run(airflow, playground, job) for job in ("drained", "found_batch", "declared_batch")}
+    spark_master.reset()
+
+
 @pytest.mark.parametrize("job", ["drained", "found_batch"])
 def test_bounded_stream_and_batch_in_the_driver_finish_the_job(
-    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path, job: str
+    runs: Mapping[str, Run], playground: Path, job: str
 ) -> None:
-    spark_cluster.add_worker(cores=2, memory_mb=1024)
-    run = Run(airflow, playground, job)
-    run.until_task("success")
-    assert run.xcom("return_value") == {"outcome": "FINISHED", "restarts": 0, "rescales": 0}
-    assert run.xcom("state") == "FINISHED"
+    until_success(runs[job])
+    assert runs[job].xcom("return_value") == {"outcome": "FINISHED", "restarts": 0, "rescales": 0}
+    assert runs[job].xcom("state") == "FINISHED"
     assert written(playground, job) == ["one", "three", "two"]
 
 
 def test_declared_batch_is_run_by_spark_submit_and_says_so(
-    airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
+    runs: Mapping[str, Run], airflow: LocalAirflow, playground: Path
 ) -> None:
-    spark_cluster.add_worker(cores=2, memory_mb=1024)
-    run = Run(airflow, playground, "declared_batch")
-    run.until_task("success")
+    run = runs["declared_batch"]
+    until_success(run)
     assert run.xcom("return_value") == {"outcome": "FINISHED", "restarts": 0, "rescales": 0}
     assert written(playground, "declared_batch") == ["one", "three", "two"]
     log = airflow.api.task_log("declared_batch", run.run_id, "job")
     assert "job 'declared_batch' is declared BATCH" in log
-    assert "on at most 2 core(s)" in log
-    assert "--total-executor-cores 2" in log
+    assert "on at most 1 core(s)" in log
+    assert "--total-executor-cores 1" in log
     assert not (playground / "jobs" / "declared_batch").exists(), "nothing is staged"
     assert f"={SECRET}" not in log

@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from airflow.sdk._shared.secrets_masker import redact
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.spark.address import AddressError
+from airflow_adaptive.spark.standalone import StandaloneCluster
 
 
 @pytest.fixture
@@ -42,9 +44,8 @@ def test_connection_uri_gives_the_address(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_client_names_the_cluster_and_hides_the_token(define: Any) -> None:
-    assert (
-        repr(define(host="spark://h1,h2", password="hush").cluster()) == "StandaloneCluster('spark://h1:7077,h2:7077')"
-    )
+    client = StandaloneCluster(define(host="spark://h1,h2", password="hush").address())
+    assert repr(client) == "StandaloneCluster('spark://h1:7077,h2:7077')"
 
 
 def test_unknown_connection_is_named_with_the_fix() -> None:
@@ -54,10 +55,20 @@ def test_unknown_connection_is_named_with_the_fix() -> None:
 
 def test_other_type_of_connection_is_refused(define: Any) -> None:
     with pytest.raises(AddressError, match="'spark_test' is of type 'http': give one of type 'spark'"):
-        define(conn_type="http", host="h1").cluster()
+        define(conn_type="http", host="h1").address()
 
 
 @pytest.mark.parametrize("host", ["local[*]", "yarn", "k8s://https://h1"])
 def test_other_cluster_manager_is_refused_by_name(define: Any, host: str) -> None:
     with pytest.raises(AddressError, match="connection 'spark_test'.*only spark://host:port is supported"):
-        define(host=host).cluster()
+        define(host=host).address()
+
+
+def test_authorities_that_can_not_be_read_are_named(define: Any) -> None:
+    with pytest.raises(AddressError, match="connection 'spark_test': extra verify: .*No such file"):
+        define(host="h1", extra={"verify": "/no/such/authorities.pem"}).address()
+
+
+def test_secrets_of_a_connection_are_masked_in_the_logs(define: Any) -> None:
+    define(host="spark://h1", password="hush-bearer", extra={"conf": {"spark.my.api.key": "hush-key"}}).address()
+    assert redact("with hush-bearer and hush-key") == "with *** and ***"

@@ -20,6 +20,9 @@ VIEW: dict[str, Any] = {
     "parallelism": {"job": 2},
     "transitions": [{"target": str(number)} for number in range(60)],
     "failures": [{"failure": "TASK_FAILED: an executor was lost", "decision": "restart in 1 s"}],
+    "decisions": [{"reason": "1 slot is there"}],
+    "rescale_history": [{"number": 1}],
+    "rescale_summary": {"total": 1},
     "urls": dict.fromkeys(("driver", "executors", "stdout", "stderr")) | {"master": "http://master:8080"},
 }
 
@@ -94,6 +97,8 @@ def test_view_is_shown_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJo
     assert (airflow.xcoms["state"], airflow.xcoms["parallelism"]) == ("Executing", {"job": 2})
     assert airflow.xcoms["transitions"] == VIEW["transitions"][-50:]
     assert airflow.xcoms["failures"] == VIEW["failures"]
+    assert airflow.xcoms["decisions"] == VIEW["decisions"]
+    assert airflow.xcoms["rescales"] == {"history": [{"number": 1}], "summary": {"total": 1}}
     assert (airflow.xcoms["spark_master_url"], airflow.xcoms["spark_driver_url"]) == ("http://master:8080", "")
     assert airflow.map_indexes == {3}
 

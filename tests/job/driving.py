@@ -146,7 +146,7 @@ class DriverUnderTest:
         """What Spark's own REST interface, the driver's, tells of the application."""
         status = self.wait_status("its address", lambda now: now.ui_url is not None)
         url = f"{status.ui_url}/api/v1/applications/{status.application_id}/{path}"
-        return httpx.get(url, timeout=10.0, trust_env=False).raise_for_status().json()
+        return httpx.get(url, timeout=PATIENCE_S, trust_env=False).raise_for_status().json()
 
     def output(self) -> str:
         """What the newest driver has written; Python output goes to its stdout."""

@@ -129,3 +129,9 @@ def test_what_the_authors_function_raised_is_marked():
     report = report_build_failure(ValueError("no number"))
     assert (report.error_class, report.message) == ("ValueError", "no number")
     assert report.causes == (BUILD_FUNCTION_ERROR, "ValueError")
+
+
+def test_secret_that_was_given_to_the_driver_is_in_no_report(monkeypatch):
+    monkeypatch.setattr(failures, "_hidden", set())
+    failures.hide(["hush-hush", "hush-hush-hush", "on"])
+    assert clean("on h1 nobody said hush-hush-hush, only hush-hush") == "on h1 nobody said ***, only ***"

@@ -1,4 +1,5 @@
 import asyncio
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow_adaptive.hooks import batch
 from airflow_adaptive.hooks.asset_store import LINKS
 from airflow_adaptive.hooks.batch import Batch
+from airflow_adaptive.job.documents import FORMAT, Action, Directive, LogDocument, encode_log, log_name
 from airflow_adaptive.operators import adaptive_spark
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.runtime.journal import SupersededError
@@ -118,6 +120,68 @@ def test_bad_input_names_the_thing(make, changes, named):
     with pytest.raises(AirflowFailException, match="departures|no/path") as raised:
         make(**changes)._spec("attempt")
     assert named in str(raised.value)
+
+
+def test_one_error_tells_all_that_is_wrong(make):
+    wrong = make(
+        job="no/path",
+        job_type="eternal",
+        parallelism=(4, 1),
+        conn_id="nowhere",
+        application="/nowhere/job.py",
+        py_files=["/nowhere/more.py"],
+        application_args="--input=x",
+        conf={"spark.executor.memory": "4g", "spark.my.password": "hush"},
+        driver_memory="much",
+        executor_cores=0,
+        stop_timeout="soon",
+        poll_interval="never",
+    )
+    with pytest.raises(AirflowFailException) as raised:
+        wrong._spec("attempt")
+    told = str(raised.value)
+    assert told.startswith("job 'no/path': job_type 'eternal' is none of streaming, batch; ")
+    for thing in (
+        "job id 'no/path'",
+        "lower bound 4",
+        "connection 'nowhere' is not defined",
+        "/nowhere/job.py",
+        "/nowhere/more.py",
+        "application_args must be a list",
+        "'spark.executor.memory'] would have no effect",
+        "'spark.my.password']: secrets would be stored in clear",
+        "driver_memory 'much' is no memory size",
+        "executor_cores 0",
+        "stop_timeout 'soon'",
+        "poll_interval 'never'",
+    ):
+        assert told.count(thing) == 1, thing
+    assert "hush" not in told
+
+
+@pytest.mark.parametrize(
+    ("job", "content", "told"),
+    [
+        ("other", {}, "was written by job 'other': give each job a directory of its own"),
+        ("departures", {"format": FORMAT + 1}, "newer than 1: upgrade airflow-adaptive on this side"),
+    ],
+)
+def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, job, content, told):
+    directive = Directive(epoch=1, nonce="n", version=1, action=Action.RUN, plan=None)
+    document = json.loads(
+        encode_log(LogDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={}))
+    )
+    log = tmp_path / "jobs" / "departures" / "log"
+    log.mkdir(parents=True)
+    (log / log_name(1)).write_text(json.dumps(document | content))
+    with pytest.raises(AirflowFailException, match="job 'departures': file://") as raised:
+        make()._spec("attempt")
+    assert told in str(raised.value)
+
+
+def test_misspelled_parameter_is_told_when_the_dag_is_parsed(make):
+    with pytest.raises(TypeError, match=r"'stop_timout': did you mean 'stop_timeout'\?"):
+        make(stop_timout="5 s")
 
 
 def test_secret_is_named_and_not_shown(make):

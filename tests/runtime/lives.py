@@ -26,9 +26,10 @@ from airflow_adaptive.job.documents import (
     Status,
 )
 from airflow_adaptive.job.fence import Fence, FencedError
-from airflow_adaptive.ports import Inbox, JobDirectoryError, SubmissionState, Wish
+from airflow_adaptive.ports import Inbox, SubmissionState, Wish
 from airflow_adaptive.runtime.loop import Leave, Loop
 from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.testing.fake_channel import FakeChannel
 from airflow_adaptive.testing.fake_cluster import FakeCluster
 from airflow_adaptive.testing.manual_clock import ManualClock
 from airflow_adaptive.testing.simulation import NEUTRAL_DRAW, Simulation
@@ -50,7 +51,7 @@ LONGEST_LIFE_S = 300.0
 """A job that has not ended by then is lost."""
 
 LIVING = (SubmissionState.RUNNING, SubmissionState.UNKNOWN)
-"""States of a driver whose process may live; that of a lost one does."""
+"""States of a driver whose process may live."""
 
 ALL = 0
 """Key of the faults of all drivers, whatever their epoch."""
@@ -59,19 +60,18 @@ Fate = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Decides what becomes of a call to a port: `(method, call) -> answer`."""
 
 
-class QuickChannel:
-    """A `JobChannel` that keeps documents as they are: most of the time would go into JSON otherwise.
+class QuickChannel(FakeChannel):
+    """A channel that keeps documents as they are: most of the time would go into JSON otherwise.
 
     Attributes:
-        log: number -> document.
-        reported: the driver's status, None before its first.
-        available: set to False, and every operation raises `JobDirectoryError`.
+        documents: the log, number -> document.
+        newest_status: the driver's status, None before its first.
     """
 
     def __init__(self) -> None:
-        self.log: dict[int, LogDocument] = {}
-        self.reported: Status | None = None
-        self.available = True
+        super().__init__()
+        self.documents: dict[int, LogDocument] = {}
+        self.newest_status: Status | None = None
 
     async def newest(self) -> LogDocument | None:
         return self._log.get(max(self._log, default=0))
@@ -90,13 +90,13 @@ class QuickChannel:
             del self._log[number]
 
     async def status(self) -> Status | None:
-        return self.reported if self._log is self.log else None
+        self._require_available()
+        return self.newest_status
 
     @property
     def _log(self) -> dict[int, LogDocument]:
-        if not self.available:
-            raise JobDirectoryError("the directory is away")
-        return self.log
+        self._require_available()
+        return self.documents
 
 
 class TwoDriversError(AssertionError):
@@ -111,6 +111,7 @@ class Process:
         boots_at: when its session is up, seconds.
         built: the directive whose query it has built and will start when it looks again.
         active: it runs queries.
+        gone: it has ended by itself, whatever the cluster knows.
     """
 
     submission_id: str
@@ -126,6 +127,7 @@ class Process:
     failure: FailureReport | None = None
     built: Directive | None = None
     active: bool = False
+    gone: bool = False
 
 
 @dataclass(kw_only=True)
@@ -133,7 +135,7 @@ class LeasedDrivers:
     """All driver processes of a job, and what is wrong with them.
 
     Attributes:
-        boot_s: from the start of a process until its session is up.
+        boot_s: from the start of a process until its session is up; of the first one, and of the others.
         faults: epoch -> of "frozen", "blind" (can't read the log) and "mute" (can't write the status).
         started: (epoch, executors) of every start of the queries, in order.
     """
@@ -142,7 +144,7 @@ class LeasedDrivers:
     channel: QuickChannel
     clock: ManualClock
     lease_s: float
-    boot_s: float
+    boot_s: tuple[float, float]
     faults: dict[int, frozenset[str]] = field(default_factory=dict)
     started: list[tuple[int, int]] = field(default_factory=list)
     _processes: dict[str, Process] = field(default_factory=dict)
@@ -156,7 +158,12 @@ class LeasedDrivers:
     def left(self) -> list[str]:
         """Drivers that are there, or that the cluster will start."""
         states = {name: driver.state for name, driver in self.cluster._drivers.items()}
-        return [name for name, state in states.items() if state in (*LIVING, SubmissionState.SUBMITTED)]
+        return [
+            name
+            for name, state in states.items()
+            if state in (*LIVING, SubmissionState.SUBMITTED)
+            and not (name in self._processes and self._processes[name].gone)
+        ]
 
     def tick(self) -> None:
         """Let every process that is awake act once."""
@@ -172,7 +179,7 @@ class LeasedDrivers:
 
     def newest(self) -> LogDocument | None:
         """The newest document of the log."""
-        return self.channel.log.get(max(self.channel.log, default=0))
+        return self.channel.documents.get(max(self.channel.documents, default=0))
 
     def fail(self, process: Process) -> None:
         """The query of a process fails; the driver lives on."""
@@ -183,14 +190,14 @@ class LeasedDrivers:
         conf = self.cluster.submissions[submission_id].conf
         epoch, nonce = int(conf[PREFIX + "epoch"]), conf[PREFIX + "nonce"]
         fence = Fence(epoch=epoch, nonce=nonce, lease_timeout_s=self.lease_s, clock=self._time)
-        boots_at = self._time() + self.boot_s
+        boots_at = self._time() + self.boot_s[bool(self._processes)]
         return Process(submission_id=submission_id, epoch=epoch, nonce=nonce, boots_at=boots_at, fence=fence)
 
     def _time(self) -> float:
         return self.clock.elapsed
 
     def _is_awake(self, process: Process) -> bool:
-        lives = self.cluster._drivers[process.submission_id].state in LIVING
+        lives = self.cluster._drivers[process.submission_id].state in LIVING and not process.gone
         return lives and self._time() >= process.boots_at and "frozen" not in self._faults(process)
 
     def _faults(self, process: Process) -> frozenset[str]:
@@ -203,10 +210,9 @@ class LeasedDrivers:
         except FencedError:
             end = DriverState.FENCED
         if end is not None:
-            process.active, process.state = False, end
-            state = SubmissionState.FAILED if end is DriverState.FENCED else SubmissionState.FINISHED
-            self.cluster._end(process.submission_id, state)
-            self.cluster._drivers[process.submission_id].state = state  # also of one that the cluster had lost
+            process.active, process.gone, process.state = False, True, end
+            fenced = end is DriverState.FENCED
+            self.cluster._end(process.submission_id, SubmissionState.FAILED if fenced else SubmissionState.FINISHED)
         self._report(process)
 
     def _look(self, process: Process) -> Directive | None:
@@ -246,7 +252,7 @@ class LeasedDrivers:
         process.sequence += 1
         workers = {worker.worker_id: worker.address for worker in self.cluster._workers.values()}
         placed = [workers[it] for it in self.cluster.executors(process.submission_id) if it in workers]
-        self.channel.reported = Status(
+        self.channel.newest_status = Status(
             job=newest.job,
             epoch=process.epoch,
             nonce=process.nonce,
@@ -309,9 +315,10 @@ class Life(Simulation):
         *events: tuple[float, Callable[[Life], None]],
         slots: int = 1,
         cores: int = 2,
-        boot_s: float = 1.0,
+        boot_s: tuple[float, float] = (1, 1),
+        **options: Any,
     ) -> None:
-        super().__init__(**OPTIONS)
+        super().__init__(**OPTIONS | options)
         self.store: Any = Inboxes()
         self.channel: Any = QuickChannel()
         self.drivers: Any = LeasedDrivers(
@@ -331,7 +338,7 @@ class Life(Simulation):
     def copy(self) -> Self:
         """The same world, to go on with in another way; what never changes is shared."""
         fixed = [self.spec, *self.cluster.submissions.values(), *self.cluster._workers.values(), *self.events]
-        fixed += [*self.channel.log.values(), self.channel.reported]
+        fixed += [*self.channel.documents.values(), self.channel.newest_status]
         return copy.deepcopy(self, {id(it): it for it in fixed})
 
     def through(self, fate: Fate, leave: Leave | None = None) -> Loop:

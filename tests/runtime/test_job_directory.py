@@ -81,7 +81,7 @@ async def test_create_is_refused_when_the_document_is_too_large_to_be_read_again
 async def test_operation_is_given_up_when_the_storage_does_not_answer() -> None:
     disk = HangingFileSystem()
     try:
-        with pytest.raises(JobDirectoryError, match=r"job 'flights' did not answer within 0.05 s"):
+        with pytest.raises(JobDirectoryError, match=r"storage of the job directory did not answer within 0.05 s"):
             await JobDirectory(Storage(disk, "/jobs"), JOB, timeout_s=0.05).newest()
     finally:
         disk.released.set()

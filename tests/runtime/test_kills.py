@@ -20,7 +20,7 @@ from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.scheduler.state import SchedulerState
 from tests.runtime.lives import ALL, Life
 
-CHANGES = frozenset({"create", "compact", "submit", "kill"})
+CHANGES = frozenset({"create", "record", "compact", "submit", "kill"})
 """Calls to ports that change the world."""
 
 IN_BETWEEN_S = 5.0
@@ -79,7 +79,7 @@ def somebody_asks(wish: Wish) -> Happening:
 LIVES: dict[str, Callable[[], Life]] = {
     "start": Life,
     "start without room": lambda: Life((5, worker_joins), (9, worker_joins), cores=0),
-    "start of a slow driver": lambda: Life(boot_s=30),
+    "start of a slow driver": lambda: Life(boot_s=(30, 30)),
     "start whose answer is lost": lambda: Life((0, cluster_is(answers=False)), (3, cluster_is(answers=True))),
     "rescale": lambda: Life((8, worker_joins), slots=2),
     "death of the driver": lambda: Life((8, driver_dies)),
@@ -99,7 +99,10 @@ LIVES: dict[str, Callable[[], Life]] = {
     "blind driver": lambda: Life((8, drivers_are("blind"))),
     "mute driver": lambda: Life((8, drivers_are("mute"))),
     "mute driver that goes blind on a lost worker": lambda: Life(
-        (8, worker_is_lost), (8, drivers_are("mute")), (17, drivers_are("mute", "blind"))
+        (8, worker_is_lost),
+        (8, drivers_are("mute")),
+        (24, drivers_are("mute", "blind")),
+        driver_heartbeat_timeout="30 s",
     ),
     "short outage of the directory": lambda: Life(
         (8, directory_is(available=False)), (11, directory_is(available=True))
@@ -181,6 +184,64 @@ def test_third_loop_goes_on_wherever_the_second_was_killed_after_a_submission(ki
         for second, again in moments(life, in_between_s=math.inf):
             with killed(f"{first} and {second}"):
                 again.live()
+
+
+HEALTHY = ["start", "start without room", "start of a slow driver", "rescale", "suspend", "cancel"]
+"""Lives in which no driver is lost: one is enough, whatever happens to the loop."""
+
+
+async def freezing_alone(life: Life, at: int, seconds: int) -> bool:
+    """Run a loop that stops for a while before one of its changes, when it has looked; False if there are fewer."""
+    left = at
+
+    async def fate(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal left
+        if name in CHANGES:
+            left -= 1
+            for _ in range(seconds if left == -1 else 0):
+                await life.clock.sleep(1.0)
+        return await call()
+
+    await life.through(fate).run()
+    return left < 0
+
+
+@pytest.mark.parametrize("seconds", [3, 25])
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_loop_that_freezes_for_longer_than_the_lease_loses_no_driver(kind: str, seconds: int) -> None:
+    for at in range(1000):
+        life = LIVES[kind]()
+        if not asyncio.run(freezing_alone(life, at, seconds)):
+            return
+        life.check_end()
+        assert len(life.cluster.submissions) <= 1
+
+
+def test_deadline_that_passes_while_the_loop_is_frozen_waits_for_a_look() -> None:
+    changes: list[str] = []
+
+    async def until_submitted(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await call()
+        if name in CHANGES and "submit" not in changes:
+            changes.append(name)
+        return answer
+
+    asyncio.run(Life().through(until_submitted).run())
+    life = Life()
+    asyncio.run(freezing_alone(life, len(changes), 45))  # longer than `deploy_timeout`
+    assert len(life.cluster.submissions) == 1
+
+
+@pytest.mark.parametrize("blind_at_s", range(14, 26))
+def test_driver_that_was_given_up_too_early_does_not_meet_its_successor(blind_at_s: float) -> None:
+    """It comes when it is about to be given up, at the moment when the loop stops short; then its storage is away."""
+    slow = Life((blind_at_s, drivers_are("blind", "mute")), cores=4, slots=3, boot_s=(15, 1))
+    after_submission = next(life for moment, life in moments(slow) if moment.startswith("after submit"))
+    for at in range(1000):
+        life = after_submission.copy()
+        if not asyncio.run(freezing_alone(life, at, 3)):
+            return
+        life.check_end()
 
 
 @pytest.mark.parametrize("kind", LIVES)

@@ -97,7 +97,8 @@ def test_fails_clearly_when_the_minimum_never_comes() -> None:
     assert end.outcome is Outcome.FAILED
     assert end.cause is not None
     assert end.cause.summary == (
-        "NOT_ENOUGH_RESOURCES: not enough resources: have 1 slot(s), need at least 3 (vertex 'job' at least 3)"
+        "NOT_ENOUGH_RESOURCES: not enough resources: have 1 slot(s), need at least 3 (vertex 'job' at least 3): "
+        "add workers, or declare lower bounds or smaller executors"
     )
     assert simulation.clock.elapsed == pytest.approx(300, abs=2)
 

@@ -21,7 +21,7 @@ from airflow_adaptive.scheduler.events import (
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.options import BelowLowerBound
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
-from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay, NoRestart
+from airflow_adaptive.scheduler.policies.restart_backoff import ExponentialDelay, FixedDelay, NoRestart
 from airflow_adaptive.scheduler.policies.slot_allocation import used_slots
 from airflow_adaptive.scheduler.policies.transition_manager import CooldownExtension, Phase
 from airflow_adaptive.scheduler.requirements import Parallelism
@@ -247,9 +247,13 @@ def may_recover(state: SchedulerState, failure: Failure) -> bool:
 
 def attempts_allowed(state: SchedulerState) -> int:
     """How many restarts the strategies of these tests allow."""
-    strategy = state.options.restart_strategy
-    assert isinstance(strategy, FixedDelay | NoRestart)
-    return strategy.attempts if isinstance(strategy, FixedDelay) else 0
+    match state.options.restart_strategy:
+        case FixedDelay(attempts=attempts) | ExponentialDelay(attempts_before_reset_backoff=attempts):
+            return attempts
+        case NoRestart():
+            return 0
+        case strategy:
+            raise AssertionError(f"not expected here: {strategy}")
 
 
 def decided_failure(before: SchedulerState, event: Event, step: Step) -> Failure | None:

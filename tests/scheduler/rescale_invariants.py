@@ -76,6 +76,6 @@ def check_states(rescale: Rescale) -> None:
     ends = [rescale.start, *(span.left for span in rescale.states)]
     assert len(rescale.states) == MAX_STATES or [span.entered for span in rescale.states] == ends[:-1]
     assert all(span.entered <= span.left for span in rescale.states)
-    if rescale.cause is TriggerCause.INITIAL_SCHEDULE:
+    if rescale.trigger_cause is TriggerCause.INITIAL_SCHEDULE:
         assert rescale.attempt == 1
         assert len(rescale.states) == MAX_STATES or rescale.states[0].state == "Created"

@@ -43,7 +43,7 @@ def newest(job: Scenario) -> Rescale:
 
 def told(job: Scenario) -> list[tuple[str, str | None]]:
     """Causes and reasons."""
-    return [(record.cause.value, record.terminated_reason) for record in history(job)]
+    return [(record.trigger_cause.value, record.terminated_reason) for record in history(job)]
 
 
 def states(rescale: Rescale) -> list[str]:
@@ -218,14 +218,14 @@ ENDS: dict[str, tuple[Life, TriggerCause, TerminatedReason]] = {
 def test_record_is_open_while_a_rescale_is_under_way(cause: TriggerCause):
     rescale = CAUSES[cause]().state.timeline.rescale
     assert rescale is not None
-    assert (rescale.cause, rescale.end, rescale.terminated_reason, rescale.terminal_state) == (cause, None, None, None)
+    assert (rescale.trigger_cause, rescale.end, rescale.terminated_reason, rescale.terminal_state) == (cause, None, None, None)
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_rescale_ends_as_it_should(end: str):
     life, cause, reason = ENDS[end]
     ended = next(record for record in reversed(history(life())) if record.end is not None)
-    assert (ended.cause, ended.terminated_reason) == (cause, reason)
+    assert (ended.trigger_cause, ended.terminated_reason) == (cause, reason)
     assert ended.terminal_state is reason.terminal_state
 
 
@@ -303,7 +303,7 @@ def test_forced_rescale_has_a_record_too():
     job.given_executing(2).when_slots(held=2, free=1)
     assert len(history(job)) == 1
     job.after(61)
-    assert newest(job).cause is TriggerCause.NEW_RESOURCE_AVAILABLE
+    assert newest(job).trigger_cause is TriggerCause.NEW_RESOURCE_AVAILABLE
 
 
 def test_bound_that_was_raised_while_deploying_stops_the_job_in_a_record_of_its_own():
@@ -350,7 +350,7 @@ def test_failed_stop_with_savepoint_does_not_end_a_rescale():
 def test_local_recovery_is_a_failover_without_downtime():
     job = Scenario().given_executing(4).after(40).when_slots(held=2, free=2).after(5).when_slots(held=4)
     recovered = newest(job)
-    assert (recovered.cause, recovered.terminated_reason) == ("RECOVERABLE_FAILOVER", "SUCCEEDED")
+    assert (recovered.trigger_cause, recovered.terminated_reason) == ("RECOVERABLE_FAILOVER", "SUCCEEDED")
     assert (recovered.tier, recovered.downtime) == (Tier.EXECUTORS, timedelta(0))
     assert recovered.vertices.before == recovered.vertices.after == {"job": 4}
     assert recovered.failure == "2 of 4 slot(s) lost"
@@ -360,7 +360,7 @@ def test_local_recovery_is_a_failover_without_downtime():
 def test_smaller_plan_after_a_loss_is_the_same_failover():
     job = Scenario().given_executing(4).after(40).when_slots(held=2, free=0).when_in_force()
     shrunk = newest(job)
-    assert (shrunk.cause, shrunk.terminated_reason) == ("RECOVERABLE_FAILOVER", "SUCCEEDED")
+    assert (shrunk.trigger_cause, shrunk.terminated_reason) == ("RECOVERABLE_FAILOVER", "SUCCEEDED")
     assert (shrunk.vertices.before, shrunk.vertices.after) == ({"job": 4}, {"job": 2})
     assert states(shrunk) == ["Executing", "RestartingLocally", "Restarting", "Deploying", "Executing"]
 
@@ -523,7 +523,7 @@ def test_rescale_of_an_update_keeps_what_the_job_went_through_before():
     job = Scenario(**AT_ONCE).given_executing(2).when_slots(held=2, free=2)
     job.now += 3 * SECOND
     job.when_in_force().when_requirements(1, 3)
-    assert (newest(job).cause, newest(job).tier, newest(job).downtime) == ("UPDATE_REQUIREMENT", Tier.QUERY, 3 * SECOND)
+    assert (newest(job).trigger_cause, newest(job).tier, newest(job).downtime) == ("UPDATE_REQUIREMENT", Tier.QUERY, 3 * SECOND)
 
 
 def test_report_of_another_plan_ends_no_downtime():

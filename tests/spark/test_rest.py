@@ -10,6 +10,7 @@ import pytest
 from airflow_adaptive.ports import (
     SECRET_CONF_VARIABLE,
     DriverSubmission,
+    LivingDriver,
     SubmissionState,
     SubmissionStatus,
 )
@@ -66,7 +67,10 @@ STATE: dict[str, Any] = {
         },
     ],
     "activeapps": [{"id": "app-1", "name": "departures", "cores": 3, "state": "RUNNING"}],
-    "activedrivers": [],
+    "activedrivers": [
+        {"id": "driver-1", "state": "RUNNING", "cores": 1, "memory": 512, "worker": "worker-2"},
+        {"id": "driver-2", "state": "SUBMITTED", "cores": 2, "memory": 768, "worker": "None"},
+    ],
     "status": "ALIVE",
 }
 
@@ -113,6 +117,16 @@ def test_secret_properties_travel_in_the_environment_only() -> None:
     assert "hush" not in json.dumps(request)
 
 
+@pytest.mark.parametrize(("conf", "pattern"), [({}, "api"), ({"spark.redaction.regex": "(?i)mine"}, "(?i)mine")])
+def test_what_is_secret_to_us_is_to_sparks_pages(conf: dict[str, str], pattern: str) -> None:
+    (told,) = [
+        argument
+        for argument in create_request(DriverSubmission(name="n", script="s.py", conf=conf), MASTER_URL)["appArgs"]
+        if argument.startswith("spark.redaction.regex=")
+    ]
+    assert pattern in told
+
+
 def test_environment_has_no_secrets_when_there_are_none() -> None:
     request = create_request(DriverSubmission(name="n", script="s.py"), MASTER_URL)
     assert request["environmentVariables"] == {"SPARK_ENV_LOADED": "1"}
@@ -126,6 +140,15 @@ def test_state_gives_living_workers_and_grants() -> None:
     assert (worker.cores, worker.cores_free, worker.memory_mb, worker.memory_free_mb) == (4, 1, 4096, 1024)
     assert state.snapshot.granted == {"app-1": 3}
     assert (state.snapshot.master_url, state.snapshot.ui_url) == ("spark://h1:7077", "http://h1:8080")
+
+
+def test_state_gives_drivers_that_have_not_ended_and_names_of_applications() -> None:
+    snapshot = read_state(STATE, "spark://h1:7077", "http://h1:8080").snapshot
+    assert snapshot.drivers == {
+        "driver-1": LivingDriver(state=SubmissionState.RUNNING, cores=1, memory_mb=512),
+        "driver-2": LivingDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=768),
+    }
+    assert snapshot.names == {"app-1": "departures"}
 
 
 def test_workers_are_ordered_by_id() -> None:

@@ -23,6 +23,8 @@ from airflow_adaptive.scheduler.state import Outcome, SchedulerState, Timer, Wai
 
 NOT_ENOUGH_RESOURCES = "NOT_ENOUGH_RESOURCES"
 
+FIX = "add workers, or declare lower bounds or smaller executors"
+
 
 def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) -> Step:
     """Changes and timers move the manager; when it has decided, the job is deployed."""
@@ -68,5 +70,7 @@ def _try_anyway(state: SchedulerState, event: Event) -> Step:
     if possible is not None:
         reason = f"waited long enough, {state.available_slots} slot(s) are there"
         return moves.deploy(state, event, possible, reason)
-    failure = Failure(error_class=NOT_ENOUGH_RESOURCES, message=f"not enough resources: {outlook.shortage(state)}")
+    failure = Failure(
+        error_class=NOT_ENOUGH_RESOURCES, message=f"not enough resources: {outlook.shortage(state)}: {FIX}"
+    )
     return moves.finish(state, event, Outcome.FAILED, failure.message, failure)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_adaptive.scheduler import outlook
+from airflow_adaptive.scheduler.options import DEFAULTS
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
 from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, WaitingForResources
 from airflow_adaptive.scheduler.timeline import Amounts, Rescale
@@ -27,7 +28,8 @@ SLOTS_PER_WORKER = 2
 WORKERS = 2
 CAPACITY = SLOTS_PER_WORKER * WORKERS
 
-_UNDERSTOOD = {"id", "source", "notes", "verified", "uncertain", "steps", "expected"}
+_UNDERSTOOD = {"id", "source", "notes", "verified", "uncertain", "config", "steps", "expected"}
+_HISTORY_SIZE = "web.adaptive-scheduler.rescale-history.size"
 _PATIENCE = 20
 _LONG_S = 300
 """Longer than cooldown, stabilisation and the delay of a trigger together, and as long as the wait for resources."""
@@ -46,10 +48,21 @@ def rescale_timeline(vector: Vector) -> Iterator[Deviation]:
     unknown = sorted(set(vector) - _UNDERSTOOD)
     if unknown:
         raise NotApplicableError(f"not understood: {', '.join(unknown)}")
+    size = _history_size(vector.get("config", {}))
     story = _Story(vector["steps"])
     for step in vector["steps"]:
         story.tell(step)
-    yield from _compare(vector["expected"], story.history)
+    yield from _compare(vector["expected"], story.history[:size])
+
+
+def _history_size(config: Mapping[str, Any]) -> int:
+    unknown = sorted(set(config) - {_HISTORY_SIZE})
+    if unknown:
+        raise NotApplicableError(f"configuration not understood: {', '.join(unknown)}")
+    size = int(config.get(_HISTORY_SIZE, DEFAULTS.history_size))
+    if size < 1:
+        raise NotApplicableError("the history is always on")
+    return size
 
 
 def _compare(expected: Mapping[str, Any], history: Sequence[Rescale]) -> Iterator[Deviation]:
@@ -82,7 +95,7 @@ def _compare_record(which: str, expected: Mapping[str, Any], record: Rescale | N
 def _told(record: Rescale) -> dict[str, Any]:
     """The record in Flink's words."""
     return {
-        "trigger_cause": record.cause.value,
+        "trigger_cause": record.trigger_cause.value,
         "terminated_reason": _value(record.terminated_reason),
         "terminal_state": _value(record.terminal_state),
         "rescale_attempt_id": record.attempt,

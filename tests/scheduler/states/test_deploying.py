@@ -123,5 +123,26 @@ def test_running_job_stops_at_once_when_the_minimum_is_lost_on_the_way():
     growing().when_slots().then("Restarting", reason="only 0 of 4 slot(s) are left: have 0 slot(s), need at least 1")
 
 
+def registered(job: Scenario) -> Scenario:
+    """The application is known to the cluster, and so is what it was granted."""
+    return job.when(DriverSubmitted(at=job.now, epoch=1, submission_id="driver-1", application_id="app-1"))
+
+
+def test_new_driver_that_was_granted_too_little_plans_again_at_once():
+    job = registered(Scenario().given_deploying(4).when_slots(held=1, free=1)).then("Deploying").then_parallelism(2)
+    assert "only 2 of 4 slot(s) are left: plan again" in job.reasons
+
+
+def test_new_driver_that_was_granted_less_than_the_minimum_gives_everything_back_at_once():
+    job = registered(Scenario(lower=2).given_deploying(4).when_slots(held=1))
+    job.then("Restarting", reason="only 1 of 4 slot(s) are left: have 1 slot(s), need at least 2")
+    assert job.state.restarts.attempts == 0
+    job.when_driver_ended().then("WaitingForResources")
+
+
+def test_new_driver_waits_for_slots_that_are_still_to_be_had():
+    registered(Scenario().given_deploying(4).when_slots(held=1, free=3)).after(299).then("Deploying")
+
+
 def test_first_deployment_has_patience_with_slots_that_are_not_seen_yet():
     Scenario().given_deploying(2).when_slots().then("Deploying").after(299).then("Deploying")

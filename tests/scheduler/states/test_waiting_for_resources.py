@@ -43,7 +43,10 @@ def test_deploys_with_what_is_there_when_the_wait_ends():
 
 def test_fails_and_says_why_when_the_wait_ends_below_the_minimum():
     job = Scenario(lower=3, upper=4).given_waiting(free=2).after(300).then("Finished").then_outcome("FAILED")
-    assert job.reason == "not enough resources: have 2 slot(s), need at least 3 (vertex 'job' at least 3)"
+    assert job.reason == (
+        "not enough resources: have 2 slot(s), need at least 3 (vertex 'job' at least 3): add workers, or declare lower "
+        "bounds or smaller executors"
+    )
 
 
 def test_waits_without_end_when_told_so():

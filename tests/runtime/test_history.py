@@ -1,0 +1,334 @@
+"""A job's past: kept when loops die, when the log is compacted, and when its directory can't be written."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.job.documents import RescaleDocument, decode_log, decode_rescale, encode_log
+from airflow_adaptive.ports import Inbox, JobDirectoryError, Wish
+from airflow_adaptive.runtime.history import (
+    DECISION_BYTES,
+    ITEM_BYTES,
+    RESCALE_BYTES,
+    SHOWN_DECISIONS,
+    SHOWN_RESCALES,
+    History,
+    newest_within,
+)
+from airflow_adaptive.runtime.loop import Leave, view
+from airflow_adaptive.runtime.urls import Urls
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive.scheduler.moves import Step
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.scheduler.timeline import Decision, Rescale
+from airflow_adaptive.testing.contract_channel import log_document
+from airflow_adaptive.testing.fake_channel import FakeChannel
+from airflow_adaptive.testing.manual_clock import START
+from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from airflow_adaptive.testing.simulation import Simulation
+
+QUICK: dict[str, Any] = {
+    "resource_stabilization_timeout": "2 s",
+    "scaling_interval_min": "5 s",
+    "executing_stabilization_timeout": "2 s",
+    "max_trigger_delay": "3 s",
+}
+
+
+class FailingChannel(FakeChannel):
+    """Its history can't be written, or read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records = self.tells = True
+
+    async def record(self, document: RescaleDocument) -> bool:
+        if not self.records:
+            raise JobDirectoryError("no permission for history")
+        return await super().record(document)
+
+    async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
+        if not self.tells:
+            raise JobDirectoryError("history can't be read")
+        return await super().rescales(limit)
+
+
+@pytest.fixture
+def channel() -> FailingChannel:
+    return FailingChannel()
+
+
+@pytest.fixture
+def job(channel: FailingChannel) -> Simulation:
+    """A job on one slot, for which a second comes after 20 s."""
+    return simulation(channel)
+
+
+def simulation(channel: FailingChannel, **options: object) -> Simulation:
+    job = Simulation(**QUICK | options)
+    job.channel, job.drivers._channel = channel, channel
+    job.ports = replace(job.ports, channel=channel)
+    job.cluster.add_worker(cores=2, memory_mb=1024)
+    job.clock.at(20, lambda: job.cluster.add_worker(cores=1, memory_mb=512))
+    return job
+
+
+def run(job: Simulation, seconds: float) -> None:
+    job.run(Leave(recycle_at=job.clock.now() + timedelta(seconds=seconds)))
+
+
+def forget(channel: FakeChannel) -> None:
+    """Compact the log to its newest document."""
+    for number in sorted(channel.log)[:-1]:
+        del channel.log[number]
+
+
+def grow(channel: FakeChannel, number: int) -> None:
+    """Let the newest document of the log be this number."""
+    newest = decode_log(channel.log[max(channel.log)])
+    channel.log[number] = encode_log(replace(newest, number=number))
+
+
+def kept(channel: FakeChannel) -> list[tuple[int, str, str]]:
+    rescales = [decode_rescale(channel.kept[number]).rescale for number in sorted(channel.kept)]
+    return [(rescale["number"], rescale["trigger_cause"], rescale["terminated_reason"]) for rescale in rescales]
+
+
+def shown(job: Simulation) -> list[tuple[int, str, str | None]]:
+    rescales = job.store.views[-1]["rescale_history"]
+    assert isinstance(rescales, list)
+    return [(rescale["number"], rescale["trigger_cause"], rescale["terminated_reason"]) for rescale in rescales]
+
+
+INITIAL = (1, "INITIAL_SCHEDULE", "SUCCEEDED")
+GROWTH = (2, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")
+
+
+# ---- kept and shown -------------------------------------------------------------------------------------------------
+
+
+def test_rescales_are_kept_and_shown(job: Simulation, channel: FailingChannel) -> None:
+    run(job, 60)
+    assert kept(channel) == shown(job) == [INITIAL, GROWTH]
+    summary = job.store.views[-1]["rescale_summary"]
+    assert isinstance(summary, dict)
+    assert (summary["total"], summary["completed"], summary["in_progress"]) == (2, 2, 0)
+    assert summary["downtime"]["max"] == summary["downtime"]["min"] > 0
+
+
+def test_rescale_under_way_is_shown_last(job: Simulation, channel: FailingChannel) -> None:
+    run(job, 21)
+    assert shown(job) == [INITIAL, (2, "NEW_RESOURCE_AVAILABLE", None)]
+    assert kept(channel) == [INITIAL]
+
+
+def test_rescales_outlive_the_loop_and_the_log(job: Simulation, channel: FailingChannel) -> None:
+    run(job, 60)
+    forget(channel)
+    run(job, 10)
+    assert shown(job) == [INITIAL, GROWTH]
+    assert job.store.views[-1]["rescale_summary"]["total"] == 2
+
+
+def test_numbers_count_on_in_the_next_life_of_a_job(job: Simulation, channel: FailingChannel) -> None:
+    job.clock.at(40, lambda: setattr(job.store, "asked", Inbox(wish=Wish.SUSPEND)))
+    job.run()
+    job.store.asked = Inbox()
+    job.spec = replace(job.spec, attempt="attempt-2")
+    run(job, 60)
+    assert kept(channel) == [INITIAL, GROWTH, (3, "INITIAL_SCHEDULE", "SUCCEEDED")]
+    newest = decode_rescale(channel.kept[3]).rescale
+    assert (newest["requirements"], newest["attempt"]) == (2, 1)
+
+
+def test_numbers_count_on_when_the_log_is_gone(job: Simulation, channel: FailingChannel) -> None:
+    run(job, 60)
+    channel.log.clear()
+    run(job, 60)
+    assert [number for number, _, _ in kept(channel)] == [1, 2, 3]
+
+
+def test_history_is_as_long_as_it_may_be(channel: FailingChannel) -> None:
+    job = simulation(channel, history_size=1)
+    run(job, 60)
+    assert shown(job) == [GROWTH]
+    grow(channel, 99)
+    run(job, 1)
+    assert kept(channel) == [GROWTH]
+
+
+# ---- killed and failing ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_next_loop_keeps_what_a_killed_one_has_only_logged(job: Simulation, channel: FailingChannel, lost: int) -> None:
+    run(job, 60)
+    for number in range(3 - lost, 3):
+        del channel.kept[number]
+    run(job, 1)
+    assert kept(channel) == shown(job) == [INITIAL, GROWTH]
+
+
+def test_job_goes_on_when_its_history_can_not_be_written(
+    job: Simulation, channel: FailingChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel.records = False
+    with caplog.at_level(logging.WARNING):
+        run(job, 60)
+    assert job.states[-1] == "Executing"
+    assert shown(job) == [INITIAL, GROWTH]
+    complaints = [message for message in caplog.messages if "can't be kept now" in message]
+    assert complaints == ["rescales of job 'job' can't be kept now, and will be later: no permission for history"]
+
+
+def test_history_is_written_when_it_can_be_again(job: Simulation, channel: FailingChannel) -> None:
+    channel.records = False
+    job.clock.at(50, lambda: setattr(channel, "records", True))
+    run(job, 49)
+    assert kept(channel) == []
+    run(job, 5)
+    assert kept(channel) == [INITIAL, GROWTH]
+
+
+def test_history_is_read_when_it_can_be_again(job: Simulation, channel: FailingChannel) -> None:
+    run(job, 60)
+    forget(channel)
+    channel.tells = False
+    job.clock.at(70, lambda: setattr(channel, "tells", True))
+    run(job, 5)
+    assert shown(job) == []
+    job.clock.at(75, lambda: job.cluster.add_worker(cores=1, memory_mb=512))
+    run(job, 60)
+    assert shown(job) == kept(channel) == [INITIAL, GROWTH, (3, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")]
+
+
+def test_log_is_not_compacted_before_its_rescales_are_kept(channel: FailingChannel) -> None:
+    job = simulation(channel, history_size=1)
+    channel.records = False
+    run(job, 60)
+    grow(channel, 99)
+    run(job, 1)
+    assert {1, 100} <= set(channel.log)
+    channel.records = True
+    grow(channel, 199)
+    run(job, 1)
+    assert GROWTH in kept(channel)
+    assert min(channel.log) == 200
+
+
+def test_rescale_that_is_kept_otherwise_stays_as_it_is(
+    job: Simulation, channel: FailingChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel.tells = False
+    run(job, 10)
+    asyncio.run(channel.record(RescaleDocument(job="job", number=2, rescale={"somebody": "else's"})))
+    channel.tells = True
+    with caplog.at_level(logging.WARNING):
+        run(job, 50)
+    assert decode_rescale(channel.kept[2]).rescale == {"somebody": "else's"}
+    assert "Job job has kept another rescale as number 2" in caplog.messages
+    assert job.states[-1] == "Executing"
+
+
+def test_rescale_that_nobody_can_read_is_passed_over(channel: FailingChannel, caplog: pytest.LogCaptureFixture) -> None:
+    asyncio.run(channel.record(RescaleDocument(job="job", number=1, rescale={"number": 1, "trigger_cause": "MOON"})))
+    history = History(channel, "job", 10)
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(history.open())
+    assert list(history.rescales) == []
+    assert "A rescale of the past can't be read" in caplog.text
+
+
+# ---- decisions not to move ------------------------------------------------------------------------------------------
+
+
+def test_decision_not_to_move_is_written_once(channel: FailingChannel) -> None:
+    job = simulation(channel, min_parallelism_increase=5)
+    run(job, 120)
+    documents = [decode_log(channel.log[number]) for number in sorted(channel.log)]
+    assert datetime.fromisoformat(documents[-1].at) < START + timedelta(seconds=25)
+    reasons = [decision["reason"] for document in documents for decision in document.decisions]
+    assert reasons.count("{'job': 1} -> {'job': 2} possible, not yet: below the minimal increase") == 1
+    decisions = job.store.views[-1]["decisions"]
+    assert isinstance(decisions, list)
+    assert [decision["reason"] for decision in decisions] == reasons
+
+
+# ---- small enough ---------------------------------------------------------------------------------------------------
+
+
+def wide(vertices: int) -> Scenario:
+    """A job with many vertices, with long names, that was rescaled, failed, and was told much."""
+    bounds = ParallelismRange(1, 1000)
+    names = [f"{number}-{'v' * 60}" for number in range(vertices)]
+    graph = JobGraph(
+        job="job", vertices=tuple(JobVertex(name=name, parallelism=bounds, slot_sharing_group=name) for name in names)
+    )
+    job = Scenario(graph=graph).given_executing(2 * vertices)
+    for upper in range(2, 40):
+        job.when_requirements(1, 1000 + upper - 1000)
+    return job.when_query_failed(replace(HOPELESS, message="x" * 9000))
+
+
+@pytest.mark.parametrize("vertices", [1, 10, 50, 500])
+def test_view_is_small_however_much_there_is_to_tell(vertices: int, channel: FailingChannel) -> None:
+    job, history = wide(vertices), History(channel, "job", 1000)
+    for step in job.steps:
+        history.take(logged(step))
+    seen = history.shown(job.state)
+    rescales, decisions, transitions = seen["rescale_history"], seen["decisions"], seen["transitions"]
+    assert 1 <= len(rescales) <= SHOWN_RESCALES
+    assert 1 <= len(decisions) <= SHOWN_DECISIONS
+    assert transitions
+    assert len(json.dumps(rescales)) <= RESCALE_BYTES
+    assert len(json.dumps(decisions)) <= DECISION_BYTES
+    assert max(len(json.dumps(transition)) for transition in transitions) <= ITEM_BYTES
+    assert rescales[-1]["terminated_reason"] == "JOB_FAILED"
+    json.dumps(view(job.state, history, Urls()))
+
+
+def logged(step: Step) -> Any:
+    return replace(
+        log_document(1),
+        transitions=[encode(step.transition)] if step.transition else [],
+        decisions=[encode(step.decision)] if step.decision else [],
+        rescales=[encode(step.rescale)] if step.rescale else [],
+    )
+
+
+def test_wide_rescale_is_shown_without_its_vertices(channel: FailingChannel) -> None:
+    job, history = wide(500), History(channel, "job", 1000)
+    for step in job.steps:
+        history.take(logged(step))
+    newest = history.shown(job.state)["rescale_history"][-1]
+    assert (newest["vertices"], newest["groups"]) == (None, None)
+    assert len(history.rescales[-1].vertices.desired) == 500
+
+
+def test_newest_items_are_shown_as_far_as_there_is_room() -> None:
+    assert newest_within(["a" * 10, "b" * 10, "c" * 10], 28) == ["b" * 10, "c" * 10]
+    assert newest_within(["a", "b"], 1000) == ["a", "b"]
+    assert newest_within(["a" * 100], 10) == []
+    assert newest_within([], 10) == []
+
+
+def test_decisions_are_shown_as_they_were_told() -> None:
+    decision = Decision(at=START, state="Executing", reason="nothing to do")
+    history = History(FakeChannel(), "job", 10)
+    history.take(replace(log_document(1), decisions=[encode(decision)]))
+    assert history.shown(Scenario().state)["decisions"] == [encode(decision)]
+
+
+def test_rescale_is_told_as_it_was() -> None:
+    rescale = next(step.rescale for step in Scenario().given_executing(2).steps if step.rescale)
+    assert isinstance(rescale, Rescale)
+    history = History(FakeChannel(), "job", 10)
+    history.take(replace(log_document(1), rescales=[encode(rescale)]))
+    assert list(history.rescales) == [rescale]

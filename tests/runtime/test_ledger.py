@@ -1,0 +1,258 @@
+"""Who is dealt what: the rounds of a deal, on a cluster that fits on one line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_adaptive.ports import ClusterSnapshot, LivingDriver, SubmissionState, Worker
+from airflow_adaptive.runtime.ledger import Bid, bid, deal, rest
+from airflow_adaptive.runtime.room import Room
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive.testing.manual_clock import START
+from airflow_adaptive.testing.scenario import Scenario
+
+NOW = START + timedelta(hours=1)
+
+EXECUTOR = ExecutorShape(cores=1, memory_mb=512)
+DRIVER = DriverShape(cores=1, memory_mb=512)
+
+
+def cluster(*free: int, **known: Any) -> ClusterSnapshot:
+    """Workers with so many free cores each; memory is plenty."""
+    return ClusterSnapshot(workers=tuple(worker(number, cores) for number, cores in enumerate(free)), **known)
+
+
+def worker(number: int, cores: int, memory_mb: int = 65536) -> Worker:
+    return Worker(
+        worker_id=f"worker-{number}",
+        address=f"http://h{number}:8081",
+        cores=64,
+        cores_free=cores,
+        memory_mb=65536,
+        memory_free_mb=memory_mb,
+    )
+
+
+def wants(job: str, minimum: int, maximum: int, **more: Any) -> Bid:
+    """A job without a driver."""
+    given: dict[str, Any] = {"executor": EXECUTOR, "driver": DRIVER, "since": NOW, "patience": timedelta(minutes=5)}
+    return Bid(job=job, minimum=minimum, maximum=maximum, **given | more)
+
+
+def runs(job: str, planned: int, maximum: int, **more: Any) -> Bid:
+    """A job with a driver whose application is `app-<job>`."""
+    known = {"drives": True, "submission_id": f"driver-{job}", "application_id": f"app-{job}", "planned": planned}
+    return wants(job, 1, maximum, **known | more)
+
+
+def dealt(there: ClusterSnapshot, *bids: Bid) -> dict[str, int]:
+    """Executors that fit into each job's share."""
+    shares = deal({bid.job: bid for bid in bids}, there, NOW)
+    return {bid.job: Room(shares[bid.job]).executors(bid.executor) for bid in bids}
+
+
+# ---- one job --------------------------------------------------------------------------------------------------------
+
+
+def test_job_alone_is_dealt_everything_beside_its_driver():
+    assert dealt(cluster(2, 2), wants("a", 1, 8)) == {"a": 3}
+
+
+def test_free_cores_without_memory_are_not_dealt():
+    there = ClusterSnapshot(workers=(worker(0, 8, memory_mb=1024),))
+    assert dealt(there, wants("a", 1, 8)) == {"a": 1}
+
+
+def test_driver_is_placed_where_it_costs_most():
+    four_cores = ExecutorShape(cores=4, memory_mb=512)
+    assert dealt(cluster(4, 2), wants("a", 1, 8, executor=four_cores)) == {"a": 0}
+    assert dealt(cluster(4, 4), wants("a", 1, 8, executor=four_cores)) == {"a": 1}
+
+
+def test_job_that_has_all_that_it_can_use_is_dealt_nothing():
+    granted = {"app-a": 2}
+    assert dealt(cluster(4, granted=granted), runs("a", planned=2, maximum=2)) == {"a": 0}
+
+
+def test_job_below_its_minimum_sees_what_there_is():
+    assert dealt(cluster(3), wants("a", 4, 8)) == {"a": 2}
+    assert dealt(cluster(0), wants("a", 4, 8)) == {"a": 0}
+
+
+# ---- what is planned ------------------------------------------------------------------------------------------------
+
+
+def test_planned_executors_are_no_offer_to_others():
+    there = cluster(5, granted={"app-a": 0})
+    assert dealt(there, runs("a", planned=3, maximum=3), wants("b", 1, 4)) == {"a": 3, "b": 1}
+
+
+def test_granted_executors_are_planned_no_more():
+    there = cluster(4, granted={"app-a": 3})
+    assert dealt(there, runs("a", planned=3, maximum=3), wants("b", 1, 4)) == {"a": 0, "b": 3}
+
+
+def test_application_that_was_not_reported_yet_is_known_by_its_name():
+    there = cluster(4, granted={"app-1": 3}, names={"app-1": "a"})
+    unreported = replace(runs("a", planned=3, maximum=3), application_id=None)
+    assert dealt(there, unreported, wants("b", 1, 4)) == {"a": 0, "b": 3}
+
+
+@pytest.mark.parametrize(
+    ("drivers", "left"),
+    [
+        ({}, 2),
+        ({"driver-a": LivingDriver(state=SubmissionState.SUBMITTED, cores=1, memory_mb=512)}, 2),
+        ({"driver-a": LivingDriver(state=SubmissionState.RUNNING, cores=1, memory_mb=512)}, 3),
+    ],
+    ids=["about to be submitted", "submitted", "placed"],
+)
+def test_driver_counts_until_it_is_placed(drivers: dict[str, LivingDriver], left: int):
+    starting = replace(runs("a", planned=0, maximum=0), minimum=0, application_id=None)
+    assert dealt(cluster(4, drivers=drivers), starting, wants("b", 1, 8)) == {"a": 0, "b": left}
+
+
+def test_waiting_drivers_of_strangers_count():
+    stranger = LivingDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=512)
+    there = cluster(4, drivers={"driver-9": stranger, "driver-8": replace(stranger, state=SubmissionState.RUNNING)})
+    assert dealt(there, wants("a", 1, 8)) == {"a": 1}
+
+
+def test_older_plan_is_served_first_when_slots_were_lost():
+    older, younger = runs("z", 2, 2, since=NOW - timedelta(seconds=9)), runs("a", 2, 2, priority=9)
+    assert dealt(cluster(3, granted={"app-a": 0, "app-z": 0}), younger, older) == {"a": 1, "z": 2}
+
+
+# ---- minimum and growth ---------------------------------------------------------------------------------------------
+
+
+def test_minimum_of_all_goes_before_growth_of_anyone():
+    first, second = wants("a", 1, 8, priority=9), wants("b", 1, 8)
+    assert dealt(cluster(8), first, second) == {"a": 5, "b": 1}
+
+
+def test_higher_priority_goes_first_then_the_name():
+    assert dealt(cluster(2), wants("a", 1, 1), wants("b", 1, 1, priority=2)) == {"a": 0, "b": 1}
+    assert dealt(cluster(2), wants("b", 1, 1), wants("a", 1, 1)) == {"a": 1, "b": 0}
+
+
+def test_smaller_job_starts_where_a_larger_one_does_not_fit():
+    assert dealt(cluster(3), wants("a", 4, 4, priority=9), wants("b", 2, 2))["b"] == 2
+
+
+def test_nobody_grows_while_another_waits_for_its_minimum():
+    growing = runs("a", planned=2, maximum=8)
+    there = cluster(2, granted={"app-a": 2})
+    assert dealt(there, growing, wants("b", 2, 2)) == {"a": 0, "b": 1}
+
+
+def test_patience_with_a_job_that_waits_has_an_end():
+    growing, waiting = runs("a", planned=2, maximum=8), wants("b", 2, 2, since=NOW - timedelta(minutes=5))
+    assert dealt(cluster(2, granted={"app-a": 2}), growing, waiting)["a"] == 2
+
+
+def test_those_who_only_look_see_what_nobody_needs():
+    bids = {1: runs("a", planned=2, maximum=8), 2: wants("b", 1, 8)}
+    assert Room(rest(bids, cluster(8))).executors(EXECUTOR) == 3
+
+
+# ---- always ---------------------------------------------------------------------------------------------------------
+
+
+shapes = st.sampled_from([EXECUTOR, ExecutorShape(cores=2, memory_mb=512), ExecutorShape(cores=1, memory_mb=8192)])
+
+
+@st.composite
+def jobs(draw: st.DrawFn, name: str) -> Bid:
+    minimum = draw(st.integers(1, 4))
+    maximum = minimum + draw(st.integers(0, 6))
+    more = {"priority": draw(st.integers(1, 3)), "executor": draw(shapes)}
+    waited = timedelta(minutes=draw(st.integers(0, 9)))
+    if draw(st.booleans()):
+        return wants(name, minimum, maximum, since=NOW - waited, **more)
+    planned = draw(st.integers(minimum, maximum))
+    return replace(runs(name, planned, maximum, since=NOW - waited, **more), minimum=minimum)
+
+
+@given(
+    st.lists(st.integers(0, 8), max_size=5),
+    st.tuples(*(jobs(name) for name in "abcdef")),
+    st.tuples(*(st.integers(0, 4) for _ in "abcdef")),
+)
+def test_nobody_can_plan_on_what_another_is_dealt(free: list[int], bids: tuple[Bid, ...], granted: tuple[int, ...]):
+    grants = {
+        f"app-{it.job}": number * it.executor.cores for it, number in zip(bids, granted, strict=True) if it.drives
+    }
+    there = cluster(*free, granted=grants)
+    useful, drivers = 0, 0
+    for it, share in deal({it: it for it in bids}, there, NOW).items():
+        have = max(grants.get(f"app-{it.job}", 0) // it.executor.cores, 0)
+        executors = min(Room(share).executors(it.executor), max(it.maximum, it.planned) - have)
+        starts = not it.drives and executors >= it.minimum
+        if starts or (it.drives and have + executors >= it.minimum):
+            useful += max(executors, 0) * it.executor.cores
+            drivers += starts
+    assert useful + drivers <= sum(free)
+
+
+@given(st.lists(st.integers(0, 8), max_size=5), st.tuples(*(jobs(name) for name in "abcdef")))
+def test_whoever_waits_would_not_fit_into_what_is_left(free: list[int], bids: tuple[Bid, ...]):
+    there = cluster(*free)
+    shares = deal({it: it for it in bids}, there, NOW)
+    left = Room(rest({it: it for it in bids}, there))
+    for it, share in shares.items():
+        if not it.drives and Room(share).executors(it.executor) < it.minimum:
+            assert left.beside(it.driver, it.executor) < it.minimum
+
+
+# ---- bids -----------------------------------------------------------------------------------------------------------
+
+
+def bid_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> Bid:
+    spec = JobSpec(
+        graph=job.state.job,
+        options=job.state.options,
+        directory="file:///jobs/job",
+        script="script.py",
+        py_files=(),
+        executor=executor,
+        driver=DRIVER,
+        priority=7,
+    )
+    return bid(spec, job.state)
+
+
+def test_waiting_job_bids_for_a_driver_and_its_bounds():
+    made = bid_of(Scenario(lower=2, upper=4).given_waiting())
+    assert (made.drives, made.planned, made.minimum, made.maximum, made.priority) == (False, 0, 2, 4, 7)
+
+
+def test_slots_are_counted_in_executors():
+    made = bid_of(Scenario(lower=3, upper=8).given_deploying(8), ExecutorShape(cores=4, memory_mb=512))
+    assert (made.drives, made.planned, made.minimum, made.maximum) == (True, 2, 1, 2)
+
+
+def test_plan_of_a_job_is_a_claim_from_the_moment_it_is_made():
+    before, after = bid_of(Scenario(upper=4).given_waiting(free=2)), bid_of(Scenario(upper=4).given_deploying(4))
+    assert after.exceeds(before)
+    assert not before.exceeds(after)
+
+
+@pytest.mark.parametrize("end", ["when_canceled", "when_suspended", "when_completed"])
+def test_job_that_ends_wants_nothing(end: str):
+    job = Scenario().given_executing(2)
+    getattr(job, end)()
+    made = bid_of(job)
+    assert (made.drives, made.planned, made.minimum, made.maximum) == (False, 0, 0, 0)
+
+
+def test_job_that_must_stop_its_driver_wants_nothing_until_that_is_gone():
+    job = Scenario(lower=2, upper=4, local_recovery_timeout=0).given_executing(2).when_slots(held=1).then("Restarting")
+    assert bid_of(job).maximum == 0
+    assert bid_of(job.when_driver_ended()).maximum == 4

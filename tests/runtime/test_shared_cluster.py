@@ -1,0 +1,207 @@
+"""One poll and one ledger for all loops of a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.ports import ClusterSnapshot, ClusterUnreachableError
+from airflow_adaptive.runtime.ledger import Bid
+from airflow_adaptive.runtime.room import Room
+from airflow_adaptive.runtime.shared_cluster import CONTENTION_WINDOW, LONGEST_WINDOW, Look, Seat, SharedCluster
+from airflow_adaptive.testing import virtual_time
+from airflow_adaptive.testing.competition import DistantCluster
+from airflow_adaptive.testing.fake_cluster import FakeCluster
+from airflow_adaptive.testing.manual_clock import START
+from airflow_adaptive.testing.virtual_time import VirtualClock
+
+SECOND = timedelta(seconds=1)
+
+Story = Callable[["World"], Coroutine[Any, Any, None]]
+
+
+class World:
+    """A cluster of eight cores, how often it was asked, and seats at it."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.cluster.add_worker(cores=8, memory_mb=65536)
+        self.clock = VirtualClock()
+        self.polls = 0
+        client = DistantCluster(self.cluster, self.clock)
+        ask = client.snapshot
+
+        async def counted() -> ClusterSnapshot:
+            self.polls += 1
+            return await ask()
+
+        client.snapshot = counted  # type: ignore[method-assign]
+        self.shared = SharedCluster(client, self.clock)
+
+    def seat(self) -> Seat:
+        return Seat(self.shared)
+
+    async def later(self, *looks: tuple[Seat, Bid]) -> list[Look]:
+        """What these see a second later."""
+        await self.clock.sleep(1)
+        return [await seat.look(bid, SECOND) for seat, bid in looks]
+
+
+def story(told: Story) -> Callable[[], None]:
+    """A test in virtual time."""
+
+    def test() -> None:
+        virtual_time.run(told(World()))
+
+    test.__name__ = told.__name__
+    return test
+
+
+def wants(job: str, maximum: int = 8, **more: Any) -> Bid:
+    return Bid(job=job, minimum=1, maximum=maximum, since=START, patience=timedelta(minutes=5), **more)
+
+
+def executors(look: Look) -> int:
+    return Room(look.share).executors(Bid(job="").executor)
+
+
+@story
+async def test_thousand_looks_are_one_poll(world: World) -> None:
+    await asyncio.gather(*(world.seat().look(wants(f"job-{number}"), SECOND) for number in range(1000)))
+    assert world.polls == 1
+
+
+@story
+async def test_cluster_is_polled_again_when_the_poll_is_older_than_somebody_likes(world: World) -> None:
+    seat = world.seat()
+    for _ in range(3):
+        await world.later((seat, wants("a")))
+    assert world.polls == 3
+    await seat.look(wants("a"), SECOND)
+    assert world.polls == 3
+    await seat.look(wants("a"), timedelta(0))
+    assert world.polls == 4
+
+
+@story
+async def test_failure_is_shared_like_an_answer(world: World) -> None:
+    world.cluster.reachable = False
+    outcomes = await asyncio.gather(
+        *(world.seat().look(wants(f"job-{number}"), SECOND) for number in range(10)), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes] == [ClusterUnreachableError] * 10
+    assert world.polls == 1
+    world.cluster.reachable = True
+    await world.later((world.seat(), wants("a")))
+
+
+@story
+async def test_those_who_come_together_are_dealt_by_rank_not_by_order(world: World) -> None:
+    low, high = (world.seat(), wants("a")), (world.seat(), wants("b", priority=2))
+    first = [await seat.look(bid, SECOND) for seat, bid in (low, high)]
+    assert [executors(look) for look in first] == [0, 0]
+    assert [executors(look) for look in await world.later(low, high)] == [1, 5]
+
+
+@story
+async def test_plan_of_a_loop_that_takes_over_is_honoured_at_once(world: World) -> None:
+    planned = wants("a", drives=True, planned=4)
+    assert executors(await world.seat().look(planned, SECOND)) == 4
+
+
+@story
+async def test_nothing_is_kept_for_one_who_has_left(world: World) -> None:
+    leaving, staying = world.seat(), world.seat()
+    looks = (leaving, wants("a", priority=2)), (staying, wants("b"))
+    await world.later(*looks)
+    assert executors((await world.later(*looks))[1]) == 1
+    leaving.leave()
+    assert executors((await world.later((staying, wants("b"))))[0]) == 7
+
+
+# ---- what may be planned --------------------------------------------------------------------------------------------
+
+
+@story
+async def test_plan_on_the_newest_share_is_admitted(world: World) -> None:
+    seat, waiting = world.seat(), wants("a")
+    await world.later((seat, waiting))
+    assert seat.admits(replace(waiting, drives=True, planned=7), world.clock.now())
+
+
+@story
+async def test_plan_on_a_share_that_was_dealt_anew_is_not(world: World) -> None:
+    seat, other, waiting = world.seat(), world.seat(), wants("a")
+    await world.later((seat, waiting))
+    await world.later((other, wants("b", priority=2)))
+    plan = replace(waiting, drives=True, planned=7)
+    assert not seat.admits(plan, world.clock.now())
+    await seat.look(waiting, SECOND)
+    assert seat.admits(plan, world.clock.now())
+
+
+@story
+async def test_plan_that_takes_nothing_more_is_always_admitted(world: World) -> None:
+    seat, running = world.seat(), wants("a", drives=True, planned=4)
+    await world.later((seat, running))
+    await world.later((world.seat(), wants("b")))
+    assert seat.admits(replace(running, planned=2), world.clock.now())
+
+
+@story
+async def test_nothing_is_planned_before_the_first_look(world: World) -> None:
+    assert not world.seat().admits(wants("a", drives=True), world.clock.now())
+    assert world.seat().admits(wants("a"), world.clock.now())
+
+
+@story
+async def test_plan_counts_against_others_from_the_next_deal_on(world: World) -> None:
+    first, second = (world.seat(), wants("a", maximum=4)), (world.seat(), wants("b"))
+    await world.later(first, second)
+    assert first[0].admits(replace(first[1], drives=True, planned=4), world.clock.now())
+    assert executors((await world.later(second))[0]) == 2
+
+
+async def waits(seat: Seat, world: World, draw: float) -> timedelta:
+    """How long a seat makes no plan after it gave way."""
+    begin = world.clock.now()
+    seat.give_way(begin, draw)
+    plan = wants("a", drives=True)
+    while True:
+        await world.later((seat, wants("a")))
+        if seat.admits(plan, world.clock.now()):
+            await seat.look(wants("a"), SECOND)
+            return world.clock.now() - begin
+
+
+@story
+async def test_who_gave_way_waits_for_a_random_time_that_grows(world: World) -> None:
+    seat = world.seat()
+    waited = [await waits(seat, world, draw=0.9) for _ in range(8)]
+    assert waited == sorted(waited)
+    assert waited[0] < 2 * CONTENTION_WINDOW * 0.9 < waited[1]
+    assert LONGEST_WINDOW / 2 < waited[-1] < LONGEST_WINDOW
+    seat.succeed()
+    assert await waits(seat, world, draw=0.0) <= 2 * SECOND
+
+
+@story
+async def test_those_who_only_look_take_nothing(world: World) -> None:
+    seat = world.seat()
+    await world.later((seat, wants("a", maximum=4)))
+    cluster = await world.shared.unclaimed(SECOND)
+    assert Room(cluster.workers).executors(Bid(job="").executor) == 6
+    assert executors((await world.later((seat, wants("a", maximum=4))))[0]) == 7
+
+
+def test_virtual_time_ends_a_wait_for_nothing() -> None:
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(RuntimeError, match="never happen"):
+        virtual_time.run(stuck())
