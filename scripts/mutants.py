@@ -1,6 +1,6 @@
 """Mutation testing: break the scheduler in small ways and see whether the tests notice.
 
-    python scripts/mutants.py [MODULE ...]   # policies/rescaling.py, say; all of MODULES by default
+    python scripts/mutants.py [MODULE ...]   # policies/rescaling.py, say; all of SCOPES by default
 
 Runs mutmut on a copy of the project. A mutant that no test notices is a gap in the tests, unless it can't be noticed: such
 ones are listed with the reason in `equivalent_mutants.json`. The exit code is 0 if there is no gap.
@@ -16,8 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,27 +25,61 @@ PACKAGE = "airflow_adaptive"
 SCHEDULER = f"{PACKAGE}/scheduler"
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 
-MODULES = (
-    "policies/failure_handling.py",
-    "policies/load_balancing.py",
-    "policies/rescaling.py",
-    "policies/restart_backoff.py",
-    "policies/slot_allocation.py",
-    "policies/task_placement.py",
-    "policies/transition_manager.py",
-    "job_graph.py",
-    "requirements.py",
-)
-"""What is mutated, as seen from the scheduler."""
 
-TESTS = (
-    "tests/scheduler/policies",
-    "tests/scheduler/conformance",
-    "tests/scheduler/test_requirements.py",
-    "tests/scheduler/test_job_graph.py",
-    "tests/scheduler/test_declarations.py",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Modules, as seen from the scheduler, and the tests that must notice when they are broken."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+SCOPES = (
+    Scope(
+        modules=(
+            "policies/failure_handling.py",
+            "policies/load_balancing.py",
+            "policies/rescaling.py",
+            "policies/restart_backoff.py",
+            "policies/slot_allocation.py",
+            "policies/task_placement.py",
+            "policies/transition_manager.py",
+            "job_graph.py",
+            "requirements.py",
+        ),
+        tests=(
+            "tests/scheduler/policies",
+            "tests/scheduler/conformance",
+            "tests/scheduler/test_requirements.py",
+            "tests/scheduler/test_job_graph.py",
+        ),
+    ),
+    Scope(
+        modules=(
+            "machine.py",
+            "moves.py",
+            "outlook.py",
+            "states/created.py",
+            "states/deploying.py",
+            "states/ending.py",
+            "states/executing.py",
+            "states/restarting.py",
+            "states/restarting_locally.py",
+            "states/running.py",
+            "states/stop_with_savepoint.py",
+            "states/waiting_for_resources.py",
+        ),
+        tests=(
+            "tests/scheduler/states",
+            "tests/scheduler/conformance",
+            "tests/scheduler/test_declarations.py",
+            "tests/scheduler/test_flip322.py",
+            "tests/scheduler/test_machine.py",
+            "tests/scheduler/test_replay.py",
+            "tests/scheduler/test_transitions.py",
+        ),
+    ),
 )
-"""What must notice."""
 
 CONFIGURATION = """
 [tool.mutmut]
@@ -60,44 +93,65 @@ pytest_add_cli_args_test_selection = {tests}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """One change, and what came of it.
+class Verdict:
+    """One mutant, and what came of it.
 
     Attributes:
         name: mutmut's.
-        module: that is changed, as in `MODULES`.
+        module: that is changed, as in `SCOPES`.
         status: "killed", "survived" and so on, as mutmut says it.
+        change: what is taken out and put in; empty if a test has noticed.
+        reason: why no test can notice, None if there is no reason.
     """
 
     name: str
     module: str
     status: str
+    change: str = ""
+    reason: str | None = None
 
     @property
     def noticed(self) -> bool:
         """Whether a test failed, or ran for ever."""
-        return self.status in ("killed", "timeout", "segfault", "caught by type check")
+        return self.status in NOTICED
+
+    @property
+    def gap(self) -> bool:
+        """Whether the tests lack something."""
+        return not self.noticed and self.reason is None
+
+
+NOTICED = ("killed", "timeout", "segfault", "caught by type check")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, tell, and return the exit code."""
+    every = [module for scope in SCOPES for module in scope.modules]
     parser = argparse.ArgumentParser(prog="scripts/mutants.py", description=__doc__)
-    parser.add_argument("modules", nargs="*", default=MODULES, help="as seen from the scheduler")
+    parser.add_argument("modules", nargs="*", default=every, metavar="MODULE", help="as seen from the scheduler")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args(arguments)
+    verdicts = [verdict for scope in SCOPES for verdict in judged(scope, asked.modules, asked.processes)]
+    tell(verdicts)
+    return 1 if not verdicts or any(verdict.gap for verdict in verdicts) else 0
+
+
+def judged(scope: Scope, asked: Sequence[str], processes: int) -> list[Verdict]:
+    """What came of the mutants of those modules of the scope that were asked for."""
+    modules = [module for module in scope.modules if module in asked]
+    if not modules:
+        return []
     with tempfile.TemporaryDirectory(prefix="airflow-adaptive-mutants-") as directory:
         copy = Path(directory)
-        prepare(copy, asked.modules)
-        mutmut(copy, "run", "--max-children", str(asked.processes), shown=True)
-        mutants = list(results(copy, asked.modules))
-        gaps = tell(copy, mutants)
-    return 1 if gaps or not mutants else 0
+        prepare(copy, modules, scope.tests)
+        mutmut(copy, "run", "--max-children", str(processes), to_screen=True)
+        return list(results(copy, modules))
 
 
 # ---- the copy -------------------------------------------------------------------------------------------------------
 
 
-def prepare(copy: Path, modules: Sequence[str]) -> None:
+def prepare(copy: Path, modules: Sequence[str], tests: Sequence[str]) -> None:
     """Copy what the tests need, with properties that mutmut can change."""
     ignored = shutil.ignore_patterns("__pycache__")
     for name in (PACKAGE, "tests"):
@@ -105,7 +159,7 @@ def prepare(copy: Path, modules: Sequence[str]) -> None:
     paths = [f"{SCHEDULER}/{module}" for module in modules]
     for path in paths:
         (copy / path).write_text(with_plain_properties((copy / path).read_text()))
-    configuration = CONFIGURATION.format(package=PACKAGE, modules=json.dumps(paths), tests=json.dumps(TESTS))
+    configuration = CONFIGURATION.format(package=PACKAGE, modules=json.dumps(paths), tests=json.dumps(tests))
     (copy / "pyproject.toml").write_text((PROJECT / "pyproject.toml").read_text() + configuration)
 
 
@@ -129,64 +183,66 @@ def _properties(tree: ast.Module) -> Iterator[ast.FunctionDef]:
 # ---- mutmut ---------------------------------------------------------------------------------------------------------
 
 
-def mutmut(copy: Path, *arguments: str, shown: bool = False) -> str:
+def mutmut(copy: Path, *arguments: str, to_screen: bool = False) -> str:
     """Run mutmut in the copy, and return what it says."""
     command = [sys.executable, "-m", "mutmut", *arguments]
-    done = subprocess.run(command, cwd=copy, check=False, text=True, stdout=None if shown else subprocess.PIPE)
+    done = subprocess.run(command, cwd=copy, check=False, text=True, stdout=None if to_screen else subprocess.PIPE)
     return done.stdout or ""
 
 
-def results(copy: Path, modules: Sequence[str]) -> Iterator[Mutant]:
+def results(copy: Path, modules: Sequence[str]) -> Iterator[Verdict]:
     """All mutants, in mutmut's order."""
     module_of = {f"{SCHEDULER}/{module}".removesuffix(".py").replace("/", "."): module for module in modules}
+    reasons = {(entry["module"], _change(entry["from"], entry["to"])): entry["why"] for entry in _equivalent()}
     for line in mutmut(copy, "results", "--all", "true").splitlines():
         name, separator, status = line.strip().rpartition(": ")
         module = module_of.get(name.rpartition(".")[0])
         if separator and module is not None:
-            yield Mutant(name=name, module=module, status=status)
+            change = "" if status in NOTICED else shown(copy, name)
+            reason = reasons.get((module, change))
+            yield Verdict(name=name, module=module, status=status, change=change, reason=reason)
 
 
-def change(copy: Path, mutant: Mutant) -> tuple[str, str]:
-    """The lines that a mutant takes out, and those that it puts in."""
-    lines = mutmut(copy, "show", mutant.name).splitlines()
+def shown(copy: Path, name: str) -> str:
+    """What a mutant takes out, and what it puts in."""
+    lines = mutmut(copy, "show", name).splitlines()
     removed = [line[1:].strip() for line in lines if line.startswith("-") and not line.startswith("---")]
     added = [line[1:].strip() for line in lines if line.startswith("+") and not line.startswith("+++")]
-    return "\n".join(removed), "\n".join(added)
+    return _change("\n".join(removed), "\n".join(added))
+
+
+def _change(removed: str, added: str) -> str:
+    return f"- {removed}\n+ {added}"
+
+
+def _equivalent() -> list[dict[str, str]]:
+    entries: list[dict[str, str]] = json.loads(EQUIVALENT.read_text())
+    return entries
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------
 
 
-def tell(copy: Path, mutants: Sequence[Mutant]) -> int:
-    """Print the table and the gaps; return how many there are."""
-    reasons: Mapping[str, str] = {
-        _key(entry["module"], entry["from"], entry["to"]): entry["why"] for entry in json.loads(EQUIVALENT.read_text())
-    }
-    changes = {mutant: change(copy, mutant) for mutant in mutants if not mutant.noticed}
-    equivalent = {mutant for mutant, lines in changes.items() if _key(mutant.module, *lines) in reasons}
-    gaps = {mutant: lines for mutant, lines in changes.items() if mutant not in equivalent}
+def tell(verdicts: Sequence[Verdict]) -> None:
+    """Print the table, the gaps, and what is listed as equivalent for nothing."""
+    modules = list(dict.fromkeys(verdict.module for verdict in verdicts))
     print(f"\n{'module':34} mutants noticed equivalent gaps")
-    for module in dict.fromkeys(mutant.module for mutant in mutants):
-        print(_row(module, [mutant for mutant in mutants if mutant.module == module], equivalent))
-    print(_row("all", mutants, equivalent))
-    for mutant, (removed, added) in gaps.items():
-        print(f"\n{mutant.module} ({mutant.status}: {mutant.name})\n- {removed}\n+ {added}")
-    unused = set(reasons) - {_key(mutant.module, *changes[mutant]) for mutant in equivalent}
-    for key in sorted(unused):
-        if key.partition("\n")[0] in {mutant.module for mutant in mutants}:
-            print(f"\nlisted as equivalent, but there is no such mutant, or it was noticed:\n{key}")
-    return len(gaps)
+    for module in modules:
+        print(_row(module, [verdict for verdict in verdicts if verdict.module == module]))
+    print(_row("all", verdicts))
+    for verdict in verdicts:
+        if verdict.gap:
+            print(f"\n{verdict.module} ({verdict.status}: {verdict.name})\n{verdict.change}")
+    seen = {(verdict.module, verdict.change) for verdict in verdicts}
+    for entry in _equivalent():
+        change = _change(entry["from"], entry["to"])
+        if entry["module"] in modules and (entry["module"], change) not in seen:
+            print(f"\nlisted as equivalent, but noticed or not there: {entry['module']}\n{change}")
 
 
-def _key(module: str, removed: str, added: str) -> str:
-    return f"{module}\n- {removed}\n+ {added}"
-
-
-def _row(title: str, mutants: Sequence[Mutant], equivalent: set[Mutant]) -> str:
-    counts = Counter(
-        "noticed" if mutant.noticed else "equivalent" if mutant in equivalent else "gaps" for mutant in mutants
-    )
-    return f"{title:34} {len(mutants):7} {counts['noticed']:7} {counts['equivalent']:10} {counts['gaps']:4}"
+def _row(title: str, verdicts: Sequence[Verdict]) -> str:
+    noticed, gaps = sum(v.noticed for v in verdicts), sum(v.gap for v in verdicts)
+    return f"{title:34} {len(verdicts):7} {noticed:7} {len(verdicts) - noticed - gaps:10} {gaps:4}"
 
 
 if __name__ == "__main__":

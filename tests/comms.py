@@ -16,6 +16,8 @@ class FakeComms:
         xcoms: by key; one task instance is enough here.
         map_indexes: that XComs were set for.
         asset_states: by key, of the only asset.
+        variables: by key.
+        reads: operations that read an asset's state or a Variable.
         task_states: by run, then by task, as the execution API tells them.
         pushes: keys of XComs in the order in which they were set.
         error: raised instead of an answer, None while Airflow answers.
@@ -25,6 +27,8 @@ class FakeComms:
         self.xcoms: dict[str, Any] = {}
         self.map_indexes: set[int | None] = set()
         self.asset_states: dict[str, Any] = {}
+        self.variables: dict[str, str | None] = {}
+        self.reads = 0
         self.task_states: dict[str, dict[str, str | None]] = {}
         self.pushes: list[str] = []
         self.error: Exception | None = None
@@ -40,6 +44,7 @@ class FakeComms:
         """Answer as the supervisor would."""
         if self.error is not None:
             raise self.error
+        self.reads += isinstance(message, comms.GetAssetStateStoreByName | comms.GetVariable)
         match message:
             case comms.SetXCom():
                 self.pushes.append(message.key)
@@ -53,6 +58,12 @@ class FakeComms:
                 return comms.AssetStateStoreResult(value=self.asset_states[message.key])
             case comms.GetAssetStateStoreByName():
                 return comms.ErrorResponse(error=ErrorType.ASSET_STORE_NOT_FOUND)
+            case comms.GetVariable() if message.key in self.variables:
+                return comms.VariableResult(key=message.key, value=self.variables[message.key])
+            case comms.GetVariable():
+                return comms.ErrorResponse(error=ErrorType.VARIABLE_NOT_FOUND)
+            case comms.PutVariable():
+                self.variables[message.key] = message.value
             case comms.GetTaskStates():
                 return comms.TaskStatesResult(task_states=self.task_states)
             case _:

@@ -42,7 +42,8 @@ SECRETS: Final = (
 )
 """What follows the first group is a secret."""
 
-SHORTEST_SECRET: Final = 5
+SHORTEST_SECRET: Final = 6
+"""Shorter values are found in innocent words, or are flags."""
 
 _hidden: set[str] = set()
 """Values that this process was given as secrets; see `hide`."""

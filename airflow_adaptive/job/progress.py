@@ -36,7 +36,7 @@ class DeadTime:
     """How long no query could run because of a rescale.
 
     Attributes:
-        ms: of the last rescale; None before the first, while one is under way, and if it failed.
+        ms: of the last rescale; None before the first, while one is under way, and once the query has failed or was held.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -63,7 +63,7 @@ class DeadTime:
 
     def abandon(self) -> None:
         """There is no new one: what comes later is no rescale."""
-        self._since = None
+        self._since = self.ms = None
 
 
 class ProgressCounter:

@@ -102,6 +102,12 @@ class AirflowApi:
         entry = self._find(f"{_task(dag_id, run_id, task_id)}/xcomEntries/{key}?deserialize=true")
         return None if entry is None else entry["value"]
 
+    def xcoms(self, dag_id: str, run_id: str, task_id: str) -> list[Any]:
+        """Keys and values of all XComs."""
+        entries = self._request("GET", f"{_task(dag_id, run_id, task_id)}/xcomEntries?limit=1000")["xcom_entries"]
+        keys = [entry["key"] for entry in entries]
+        return [(key, self.xcom(dag_id, run_id, task_id, key)) for key in keys]
+
     def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
         """Extra links of a task instance, as its page shows them: name -> address."""
         links: dict[str, str | None] = self._request("GET", f"{_task(dag_id, run_id, task_id)}/links")["extra_links"]

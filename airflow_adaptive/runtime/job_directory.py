@@ -78,6 +78,10 @@ class JobDirectory:
         self._storage = base.below(job)
         self._timeout_s = timeout_s
         self._reported: set[str] = set()
+        self._known = False
+        """Whether the log was there: then it is not made anew."""
+        self._heard = False
+        """Whether there was a report."""
 
     @property
     def storage(self) -> Storage:
@@ -143,7 +147,9 @@ class JobDirectory:
             ) from error
 
     def _newest(self) -> LogDocument | None:
-        return next(self._newest_first(), None)
+        newest = next(self._newest_first(), None)
+        self._known = self._known or newest is not None
+        return newest
 
     def _newest_first(self) -> Iterator[LogDocument]:
         documents = (self._read(number) for number in reversed(self._numbers()))
@@ -169,8 +175,12 @@ class JobDirectory:
         data = encode_log(document)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise ValueError(f"log document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}")
-        if not self._storage.create(_path(LOG, document.number), data):
-            return False
+        try:
+            if not self._storage.create(_path(LOG, document.number), data, folders=not self._known):
+                return False
+        except JobDirectoryError:
+            self._require_log()
+            raise
         # A loop that slept through a compaction finds its number free again: it is not the newest all the same.
         newest = self._newest()
         return newest is not None and newest.number == document.number
@@ -205,8 +215,19 @@ class JobDirectory:
         self._report(path, f"it is number {document.number} of job {document.job!r}")
         return None
 
+    def _require_log(self) -> None:
+        """Tell that the log is away, and with it the checkpoints of the job: a second one must not be begun."""
+        if self._known and not self._numbers():
+            raise JobDirectoryError(
+                f"{self._storage.uri(LOG)} was there and is gone: bring the directory of the job back (is the storage "
+                "mounted?); a new one is not begun in its place, since the checkpoints would be missing"
+            )
+
     def _status(self) -> Status | None:
         status = self._decoded(STATUS, decode_status)
+        if status is None and self._heard:
+            self._require_log()
+        self._heard = self._heard or status is not None
         if status is not None and status.job != self._job:
             self._report(STATUS, f"it is of job {status.job!r}")
             return None

@@ -223,7 +223,11 @@ def _reported(
     match status.state, state.current:
         case DriverState.RUNNING, Deploying() if plan is not None and status.version == plan.version:
             yield events.PlanInForce(
-                at=now, epoch=epoch, version=status.version, trigger_interval=_trigger_interval(status)
+                at=now,
+                epoch=epoch,
+                version=status.version,
+                trigger_interval=_trigger_interval(status),
+                downtime=None if status.downtime_ms is None else timedelta(milliseconds=status.downtime_ms),
             )
         case DriverState.FAILED, Deploying() | Executing() | RestartingLocally() | StopWithSavepoint() if (
             plan is not None and status.version == plan.version

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+GOLDEN_RATIO = 0.618
+"""Multiples of it, modulo 1, lie evenly: those who begin together come in turn from their second look on."""
+
 
 class Budget:
     """Reads per second that the loops of one process share.
@@ -19,13 +22,15 @@ class Budget:
         """
         self.per_second = per_second
         self.members = 0
+        self._joined = 0
         self._left = per_second
         self._counted: datetime | None = None
 
     def join(self) -> Turn:
         """A place in the round."""
         self.members += 1
-        return Turn(self)
+        self._joined += 1
+        return Turn(self, phase=self._joined * GOLDEN_RATIO % 1)
 
     @property
     def round(self) -> timedelta:
@@ -46,9 +51,15 @@ class Budget:
 class Turn:
     """One member's place in the round of a `Budget`."""
 
-    def __init__(self, budget: Budget) -> None:
-        """Use `Budget.join`."""
+    def __init__(self, budget: Budget, phase: float) -> None:
+        """Use `Budget.join`.
+
+        Args:
+            budget: shared with the others.
+            phase: in [0, 1), which part of a round passes between the first look and the second.
+        """
         self._budget = budget
+        self._phase = phase
         self._last: datetime | None = None
 
     def due(self, now: datetime, every: timedelta, *, at_once: bool = False) -> bool:
@@ -59,8 +70,11 @@ class Turn:
             every: how often this member likes to read; less often if the round takes longer.
             at_once: it can't wait. The first read never can.
         """
-        at_once = at_once or self._last is None
-        if not at_once and self._last is not None and now - self._last < max(every, self._budget.round):
+        interval = max(every, self._budget.round)
+        if self._last is None:
+            self._last = now - (1 - self._phase) * (interval - every)
+            return self._budget.spend(now, at_once=True)
+        if not at_once and now - self._last < interval:
             return False
         if not self._budget.spend(now, at_once=at_once):
             return False

@@ -84,8 +84,13 @@ class Storage:
         with self._explained(full):
             return self._read(full, limit)
 
-    def create(self, path: str, data: bytes) -> bool:
+    def create(self, path: str, data: bytes, *, folders: bool = True) -> bool:
         """Create a file with this content only if there is none under its name.
+
+        Args:
+            path: of the file.
+            data: its content.
+            folders: whether missing folders above it are made, too (object stores have none).
 
         Returns:
             True if the file now holds `data`: also if it did before, so that a creation whose answer was lost can be
@@ -94,7 +99,7 @@ class Storage:
         full = self._path(path)
         with self._explained(full):
             self._require_create_if_absent()
-            return self._create(full, data)
+            return self._create(full, data, folders=folders)
 
     def remove(self, path: str) -> None:
         """Remove a file; that it is gone already is no error."""
@@ -121,10 +126,10 @@ class Storage:
         except FileNotFoundError:
             return None
 
-    def _create(self, path: str, data: bytes) -> bool:
+    def _create(self, path: str, data: bytes, *, folders: bool = True) -> bool:
         try:
             if self._local:
-                create_locally(Path(path), data)
+                create_locally(Path(path), data, folders=folders)
             else:
                 self._filesystem.pipe_file(path, data, mode="create")
         except OSError:
@@ -184,7 +189,9 @@ def _knows_create_mode(filesystem: AbstractFileSystem) -> bool:
     return write is not AbstractFileSystem.pipe_file and "mode" in inspect.signature(write).parameters
 
 
-def create_locally(path: Path, data: bytes, *, link: Callable[[Path, Path], None] = os.link) -> None:
+def create_locally(
+    path: Path, data: bytes, *, folders: bool = True, link: Callable[[Path, Path], None] = os.link
+) -> None:
     """Create a file in one step, with all its content and safe on disk.
 
     Where the file system has no hard links, the file is created exclusively and then written: still only one creator
@@ -192,26 +199,33 @@ def create_locally(path: Path, data: bytes, *, link: Callable[[Path, Path], None
 
     Raises:
         FileExistsError: there is a file under that name.
+        FileNotFoundError: its folder is missing, and must not be made (`folders`).
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if folders:
+        path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    _write_exclusively(temporary, data)
     try:
+        _write_exclusively(temporary, data)
         link(temporary, path)
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
         _write_exclusively(path, data)
     finally:
-        temporary.unlink()
+        temporary.unlink(missing_ok=True)
     _sync(path.parent)
 
 
 def _write_exclusively(path: Path, data: bytes) -> None:
+    """Write a new file, all of it or nothing: on a full disk it must not take the last bytes and a name."""
     with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _sync(directory: Path) -> None:

@@ -99,11 +99,14 @@ def _durations(durations: list[timedelta]) -> Durations | None:
 
 
 def _quantile(ordered: list[timedelta], share: float) -> timedelta:
-    """As Flink's (commons-math, the estimate of NIST): between the neighbours of position `share` * (n + 1)."""
+    """As Flink's (commons-math, the estimate of NIST): between the neighbours of position `share` * (n + 1).
+
+    Args:
+        ordered: at least one.
+        share: from 0.5 to 1.
+    """
     position = share * (len(ordered) + 1)
     below = math.floor(position)
-    if below < 1:
-        return ordered[0]
     if below >= len(ordered):
         return ordered[-1]
     lower, upper = ordered[below - 1], ordered[below]

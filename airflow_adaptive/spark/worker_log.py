@@ -6,7 +6,7 @@ Pure: no I/O. Source in Spark: `org.apache.spark.deploy.worker.ui.LogPage`.
 from __future__ import annotations
 
 import re
-from urllib.parse import urlencode
+from urllib.parse import quote
 
 from airflow_adaptive.ports import LogPages
 from airflow_adaptive.spark.errors import ProtocolError
@@ -53,4 +53,4 @@ def read_log(text: str) -> str:
 
 
 def _query(submission_id: str, output: str) -> str:
-    return urlencode({"driverId": submission_id, "logType": output})
+    return f"driverId={quote(submission_id, safe='')}&logType={output}"

@@ -15,6 +15,7 @@ from airflow_adaptive.ports import (
     ClusterUnreachableError,
     DriverLog,
     DriverSubmission,
+    LivingDriver,
     SubmissionRefusedError,
     SubmissionState,
     SubmissionStatus,
@@ -93,6 +94,7 @@ class ClusterClientContract:
         submission_id = await cluster.client.submit(_submission(cluster, Script.RUNS))
         status = await _wait_for(cluster, submission_id, SubmissionState.RUNNING)
         assert status.worker_address
+        assert (await cluster.client.snapshot()).drivers[submission_id].state is SubmissionState.RUNNING
         assert _free(await cluster.client.snapshot()) == (1, 1536 - MEMORY_MB)
         await cluster.client.kill(submission_id)
         await cluster.client.kill(submission_id)
@@ -106,8 +108,11 @@ class ClusterClientContract:
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB - 1)
         submission_id = await cluster.client.submit(_submission(cluster, Script.FINISHES))
         assert (await cluster.client.status(submission_id)).state is SubmissionState.SUBMITTED
+        waiting = LivingDriver(state=SubmissionState.SUBMITTED, cores=1, memory_mb=MEMORY_MB)
+        assert (await cluster.client.snapshot()).drivers == {submission_id: waiting}
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
         await _wait_for(cluster, submission_id, SubmissionState.FINISHED)
+        assert (await cluster.client.snapshot()).drivers == {}
 
     @pytest.mark.asyncio
     async def test_waiting_driver_can_be_killed(self, cluster: Cluster) -> None:
@@ -162,7 +167,9 @@ class ClusterClientContract:
             return _free(await cluster.client.snapshot()) == (3, 3 * MEMORY_MB)
 
         assert tuple((await wait_until_async(granted, TIMEOUT_S, "an application")).values()) == (1,)
-        assert _free(await cluster.client.snapshot()) == (1, MEMORY_MB)
+        snapshot = await cluster.client.snapshot()
+        assert _free(snapshot) == (1, MEMORY_MB)
+        assert [*snapshot.names.items()] == [(*snapshot.granted, "contract: COMPUTES")]
         await cluster.client.kill(submission_id)
         await wait_until_async(all_free, TIMEOUT_S, "the return of all cores")
         assert await granted() == {}

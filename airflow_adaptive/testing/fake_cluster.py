@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_adaptive.ports import (
@@ -76,17 +76,21 @@ class FakeCluster:
         submissions: what was accepted, by submission id, in order.
     """
 
-    def __init__(self, scripts: Mapping[str, FakeScript] | None = None) -> None:
+    def __init__(
+        self, scripts: Mapping[str, FakeScript] | None = None, worker_url: Callable[[int], str] | None = None
+    ) -> None:
         """An empty cluster.
 
         Args:
             scripts: what scripts do; others run, without an application, until something ends them.
+            worker_url: address of the web UI of the nth worker.
         """
         self.reachable = True
         self.submits = True
         self.answers = True
         self.submissions: dict[str, DriverSubmission] = {}
         self._scripts = dict(scripts or {})
+        self._worker_url = worker_url or (lambda number: f"http://fake:{FIRST_UI_PORT + number}")
         self._workers: dict[str, Worker] = {}
         self._free: dict[str, tuple[int, int]] = {}
         self._worker_count = 0
@@ -159,7 +163,7 @@ class FakeCluster:
         self._worker_count += 1
         worker = Worker(
             worker_id=f"worker-20130101000000-fake-{number:04d}",
-            address=f"http://fake:{FIRST_UI_PORT + number}",
+            address=self._worker_url(number),
             cores=cores,
             cores_free=cores,
             memory_mb=memory_mb,

@@ -51,6 +51,15 @@ ORDINARY_SCRIPT = dedent(
 SECRET = "hush"
 """Of a Spark property in the connection."""
 
+MARK = "m4rked"
+"""Is a part of all secrets that are searched for."""
+
+SECRET_CONF = {
+    "spark.hadoop.fs.s3a.secret.key": f"{MARK}-s3-key",
+    "spark.hadoop.fs.azure.account.key.flights": f"{MARK}-azure-key",
+    "spark.my.jdbc.password": f"{MARK}-jdbc-password",
+}
+
 DAGS = dedent(
     """
     from airflow.sdk import DAG
@@ -134,7 +143,11 @@ def spark_connection(spark_master: LocalCluster) -> dict[str, str]:
         "conf": {"spark.hadoop.my.secret.key": SECRET},
     }
     connection = {"conn_type": "spark", "host": spark_master.master_url, "extra": extra}
-    return {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection)}
+    secretive = connection | {"password": f"{MARK}-bearer", "extra": extra | {"conf": SECRET_CONF}}
+    return {
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
+        "AIRFLOW_CONN_SPARK_SECRETIVE": json.dumps(secretive),
+    }
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,9 @@ class Run:
     def xcom(self, key: str) -> Any:
         return self._api.xcom(self._dag, self.run_id, TASK, key)
 
+    def xcoms(self) -> list[Any]:
+        return self._api.xcoms(self._dag, self.run_id, TASK)
+
     def links(self) -> dict[str, str | None]:
         return self._api.links(self._dag, self.run_id, TASK)
 
@@ -108,7 +111,7 @@ def begin(airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path) 
 
 def page(url: str | None) -> str:
     """What a person's browser gets."""
-    return httpx.get(str(url), trust_env=False, follow_redirects=True).raise_for_status().text
+    return httpx.get(str(url), trust_env=False, follow_redirects=True, timeout=TIMEOUT_S).raise_for_status().text
 
 
 def no_driver_runs(cluster: LocalCluster) -> bool:

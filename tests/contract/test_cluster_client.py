@@ -15,6 +15,7 @@ from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.contract_cluster import MEMORY_MB, ClusterClientContract, Script
 from airflow_adaptive.testing.fake_cluster import FakeCluster, FakeScript
+from airflow_adaptive.testing.fake_master import FakeMaster
 
 SCRIPTS = {
     Script.RUNS: "import threading\nthreading.Event().wait()\n",
@@ -29,23 +30,21 @@ threading.Event().wait()
 }
 
 
+FAKE_SCRIPTS = {
+    Script.FINISHES: FakeScript(ends=SubmissionState.FINISHED),
+    Script.FAILS: FakeScript(ends=SubmissionState.FAILED, log=DriverLog(stdout="RuntimeError: no flights today\n")),
+    Script.COMPUTES: FakeScript(executors=1, executor_memory_mb=MEMORY_MB),
+}
+
+
 class FakeUnderTest:
     """The fake, with scripts that behave."""
 
-    def __init__(self) -> None:
-        computes = FakeScript(executors=1, executor_memory_mb=MEMORY_MB)
-        self.client = FakeCluster(
-            {
-                Script.FINISHES: FakeScript(ends=SubmissionState.FINISHED),
-                Script.FAILS: FakeScript(
-                    ends=SubmissionState.FAILED, log=DriverLog(stdout="RuntimeError: no flights today\n")
-                ),
-                Script.COMPUTES: computes,
-            }
-        )
-        self.add_worker = self.client.add_worker
-        self.kill_worker = self.client.kill_worker
-        self.kill_driver = self.client.kill_driver
+    def __init__(self, fake: FakeCluster, client: ClusterClient) -> None:
+        self.client = client
+        self.add_worker = fake.add_worker
+        self.kill_worker = fake.kill_worker
+        self.kill_driver = fake.kill_driver
 
     @property
     def stranded_client(self) -> ClusterClient:
@@ -96,7 +95,19 @@ def _client(port: int | None, ui_port: int | None, rest_port: int | None) -> Sta
 class TestFakeCluster(ClusterClientContract):
     @pytest.fixture
     def cluster(self) -> FakeUnderTest:
-        return FakeUnderTest()
+        fake = FakeCluster(FAKE_SCRIPTS)
+        return FakeUnderTest(fake, fake)
+
+
+class TestClientOfFakeMaster(ClusterClientContract):
+    """The real client, and the fake behind HTTP."""
+
+    @pytest_asyncio.fixture
+    async def cluster(self) -> AsyncIterator[FakeUnderTest]:
+        with FakeMaster(FAKE_SCRIPTS) as master:
+            client = StandaloneCluster(master.address)
+            yield FakeUnderTest(master.cluster, client)
+            await client.close()
 
 
 @pytest.mark.cluster

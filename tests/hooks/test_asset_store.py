@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from airflow.sdk import Variable
 
 from airflow_adaptive.hooks.asset_store import AirflowJobStore, TaskKey, ask, parse_requirements
+from airflow_adaptive.hooks.signal import MOST_MARKS, note, read_marks
+from airflow_adaptive.hooks.store_traffic import StoreTraffic
 from airflow_adaptive.ports import Inbox, Wish
 from airflow_adaptive.testing.manual_clock import ManualClock
 from tests.comms import FakeComms, api_server_error
@@ -38,13 +42,28 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def store(clock: ManualClock) -> AirflowJobStore:
-    return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), clock)
+def traffic(clock: ManualClock) -> Iterator[StoreTraffic]:
+    traffic = StoreTraffic(clock)
+    yield traffic
+    traffic.close()
+
+
+@pytest.fixture
+def store(clock: ManualClock, traffic: StoreTraffic) -> AirflowJobStore:
+    return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), clock, traffic)
 
 
 def read_later(store: AirflowJobStore, clock: ManualClock) -> Inbox:
     asyncio.run(clock.sleep(2))
     return asyncio.run(store.inbox())
+
+
+def show(store: AirflowJobStore, view: Mapping[str, Any]) -> None:
+    async def publish() -> None:
+        await store.publish(view)
+        await store.finish()
+
+    asyncio.run(publish())
 
 
 def test_nothing_asked_is_to_run(airflow: FakeComms, store: AirflowJobStore) -> None:
@@ -93,7 +112,7 @@ def test_unknown_wish_does_not_hide_the_overrides(airflow: FakeComms, store: Air
 
 
 def test_view_is_shown_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJobStore) -> None:
-    asyncio.run(store.publish(VIEW))
+    show(store, VIEW)
     assert (airflow.xcoms["state"], airflow.xcoms["parallelism"]) == ("Executing", {"job": 2})
     assert airflow.xcoms["transitions"] == VIEW["transitions"][-50:]
     assert airflow.xcoms["failures"] == VIEW["failures"]
@@ -104,29 +123,119 @@ def test_view_is_shown_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJo
 
 
 def test_outcome_of_an_ended_job_is_shown_as_its_state(airflow: FakeComms, store: AirflowJobStore) -> None:
-    asyncio.run(store.publish(VIEW | {"state": "Finished", "outcome": "SUSPENDED"}))
+    show(store, VIEW | {"state": "Finished", "outcome": "SUSPENDED"})
     assert airflow.xcoms["state"] == "SUSPENDED"
 
 
 def test_only_what_has_changed_is_pushed(airflow: FakeComms, store: AirflowJobStore) -> None:
-    asyncio.run(store.publish(VIEW))
+    show(store, VIEW)
     airflow.pushes.clear()
-    asyncio.run(store.publish(VIEW | {"parallelism": {"job": 3}}))
+    show(store, VIEW | {"parallelism": {"job": 3}})
     assert airflow.pushes == ["parallelism"]
 
 
 @pytest.mark.parametrize("error", [api_server_error(), OSError("a backend's own")])
-def test_view_that_could_not_be_pushed_is_pushed_later(
-    airflow: FakeComms, store: AirflowJobStore, caplog: pytest.LogCaptureFixture, error: Exception
+def test_view_that_could_not_be_pushed_is_pushed_when_airflow_is_back(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     airflow.error = error
+    clock.at(60, lambda: setattr(airflow, "error", None))
     with caplog.at_level(logging.WARNING):
-        asyncio.run(store.publish(VIEW))
-        asyncio.run(store.publish(VIEW))
-    airflow.error = None
-    asyncio.run(store.publish(VIEW))
+        show(store, VIEW)
     assert airflow.xcoms["state"] == "Executing"
     assert len(caplog.messages) == 1
+
+
+def test_view_that_is_outdated_before_it_was_pushed_is_skipped(airflow: FakeComms, store: AirflowJobStore) -> None:
+    async def publish() -> None:
+        for number in range(5):
+            await store.publish(VIEW | {"parallelism": {"job": number}})
+        await store.finish()
+
+    asyncio.run(publish())
+    assert airflow.xcoms["parallelism"] == {"job": 4}
+    assert airflow.pushes.count("parallelism") == 1
+
+
+def test_nothing_is_pushed_for_a_loop_that_was_ended_from_outside(airflow: FakeComms, store: AirflowJobStore) -> None:
+    async def publish() -> None:
+        await store.publish(VIEW)
+        store.close()
+        await store.finish()
+
+    asyncio.run(publish())
+    assert airflow.xcoms == {}
+
+
+# ---- many jobs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowd(clock: ManualClock, traffic: StoreTraffic) -> list[AirflowJobStore]:
+    """Stores of a hundred jobs, whose inboxes were read once."""
+    task = TaskKey(dag_id="d", task_id="t", run_id="r")
+    stores = [AirflowJobStore(f"job-{number}", task, clock, traffic) for number in range(100)]
+    read_all(stores)
+    return stores
+
+
+def read_all(stores: list[AirflowJobStore]) -> list[Wish]:
+    async def read() -> list[Wish]:
+        return [(await store.inbox()).wish for store in stores]
+
+    return asyncio.run(read())
+
+
+def test_inboxes_of_many_jobs_are_read_in_turn(
+    airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
+) -> None:
+    airflow.asset_states = {"wish": "suspend"}
+    airflow.reads, first = 0, read_all(crowd)
+    assert set(first) == {Wish.RUN}
+    for _ in range(12):
+        asyncio.run(clock.sleep(1))
+        last = read_all(crowd)
+    assert set(last) == {Wish.SUSPEND}
+    assert airflow.reads <= 2 * 120 + 7, "two operations for an inbox, ten inboxes a second, the signal every two"
+
+
+def test_job_that_was_asked_something_is_read_at_once_however_many_there_are(
+    airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
+) -> None:
+    airflow.reads = 0
+    ask("job-42", Wish.CANCEL)
+    asyncio.run(clock.sleep(2))
+    before = airflow.reads
+    assert asyncio.run(crowd[42].inbox()).wish is Wish.CANCEL
+    assert airflow.reads == before + 3, "the signal, and two of the inbox"
+
+
+def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
+    airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise OSError("a backend's own")
+
+    monkeypatch.setattr(Variable, "get", broken)
+    ask("job-42", Wish.CANCEL)
+    for _ in range(12):
+        asyncio.run(clock.sleep(1))
+        wishes = read_all(crowd)
+    assert wishes[42] is Wish.CANCEL
+
+
+def test_signal_keeps_the_marks_of_others_and_forgets_the_oldest(airflow: FakeComms) -> None:
+    for number in range(MOST_MARKS + 5):
+        note(f"job-{number}")
+    marks = read_marks()
+    assert len(marks) == MOST_MARKS
+    assert "job-4" not in marks
+    note("job-5")
+    assert read_marks()["job-5"] != marks["job-5"]
+    assert read_marks().keys() == marks.keys()
+
+
+# ---- overrides ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_runs_on_when_the_log_is_readable_again_within_the_lease():
 
     def unreadable() -> None:
         world.newest_directive = DirectoryError("gone")
-        world.time += LEASE_S - 2 * POLL_S
+        world.time += LEASE_S - 3 * POLL_S
 
     assert world.obey(unreadable, world.directs(Action.RUN, 1, plan(1))) is DriverState.STOPPED
     assert "halt" not in world.history

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from airflow_adaptive.job import failures
 from airflow_adaptive.job.failures import (
     BUILD_FUNCTION_ERROR,
     MAX_MESSAGE_CHARACTERS,
@@ -133,5 +134,5 @@ def test_what_the_authors_function_raised_is_marked():
 
 def test_secret_that_was_given_to_the_driver_is_in_no_report(monkeypatch):
     monkeypatch.setattr(failures, "_hidden", set())
-    failures.hide(["hush-hush", "hush-hush-hush", "on"])
-    assert clean("on h1 nobody said hush-hush-hush, only hush-hush") == "on h1 nobody said ***, only ***"
+    failures.hide(["hush-hush", "hush-hush-hush", "on", "false"])
+    assert clean("on h1 false said hush-hush-hush, then hush-hush") == "on h1 false said ***, then ***"

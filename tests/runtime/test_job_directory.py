@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from airflow_adaptive.job.documents import MAX_DOCUMENT_BYTES, log_name
+from airflow_adaptive.job.documents import MAX_DOCUMENT_BYTES, encode_status, log_name
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.job_directory import JobDirectory
 from airflow_adaptive.runtime.storage import Storage
-from airflow_adaptive.testing.contract_channel import JOB, log_document
+from airflow_adaptive.testing.contract_channel import JOB, log_document, status_document
 
 pytestmark = pytest.mark.asyncio
 
@@ -71,6 +71,30 @@ async def test_foreign_files_in_the_log_are_left_alone(directory: JobDirectory, 
     await directory.compact(1)
     assert await directory.newest() == log_document(2)
     assert stranger.exists()
+
+
+async def test_log_that_is_away_is_not_begun_anew(directory: JobDirectory, tmp_path: Path) -> None:
+    await directory.create(log_document(1))
+    job, away = tmp_path / JOB, tmp_path / "away"
+    job.rename(away)
+    with pytest.raises(JobDirectoryError, match=rf"file://{job}/log was there and is gone: bring .* back"):
+        await directory.create(log_document(2))
+    assert not job.exists()
+    away.rename(job)
+    assert await directory.create(log_document(2))
+
+
+async def test_status_that_is_away_with_the_log_is_an_error(directory: JobDirectory, tmp_path: Path) -> None:
+    await directory.create(log_document(1))
+    assert await directory.status() is None
+    status = tmp_path / JOB / "status.json"
+    status.write_bytes(encode_status(status_document()))
+    assert await directory.status() is not None
+    status.unlink()
+    assert await directory.status() is None  # it is being replaced
+    (tmp_path / JOB).rename(tmp_path / "away")
+    with pytest.raises(JobDirectoryError, match="was there and is gone"):
+        await directory.status()
 
 
 async def test_create_is_refused_when_the_document_is_too_large_to_be_read_again(directory: JobDirectory) -> None:

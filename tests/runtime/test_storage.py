@@ -116,6 +116,25 @@ def test_local_creation_fails_when_linking_fails_for_another_reason(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("link", [os.link, no_links])
+def test_local_creation_leaves_nothing_when_the_disk_is_full(
+    tmp_path: Path, link: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        create_locally(tmp_path / "a", b"content", link=link)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_local_creation_makes_no_folder_unless_it_may(tmp_path: Path) -> None:
+    with pytest.raises(JobDirectoryError, match="folder/a.* has no place to be"):
+        Storage.at(str(tmp_path)).create("folder/a", b"", folders=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_remove_forgives_when_the_file_is_gone(tmp_path: Path) -> None:
     storage = Storage.at(str(tmp_path))
     storage.create("a", b"")

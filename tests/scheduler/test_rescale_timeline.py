@@ -218,7 +218,12 @@ ENDS: dict[str, tuple[Life, TriggerCause, TerminatedReason]] = {
 def test_record_is_open_while_a_rescale_is_under_way(cause: TriggerCause):
     rescale = CAUSES[cause]().state.timeline.rescale
     assert rescale is not None
-    assert (rescale.trigger_cause, rescale.end, rescale.terminated_reason, rescale.terminal_state) == (cause, None, None, None)
+    assert (rescale.trigger_cause, rescale.end, rescale.terminated_reason, rescale.terminal_state) == (
+        cause,
+        None,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -523,7 +528,11 @@ def test_rescale_of_an_update_keeps_what_the_job_went_through_before():
     job = Scenario(**AT_ONCE).given_executing(2).when_slots(held=2, free=2)
     job.now += 3 * SECOND
     job.when_in_force().when_requirements(1, 3)
-    assert (newest(job).trigger_cause, newest(job).tier, newest(job).downtime) == ("UPDATE_REQUIREMENT", Tier.QUERY, 3 * SECOND)
+    assert (newest(job).trigger_cause, newest(job).tier, newest(job).downtime) == (
+        "UPDATE_REQUIREMENT",
+        Tier.QUERY,
+        3 * SECOND,
+    )
 
 
 def test_report_of_another_plan_ends_no_downtime():
