@@ -5,7 +5,7 @@ UNIT := -m "not cluster and not airflow"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check lint format unit bench-scheduler bench-balance clean
+.PHONY: help install demo test check lint format unit explore mutants bench-scheduler bench-balance clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,12 @@ lint: install ## style, types and layers
 unit: install ## unit tests, with every branch of the scheduler covered
 	$(BIN)/python -m pytest $(UNIT) --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
+
+explore: install ## all that can happen to small jobs, as deep as five minutes allow: states and steps by depth
+	$(BIN)/python -m tests.scheduler.exploration
+
+mutants: install ## break the policies in small ways, see whether the tests notice (under 15 minutes)
+	$(BIN)/python scripts/mutants.py policies
 
 bench-scheduler: install ## what a step and the balancing cost for 100 to 100,000 slots (a minute)
 	$(BIN)/python -m benchmarks.scheduler

@@ -303,7 +303,8 @@ class Triggerer:
             "CPU (cores)": cpu / wall,
             "memory (MiB)": rss_mb(),
             "polls of the master (1/s)": (asked["state"] - polls["state"]) / wall,
-            "other questions to the master (1/s)": sum(asked[it] - polls[it] for it in ("status", "create", "kill")) / wall,
+            "other questions to the master (1/s)": sum(asked[it] - polls[it] for it in ("status", "create", "kill"))
+            / wall,
             "reads of reports (1/s)": files["_status"] / wall,
             "reads of logs (1/s)": (files["_read"] + files["_newest"]) / wall,
             "reads of inboxes and the signal (1/s)": sum(stores[it] for it in stores if it.startswith("Get")) / wall,

@@ -1,6 +1,6 @@
 """Mutation testing: break the scheduler in small ways and see whether the tests notice.
 
-    python scripts/mutants.py [MODULE ...]   # policies/rescaling.py, say; all of SCOPES by default
+    python scripts/mutants.py [SCOPE_OR_MODULE ...]   # policies, core, states/executing.py, say; all by default
 
 Runs mutmut on a copy of the project. A mutant that no test notices is a gap in the tests, unless it can't be noticed: such
 ones are listed with the reason in `equivalent_mutants.json`. The exit code is 0 if there is no gap.
@@ -34,8 +34,8 @@ class Scope:
     tests: tuple[str, ...]
 
 
-SCOPES = (
-    Scope(
+SCOPES = {
+    "policies": Scope(
         modules=(
             "policies/failure_handling.py",
             "policies/load_balancing.py",
@@ -54,7 +54,7 @@ SCOPES = (
             "tests/scheduler/test_job_graph.py",
         ),
     ),
-    Scope(
+    "core": Scope(
         modules=(
             "machine.py",
             "moves.py",
@@ -79,7 +79,7 @@ SCOPES = (
             "tests/scheduler/test_transitions.py",
         ),
     ),
-)
+}
 
 CONFIGURATION = """
 [tool.mutmut]
@@ -126,12 +126,15 @@ NOTICED = ("killed", "timeout", "segfault", "caught by type check")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, tell, and return the exit code."""
-    every = [module for scope in SCOPES for module in scope.modules]
     parser = argparse.ArgumentParser(prog="scripts/mutants.py", description=__doc__)
-    parser.add_argument("modules", nargs="*", default=every, metavar="MODULE", help="as seen from the scheduler")
+    parser.add_argument("asked", nargs="*", default=list(SCOPES), metavar="SCOPE_OR_MODULE")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    asked = parser.parse_args(arguments)
-    verdicts = [verdict for scope in SCOPES for verdict in judged(scope, asked.modules, asked.processes)]
+    options = parser.parse_args(arguments)
+    verdicts = [
+        verdict
+        for name, scope in SCOPES.items()
+        for verdict in judged(scope, scope.modules if name in options.asked else options.asked, options.processes)
+    ]
     tell(verdicts)
     return 1 if not verdicts or any(verdict.gap for verdict in verdicts) else 0
 

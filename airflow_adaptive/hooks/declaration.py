@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from inspect import signature
 from typing import Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
@@ -157,6 +159,22 @@ def size(shape: Callable[..., object], name: str, cores: object, memory: str) ->
 def no_overridden_properties(conf: Mapping[str, str] | None, *, streaming: bool = True) -> None:
     """Refuse Spark properties that a parameter of the operator, or the scheduler, decides. Raises `DeclarationError`."""
     _refuse(f"conf[{finding}" for finding in _overridden(_properties(conf), streaming))
+
+
+def callback(**callbacks: object) -> None:
+    """Refuse a callback that can't reach the triggerer, or would take secrets there. Raises `DeclarationError`."""
+    for name, given in callbacks.items():
+        if given is None:
+            continue
+        if not isinstance(given, AsyncCallback):
+            raise DeclarationError(
+                [f"{name} must be an AsyncCallback: AsyncCallback(SmtpNotifier, kwargs={{...}}), say"]
+            )
+        no_secrets(**{f"{name}.kwargs": given.kwargs})
+        try:
+            json.dumps(given.kwargs)
+        except (TypeError, ValueError) as error:
+            raise DeclarationError([f"{name}.kwargs must be texts, numbers, lists and mappings ({error})"]) from error
 
 
 def cluster(conn_id: str, *, streaming: bool = True) -> None:

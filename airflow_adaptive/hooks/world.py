@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from airflow.sdk import ObjectStoragePath
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.hooks.announcements import Announcer, AnnouncingStore
 from airflow_adaptive.hooks.asset_store import AirflowJobStore, TaskKey
 from airflow_adaptive.hooks.process import Process
 from airflow_adaptive.runtime.clock import SystemClock
@@ -44,7 +45,14 @@ def job_directory(base: str, job: str) -> JobDirectory:
 
 
 @asynccontextmanager
-async def world(conn_id: str, base: str, job: str, task: TaskKey, patience: timedelta) -> AsyncIterator[Ports]:
+async def world(
+    conn_id: str,
+    base: str,
+    job: str,
+    task: TaskKey,
+    patience: timedelta,
+    on_rescale: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Ports]:
     """Everything a loop needs of the world, for as long as it runs.
 
     Args:
@@ -53,13 +61,15 @@ async def world(conn_id: str, base: str, job: str, task: TaskKey, patience: time
         job: id of the job.
         task: that its XComs belong to.
         patience: how long to try again. Airflow says "not defined" of a connection also when its API does not answer.
+        on_rescale: `path` and `kwargs` of the callback that is told of rescales, None without one.
 
     Raises:
         AddressError: there is no such connection, or it does not describe a cluster.
     """
     process, hook = Process.current(), AdaptiveSparkHook(conn_id)
     address, channel = await _patiently(patience, process, lambda: (hook.address(), job_directory(base, job)))
-    store = AirflowJobStore(job, task, process.clock, process.traffic)
+    silent = AirflowJobStore(job, task, process.clock, process.traffic)
+    store = silent if on_rescale is None else AnnouncingStore(silent, Announcer(on_rescale, job, task))
     try:
         async with process.cluster(address) as (cluster, shared):
             yield Ports(

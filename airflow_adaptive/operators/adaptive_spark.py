@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 from uuid import uuid4
 
 from airflow.sdk import Asset, BaseOperator
+from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 
 from airflow_adaptive.hooks import declaration
@@ -69,6 +70,9 @@ class AdaptiveSparkOperator(BaseOperator):
         driver_memory: heap of the driver, "1g" say.
         executor_cores: cores of an executor; each is a slot.
         executor_memory: heap of an executor.
+        on_rescale_callback: told of each rescale, and of each restart after a failure, while the job runs:
+            `AsyncCallback(SmtpNotifier, kwargs={"to": ..., "subject": "{{ message }}"})`, say. It runs where the loop runs, so
+            it is importable there, and without secrets. Templates know `message`, `job`, `rescale`, `dag_id`, `task_id`, `run_id`.
         deferrable: run the loop in the triggerer; else in this worker.
         kwargs: the scheduler's options by our names (see `OPTIONS`) or Flink's (`**{"restart-strategy.type": "none"}`), and
             those of every Airflow operator.
@@ -105,6 +109,7 @@ class AdaptiveSparkOperator(BaseOperator):
         driver_memory: str = "1g",
         executor_cores: int = 1,
         executor_memory: str = "1g",
+        on_rescale_callback: AsyncCallback | None = None,
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -132,6 +137,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self.driver_memory = driver_memory
         self.executor_cores = executor_cores
         self.executor_memory = executor_memory
+        self.on_rescale_callback = on_rescale_callback
         self.deferrable = deferrable
         self.options = options
         self._running: tuple[JobSpec, TaskKey] | None = None
@@ -265,6 +271,7 @@ class AdaptiveSparkOperator(BaseOperator):
                 lambda: declaration.graph(self._graph),
                 lambda: declaration.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
                 lambda: declaration.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
+                lambda: declaration.callback(on_rescale_callback=self.on_rescale_callback),
                 lambda: declaration.cluster(str(self.conn_id), streaming=streaming),
                 *(of_streaming if streaming else ()),
             ]
@@ -312,13 +319,21 @@ class AdaptiveSparkOperator(BaseOperator):
             base=self.job_directory,
             task_key=asdict(task),
             cancel_at=None if cancel_at is None else cancel_at.isoformat(),
+            on_rescale=self._on_rescale,
         )
         self.defer(trigger=trigger, method_name="resume")
+
+    @property
+    def _on_rescale(self) -> dict[str, Any] | None:
+        """The callback as plain data, which is all that reaches the triggerer."""
+        callback = self.on_rescale_callback
+        return None if callback is None else {"path": str(callback.path), "kwargs": callback.kwargs}
 
     def _run_here(self, spec: JobSpec, task: TaskKey, cancel_at: datetime | None) -> dict[str, Any]:
         self._running = (spec, task)
         try:
-            event = asyncio.run(run_loop(spec, self.conn_id, self.job_directory, task, Leave(cancel_at=cancel_at)))
+            leave = Leave(cancel_at=cancel_at)
+            event = asyncio.run(run_loop(spec, self.conn_id, self.job_directory, task, leave, self._on_rescale))
         except SupersededError as error:
             event = superseded(error)
         # Not in a `finally`: Airflow calls `on_kill` after the exception of an `execution_timeout`.

@@ -61,6 +61,9 @@ log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
+FIRST_LISTENING = timedelta(seconds=3)
+"""Longer than it takes a driver that lives to report again (`job.conf.DriverSettings.heartbeat_interval_s`)."""
+
 SHOWN_FAILURES = 5
 """How many failures people see at hand; the job's log has more."""
 
@@ -127,6 +130,7 @@ class Loop:
         self._unsaved: Step | None = None
         self._said: str | None = None
         self._directory_lost: datetime | None = None
+        self._listens_since: datetime | None = None
         self._urls = Urls()
         self._report: Status | None = None
         self.trouble: str | None = None
@@ -172,6 +176,7 @@ class Loop:
             await self._publish()
             self._directory_lost = None
         except JobDirectoryError as error:
+            self._listens_since = None
             self._bear(error)
 
     async def _hold(self) -> None:
@@ -200,7 +205,7 @@ class Loop:
         self._begun = not self._put_off
 
     async def _act(self) -> None:
-        looked_at = self._now()
+        looked_at, first = self._now(), self._listens_since is None
         world = await self._look()
         seen = self._observed(world)
         for event in seen:
@@ -208,6 +213,8 @@ class Loop:
         self._journal.memory = self._journal.memory.after(self._state, world.status, self._now())
         driver = self._state.driver
         self._urls = self._urls.after(world, None if driver is None else driver.submission_id)
+        # With the first look the job has no share yet, and a deadline that is long over would find nothing there.
+        self._put_off = self._put_off or first
         await self._fire_timers(looked_at + self._spec.options.poll_interval)
         self._attention.settle(self._state, seen)
 
@@ -216,6 +223,7 @@ class Loop:
         read_at = self._now() if self._attention.reads else None
         if read_at is not None:
             self._report = await self._ports.channel.status() or self._report
+            self._listens_since = self._listens_since or read_at
         status = own_status(self._state, self._journal.nonce, self._report)
         self._journal.memory = self._journal.memory.after(self._state, None, self._now())
         inbox = await self._ports.store.inbox()
@@ -223,15 +231,23 @@ class Loop:
         look = await self._answer(self._seat.look(bid(self._spec, self._state), self._spec.options.poll_interval))
         submission = await self._submission(None if look is None else look.cluster)
         if look is None:
-            return World(status=status, submission=submission, inbox=inbox, read_at=read_at)
+            return World(status=status, submission=submission, inbox=inbox, listened=self._listened(read_at))
         return World(
             cluster=look.cluster,
             share=look.share,
             status=status,
             submission=submission,
             inbox=inbox,
-            read_at=read_at,
+            listened=self._listened(read_at),
         )
+
+    def _listened(self, read_at: datetime | None) -> datetime | None:
+        """When the driver's report was read for this look, None if its silence can't be judged by that.
+
+        Who has just begun to listen, or could not read for a while, lets a driver that lives be heard first.
+        """
+        since = self._listens_since
+        return read_at if read_at is not None and since is not None and read_at - since >= FIRST_LISTENING else None
 
     async def _submission(self, cluster: ClusterSnapshot | None) -> SubmissionStatus | None:
         """What the cluster knows of the driver: of one that lives the poll tells, of another one has to ask."""

@@ -52,7 +52,7 @@ class World:
         status: the driver's report, of whatever epoch.
         submission: what the cluster knows of the driver process.
         inbox: what people want.
-        read_at: when the report was read, None if it was not for this look: then its silence is not judged.
+        listened: when the report was read, None if the driver's silence can't be judged by this look.
     """
 
     cluster: ClusterSnapshot | None = None
@@ -60,7 +60,7 @@ class World:
     status: Status | None = None
     submission: SubmissionStatus | None = None
     inbox: Inbox = Inbox()
-    read_at: datetime | None = None
+    listened: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +265,7 @@ def _process(
 
 def _silence(state: SchedulerState, world: World, memory: Memory) -> timedelta:
     """For how long nothing had been heard of the driver when its report was read."""
-    at = world.read_at
+    at = world.listened
     return timedelta(0) if at is None else at - memory.after(state, world.status, at).heard
 
 

@@ -53,10 +53,17 @@ class AdaptiveJobTrigger(BaseTrigger):
         base: URI of the folder of all job directories.
         task_key: the task instance that waits (`TaskKey` as a dict).
         cancel_at: when the task's time is up, ISO 8601; None for never.
+        on_rescale: `path` and `kwargs` of the callback that is told of rescales, None without one.
     """
 
     def __init__(
-        self, spec: dict[str, Any], conn_id: str, base: str, task_key: dict[str, Any], cancel_at: str | None = None
+        self,
+        spec: dict[str, Any],
+        conn_id: str,
+        base: str,
+        task_key: dict[str, Any],
+        cancel_at: str | None = None,
+        on_rescale: dict[str, Any] | None = None,
     ) -> None:
         """Only assign: the object is made on workers, too."""
         super().__init__()
@@ -65,10 +72,11 @@ class AdaptiveJobTrigger(BaseTrigger):
         self.base = base
         self.task_key = task_key
         self.cancel_at = cancel_at
+        self.on_rescale = on_rescale
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and constructor arguments; stored in clear, so there is no secret in them."""
-        arguments = ("spec", "conn_id", "base", "task_key", "cancel_at")
+        arguments = ("spec", "conn_id", "base", "task_key", "cancel_at", "on_rescale")
         return (f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in arguments})
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -86,7 +94,8 @@ class AdaptiveJobTrigger(BaseTrigger):
         """Run the loop; against a twin (this trigger on another triggerer) Airflow soon ends the one of the two that is too many."""
         while True:
             try:
-                return await run_loop(self._job, self.conn_id, self.base, TaskKey(**self.task_key), leave)
+                task = TaskKey(**self.task_key)
+                return await run_loop(self._job, self.conn_id, self.base, task, leave, self.on_rescale)
             except SupersededError as error:
                 log.warning("Job %s: %s", self._job.graph.job, error)
                 if error.attempt != self._job.attempt:
@@ -129,14 +138,22 @@ class AdaptiveJobTrigger(BaseTrigger):
         return of_run[mapped] in ENDED_STATES and owner in (None, self._job.attempt)
 
 
-async def run_loop(spec: JobSpec, conn_id: str, base: str, task: TaskKey, leave: Leave | None = None) -> dict[str, Any]:
+async def run_loop(
+    spec: JobSpec,
+    conn_id: str,
+    base: str,
+    task: TaskKey,
+    leave: Leave | None = None,
+    on_rescale: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Run a job's loop with Airflow as its world; return the event that tells the operator how it ended.
 
     Raises:
         SupersededError: another loop has taken the job over; this one must keep quiet.
     """
     try:
-        async with world(conn_id, base, spec.graph.job, task, patience=spec.options.deploy_timeout) as ports:
+        patience = spec.options.deploy_timeout
+        async with world(conn_id, base, spec.graph.job, task, patience, on_rescale) as ports:
             loop = Loop(spec, ports, random.random, leave)
             return outcome(spec, await loop.run(), leave, loop.trouble)
     except (PortError, AdaptiveSchedulerError, ValueError) as error:

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
+from tests.airflow.mailbox import Mailbox
 
 SCRIPT = dedent(
     """
@@ -62,10 +63,13 @@ SECRET_CONF = {
 
 DAGS = dedent(
     """
+    from airflow.providers.smtp.notifications.smtp import SmtpNotifier
     from airflow.sdk import DAG
+    from airflow.sdk.definitions.callback import AsyncCallback
     from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
     from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
 
+    ONCALL = {{"to": "oncall@example.com", "html_content": "see Airflow"}}
     SMALL = {{"driver_memory": "512m", "executor_memory": "512m", "resource_stabilization_timeout": "1 s"}}
     QUICK = SMALL | {{
         "scaling_interval_min": "2 s",
@@ -87,7 +91,12 @@ DAGS = dedent(
         SparkResourcesSensor(task_id="resources", parallelism=(1, 2), **SMALL) >> job("bounded", "bounded")
 
     with DAG("endless", schedule=None):
-        job("endless", scaling_interval_min="10 s", slot_idle_timeout="2 s")
+        job(
+            "endless",
+            scaling_interval_min="10 s",
+            slot_idle_timeout="2 s",
+            on_rescale_callback=AsyncCallback(SmtpNotifier, kwargs=ONCALL | {{"subject": "{{{{ message }}}}"}}),
+        )
 
     with DAG("cleared", schedule=None):
         job("cleared")
@@ -151,7 +160,17 @@ def spark_connection(spark_master: LocalCluster) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def airflow(playground: Path, spark_connection: dict[str, str]) -> Iterator[LocalAirflow]:
+def mailbox() -> Iterator[Mailbox]:
+    """Where Airflow's mails go."""
+    with Mailbox() as mailbox:
+        yield mailbox
+
+
+@pytest.fixture(scope="session")
+def airflow(playground: Path, spark_connection: dict[str, str], mailbox: Mailbox) -> Iterator[LocalAirflow]:
     """One Airflow of four processes for all tests of a session."""
-    with LocalAirflow(playground / "airflow", playground / "dags", env=spark_connection) as airflow:
+    extra = {"disable_ssl": True, "disable_tls": True, "from_email": "airflow@example.com"}
+    smtp = {"conn_type": "smtp", "host": "127.0.0.1", "port": mailbox.port, "extra": extra}
+    env = spark_connection | {"AIRFLOW_CONN_SMTP_DEFAULT": json.dumps(smtp)}
+    with LocalAirflow(playground / "airflow", playground / "dags", env=env) as airflow:
         yield airflow

@@ -15,6 +15,7 @@ from airflow_adaptive.job.documents import Status, decode_log, decode_status
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
+from tests.airflow.mailbox import Mailbox
 
 pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)]
 
@@ -118,7 +119,7 @@ def no_driver_runs(cluster: LocalCluster) -> bool:
     return not cluster.state()["activedrivers"]
 
 
-def test_job_grows_is_watched_and_is_suspended(begin: Begin, spark_cluster: LocalCluster) -> None:
+def test_job_grows_is_watched_and_is_suspended(begin: Begin, spark_cluster: LocalCluster, mailbox: Mailbox) -> None:
     run = begin("endless")
     assert run.task_state == "deferred"
     links = run.links()
@@ -130,6 +131,8 @@ def test_job_grows_is_watched_and_is_suspended(begin: Begin, spark_cluster: Loca
     spark_cluster.add_worker(cores=1, memory_mb=512)
     run.until_executing(2)
     assert run.status().epoch == 1
+    wait_until(lambda: mailbox.subjects, TIMEOUT_S, "a mail about the rescale")
+    assert mailbox.subjects[0] == "job 'endless' was rescaled from 1 to 2: slots came or went"
 
     run.require(1, 1)  # one change, then another within the cooldown: one rescale
     run.require(2, 2)

@@ -17,6 +17,7 @@ from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.airflow.conftest import MARK, SECRET_CONF
+from tests.airflow.mailbox import Mailbox
 from tests.airflow.test_adaptive_job import TIMEOUT_S, Run, no_driver_runs
 
 pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)]
@@ -53,6 +54,7 @@ SCRIPT = dedent(
 
 DAG = dedent(
     """
+    from airflow.providers.smtp.notifications.smtp import SmtpNotifier
     from airflow.sdk import DAG
     from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 
@@ -69,6 +71,9 @@ DAG = dedent(
             executor_memory="512m",
             resource_stabilization_timeout="1 s",
             restart_strategy="none",
+            on_failure_callback=SmtpNotifier(
+                to="oncall@example.com", subject="{{{{ ti.task_id }}}} failed: {{{{ exception }}}}", html_content="see Airflow"
+            ),
         )
     """
 )
@@ -90,7 +95,7 @@ def run(airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path) ->
 
 
 def test_secrets_of_a_connection_are_seen_by_the_driver_alone(
-    run: Run, airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path
+    run: Run, airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path, mailbox: Mailbox
 ) -> None:
     assert leaks(command_lines()) == []
     seen = list(pages(run, spark_cluster))
@@ -102,6 +107,9 @@ def test_secrets_of_a_connection_are_seen_by_the_driver_alone(
     (playground / JOB / "input" / "more.txt").write_text("two\n")
     run.until_task("failed")
     wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
+    mail = f"job failed: job {JOB!r} failed: "
+    wait_until(lambda: any(mail in subject for subject in mailbox.subjects), TIMEOUT_S, "a mail about the failure")
+    assert leaks([("mail", subject.encode()) for subject in mailbox.subjects]) == []
     log = airflow.api.task_log(JOB, run.run_id, "job")
     assert "the database does not take" in log
     assert "***" in log

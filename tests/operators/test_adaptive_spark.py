@@ -4,7 +4,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import DAG, Asset
+from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
 from airflow_adaptive.hooks import batch
@@ -176,6 +178,30 @@ def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, 
     (log / log_name(1)).write_text(json.dumps(document | content))
     with pytest.raises(AirflowFailException, match="job 'departures': file://") as raised:
         make()._spec("attempt")
+    assert told in str(raised.value)
+
+
+def test_callback_reaches_the_triggerer_as_plain_data(make, airflow):
+    callback = AsyncCallback(SmtpNotifier, kwargs={"to": "oncall@example.com", "subject": "{{ message }}"})
+    trigger = deferral(make(on_rescale_callback=callback).execute, {"ti": FakeInstance()})
+    assert trigger.on_rescale == {
+        "path": "airflow.providers.smtp.notifications.smtp.SmtpNotifier",
+        "kwargs": {"to": "oncall@example.com", "subject": "{{ message }}"},
+    }
+    assert deferral(make().execute, {"ti": FakeInstance()}).on_rescale is None
+
+
+@pytest.mark.parametrize(
+    ("callback", "told"),
+    [
+        (print, "on_rescale_callback must be an AsyncCallback"),
+        (AsyncCallback(SmtpNotifier, kwargs={"to": object()}), "on_rescale_callback.kwargs must be texts, numbers"),
+        (AsyncCallback(SmtpNotifier, kwargs={"password": "x"}), "on_rescale_callback.kwargs['password']: secrets"),
+    ],
+)
+def test_callback_that_can_not_reach_the_triggerer_is_refused(make, callback, told):
+    with pytest.raises(AirflowFailException, match="departures") as raised:
+        make(on_rescale_callback=callback)._spec("attempt")
     assert told in str(raised.value)
 
 

@@ -35,6 +35,7 @@ from airflow_adaptive.testing.manual_clock import ManualClock
 from airflow_adaptive.testing.simulation import NEUTRAL_DRAW, Simulation
 
 OPTIONS: dict[str, Any] = {
+    "resource_wait_timeout": "3 h",  # a job that was looked at by nobody for an hour gives nothing up
     "resource_stabilization_timeout": "1 s",
     "scaling_interval_min": "2 s",
     "executing_stabilization_timeout": "1 s",
@@ -138,6 +139,7 @@ class LeasedDrivers:
         boot_s: from the start of a process until its session is up; of the first one, and of the others.
         faults: epoch -> of "frozen", "blind" (can't read the log) and "mute" (can't write the status).
         started: (epoch, executors) of every start of the queries, in order.
+        processes: by submission.
     """
 
     cluster: FakeCluster
@@ -147,30 +149,26 @@ class LeasedDrivers:
     boot_s: tuple[float, float]
     faults: dict[int, frozenset[str]] = field(default_factory=dict)
     started: list[tuple[int, int]] = field(default_factory=list)
-    _processes: dict[str, Process] = field(default_factory=dict)
+    processes: dict[str, Process] = field(default_factory=dict)
 
     @property
     def active(self) -> list[Process]:
         """Those whose queries run now."""
-        return [process for process in self._processes.values() if process.active and self._is_awake(process)]
+        return [process for process in self.processes.values() if process.active and self._is_awake(process)]
 
     @property
     def left(self) -> list[str]:
         """Drivers that are there, or that the cluster will start."""
-        states = {name: driver.state for name, driver in self.cluster._drivers.items()}
-        return [
-            name
-            for name, state in states.items()
-            if state in (*LIVING, SubmissionState.SUBMITTED)
-            and not (name in self._processes and self._processes[name].gone)
-        ]
+        living = [it.submission_id for it in self.processes.values() if self._lives(it)]
+        waiting = [it for it, driver in self.cluster._drivers.items() if driver.state is SubmissionState.SUBMITTED]
+        return living + waiting
 
     def tick(self) -> None:
         """Let every process that is awake act once."""
         for submission_id, driver in self.cluster._drivers.items():
-            if driver.state is SubmissionState.RUNNING and submission_id not in self._processes:
-                self._processes[submission_id] = self._boot(submission_id)
-        for process in self._processes.values():
+            if driver.state is SubmissionState.RUNNING and submission_id not in self.processes:
+                self.processes[submission_id] = self._boot(submission_id)
+        for process in self.processes.values():
             if self._is_awake(process):
                 self._act(process)
         if len(self.active) > 1:
@@ -190,15 +188,18 @@ class LeasedDrivers:
         conf = self.cluster.submissions[submission_id].conf
         epoch, nonce = int(conf[PREFIX + "epoch"]), conf[PREFIX + "nonce"]
         fence = Fence(epoch=epoch, nonce=nonce, lease_timeout_s=self.lease_s, clock=self._time)
-        boots_at = self._time() + self.boot_s[bool(self._processes)]
+        boots_at = self._time() + self.boot_s[bool(self.processes)]
         return Process(submission_id=submission_id, epoch=epoch, nonce=nonce, boots_at=boots_at, fence=fence)
 
     def _time(self) -> float:
         return self.clock.elapsed
 
     def _is_awake(self, process: Process) -> bool:
-        lives = self.cluster._drivers[process.submission_id].state in LIVING and not process.gone
-        return lives and self._time() >= process.boots_at and "frozen" not in self._faults(process)
+        awake = self._time() >= process.boots_at and "frozen" not in self._faults(process)
+        return awake and self._lives(process)
+
+    def _lives(self, process: Process) -> bool:
+        return self.cluster._drivers[process.submission_id].state in LIVING and not process.gone
 
     def _faults(self, process: Process) -> frozenset[str]:
         return self.faults.get(process.epoch, frozenset()) | self.faults.get(ALL, frozenset())

@@ -147,6 +147,7 @@ def test_claim_that_fails_shows_no_transition_twice(small: Simulation, channel: 
 def test_log_that_can_not_be_compacted_goes_on(small: Simulation, channel: FailingChannel) -> None:
     channel.compacts = False
     small.clock.at(20, ask(small, Wish.SUSPEND))
+    small.run(Leave(recycle_at=small.clock.now() + timedelta(seconds=5)))
     for _ in range(100):  # each loop claims the log with a document
         small.run(Leave(recycle_at=small.clock.now() + timedelta(milliseconds=1)))
     assert outcome(small) is Outcome.SUSPENDED

@@ -8,8 +8,10 @@ prints how many states and steps there are up to each depth. Where a line says `
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import repeat
 from time import monotonic
 
 from airflow_adaptive.scheduler import machine
@@ -61,19 +63,19 @@ class Exploration:
     _at_rest: set[int] = field(default_factory=set)
 
     def run(self, depth: int = sys.maxsize, seconds: float = float("inf")) -> "Exploration":
-        """Walk until that depth, or that time, or the end.
+        """Walk until that depth, or the end, or for about that time: no layer is begun that would take too long.
 
         Raises:
             AssertionError: with the shortest history that leads to what must not be.
         """
-        until, steps = monotonic() + seconds, 0
+        until, took, steps = monotonic() + seconds, 0.0, 0
         new = self.model.begin()
         frontier = [new, self._rest(new)]
         self._parents = {place.key: (None, None) for place in frontier}
-        while frontier and len(self.layers) < depth and monotonic() < until:
+        while frontier and len(self.layers) < depth and (began := monotonic()) + 2 * took < until:
             beyond: list[Place] = []
             steps += sum(self._expand(place, beyond) for place in frontier)
-            frontier = beyond
+            frontier, took = beyond, monotonic() - began
             self.layers.append(Layer(depth=len(self.layers) + 1, states=len(self._parents), steps=steps))
         self.complete = not frontier
         return self
@@ -91,8 +93,10 @@ class Exploration:
                     beyond.append(following)
                     check_state(following.state)
                     self._rest(following)
-                if reached % self.sampled == 0:
-                    self._compare(reached, following)
+                    if len(self._parents) % self.sampled == 0:
+                        self._sample[reached] = following
+                elif reached in self._sample:
+                    self._compare(self._sample[reached], following)
             except Exception as error:
                 raise AssertionError("\n".join(["after", *self._history(key), _told(event)])) from error
         return count
@@ -129,8 +133,7 @@ class Exploration:
         self._at_rest.update(passed)
         return place
 
-    def _compare(self, key: int, place: Place) -> None:
-        known = self._sample.setdefault(key, place)
+    def _compare(self, known: Place, place: Place) -> None:
         if known != place:
             self.compared += 1
             futures = [[self._after(p, *move).key for move in moves(self.model, p)] for p in (known, place)]
@@ -167,17 +170,30 @@ def _told(event: Event | None) -> str:
     return "a second without event" if event is None else str(event)
 
 
+def explored(name: str, seconds: float) -> Exploration:
+    """What there is of a model, without what the walk had to remember."""
+    walked = Exploration(model=MODELS[name]).run(seconds=seconds)
+    return Exploration(
+        model=walked.model,
+        layers=walked.layers,
+        transitions=walked.transitions,
+        complete=walked.complete,
+        compared=walked.compared,
+    )
+
+
 def main(seconds: float) -> None:
-    """Explore every model for so long, and print what there is."""
-    explored = []
-    for name, model in MODELS.items():
-        exploration = Exploration(model=model).run(seconds=seconds)
-        explored.append(exploration)
-        sys.stdout.write(f"{name}: {'complete' if exploration.complete else 'up to this depth'},")
-        sys.stdout.write(f" {exploration.compared:,} pairs of equal states compared\n")
-        for layer in exploration.layers:
-            sys.stdout.write(f"  depth {layer.depth:3}  {layer.states:9,} states  {layer.steps:11,} steps\n")
-    sys.stdout.write(f"transitions of the table never seen: {sorted(never_seen(explored)) or 'none'}\n")
+    """Explore every model for so long, one in each processor, and print what there is."""
+    done: list[Exploration] = []
+    with ProcessPoolExecutor() as processes:
+        for name, exploration in zip(MODELS, processes.map(explored, MODELS, repeat(seconds)), strict=True):
+            done.append(exploration)
+            extent = "complete" if exploration.complete else "up to this depth"
+            sys.stdout.write(f"{name}: {extent}, {exploration.compared:,} pairs of equal states compared\n")
+            for layer in exploration.layers:
+                sys.stdout.write(f"  depth {layer.depth:3}  {layer.states:9,} states  {layer.steps:11,} steps\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"transitions of the table never seen: {sorted(never_seen(done)) or 'none'}\n")
 
 
 if __name__ == "__main__":

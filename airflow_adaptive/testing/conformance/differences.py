@@ -56,6 +56,8 @@ def _too_few_slots(vector: Vector, _: Deviation) -> bool:
 _MAX_DELAY = "jobmanager.adaptive-scheduler.rescale-trigger.max-delay"
 _HISTORY_SIZE = "web.adaptive-scheduler.rescale-history.size"
 
+_SUPPRESSED = "recovery is suppressed by"
+
 _LEAST_MAX_DELAY_MS = 10_000
 
 _FIRST_OVERFLOW = 92
@@ -78,6 +80,14 @@ DIFFERENCES = (
         explains=lambda vector, deviation: (
             _is("WaitingForResources", "resource_wait_timeout")(vector, deviation)
             and (deviation.actual == "Finished" or deviation.what == "error")
+        ),
+    ),
+    Difference(
+        area="state_transitions",
+        why="the strategy that suppresses recovery is named as here, and the failure is told",
+        explains=lambda _, deviation: (
+            deviation.what == "error"
+            and all(_SUPPRESSED in str(text).casefold() for text in (deviation.expected, deviation.actual))
         ),
     ),
     Difference(

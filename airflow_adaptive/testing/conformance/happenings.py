@@ -12,6 +12,7 @@ from airflow_adaptive.testing.conformance.verdict import NotApplicableError
 from airflow_adaptive.testing.scenario import Scenario
 
 PATIENCE_S = 5
+COOLDOWN_S = 20
 STABILIZATION_S = 10
 """Longer than the patience, so that it is the patience that ends."""
 BACKOFF_MS = 10_000
@@ -37,15 +38,19 @@ def act_of(state: str, event: str) -> Act:
 
 
 def _new_resources(scenario: Scenario, situation: Situation) -> None:
-    held = scenario.state.held_slots
-    scenario.when_slots(held=held, free=situation.slots)
+    if situation.says(Phrase.COOLDOWN) and not situation.says(Phrase.NOT_ELAPSED):
+        scenario.after(COOLDOWN_S)
+    scenario.when_slots(held=scenario.state.held_slots, free=situation.slots)
     if situation.says(Phrase.STABILIZING) and situation.says(Phrase.ELAPSED):
         scenario.after(STABILIZATION_S)
 
 
 def _new_requirements(scenario: Scenario, situation: Situation) -> None:
     """The bounds that are told; without any, others that the state may notice or not."""
-    bounds = situation.find(Phrase.BOUNDS)
+    bounds, there = situation.find(Phrase.BOUNDS), situation.find(Phrase.SLOTS)
+    if there is not None:
+        held = scenario.state.held_slots
+        scenario.unsettled(scenario.slots(held=held, free=max(int(there[1]) - held, 0)))
     if bounds is not None:
         return _require(scenario, int(bounds[3]), int(bounds[4]))
     match scenario.state.current:
@@ -155,9 +160,17 @@ def _stop_failed(scenario: Scenario, situation: Situation) -> None:
 
 
 def _saved(scenario: Scenario, situation: Situation) -> None:
+    if situation.says(Phrase.REMEMBERED):
+        _failed(scenario, situation)
     scenario.when_savepoint_completed()
-    if situation.says(Phrase.FINISHED):
+    if situation.says(Phrase.FINISHED) and not situation.says(Phrase.NOT_FINISHED):
         scenario.when_driver_ended()
+
+
+def _not_saved(scenario: Scenario, situation: Situation) -> None:
+    if situation.says(Phrase.REMEMBERED, Phrase.FAILED):
+        _failed(scenario, situation)
+    scenario.when_savepoint_failed()
 
 
 # ---- committed batches ----------------------------------------------------------------------------------------------
@@ -206,5 +219,5 @@ _IN_STATE: Mapping[tuple[str, str], Act] = {
     ("StopWithSavepoint", "global_failure"): _stop_failed,
     ("StopWithSavepoint", "task_failed"): _stop_failed,
     ("StopWithSavepoint", "savepoint_completed"): _saved,
-    ("StopWithSavepoint", "savepoint_failed"): lambda scenario, _: scenario.when_savepoint_failed(),
+    ("StopWithSavepoint", "savepoint_failed"): _not_saved,
 }

@@ -28,16 +28,22 @@ class Phrase(StrEnum):
     NOT_STABILIZING = r"stabili[sz]ation timeout (of |is )?0\b|no stabili[sz]ation"
     STABILIZING = r"stabili[sz]ation"
     FOR_EVER = r"negative|for ever|-1"
+    COOLDOWN = r"cool-?down"
+    UNCHANGED = r"parallelism (is |stays |would be |would stay )?(unchanged|the same)|no change|(does|would) not change"
+    CHANGED = r"parallelism (has |would )?changed?\b|other parallelism"
+    SLOTS = r"(\d+) (free )?slots? (are |is )?(available|there|free)"
+    REMEMBERED = r"remembered|fail(ed|ure) (before|meanwhile|in between|while waiting)"
+    NOT_FINISHED = r"not (yet )?(FINISHED|terminal|terminated)|still running"
     SAVED = r"savepoint (is |was )?(already )?(completed|ok|succeed)"
     NOT_SAVED = r"savepoint (operation )?(fails|failed)"
     NO_TARGET = r"no target|failure restart"
-    TARGET_GONE = r"target[^,;(]*not"
+    TARGET_GONE = r"target[^,;(]*(not|differ)|(not|differ)[^,;(]*target"
     TARGET = r"target|rescale restart"
-    STALE = r"reject|unknown (execution|attempt|task)|stale|outdated|(old|earlier|former|previous) (attempt|execution|visit)"
+    STALE = r"reject|not accept|unknown (execution|attempt|task)|stale|outdated|(old|earlier|former|previous) (attempt|execution|visit)"
     NOT_DEPLOYED = r"deploy(ing|ment)?\b.*(throws|fails|failed|failure)"
     BACKOFF = r"backoff"
     SLOTS_GONE = r"not available|not free|no longer|gone|taken"
-    AVAILABLE = r"available"
+    AVAILABLE = r"available|reserv"
     FINISHED = r"\bFINISHED\b"
     FAILED = r"\bFAILED\b"
     CANCELED = r"\bCANCELED\b"
@@ -76,8 +82,10 @@ class Situation:
     @property
     def slots(self) -> int:
         """Slots that are there."""
-        if self.says(Phrase.NO_RESOURCES) or not self.says(Phrase.DESIRED, Phrase.NOT_DESIRED):
+        if self.says(Phrase.NO_RESOURCES, Phrase.UNCHANGED):
             return NONE
+        if not self.says(Phrase.DESIRED, Phrase.NOT_DESIRED):
+            return DESIRED if self.says(Phrase.CHANGED, Phrase.COOLDOWN) else NONE
         return SUFFICIENT if self.says(Phrase.NOT_DESIRED) else DESIRED
 
     @property

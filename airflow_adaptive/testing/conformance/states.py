@@ -23,7 +23,15 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
     WaitingForResources,
 )
-from airflow_adaptive.testing.conformance.happenings import BACKOFF_MS, PATIENCE_S, STABILIZATION_S, TARGET, Act, act_of
+from airflow_adaptive.testing.conformance.happenings import (
+    BACKOFF_MS,
+    COOLDOWN_S,
+    PATIENCE_S,
+    STABILIZATION_S,
+    TARGET,
+    Act,
+    act_of,
+)
 from airflow_adaptive.testing.conformance.situation import DESIRED, SUFFICIENT, Phrase, Situation
 from airflow_adaptive.testing.conformance.verdict import (
     Deviation,
@@ -129,7 +137,7 @@ def _given(state: str, situation: Situation, vector: Vector) -> Scenario:
         upper=int(bounds[2]) if bounds else DESIRED,
         resource_wait_timeout=PATIENCE_S if vector["event"] == "resource_wait_timeout" and not for_ever else -1,
         resource_stabilization_timeout=0 if situation.says(Phrase.NOT_STABILIZING) else STABILIZATION_S,
-        scaling_interval_min=0,
+        scaling_interval_min=COOLDOWN_S if situation.says(Phrase.COOLDOWN) else 0,
         executing_stabilization_timeout=0,
         max_trigger_delay=BACKOFF_MS / 1000 if vector["event"] == "checkpoint_completed" else 0,
         restart_strategy=strategy if situation.restarts else "none",

@@ -1,8 +1,8 @@
 """Limits, to the last unit, and the words in which more is refused."""
 
 import re
-from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -69,9 +69,7 @@ def exactly(words: str) -> str:
         ),
     ],
 )
-def test_parameter_of_a_restart_strategy_has_a_limit(
-    strategy: Strategy, name: str, least: object, less: object, words: str
-):
+def test_parameter_of_a_restart_strategy_has_a_limit(strategy: Strategy, name: str, least: Any, less: Any, words: str):
     assert getattr(strategy(**{name: least}), name) == least
     with pytest.raises(ValueError, match=exactly(words)):
         strategy(**{name: less})
@@ -106,9 +104,10 @@ def test_backoff_is_whole_milliseconds_as_in_flink(attempts: int, expected: time
     ],
 )
 def test_duration_of_a_transition_manager_is_not_negative(name: str, words: str):
-    TransitionManager.begin(START, **{"stabilization": NOTHING, name: NOTHING})
+    durations: dict[str, Any] = {"stabilization": NOTHING, "max_trigger_delay": NOTHING}
+    TransitionManager.begin(START, **durations)
     with pytest.raises(ValueError, match=exactly(words)):
-        TransitionManager.begin(START, **{"stabilization": NOTHING, name: -MS})
+        TransitionManager.begin(START, **durations | {name: -MS})
 
 
 def cooling(extension: CooldownExtension, limit: timedelta | None = None) -> TransitionManager:
@@ -172,11 +171,10 @@ def test_of_equally_loaded_workers_the_one_with_most_free_slots_is_next_also_aft
 
 
 @pytest.mark.parametrize("bounds", ["three", (1, 2, 3), (1,), None, 1.5, (1.0, 2.0)])
-def test_range_of_anything_but_whole_numbers_is_refused(bounds: object):
-    of: Callable[[object], ParallelismRange] = ParallelismRange.of
+def test_range_of_anything_but_whole_numbers_is_refused(bounds: Any):
     words = f"parallelism {bounds!r} must be a whole number, or a pair of them (lower, upper)"
     with pytest.raises(ValueError, match=exactly(words)):
-        of(bounds)
+        ParallelismRange.of(bounds)
 
 
 @pytest.mark.parametrize("asked", [ParallelismRange(0, 1), ParallelismRange(3, -1)])

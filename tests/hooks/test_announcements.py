@@ -1,0 +1,176 @@
+"""Rescales told through Airflow's callbacks: each once, and never at the cost of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseNotifier
+from airflow.sdk.definitions.callback import AsyncCallback
+
+from airflow_adaptive.hooks import announcements
+from airflow_adaptive.hooks.announcements import Announcer
+from airflow_adaptive.hooks.asset_store import TaskKey
+from airflow_adaptive.testing.simulation import Simulation
+
+TASK = TaskKey(dag_id="d", task_id="t", run_id="r")
+
+told: list[str] = []
+"""What the callbacks of these tests were told."""
+
+
+class BlockingNotifier(BaseNotifier):
+    """As most of Airflow's notifiers are."""
+
+    template_fields = ("text",)
+
+    def __init__(self, text: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.text = text
+
+    def notify(self, context: Any) -> None:
+        told.append(self.text)
+
+
+class AsyncNotifier(BlockingNotifier):
+    """One that can only be awaited."""
+
+    notify = BaseNotifier.notify
+
+    async def async_notify(self, context: Any) -> None:
+        told.append(self.text)
+
+
+async def plain(text: str, context: Mapping[str, Any]) -> None:
+    told.append(f"{text} {context['job']}")
+
+
+async def without_context(text: str) -> None:
+    told.append(text)
+
+
+async def broken(**_: Any) -> None:
+    raise RuntimeError("no network")
+
+
+async def endless(**_: Any) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    told.clear()
+
+
+def announcer(callback: Any, **kwargs: Any) -> Announcer:
+    made = AsyncCallback(callback, kwargs=kwargs)
+    return Announcer({"path": made.path, "kwargs": made.kwargs}, "departures", TASK)
+
+
+def rescale(
+    number: int, *, cause: str = "NEW_RESOURCE_AVAILABLE", end: str | None = "COMPLETED", **changes: Any
+) -> dict[str, Any]:
+    return {
+        "number": number,
+        "trigger_cause": cause,
+        "terminal_state": end,
+        "end": None if end is None else "2013-01-01T00:00:00+00:00",
+        "vertices": {"before": {"job": 1}, "after": {"job": 2}},
+        "failure": None,
+    } | changes
+
+
+def after(announcer: Announcer, *views: list[dict[str, Any]]) -> list[str]:
+    """What was told when these views were shown one after the other."""
+
+    async def run() -> None:
+        for view in views:
+            announcer.see({"rescale_history": view})
+        await announcer.finish()
+        announcer.close()
+
+    asyncio.run(run())
+    return told
+
+
+@pytest.mark.parametrize("notifier", [BlockingNotifier, AsyncNotifier])
+def test_notifier_is_rendered_with_what_happened(notifier: type[BaseNotifier]) -> None:
+    text = "{{ dag_id }} {{ rescale.number }}: {{ message }}"
+    assert after(announcer(notifier, text=text), [], [rescale(1)]) == [
+        "d 1: job 'departures' was rescaled from 1 to 2: slots came or went"
+    ]
+
+
+def test_function_is_called_with_the_context_if_it_takes_one() -> None:
+    assert after(announcer(plain, text="hello"), [], [rescale(1)]) == ["hello departures"]
+    assert after(announcer(without_context, text="hello"), [], [rescale(1)])[1:] == ["hello"]
+
+
+def test_each_rescale_is_told_once_and_none_of_an_earlier_loop() -> None:
+    shown = announcer(BlockingNotifier, text="{{ rescale.number }}")
+    assert after(shown, [rescale(1)], [rescale(1), rescale(2)], [rescale(2)], [rescale(2), rescale(3)]) == ["2", "3"]
+
+
+@pytest.mark.parametrize(
+    "silent",
+    [
+        rescale(1, cause="INITIAL_SCHEDULE"),
+        rescale(1, end="IGNORED"),
+        rescale(1, end=None),
+    ],
+)
+def test_what_is_no_finished_rescale_is_not_told(silent: dict[str, Any]) -> None:
+    assert after(announcer(BlockingNotifier, text="x"), [], [silent]) == []
+
+
+def test_failure_and_wide_jobs_are_told_in_a_line() -> None:
+    failed = rescale(1, cause="RECOVERABLE_FAILOVER", end="FAILED", failure="TASK_FAILED: lost")
+    assert (
+        announcements.message("j", failed) == "job 'j' could not be rescaled from 1 to 2: it failed (TASK_FAILED: lost)"
+    )
+    amounts = {"before": None, "after": {"read": 4, "count": 2}}
+    many = rescale(1, cause="UPDATE_REQUIREMENT", vertices=amounts)
+    assert announcements.message("j", many) == (
+        "job 'j' was rescaled from nothing to read=4, count=2: requirements were changed"
+    )
+    assert announcements.message("j", rescale(1, vertices=None)).startswith(
+        "job 'j' was rescaled from nothing to nothing"
+    )
+
+
+@pytest.mark.parametrize("callback", [broken, endless])
+def test_callback_that_fails_or_hangs_is_a_line_in_the_log(
+    callback: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(announcements, "CALL_TIMEOUT", announcements.CALL_TIMEOUT / 6000)
+    after(announcer(callback), [], [rescale(1)])
+    assert f"on_rescale_callback {__name__}.{callback.__name__} failed: " in caplog.text
+
+
+def test_callback_that_is_not_there_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    missing = Announcer({"path": "nowhere.notify", "kwargs": {}}, "departures", TASK)
+    after(missing, [], [rescale(1)])
+    assert "No module named 'nowhere'" in caplog.text
+
+
+def test_rescale_of_a_job_is_told_as_its_loop_sees_it(caplog: pytest.LogCaptureFixture) -> None:
+    """The record that the scheduler makes has all that is read here."""
+    caplog.set_level(logging.WARNING)
+    simulation = Simulation(
+        resource_stabilization_timeout="2 s",
+        scaling_interval_min="5 s",
+        executing_stabilization_timeout="2 s",
+        max_trigger_delay="3 s",
+    )
+    simulation.cluster.add_worker(cores=2, memory_mb=1024)
+    simulation.clock.at(30, lambda: simulation.cluster.add_worker(cores=1, memory_mb=512))
+    simulation.clock.at(90, simulation.drivers.finish)
+    simulation.run()
+    views = [view["rescale_history"] for view in simulation.store.views]
+    assert after(announcer(BlockingNotifier, text="{{ message }}"), *views) == [
+        "job 'departures' was rescaled from 1 to 2: slots came or went"
+    ]
+    assert caplog.text == ""
