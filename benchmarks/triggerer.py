@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_adaptive.job.documents import Status, encode_status
+from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.runtime.job_directory import LOG, STATUS, JobDirectory
 from airflow_adaptive.runtime.loop import Loop
@@ -276,11 +277,11 @@ class Triggerer:
         )
 
     async def _started(self) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not all(isinstance(loop.state.current, Executing) for loop in self._loops.values()) or len(
-                self._loops
-            ) < len(self._jobs):
-                await asyncio.sleep(0.1)
+        async def all_run() -> bool:
+            running = sum(isinstance(loop.state.current, Executing) for loop in self._loops.values())
+            return running == len(self._jobs)
+
+        await wait_until_async(all_run, PATIENCE_S, "the start of all jobs")
 
     async def _window(self, seconds: float, profile: str | None) -> Figures:
         self._pipe.send("churn")
@@ -315,7 +316,7 @@ class Triggerer:
 
     async def _requests(self) -> Mapping[str, int]:
         self._pipe.send("requests")
-        return await asyncio.to_thread(self._pipe.recv)  # type: ignore[no-any-return]
+        return await asyncio.to_thread(self._pipe.recv)
 
     async def _wish(self) -> float:
         """Seconds from asking a job to suspend until its loop follows."""
@@ -325,9 +326,11 @@ class Triggerer:
         name = self._jobs[len(self._jobs) // 2]
         begin = time.monotonic()
         await asyncio.to_thread(ask, name, Wish.SUSPEND)
-        async with asyncio.timeout(PATIENCE_S):
-            while isinstance(self._loops[name].state.current, Executing):
-                await asyncio.sleep(0.02)
+
+        async def followed() -> bool:
+            return not isinstance(self._loops[name].state.current, Executing)
+
+        await wait_until_async(followed, PATIENCE_S, f"the end of {name}")
         return time.monotonic() - begin
 
 
@@ -354,15 +357,22 @@ def measure(jobs: int, seconds: float, profile: str | None = None) -> Figures:
         running.start()
         triggerer_end.close()
         try:
-            while isinstance(told := triggerer.recv(), str):
-                cluster.send(told)
-                if told == "requests":
-                    triggerer.send(cluster.recv())
+            figures = relay(triggerer, cluster)
         finally:
             cluster.send("end")
             serving.join()
             running.join()
-    return told  # type: ignore[no-any-return]
+    return figures
+
+
+def relay(triggerer: Connection, cluster: Connection) -> Figures:
+    """Carry the triggerer's wishes to the cluster until it sends its figures."""
+    while isinstance(told := triggerer.recv(), str):
+        cluster.send(told)
+        if told == "requests":
+            triggerer.send(cluster.recv())
+    figures: Figures = told
+    return figures
 
 
 def table(measured: Mapping[int, Figures]) -> Iterator[str]:

@@ -30,6 +30,12 @@ BUILD_FUNCTION_ERROR: Final = "BUILD_FUNCTION_ERROR"
 
 TRACEBACK: Final = "Traceback (most recent call last):"
 
+FRAME: Final = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
+"""Of a Python traceback."""
+
+MAX_TRACED_LINES: Final = 5
+"""Of the message at the end of a traceback; the plan of a query may follow it."""
+
 LIBRARIES: Final = ("pyspark", "py4j", "airflow_adaptive")
 """Parts of the paths of code that is not the author's."""
 
@@ -88,9 +94,11 @@ def report_chain(links: list[Link], query: str | None = None) -> FailureReport:
     """
     chain = [part for link in links for part in (link, *_inside(link))]
     named = next((link for link in chain if link.condition), chain[-1])
+    inside = traced(named.message)
+    message = named.message if inside is None else f"[{named.condition}] {inside.name}: {inside.message}"
     return FailureReport(
         error_class=named.condition or named.name,
-        message=clean(named.message),
+        message=clean(message),
         causes=tuple(dict.fromkeys(link.name for link in chain)),
         query=query,
     )
@@ -145,12 +153,25 @@ def _java_chain(throwable: Any) -> Iterator[Link]:
         throwable = throwable.getCause()
 
 
+def traced(text: str) -> Link | None:
+    """The Python exception whose traceback is the last in a text, with the author's line; None without one.
+
+    Spark has it in messages (`PythonException`, an error in `foreachBatch`), and a driver's output may end with it.
+    """
+    _, begins, after = text.rpartition(TRACEBACK)
+    found = PYTHON_ERROR.search(after.lstrip("\n")) if begins else None
+    if found is None:
+        return None
+    said = after.lstrip("\n")[found.end() :].strip().splitlines()[:MAX_TRACED_LINES]
+    own = [frame for frame in FRAME.findall(after) if not any(library in frame[0] for library in LIBRARIES)]
+    place = [f"({PurePath(own[-1][0]).name}:{own[-1][1]})"] if own else []
+    return Link(found[1], " ".join([*(line.strip() for line in said), *place]))
+
+
 def _inside(link: Link) -> Iterator[Link]:
-    """The Python exception whose traceback is in the message (`PythonException`, an error in `foreachBatch`)."""
-    _, begins, rest = link.message.rpartition(TRACEBACK)
-    found = PYTHON_ERROR.search(rest.lstrip("\n")) if begins else None
-    if found:
-        yield Link(found[1], link.message)
+    inside = traced(link.message)
+    if inside is not None:
+        yield inside
 
 
 def _class_name(cls: type) -> str:

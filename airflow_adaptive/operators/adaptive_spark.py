@@ -354,7 +354,9 @@ class AdaptiveSparkOperator(BaseOperator):
             case {"outcome": Outcome.FAILED, "cause": cause, "recoverable": recoverable}:
                 # A retry can't mend what no restart can.
                 error = AirflowException if recoverable else AirflowFailException
-                raise error(f"job {self.job!r} failed: {cause}")
+                raise error(
+                    f"job {self.job!r} failed: {' '.join(str(cause).split())}"
+                )  # Spark's messages have many lines
             case {"outcome": Outcome.CANCELED, "timed_out": True}:
                 raise AirflowTaskTimeout(
                     f"job {self.job!r} was canceled after execution_timeout {self.execution_timeout}"

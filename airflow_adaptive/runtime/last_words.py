@@ -13,15 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from airflow_adaptive.job.documents import DriverState, FailureReport
-from airflow_adaptive.job.failures import (
-    BUILD_FUNCTION_ERROR,
-    LIBRARIES,
-    PYTHON_ERROR,
-    TRACEBACK,
-    Link,
-    clean,
-    report_chain,
-)
+from airflow_adaptive.job.failures import BUILD_FUNCTION_ERROR, Link, clean, report_chain, traced
 from airflow_adaptive.ports import ClusterClient, DriverLog
 from airflow_adaptive.runtime.observe import DRIVER_LOST, DRIVER_SILENT, LEASE_OVER, World
 from airflow_adaptive.scheduler.events import DriverEnded, DriverSilent, Event, QueryFailed
@@ -54,9 +46,6 @@ MESSAGE_CHARACTERS = 1000
 
 UNEXPLAINED = (DRIVER_LOST, DRIVER_SILENT, LEASE_OVER)
 """Failures that say no more than that a driver is gone."""
-
-FRAME = re.compile(r'^  File "(.+?)", line (\d+)', re.MULTILINE)
-"""Of a Python traceback."""
 
 UNCAUGHT = re.compile(r'^Exception in thread "main" (.*(?:\n(?:\t|Caused by: ).*)*)', re.MULTILINE)
 """How a JVM ends; what follows are frames and causes."""
@@ -161,15 +150,8 @@ def _with_cause(failure: Failure, written: DriverLog, *, reported: bool) -> Fail
 
 def _python_error(stdout: str) -> FailureReport | None:
     """The exception with whose traceback the output of Python ends."""
-    _, begins, traceback = stdout.rpartition(TRACEBACK)
-    raised = PYTHON_ERROR.search(traceback.lstrip("\n")) if begins else None
-    if raised is None:
-        return None
-    own = [frame for frame in FRAME.findall(traceback) if not any(library in frame[0] for library in LIBRARIES)]
-    place = f" ({own[-1][0].rpartition('/')[2]}:{own[-1][1]})" if own else ""
-    lines = traceback.lstrip("\n")[raised.end() :].strip().splitlines()[:MESSAGE_LINES]
-    report = report_chain([Link(raised[1], " ".join(line.strip() for line in lines))])
-    return replace(report, message=report.message + place)
+    raised = traced(stdout)
+    return None if raised is None else report_chain([raised])
 
 
 def _jvm_error(stderr: str) -> FailureReport | None:

@@ -18,7 +18,7 @@ Flink's session clusters do not ask for that either.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Container, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -26,15 +26,12 @@ from typing import TypeVar
 from airflow_adaptive.job.documents import Action
 from airflow_adaptive.ports import ClusterSnapshot, SubmissionState, Worker
 from airflow_adaptive.runtime.directive import action, executors
-from airflow_adaptive.runtime.room import Room
+from airflow_adaptive.runtime.room import Executors, Room
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.scheduler.policies.slot_allocation import minimum_slots, required_slots
 from airflow_adaptive.scheduler.state import Canceling, Created, Failing, Finished, SchedulerState, StopWithSavepoint
 
 Key = TypeVar("Key", bound=Hashable)
-
-Share = tuple[Worker, ...]
-"""Workers with only what is free there for one job, beside its driver."""
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -104,31 +101,35 @@ def bid(spec: JobSpec, state: SchedulerState) -> Bid:
     )
 
 
-def deal(bids: Mapping[Key, Bid], cluster: ClusterSnapshot, now: datetime) -> dict[Key, Share]:
-    """Everyone's share of what is free now; no two of them overlap as far as their jobs can use them."""
+def deal(bids: Mapping[Key, Bid], cluster: ClusterSnapshot, now: datetime) -> dict[Key, Executors]:
+    """Everyone's share of what is free now: executors by worker, beside the driver. What is dealt is dealt once.
+
+    Only a job that waits sees something that may be another's: what there is, although it can't run on that.
+    """
     room, needs = Room(cluster.workers), _needs(bids, cluster)
-    _place_strangers(room, cluster, bids.values())
-    for need in sorted(needs.values(), key=_by_age):
-        _serve_plan(room, need)
-    ranked = sorted(needs.values(), key=_by_rank)
-    for need in ranked:
-        _serve_minimum(room, need)
-    left = Room(()) if any(need.waits and now - need.bid.since < need.bid.patience for need in ranked) else room
-    for need in ranked:
-        _serve_growth(left, need)
-    workers = {worker.worker_id: worker for worker in cluster.workers}
-    return {key: _share(need, workers) for key, need in needs.items()}
+    ranked = _serve_first_rounds(room, needs.values(), cluster)
+    if not any(need.waits and now - need.bid.since < need.bid.patience for need in ranked):
+        for need in ranked:
+            need.dealt.update({} if need.waits else room.take(need.growth, need.bid.executor))
+    return {key: need.dealt for key, need in needs.items()}
 
 
-def rest(bids: Mapping[Key, Bid], cluster: ClusterSnapshot) -> Share:
+def rest(bids: Mapping[Key, Bid], cluster: ClusterSnapshot) -> tuple[Worker, ...]:
     """What is left when everyone has what it planned and its minimum."""
     room, needs = Room(cluster.workers), _needs(bids, cluster)
-    _place_strangers(room, cluster, bids.values())
-    for need in sorted(needs.values(), key=_by_age):
-        _serve_plan(room, need)
-    for need in sorted(needs.values(), key=_by_rank):
-        _serve_minimum(room, need)
+    _serve_first_rounds(room, needs.values(), cluster)
     return room.workers
+
+
+def _serve_first_rounds(room: Room, needs: Collection[_Need], cluster: ClusterSnapshot) -> list[_Need]:
+    """Serve what is planned, and minimums; returns the needs by their rank."""
+    _place_strangers(room, cluster, {need.bid.submission_id for need in needs})
+    for need in sorted(needs, key=_by_age):
+        _serve_plan(room, need)
+    ranked = sorted(needs, key=_by_rank)
+    for need in ranked:
+        _serve_minimum(room, need)
+    return ranked
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,8 +144,7 @@ class _Need:
         lacking: executors that are missing to the minimum, beyond those.
         growth: executors that could be used beyond those.
         waits: the minimum was not there.
-        dealt: places of executors that were dealt, by worker.
-        left: what was left for it to grow; of a job that waits, what there was instead.
+        dealt: executors by worker; to a job that waits, those that there are.
     """
 
     bid: Bid
@@ -155,7 +155,6 @@ class _Need:
     growth: int
     waits: bool = False
     dealt: Counter[str] = field(default_factory=Counter)
-    left: tuple[Worker, ...] = ()
 
 
 def _by_age(need: _Need) -> tuple[datetime, str]:
@@ -192,9 +191,8 @@ def _is_placed(bid: Bid, cluster: ClusterSnapshot) -> bool:
     return driver is not None and driver.state is not SubmissionState.SUBMITTED
 
 
-def _place_strangers(room: Room, cluster: ClusterSnapshot, bids: Iterable[Bid]) -> None:
+def _place_strangers(room: Room, cluster: ClusterSnapshot, own: Container[str | None]) -> None:
     """Drivers of others that wait for a place get the next one that there is."""
-    own = {bid.submission_id for bid in bids}
     for submission_id, driver in cluster.drivers.items():
         if driver.state is SubmissionState.SUBMITTED and submission_id not in own:
             room.place(DriverShape(cores=driver.cores, memory_mb=driver.memory_mb), ExecutorShape())
@@ -207,34 +205,13 @@ def _serve_plan(room: Room, need: _Need) -> None:
 
 
 def _serve_minimum(room: Room, need: _Need) -> None:
-    bid = need.bid
     if not need.lacking:
         return
-    there = room.beside(bid.driver, bid.executor) if need.missing_driver else room.executors(bid.executor)
-    if there >= need.lacking:
-        if need.missing_driver:
-            room.place(bid.driver, bid.executor)
-        need.dealt.update(room.take(need.lacking, bid.executor))
+    executor, driver = need.bid.executor, need.bid.driver if need.missing_driver else None
+    need.waits = not room.holds(need.lacking, executor, driver)
+    if need.waits:
+        need.dealt.update(room.executors(executor) if driver is None else room.beside(driver, executor))
         return
-    need.waits, left = True, Room(room.workers)
-    placed = left.place(bid.driver, bid.executor) if need.missing_driver else True
-    need.left = left.workers if placed else ()
-
-
-def _serve_growth(room: Room, need: _Need) -> None:
-    if need.growth and not need.waits:
-        need.left = room.workers
-        room.take(need.growth, need.bid.executor)
-
-
-def _share(need: _Need, workers: Mapping[str, Worker]) -> Share:
-    """What was dealt and what was left, as workers."""
-    executor, left = need.bid.executor, {worker.worker_id: worker for worker in need.left}
-    for name, number in need.dealt.items():
-        free = left.get(name) or replace(workers[name], cores_free=0, memory_free_mb=0)
-        left[name] = replace(
-            free,
-            cores_free=free.cores_free + number * executor.cores,
-            memory_free_mb=free.memory_free_mb + number * executor.memory_mb,
-        )
-    return tuple(left.values())
+    if driver is not None:
+        room.place(driver, executor)
+    need.dealt.update(room.take(need.lacking, executor))

@@ -20,6 +20,7 @@ from airflow_adaptive.ports import (
     ClusterSnapshot,
     ClusterUnreachableError,
     ForeignDirectoryError,
+    Inbox,
     JobChannel,
     JobDirectoryError,
     JobStore,
@@ -31,7 +32,7 @@ from airflow_adaptive.runtime.history import History
 from airflow_adaptive.runtime.journal import Journal
 from airflow_adaptive.runtime.last_words import LastWords
 from airflow_adaptive.runtime.ledger import bid
-from airflow_adaptive.runtime.observe import World, observe, own_status
+from airflow_adaptive.runtime.observe import World, observe, own_status, refusal
 from airflow_adaptive.runtime.pacing import Budget
 from airflow_adaptive.runtime.shared_cluster import Seat, SharedCluster
 from airflow_adaptive.runtime.spec import JobSpec
@@ -129,6 +130,7 @@ class Loop:
         self._shown: tuple[SchedulerState, Urls] | None = None
         self._unsaved: Step | None = None
         self._said: str | None = None
+        self._refused: str | None = None
         self._directory_lost: datetime | None = None
         self._listens_since: datetime | None = None
         self._urls = Urls()
@@ -227,6 +229,7 @@ class Loop:
         status = own_status(self._state, self._journal.nonce, self._report)
         self._journal.memory = self._journal.memory.after(self._state, None, self._now())
         inbox = await self._ports.store.inbox()
+        self._tell_refusal(inbox)
         self.trouble = None
         look = await self._answer(self._seat.look(bid(self._spec, self._state), self._spec.options.poll_interval))
         submission = await self._submission(None if look is None else look.cluster)
@@ -267,6 +270,12 @@ class Loop:
             self.trouble = f"the cluster does not answer: {error}"
             self._say(self.trouble)
             return None
+
+    def _tell_refusal(self, inbox: Inbox) -> None:
+        """Say once that overrides can't hold."""
+        refused, self._refused = self._refused, refusal(self._state, inbox)
+        if self._refused not in (None, refused):
+            log.warning("%s", self._refused)
 
     def _observed(self, world: World) -> list[Event]:
         spec = self._spec

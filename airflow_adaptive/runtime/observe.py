@@ -7,15 +7,15 @@ changed, which goes into the log with each document, so that a driver's silence 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_adaptive.job.documents import Action, DriverState, FailureReport, Status
-from airflow_adaptive.ports import ClusterSnapshot, Inbox, SubmissionState, SubmissionStatus, Wish, Worker
+from airflow_adaptive.ports import ClusterSnapshot, Inbox, SubmissionState, SubmissionStatus, Wish
 from airflow_adaptive.runtime.directive import action
-from airflow_adaptive.runtime.room import fitting
+from airflow_adaptive.runtime.room import Executors
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler import events
 from airflow_adaptive.scheduler.errors import RequirementsError
@@ -48,7 +48,7 @@ class World:
 
     Attributes:
         cluster: workers and grants.
-        share: workers with what is free there for this job, beside its driver.
+        share: executors by worker that this job may have beside those that it has.
         status: the driver's report, of whatever epoch.
         submission: what the cluster knows of the driver process.
         inbox: what people want.
@@ -56,7 +56,7 @@ class World:
     """
 
     cluster: ClusterSnapshot | None = None
-    share: tuple[Worker, ...] = ()
+    share: Executors = field(default_factory=dict)
     status: Status | None = None
     submission: SubmissionStatus | None = None
     inbox: Inbox = Inbox()
@@ -149,27 +149,26 @@ def _told(
 
 
 def slot_offers(
-    cluster: ClusterSnapshot, share: Iterable[Worker], status: Status | None, executor: ExecutorShape
+    cluster: ClusterSnapshot, share: Executors, status: Status | None, executor: ExecutorShape
 ) -> tuple[SlotOffer, ...]:
     """Slots per worker that the job holds or could have.
 
     Args:
         cluster: workers and grants.
-        share: workers with what is free there for this job, beside its driver.
+        share: executors by worker that this job may have beside those that it has.
         status: the living driver's report, None without one.
         executor: size of an executor.
     """
     held = _held(cluster, status)
-    free = {worker.worker_id: fitting(worker, executor) * executor.cores for worker in share}
     offers = [
         SlotOffer(
             worker=worker.worker_id,
             held=held.get(worker.worker_id, 0),
-            free=free.get(worker.worker_id, 0),
+            free=share.get(worker.worker_id, 0) * executor.cores,
             address=worker.address,
         )
         for worker in cluster.workers
-        if worker.worker_id in held or worker.worker_id in free
+        if worker.worker_id in held or worker.worker_id in share
     ]
     granted = 0 if status is None else cluster.granted.get(status.application_id or "", 0)
     arriving = granted - sum(held.values())
@@ -336,11 +335,22 @@ def _wanted(state: SchedulerState, inbox: Inbox, now: datetime) -> Iterator[Even
 
 
 def _requirements(state: SchedulerState, inbox: Inbox) -> Requirements | None:
-    """The overrides as accepted, None if there are none or they can't hold (whoever wrote them was told)."""
-    if not inbox.requirements:
-        return None
-    asked = {name: ParallelismRange(lower, upper) for name, (lower, upper) in inbox.requirements.items()}
+    """The overrides as accepted, None if there are none or they can't hold (`refusal` says why)."""
     try:
-        return accept(asked, default_requirements(state.job, state.options), state.job.max_parallelism)
+        return _accepted(state, inbox) if inbox.requirements else None
     except RequirementsError:
         return None
+
+
+def refusal(state: SchedulerState, inbox: Inbox) -> str | None:
+    """Why the overrides can't hold, None if they can: whoever wrote them into the inbox was not told."""
+    try:
+        _accepted(state, inbox)
+    except RequirementsError as error:
+        return f"{error} They are ignored."
+    return None
+
+
+def _accepted(state: SchedulerState, inbox: Inbox) -> Requirements:
+    asked = {name: ParallelismRange(lower, upper) for name, (lower, upper) in inbox.requirements.items()}
+    return accept(asked, default_requirements(state.job, state.options), state.job.max_parallelism) if asked else {}

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_adaptive.ports import Clock, ClusterClient, ClusterSnapshot, ClusterUnreachableError
-from airflow_adaptive.runtime.ledger import Bid, Share, deal, rest
+from airflow_adaptive.runtime.ledger import Bid, deal, rest
+from airflow_adaptive.runtime.room import Executors
 
 CONTENTION_WINDOW = timedelta(seconds=5)
 """A driver that was submitted shows on the cluster within a poll or two: who waits longer than another sees its driver."""
@@ -21,11 +22,11 @@ class Look:
 
     Attributes:
         cluster: as the master tells it.
-        share: workers with what is free there for this job, beside its driver.
+        share: executors by worker that this job may have, beside its driver.
     """
 
     cluster: ClusterSnapshot
-    share: Share
+    share: Executors
 
 
 class SharedCluster:
@@ -43,7 +44,7 @@ class SharedCluster:
         """How often was dealt; a share is good until it is dealt again."""
         self._clock = clock
         self._bids: dict[Seat, Bid] = {}
-        self._shares: dict[Seat, Share] = {}
+        self._shares: dict[Seat, Executors] = {}
         self._settled: set[Seat] = set()
         self._polling = asyncio.Lock()
         self._polled: datetime | None = None
@@ -54,9 +55,9 @@ class SharedCluster:
         """What is wanted from the next deal on."""
         self._bids[seat] = bid
 
-    def share(self, seat: Seat) -> Share:
+    def share(self, seat: Seat) -> Executors:
         """What was dealt to a seat."""
-        return self._shares.get(seat, ())
+        return self._shares.get(seat, {})
 
     def settle(self, seat: Seat) -> None:
         """The loop has looked once: from the next deal on it takes part in full."""

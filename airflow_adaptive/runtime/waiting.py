@@ -63,9 +63,7 @@ async def _look(
 ) -> SchedulerState:
     try:
         cluster = await snapshot()
-        room = Room(cluster.workers)
-        placed = room.place(driver, executor)
-        offers = slot_offers(cluster, room.workers if placed else (), None, executor)
+        offers = slot_offers(cluster, Room(cluster.workers).beside(driver, executor), None, executor)
     except ClusterUnreachableError:
         offers = ()
     state = machine.step(state, SlotsChanged(at=clock.now(), offers=offers)).state

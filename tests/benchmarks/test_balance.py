@@ -10,7 +10,7 @@ from benchmarks.balance import Batch, Figures, effect, figures, newest_batches, 
 SPARK: dict[str, Any] = {
     "executors": [{"id": "driver"}, {"id": "0"}, {"id": "1"}],
     "jobs": [
-        {"jobId": 3, "status": "RUNNING", "description": "q<br/>batch = 2", "stageIds": [6]},
+        {"jobId": 3, "status": "SUCCEEDED", "description": "q<br/>batch = 2", "stageIds": [6]},
         {"jobId": 2, "status": "SUCCEEDED", "description": "q<br/>batch = 1", "stageIds": [4, 5]},
         {"jobId": 1, "status": "SUCCEEDED", "description": "q<br/>batch = 0", "stageIds": [2]},
         {"jobId": 0, "status": "SUCCEEDED", "stageIds": [0]},
@@ -22,7 +22,7 @@ SPARK: dict[str, Any] = {
         {"executorSummary": {"0": {"succeededTasks": 3, "taskTime": 6}}},
     ],
 }
-"""Spark's REST interface after three batches, of which the last one runs; two executors, one of them idle."""
+"""Spark's REST interface after three batches, of which the last one is not over; two executors, one of them idle."""
 
 
 def test_a_batch_is_what_its_stages_ran_on_every_executor():

@@ -30,7 +30,7 @@ threading.Event().wait()
 }
 
 
-FAKE_SCRIPTS = {
+FAKE_SCRIPTS: dict[str, FakeScript] = {
     Script.FINISHES: FakeScript(ends=SubmissionState.FINISHED),
     Script.FAILS: FakeScript(ends=SubmissionState.FAILED, log=DriverLog(stdout="RuntimeError: no flights today\n")),
     Script.COMPUTES: FakeScript(executors=1, executor_memory_mb=MEMORY_MB),

@@ -35,3 +35,10 @@ def test_defaults_that_airflow_tells_do_not_hide_those_of_a_reactive_job(monkeyp
     assert Options.of(configured_options()).resource_wait_timeout is None
     monkeypatch.setenv("AIRFLOW__ADAPTIVE__RESOURCE_WAIT_TIMEOUT", "7 min")
     assert Options.of(configured_options()).resource_wait_timeout == timedelta(minutes=7)
+
+
+def test_misspelled_option_names_the_one_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__ADAPTIVE__STOP_TIMOUT", "7 s")
+    told = r"^\[adaptive\] in airflow.cfg has no option 'stop_timout': did you mean 'stop_timeout'\?$"
+    with pytest.raises(OptionError, match=told):
+        configured_options()

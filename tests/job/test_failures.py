@@ -61,6 +61,7 @@ def test_a_python_exception_inside_the_jvm_is_a_cause_of_its_own():
     ]
     report = report_chain(chain, "q")
     assert report.error_class == "KeyError"
+    assert report.message == "'carrier' (job.py:12)"
     assert report.causes == (STREAM, "py4j.Py4JException", "KeyError")
 
 
@@ -70,6 +71,7 @@ def test_a_condition_beats_the_python_exception_that_it_reports():
     )
     report = report_chain([Link("org.apache.spark.api.python.PythonException", message)])
     assert report.error_class == "PYTHON_EXCEPTION"
+    assert report.message == "[PYTHON_EXCEPTION] my.module.Odd: x SQLSTATE: 38000 (job.py:12)"
     assert report.causes[-1] == "my.module.Odd"
 
 

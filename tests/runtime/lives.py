@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Self
 
 from airflow_adaptive.job.conf import PREFIX
@@ -57,7 +58,10 @@ LIVING = (SubmissionState.RUNNING, SubmissionState.UNKNOWN)
 ALL = 0
 """Key of the faults of all drivers, whatever their epoch."""
 
-Fate = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+Call = partial[Awaitable[Any]]
+"""A call to a port that is about to be made."""
+
+Fate = Callable[[str, Call], Awaitable[Any]]
 """Decides what becomes of a call to a port: `(method, call) -> answer`."""
 
 
@@ -297,7 +301,7 @@ class Through:
         method = getattr(self._port, name)
 
         async def call(*args: Any) -> Any:
-            return await self._fate(name, lambda: method(*args))
+            return await self._fate(name, partial(method, *args))
 
         return call
 
@@ -401,3 +405,12 @@ class Life(Simulation):
             return False
         running = [process.epoch for process in self.drivers.active]
         return running == [newest.directive.epoch] and newest.directive.plan.executors == self.slots
+
+
+def finish(awaitable: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a call to a fake, which awaits nothing."""
+    try:
+        awaitable.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("a fake awaited something")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -145,7 +146,7 @@ def restless(triggerers: int, seed: int) -> Competition:
     for second in range(40, 200, 20):
         join = chance.random() < 0.55
         world.at(
-            second, lambda join=join: world.add_worker(chance.randint(1, 4)) if join else world.kill_worker(chance)
+            second, partial(world.add_worker, chance.randint(1, 4)) if join else partial(world.kill_worker, chance)
         )
     return world
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from airflow_adaptive.ports import Inbox, SubmissionState, Wish
+from airflow_adaptive.ports import Inbox, PortError, SubmissionState, Wish
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.manual_clock import ManualClock
-from tests.runtime.lives import ALL, Life
+from tests.runtime.lives import ALL, Call, Life, finish
 
 CHANGES = frozenset({"create", "record", "compact", "submit", "kill"})
 """Calls to ports that change the world."""
@@ -134,7 +134,7 @@ def moments(life: Life, in_between_s: float = IN_BETWEEN_S) -> list[tuple[str, L
     copies: list[tuple[str, Life]] = []
     last_s = 0.0
 
-    async def copied(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def copied(name: str, call: Call) -> Any:
         nonlocal last_s
         if name in CHANGES:
             copies.append((f"before {name} at {life.clock.elapsed:g} s", life.copy()))
@@ -205,7 +205,7 @@ async def freezing_alone(life: Life, at: int, seconds: int, steps: frozenset[str
     """Run a loop that stops for a while before one of its steps; False if there are fewer."""
     left = at
 
-    async def fate(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def fate(name: str, call: Call) -> Any:
         nonlocal left
         if name in steps:
             left -= 1
@@ -231,7 +231,7 @@ def test_loop_that_freezes_for_longer_than_the_lease_loses_no_driver(kind: str, 
 def test_deadline_that_passes_while_the_loop_is_frozen_waits_for_a_look() -> None:
     steps: list[str] = []
 
-    async def until_submitted(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def until_submitted(name: str, call: Call) -> Any:
         answer = await call()
         if name in CHANGES and "submit" not in steps:
             steps.append(name)
@@ -296,7 +296,7 @@ class Freezer:
         self.thawed = asyncio.Event()
         self.changes_since = 0
 
-    async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def __call__(self, name: str, call: Call) -> Any:
         stops = name in CHANGES and self._changes_left == 0
         self._changes_left -= name in CHANGES
         if stops and not self._after:
@@ -315,7 +315,7 @@ class Freezer:
 async def with_a_frozen_loop(life: Life, freezer: Freezer, thaw_after_s: float) -> bool:
     """Another loop takes over from one that freezes, which thaws while the other runs; False if it did not freeze."""
 
-    async def thawing(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def thawing(name: str, call: Call) -> Any:
         if name == "sleep" and life.clock.elapsed >= thaw_at:
             freezer.thawed.set()
         return await call()
@@ -340,6 +340,36 @@ async def with_a_frozen_loop(life: Life, freezer: Freezer, thaw_after_s: float) 
 
 
 @pytest.mark.parametrize("kind", LIVES)
+def test_call_that_a_frozen_loop_makes_late_does_no_harm(kind: str) -> None:
+    """What it was about to do when it froze is done when another loop has run the job for a while."""
+    for moment, late, life in last_calls(LIVES[kind]()):
+        with killed(moment):
+            life.events = sorted([*life.events, (life.clock.elapsed + 25, late)], key=lambda event: event[0])
+            life.live()
+
+
+def last_calls(life: Life) -> list[tuple[str, Happening, Life]]:
+    """The calls that change something in a life, and copies of the world from before them."""
+    calls: list[tuple[str, Happening, Life]] = []
+
+    def made_late(name: str, args: tuple[Any, ...]) -> Happening:
+        def make(life: Life) -> None:
+            port = life.cluster if name in ("submit", "kill") else life.channel
+            with suppress(PortError):
+                finish(getattr(port, name)(*args))
+
+        return make
+
+    async def noted(name: str, call: Call) -> Any:
+        if name in CHANGES:
+            calls.append((f"before {name} at {life.clock.elapsed:g} s", made_late(name, call.args), life.copy()))
+        return await call()
+
+    asyncio.run(life.through(noted).run())
+    return calls
+
+
+@pytest.mark.parametrize("kind", ["start", "death of the driver", "frozen driver", "cancel"])
 def test_loop_that_thaws_when_another_runs_the_job_changes_nothing_more(kind: str) -> None:
     for at in range(1000):
         life, freezer = LIVES[kind](), Freezer(at // 2, after=bool(at % 2))

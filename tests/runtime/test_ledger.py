@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -52,9 +53,9 @@ def runs(job: str, planned: int, maximum: int, **more: Any) -> Bid:
 
 
 def dealt(there: ClusterSnapshot, *bids: Bid) -> dict[str, int]:
-    """Executors that fit into each job's share."""
+    """Executors in each job's share."""
     shares = deal({bid.job: bid for bid in bids}, there, NOW)
-    return {bid.job: Room(shares[bid.job]).executors(bid.executor) for bid in bids}
+    return {bid.job: sum(shares[bid.job].values()) for bid in bids}
 
 
 # ---- one job --------------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def test_patience_with_a_job_that_waits_has_an_end():
 
 def test_those_who_only_look_see_what_nobody_needs():
     bids = {1: runs("a", planned=2, maximum=8), 2: wants("b", 1, 8)}
-    assert Room(rest(bids, cluster(8))).executors(EXECUTOR) == 3
+    assert Room(rest(bids, cluster(8))).executors(EXECUTOR) == {"worker-0": 3}
 
 
 # ---- always ---------------------------------------------------------------------------------------------------------
@@ -186,19 +187,17 @@ def jobs(draw: st.DrawFn, name: str) -> Bid:
     st.tuples(*(st.integers(0, 4) for _ in "abcdef")),
 )
 def test_nobody_can_plan_on_what_another_is_dealt(free: list[int], bids: tuple[Bid, ...], granted: tuple[int, ...]):
-    grants = {
-        f"app-{it.job}": number * it.executor.cores for it, number in zip(bids, granted, strict=True) if it.drives
-    }
-    there = cluster(*free, granted=grants)
-    useful, drivers = 0, 0
+    cores = {f"app-{it.job}": number * it.executor.cores for it, number in zip(bids, granted, strict=True) if it.drives}
+    there = cluster(*free, granted=cores)
+    taken: Counter[str] = Counter()
+    drivers = 0
     for it, share in deal({it: it for it in bids}, there, NOW).items():
-        have = max(grants.get(f"app-{it.job}", 0) // it.executor.cores, 0)
-        executors = min(Room(share).executors(it.executor), max(it.maximum, it.planned) - have)
-        starts = not it.drives and executors >= it.minimum
-        if starts or (it.drives and have + executors >= it.minimum):
-            useful += max(executors, 0) * it.executor.cores
-            drivers += starts
-    assert useful + drivers <= sum(free)
+        have = cores.get(f"app-{it.job}", 0) // it.executor.cores
+        if have + sum(share.values()) >= it.minimum:
+            drivers += not it.drives
+            taken.update({worker: number * it.executor.cores for worker, number in share.items()})
+    assert all(taken[f"worker-{number}"] <= cores for number, cores in enumerate(free))
+    assert sum(taken.values()) + drivers <= sum(free)
 
 
 @given(st.lists(st.integers(0, 8), max_size=5), st.tuples(*(jobs(name) for name in "abcdef")))
@@ -207,8 +206,17 @@ def test_whoever_waits_would_not_fit_into_what_is_left(free: list[int], bids: tu
     shares = deal({it: it for it in bids}, there, NOW)
     left = Room(rest({it: it for it in bids}, there))
     for it, share in shares.items():
-        if not it.drives and Room(share).executors(it.executor) < it.minimum:
-            assert left.beside(it.driver, it.executor) < it.minimum
+        if not it.drives and sum(share.values()) < it.minimum:
+            assert not left.holds(it.minimum, it.executor, it.driver)
+
+
+@given(st.lists(st.integers(0, 8), max_size=5), st.sampled_from([1, 2, 4]), st.integers(0, 40))
+def test_what_a_room_holds_it_gives(free: list[int], size: int, count: int):
+    executor, there = ExecutorShape(cores=size, memory_mb=512), cluster(*free)
+    holds = Room(there.workers).holds(count, executor, DRIVER)
+    room = Room(there.workers)
+    room.place(DRIVER, executor)
+    assert holds == (sum(free) > 0 and sum(room.take(count, executor).values()) == count)
 
 
 # ---- bids -----------------------------------------------------------------------------------------------------------

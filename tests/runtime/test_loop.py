@@ -103,6 +103,17 @@ def test_fails_clearly_when_the_minimum_never_comes() -> None:
     assert simulation.clock.elapsed == pytest.approx(300, abs=2)
 
 
+def test_overrides_that_can_not_hold_are_refused_once(small: Simulation, caplog: pytest.LogCaptureFixture) -> None:
+    small.store.asked = Inbox(requirements={"job": (3, 2)})
+    small.clock.at(20, small.drivers.finish)
+    assert outcome(small.run()) is Outcome.FINISHED
+    (told,) = [it for it in caplog.messages if it.startswith("resource requirements")]
+    assert told == (
+        "resource requirements: The requested lower bound [3] for job vertex [job] is higher than the upper bound [2]. "
+        "They are ignored."
+    )
+
+
 def test_free_cores_without_memory_are_no_slots() -> None:
     simulation = Simulation(resource_wait_timeout="10 s", **QUICK)
     simulation.cluster.add_worker(cores=8, memory_mb=900)

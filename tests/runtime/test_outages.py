@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_adaptive.job.documents import LogDocument
-from airflow_adaptive.ports import Inbox, JobDirectoryError, Wish
+from airflow_adaptive.ports import ForeignDirectoryError, Inbox, JobDirectoryError, Wish
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
 from airflow_adaptive.scheduler.state import Finished, Outcome
@@ -206,3 +206,13 @@ def test_addresses_of_the_uis_are_shown(small: Simulation) -> None:
     small.clock.at(20, ask(small, Wish.SUSPEND))
     small.run()
     assert small.store.views[-1]["urls"]["master"] == "http://fake:8080"
+
+
+def test_directory_of_another_job_is_not_waited_for(small: Simulation, channel: FailingChannel) -> None:
+    async def foreign() -> LogDocument | None:
+        raise ForeignDirectoryError("log/0000000001.json was written by job 'other'")
+
+    channel.newest = foreign  # type: ignore[method-assign]
+    with pytest.raises(ForeignDirectoryError, match="job 'other'"):
+        small.run()
+    assert small.clock.elapsed == 0
