@@ -1,11 +1,11 @@
 # Type `make` for the list of targets.
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-UNIT := -m "not cluster and not airflow"
+UNIT := -m "not cluster and not airflow and not faults"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check lint format unit explore mutants bench-scheduler bench-balance clean
+.PHONY: help install demo test test-faults check lint format unit explore mutants bench-scheduler bench-balance clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ demo: install ## watch a real job on a real Airflow and a real Spark cluster (at
 
 test: check ## everything: what `check` does, then the tests on real Spark and real Airflow (under 15 minutes)
 	$(BIN)/python -m pytest -m "cluster or airflow"
+
+test-faults: install ## break everything on a real Spark cluster; results in docs/faults.md (hours; SHARD=1/3, goes on where it was)
+	$(BIN)/python -m pytest -m faults tests/faults
 
 check: lint unit ## lint, types, layers and unit tests (under 2 minutes)
 
@@ -51,4 +54,4 @@ format: install ## rewrite the code the way `lint` wants it
 	$(BIN)/ruff format
 
 clean: ## remove .venv and what the tools and the demo left
-	rm -rf .venv .demo .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .demo .faults .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -26,9 +26,6 @@ from airflow_adaptive.job.documents import ExecutorReport
 from airflow_adaptive.job.jvm import from_scala
 from airflow_adaptive.job.progress import StatefulRun
 
-TOLERANCE: Final = 1.25
-"""Tasks lie evenly when no executor takes that many times longer than it would if they were dealt out one by one."""
-
 MAX_BATCHES: Final = 4
 """So many batches without the wait at most; the first of them had begun, perhaps, when it was dropped."""
 
@@ -118,10 +115,14 @@ class Balancer:
 
 
 def spread(tasks: Tasks, slots: Mapping[str, int]) -> bool:
-    """Whether the tasks of a stage lie evenly on the executors (id -> slots) that are there now."""
+    """Whether the tasks of a stage lie evenly on the executors (id -> slots) that are there now.
+
+    A slot runs its tasks one after the other, in rounds. No executor may need more of them than an even distribution
+    does, or about a quarter more where that needs several: one more from three on, two more from seven on.
+    """
     even = math.ceil(sum(tasks.values()) / max(1, sum(slots.values())))
     rounds = max((math.ceil(tasks.get(executor, 0) / count) for executor, count in slots.items()), default=0)
-    return rounds <= math.floor(even * TOLERANCE)
+    return rounds <= even + (even + 1) // 4
 
 
 class SparkPlacement:

@@ -183,6 +183,10 @@ def test_it_is_undone_once_when_the_query_ends():
         ((4, 4, 4), (1, 1, 1), True),
         ((5, 4, 3), (1, 1, 1), True),
         ((6, 3, 3), (1, 1, 1), False),
+        ((4, 3, 2), (1, 1, 1), True),
+        ((5, 2, 2), (1, 1, 1), False),
+        ((9, 6, 6), (1, 1, 1), True),
+        ((10, 6, 5), (1, 1, 1), False),
         ((12, 0, 0), (1, 1, 1), False),
         ((2, 1, 1), (1, 1, 1), True),  # four tasks take two rounds, however they lie
         ((2, 2, 0), (1, 1, 1), True),

@@ -107,8 +107,11 @@ def test_exception_that_a_running_driver_wrote_is_no_verdict() -> None:
 
 
 def test_without_an_exception_the_last_lines_that_matter_are_told() -> None:
-    lines = "".join(f"26/11/21 08:38:0{i} ERROR TaskSchedulerImpl: Lost executor {i}\n\tat frame\n" for i in range(7))
-    message = explained(DriverLog(stderr=BEGINNING + lines)).message
+    noise = "26/11/21 08:38:09 WARN MicroBatchExecution: Disabling AQE\n"
+    lines = noise + "".join(
+        f"26/11/21 08:38:0{i} ERROR TaskSchedulerImpl: Lost executor {i}\n\tat frame\n" for i in range(7)
+    )
+    message = explained(DriverLog(stderr=BEGINNING + lines + noise)).message
     assert message.startswith("the driver's process has ended (FAILED); it wrote last: 26/11/21 08:38:02 ERROR")
     assert message.endswith("Lost executor 6")
     assert message.count("Lost executor") == 5

@@ -1,0 +1,59 @@
+"""Shards, what is remembered of earlier runs, and the world of each case."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.local.cluster import LocalCluster
+from tests.faults.results import Result, remember, remembered, write_page
+from tests.faults.world import FaultWorld, Outcome
+
+WORKER = {"cores": 4, "memory_mb": 4096}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what belongs to another shard (`SHARD=1/3`), and what has gone well before."""
+    shard, _, shards = os.environ.get("SHARD", "1/1").partition("/")
+    cases = [item for item in items if item.get_closest_marker("faults")]
+    done = {result.case for result in remembered()}
+    left = [case for number, case in enumerate(cases) if number % int(shards) == int(shard) - 1]
+    chosen = {case.nodeid for case in left if case.nodeid not in done}
+    dropped = [case for case in cases if case.nodeid not in chosen]
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = [item for item in items if item not in dropped]
+
+
+@pytest.fixture(scope="session")
+def fault_cluster() -> Iterator[LocalCluster]:
+    """One cluster for all cases of a shard."""
+    with LocalCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def world(fault_cluster: LocalCluster, tmp_path: Path) -> Iterator[FaultWorld]:
+    """A job that has not been started, on a cluster with room for two drivers with an executor each."""
+    if not fault_cluster.workers:
+        fault_cluster.add_worker(**WORKER)
+    (tmp_path / "jobs").mkdir()
+    world = FaultWorld(fault_cluster, tmp_path, tmp_path / "jobs")
+    yield world
+    world.close()
+    if fault_cluster.state()["activedrivers"]:
+        fault_cluster.reset()
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> Callable[[str, str, Outcome], None]:
+    """Remember the outcome of this case under the name of its fault."""
+
+    def record(fault: str, where: str, outcome: Outcome) -> None:
+        assert outcome.drivers_at_once <= 1
+        remember(Result(case=request.node.nodeid, fault=fault, where=where, outcome=outcome))
+        write_page(remembered())
+
+    return record

@@ -1,0 +1,73 @@
+"""The results of the fault tests: remembered from run to run, and shown as one table in the docs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.faults.world import Outcome
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / ".faults" / "results.jsonl"
+PAGE = ROOT / "docs" / "faults.md"
+BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One case that went well.
+
+    Attributes:
+        case: pytest's id of it.
+        fault: what broke.
+        where: at which point.
+        outcome: what came out.
+    """
+
+    case: str
+    fault: str
+    where: str
+    outcome: Outcome
+
+
+def remembered() -> list[Result]:
+    """All results so far."""
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    return [Result(**{**fields, "outcome": Outcome(**fields["outcome"])}) for fields in map(json.loads, lines)]
+
+
+def remember(result: Result) -> None:
+    """Append a result."""
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("a") as file:
+        file.write(json.dumps(asdict(result)) + "\n")
+
+
+def write_page(results: Iterable[Result]) -> None:
+    """Bring the table of the page up to date."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n{table(results)}{END}{after}")
+
+
+def table(results: Iterable[Result]) -> str:
+    """One row for each fault and place."""
+    runs: dict[tuple[str, str], list[Outcome]] = {}
+    for result in results:
+        runs.setdefault((result.fault, result.where), []).append(result.outcome)
+    rows = [_row(fault, where, outcomes) for (fault, where), outcomes in sorted(runs.items())]
+    head = (
+        "| Fault | Where | Runs | Rows in | Rows out | Doubled | Drivers with queries at once | Recovery |\n"
+        "|---|---|---|---|---|---|---|---|\n"
+    )
+    return head + "".join(rows)
+
+
+def _row(fault: str, where: str, outcomes: list[Outcome]) -> str:
+    expected, found, doubled = (sum(getattr(it, name) for it in outcomes) for name in ("expected", "found", "doubled"))
+    at_once = max(outcome.drivers_at_once for outcome in outcomes)
+    times = sorted(round(outcome.recovery_s) for outcome in outcomes)
+    recovery = f"{times[0]} s" if times[0] == times[-1] else f"{times[0]} to {times[-1]} s"
+    return f"| {fault} | {where} | {len(outcomes)} | {expected} | {found} | {doubled} | {at_once} | {recovery} |\n"
