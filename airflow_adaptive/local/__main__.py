@@ -40,9 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m airflow_adaptive.local", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     cluster = commands.add_parser("cluster", help="run a Spark standalone cluster until Ctrl-C")
-    count, memory = at_least(1), at_least(LEAST_MEMORY_MB)
-    cluster.add_argument("--workers", type=count, default=2, help="number of workers (default: %(default)s)")
-    cluster.add_argument("--cores", type=count, default=1, help="cores of each worker (default: %(default)s)")
+    memory = at_least(LEAST_MEMORY_MB)
+    cluster.add_argument("--workers", type=at_least(0), default=2, help="number of workers (default: %(default)s)")
+    cluster.add_argument("--cores", type=at_least(1), default=1, help="cores of each worker (default: %(default)s)")
     cluster.add_argument(
         "--memory", type=memory, default=1024, help="memory of each worker, MiB (default: %(default)s)"
     )

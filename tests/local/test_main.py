@@ -9,7 +9,7 @@ from airflow_adaptive.local.__main__ import main
 
 @pytest.mark.parametrize(
     ("argument", "value", "least"),
-    [("--workers", "-1", 1), ("--workers", "0", 1), ("--cores", "two", 1), ("--memory", "100", 450)],
+    [("--workers", "-1", 0), ("--cores", "0", 1), ("--cores", "two", 1), ("--memory", "100", 450)],
 )
 def test_cluster_that_could_not_work_is_refused(
     argument: str, value: str, least: int, capsys: pytest.CaptureFixture[str]
