@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -74,7 +75,13 @@ class Run:
         self._api.fail_task(self._dag, self.run_id, TASK)
 
     def status(self) -> Status:
-        return decode_status((self._directory / "status.json").read_bytes())
+        """The driver's newest report; for a moment there is none, while Hadoop's local file system replaces it."""
+        return decode_status(wait_until(self._report, TIMEOUT_S, f"a report of {self._dag}"))
+
+    def _report(self) -> bytes:
+        with suppress(FileNotFoundError):
+            return (self._directory / "status.json").read_bytes()
+        return b""
 
     def owner(self) -> str:
         """The loop that wrote the newest document of the log."""
