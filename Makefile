@@ -25,7 +25,7 @@ test: check ## everything: what `check` does, then the tests on real Spark and r
 test-faults: install ## break everything on a real Spark cluster; results in docs/faults.md (hours; SHARD=1/3, goes on where it was)
 	$(BIN)/python -m pytest -m faults tests/faults
 
-check: lint unit ## lint, types, layers and unit tests (under 2 minutes)
+check: lint unit ## lint, types, layers and unit tests (a few minutes)
 
 lint: install ## style, types and layers
 	$(BIN)/ruff check
