@@ -189,7 +189,8 @@ def _properties(tree: ast.Module) -> Iterator[ast.FunctionDef]:
 def mutmut(copy: Path, *arguments: str, to_screen: bool = False) -> str:
     """Run mutmut in the copy, and return what it says."""
     command = [sys.executable, "-m", "mutmut", *arguments]
-    done = subprocess.run(command, cwd=copy, check=False, text=True, stdout=None if to_screen else subprocess.PIPE)
+    output = None if to_screen else subprocess.PIPE
+    done = subprocess.run(command, cwd=copy, check=False, text=True, stdin=subprocess.DEVNULL, stdout=output)
     return done.stdout or ""
 
 

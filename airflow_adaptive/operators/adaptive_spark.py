@@ -32,7 +32,7 @@ from airflow_adaptive.scheduler.policies.slot_allocation import required_slots
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode, from_json
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, cancel_job, run_loop, superseded
+from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, cancel_job, kill_driver, run_loop, superseded
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -168,14 +168,14 @@ class AdaptiveSparkOperator(BaseOperator):
         ask(self.job, Wish.RUN)
         if self.deferrable:
             self._defer(spec, task, cancel_at)
-        return self._run_here(spec, task, cancel_at)
+        return self._end(context, self._run_here(spec, task, cancel_at))
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """The trigger fired: the job is over, or the trigger's lifetime is and the job is deferred anew, with today's code."""
         if event["status"] == "recycle":
             cancel_at = None if event["cancel_at"] is None else datetime.fromisoformat(event["cancel_at"])
             self._defer(self._newest_spec(event), _task_key(context), cancel_at)
-        return self._result(event)
+        return self._end(context, event)
 
     def on_kill(self) -> None:
         """Really stop the job: take it over from the loop that this signal interrupts, and cancel it; kill a batch."""
@@ -193,7 +193,7 @@ class AdaptiveSparkOperator(BaseOperator):
     def _newest_spec(self, event: Mapping[str, Any]) -> JobSpec:
         """The job as it is deployed now; as it was, if that can't run: it must not cost a running job its loop."""
         try:
-            return self._spec(event["attempt"])
+            return self._spec(event["attempt"], begun=True)
         except AirflowException as error:
             self.log.warning("The job runs on as it was deployed before: %s", error)
             return cast(JobSpec, decode(JobSpec, event["spec"]))
@@ -236,9 +236,10 @@ class AdaptiveSparkOperator(BaseOperator):
             executor=executor,
         )
 
-    def _spec(self, attempt: str) -> JobSpec:
+    def _spec(self, attempt: str, *, begun: bool = False) -> JobSpec:
+        """The job as declared now; `begun` if it has a log, which must then be there."""
         with self._refusals():
-            return asyncio.run(self._stage(attempt))
+            return asyncio.run(self._stage(attempt, begun=begun))
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -287,7 +288,7 @@ class AdaptiveSparkOperator(BaseOperator):
         driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
         return driver, ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
 
-    async def _stage(self, attempt: str) -> JobSpec:
+    async def _stage(self, attempt: str, *, begun: bool = False) -> JobSpec:
         """Check everything that can be checked before a cluster is asked, then copy the code to where Spark finds it."""
         if self._is_batch():
             raise ValueError("it is declared BATCH, which a streaming job can't become while it runs")
@@ -295,6 +296,8 @@ class AdaptiveSparkOperator(BaseOperator):
         driver, executor = self._shapes()
         directory = job_directory(self.job_directory, self.job)
         newest = await directory.newest()
+        if newest is None and begun:
+            raise JobDirectoryError(f"{directory.uri}/log was there and is gone: bring the directory of the job back")
         if newest is not None:
             from_json(newest.scheduler)  # refuses what a newer version wrote, before it costs a running job its loop
         code = await stage(directory, self.application, self.py_files)
@@ -338,7 +341,23 @@ class AdaptiveSparkOperator(BaseOperator):
             event = superseded(error)
         # Not in a `finally`: Airflow calls `on_kill` after the exception of an `execution_timeout`.
         self._running = None
+        return event
+
+    def _end(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """The task's result, or its failure: one for good leaves no driver without anybody who looks after it."""
+        ti, driver = context["ti"], event.get("driver")
+        if driver is not None and ti.try_number > ti.max_tries:  # else the next try goes on with it
+            self._kill(driver)
         return self._result(event)
+
+    def _kill(self, driver: str) -> None:
+        """Have a driver killed that can't be told to stop; whoever clears the task goes on from its checkpoint."""
+        try:
+            asyncio.run(kill_driver(self.conn_id, driver))
+        except (PortError, ValueError) as error:
+            self.log.error("%s of job %r may run on: have it killed on its master. %s", driver, self.job, error)
+        else:
+            self.log.warning("%s of job %r was killed: no try is left that would look after it", driver, self.job)
 
     def _result(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """The task's result, or the exception that tells Airflow how the job ended."""

@@ -120,7 +120,8 @@ class JobDirectory:
 
     async def record(self, document: RescaleDocument) -> bool:
         """See `JobChannel.record`."""
-        return await self.call(self._storage.create, _path(HISTORY, document.number), encode_rescale(document))
+        path, data = _path(HISTORY, document.number), encode_rescale(document)
+        return await self.call(self._storage.create, path, data, folders=1)
 
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
         """See `JobChannel.rescales`."""
@@ -175,8 +176,10 @@ class JobDirectory:
         data = encode_log(document)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise ValueError(f"log document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}")
+        # The directory itself is made by whoever stages code into it: a loop that finds none is not looking at a new job,
+        # but at a storage that is not mounted.
         try:
-            if not self._storage.create(_path(LOG, document.number), data, folders=not self._known):
+            if not self._storage.create(_path(LOG, document.number), data, folders=0 if self._known else 1):
                 return False
         except JobDirectoryError:
             self._require_log()

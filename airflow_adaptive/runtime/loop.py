@@ -160,6 +160,11 @@ class Loop:
         """Where the job stands."""
         return self._state
 
+    @property
+    def driver(self) -> str | None:
+        """The cluster's name of the job's driver, None if there is none, or none that is known."""
+        return None if self._state.driver is None else self._state.driver.submission_id
+
     async def cancel(self) -> SchedulerState:
         """Cancel the job and run it to its end (a task that is marked failed, say)."""
         now = self._ports.clock.now()

@@ -84,13 +84,13 @@ class Storage:
         with self._explained(full):
             return self._read(full, limit)
 
-    def create(self, path: str, data: bytes, *, folders: bool = True) -> bool:
+    def create(self, path: str, data: bytes, *, folders: int | None = None) -> bool:
         """Create a file with this content only if there is none under its name.
 
         Args:
             path: of the file.
             data: its content.
-            folders: whether missing folders above it are made, too (object stores have none).
+            folders: how many missing folders above it are made (object stores have none); all of them if None.
 
         Returns:
             True if the file now holds `data`: also if it did before, so that a creation whose answer was lost can be
@@ -126,7 +126,7 @@ class Storage:
         except FileNotFoundError:
             return None
 
-    def _create(self, path: str, data: bytes, *, folders: bool = True) -> bool:
+    def _create(self, path: str, data: bytes, *, folders: int | None = None) -> bool:
         try:
             if self._local:
                 create_locally(Path(path), data, folders=folders)
@@ -173,7 +173,8 @@ class Storage:
             ) from error
         except FileNotFoundError as error:
             raise JobDirectoryError(
-                f"{path!r} on {self._protocol!r} has no place to be: create the bucket or directory, or name another ({error})"
+                f"{path!r} on {self._protocol!r} has no place to be: create the bucket or directory (or mount it), or name "
+                f"another ({error})"
             ) from error
         except Exception as error:
             raise JobDirectoryError(
@@ -190,7 +191,7 @@ def _knows_create_mode(filesystem: AbstractFileSystem) -> bool:
 
 
 def create_locally(
-    path: Path, data: bytes, *, folders: bool = True, link: Callable[[Path, Path], None] = os.link
+    path: Path, data: bytes, *, folders: int | None = None, link: Callable[[Path, Path], None] = os.link
 ) -> None:
     """Create a file in one step, with all its content and safe on disk.
 
@@ -199,10 +200,13 @@ def create_locally(
 
     Raises:
         FileExistsError: there is a file under that name.
-        FileNotFoundError: its folder is missing, and must not be made (`folders`).
+        FileNotFoundError: a folder is missing that must not be made (`folders`).
     """
-    if folders:
+    if folders is None:
         path.parent.mkdir(parents=True, exist_ok=True)
+    else:
+        for folder in reversed(path.parents[:folders]):
+            folder.mkdir(exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         _write_exclusively(temporary, data)

@@ -13,6 +13,7 @@ from typing import Any, cast
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.hooks.world import world
 from airflow_adaptive.ports import PortError
@@ -25,6 +26,7 @@ from airflow_adaptive.scheduler.failure_history import root_cause
 from airflow_adaptive.scheduler.moves import can_recover
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
+from airflow_adaptive.spark.standalone import StandaloneCluster
 
 log = logging.getLogger(__name__)
 
@@ -151,13 +153,14 @@ async def run_loop(
     Raises:
         SupersededError: another loop has taken the job over; this one must keep quiet.
     """
+    loop: Loop | None = None
     try:
         patience = spec.options.deploy_timeout
         async with world(conn_id, base, spec.graph.job, task, patience, on_rescale) as ports:
             loop = Loop(spec, ports, random.random, leave)
             return outcome(spec, await loop.run(), leave, loop.trouble)
     except (PortError, AdaptiveSchedulerError, ValueError) as error:
-        return {"status": "error", "message": str(error)}
+        return {"status": "error", "message": str(error), "driver": None if loop is None else loop.driver}
 
 
 def superseded(error: SupersededError) -> dict[str, Any]:
@@ -170,6 +173,21 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
     hasty = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
     async with world(conn_id, base, spec.graph.job, task, patience=KILL_GRACE) as ports:
         await Loop(replace(spec, options=hasty), ports, random.random).cancel()
+
+
+async def kill_driver(conn_id: str, driver: str) -> None:
+    """Have a driver killed by its cluster.
+
+    Raises:
+        PortError: the cluster does not do it; says why.
+        AddressError: there is no such connection, or it does not describe a cluster.
+    """
+    address = await asyncio.to_thread(AdaptiveSparkHook(conn_id).address)
+    cluster = StandaloneCluster(address)
+    try:
+        await cluster.kill(driver)
+    finally:
+        await cluster.close()
 
 
 def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None, trouble: str | None) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class FakeDirectory:
 class TestLocalFiles(JobChannelContract):
     @pytest.fixture
     def directory(self, tmp_path: Path) -> StoredDirectory:
+        (tmp_path / "jobs" / JOB).mkdir(parents=True)
         return StoredDirectory(LocalFileSystem(), str(tmp_path / "jobs"))
 
 

@@ -68,7 +68,7 @@ class Death:
         if self._kind == "compact":
             directory.storage.remove = dying_remove  # type: ignore[method-assign]
         if self._kind == "link":
-            storage.create_locally.__kwdefaults__ = {"folders": True, "link": self._dying_link}
+            storage.create_locally.__kwdefaults__ = {"folders": None, "link": self._dying_link}
         return directory
 
     def transport(self) -> httpx.AsyncBaseTransport:

@@ -223,6 +223,10 @@ class FaultWorld:
         """The cluster's name of the driver that reports."""
         return self.wait_for("a report", lambda: self.status() and self.status().submission_id)  # type: ignore[union-attr]
 
+    def submitted(self) -> list[str]:
+        """Drivers that the cluster runs."""
+        return [driver["id"] for driver in self.cluster.state()["activedrivers"] if driver["state"] == "RUNNING"]
+
     def driver_processes(self) -> list[psutil.Process]:
         """The JVM and the Python of the newest driver: their working directory has its name."""
         return self.cluster._daemons.working_in(self.driver())
@@ -256,10 +260,14 @@ class FaultWorld:
         self.faulted_at = time.monotonic()
         self.feed()
 
+    def since_fault(self) -> float:
+        """Seconds."""
+        return time.monotonic() - self.faulted_at
+
     def recover(self) -> None:
         """Wait until the job has taken in what came with the fault."""
         self.wait_rows()
-        self.recovery_s = time.monotonic() - self.faulted_at
+        self.recovery_s = self.since_fault()
 
     # ---- the end ----
 

@@ -15,11 +15,13 @@ from airflow_adaptive.hooks.batch import Batch
 from airflow_adaptive.job.documents import FORMAT, Action, Directive, LogDocument, encode_log, log_name
 from airflow_adaptive.operators import adaptive_spark
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+from airflow_adaptive.ports import ClusterUnreachableError
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import decode, encode
+from airflow_adaptive.scheduler.snapshot import decode, encode, to_json
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.comms import FakeComms
 
@@ -270,8 +272,10 @@ class FakeInstance:
 
     dag_id, task_id, run_id = "d", "departures", "r"
 
-    def __init__(self, map_index: int | None = -1) -> None:
+    def __init__(self, map_index: int | None = -1, try_number: int = 1, max_tries: int = 0) -> None:
         self.map_index = map_index
+        self.try_number = try_number
+        self.max_tries = max_tries
         self.pushed: dict[str, str] = {}
 
     def xcom_push(self, key: str, value: str) -> None:
@@ -306,8 +310,20 @@ def test_new_attempt_is_announced_and_withdraws_the_wish_of_an_earlier_run(make,
     assert instance.pushed == {"attempt": trigger.spec["attempt"], **dict.fromkeys(LINKS, "")}
 
 
-def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow):
+def begin_log(tmp_path: Path, spec: JobSpec) -> Path:
+    """The loop of this job wrote its first document."""
+    directive = Directive(epoch=0, nonce="n", version=0, action=Action.STOP, plan=None)
+    state = to_json(create(spec.graph, spec.options))
+    document = LogDocument(job="departures", number=1, at="", owner="o", directive=directive, scheduler=state)
+    log = tmp_path / "jobs" / "departures" / "log"
+    log.mkdir(parents=True, exist_ok=True)
+    (log / log_name(1)).write_bytes(encode_log(document))
+    return log
+
+
+def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_path):
     first = deferral(make(execution_timeout=timedelta(hours=1)).execute, {"ti": FakeInstance()})
+    begin_log(tmp_path, first._job)
     event = {"status": "recycle", "attempt": first.spec["attempt"], "cancel_at": first.cancel_at}
     airflow.asset_states = {"wish": "suspend"}
     assert deferral(make().resume, {"ti": FakeInstance()}, event).serialize() == first.serialize()
@@ -364,6 +380,62 @@ def test_job_runs_on_as_it_was_when_its_new_code_is_broken(make, script):
     event = {"attempt": "attempt", "spec": encode(staged(operator))}
     Path(script).write_text("def broken(:")
     assert operator._newest_spec(event) == decode(JobSpec, event["spec"])
+
+
+def test_recycled_job_whose_directory_is_away_is_not_staged_in_its_place(make, tmp_path):
+    spec = staged(make())
+    log = begin_log(tmp_path, spec)
+    log.parent.rename(tmp_path / "away")
+    assert make()._newest_spec({"attempt": "attempt", "spec": encode(spec)}) == spec
+    assert not log.parent.exists()
+
+
+class Kills:
+    """`kill_driver`, in memory."""
+
+    def __init__(self) -> None:
+        self.killed: list[str] = []
+        self.error: Exception | None = None
+
+    async def __call__(self, conn_id: str, driver: str) -> None:
+        if self.error is not None:
+            raise self.error
+        self.killed.append(driver)
+
+
+@pytest.fixture
+def kills(monkeypatch) -> Kills:
+    kills = Kills()
+    monkeypatch.setattr(adaptive_spark, "kill_driver", kills)
+    return kills
+
+
+LOST = {"status": "error", "message": "the directory is away", "driver": "driver-1"}
+
+
+def test_driver_is_killed_when_nobody_will_look_after_it_any_more(make, kills):
+    with pytest.raises(AirflowException, match="the directory is away"):
+        make().resume({"ti": FakeInstance(try_number=3, max_tries=2)}, LOST)
+    assert kills.killed == ["driver-1"]
+
+
+def test_driver_is_left_to_the_next_try(make, kills):
+    with pytest.raises(AirflowException, match="the directory is away"):
+        make().resume({"ti": FakeInstance(try_number=2, max_tries=2)}, LOST)
+    assert not kills.killed
+
+
+def test_driver_that_can_not_be_killed_is_named(make, kills, capsys):
+    kills.error = ClusterUnreachableError("no master answers")
+    with pytest.raises(AirflowException, match="the directory is away"):
+        make().resume({"ti": FakeInstance(try_number=1, max_tries=0)}, LOST)
+    assert "driver-1 of job 'departures' may run on: have it killed on its master. no master answers" in capsys.readouterr().out
+
+
+def test_error_before_there_was_a_driver_kills_nothing(make, kills):
+    with pytest.raises(AirflowException, match="no connection"):
+        make().resume({"ti": FakeInstance(try_number=1, max_tries=0)}, LOST | {"message": "no connection", "driver": None})
+    assert not kills.killed
 
 
 # ---- batch ----------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ class HangingFileSystem(LocalFileSystem):
 
 @pytest.fixture
 def directory(tmp_path: Path) -> JobDirectory:
+    (tmp_path / JOB).mkdir()
     return JobDirectory(Storage.at(str(tmp_path)), JOB)
 
 
@@ -71,6 +72,13 @@ async def test_foreign_files_in_the_log_are_left_alone(directory: JobDirectory, 
     await directory.compact(1)
     assert await directory.newest() == log_document(2)
     assert stranger.exists()
+
+
+async def test_directory_that_nobody_made_is_not_taken_for_a_new_job(directory: JobDirectory, tmp_path: Path) -> None:
+    (tmp_path / JOB).rmdir()
+    with pytest.raises(JobDirectoryError, match=r"create the bucket or directory \(or mount it\)"):
+        await directory.create(log_document(1))
+    assert not (tmp_path / JOB).exists()
 
 
 async def test_log_that_is_away_is_not_begun_anew(directory: JobDirectory, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.runtime.lives import ALL, Call, Life, finish
 CHANGES = frozenset({"create", "record", "compact", "submit", "kill"})
 """Calls to ports that change the world."""
 
-IN_BETWEEN_S = 5.0
+IN_BETWEEN_S = 10.0
 """How often a loop dies while it changes nothing."""
 
 Happening = Callable[[Life], None]
@@ -174,7 +174,7 @@ def test_next_loop_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", LIVES)
 def test_loop_that_comes_late_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
-    for moment, life in moments(LIVES[kind](), in_between_s=math.inf)[::2]:
+    for moment, life in moments(LIVES[kind](), in_between_s=math.inf)[::3]:
         with killed(moment):
             life.pass_time(40)
             life.live()
@@ -182,7 +182,7 @@ def test_loop_that_comes_late_goes_on_wherever_a_loop_was_killed(kind: str) -> N
 
 @pytest.mark.parametrize("kind", LIVES)
 def test_next_attempt_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
-    for moment, life in moments(LIVES[kind](), in_between_s=math.inf)[1::2]:
+    for moment, life in moments(LIVES[kind](), in_between_s=math.inf)[1::3]:
         with killed(moment):
             life.try_again()
             life.live()
@@ -217,12 +217,11 @@ async def freezing_alone(life: Life, at: int, seconds: int, steps: frozenset[str
     return left < 0
 
 
-@pytest.mark.parametrize("seconds", [3, 25])
 @pytest.mark.parametrize("kind", HEALTHY)
-def test_loop_that_freezes_for_longer_than_the_lease_loses_no_driver(kind: str, seconds: int) -> None:
+def test_loop_that_freezes_for_longer_than_the_lease_loses_no_driver(kind: str) -> None:
     for at in range(1000):
         life = LIVES[kind]()
-        if not asyncio.run(freezing_alone(life, at, seconds, CHANGES | {"sleep"})):
+        if not asyncio.run(freezing_alone(life, at, 25, CHANGES | {"sleep"})):
             return
         life.check_end()
         assert len(life.cluster.submissions) <= 1
@@ -272,7 +271,7 @@ class SetClock:
 
 
 @pytest.mark.parametrize("ahead_h", [-1, 1])
-@pytest.mark.parametrize("kind", ["start", "death of the driver", "loss of the driver's worker", "rescale", "suspend"])
+@pytest.mark.parametrize("kind", ["start", "death of the driver", "suspend"])
 def test_next_loop_goes_on_when_the_clock_was_set_in_between(kind: str, ahead_h: int) -> None:
     for moment, life in moments(LIVES[kind](), in_between_s=math.inf):
         with killed(moment):
@@ -361,7 +360,7 @@ def last_calls(life: Life) -> list[tuple[str, Happening, Life]]:
         return make
 
     async def noted(name: str, call: Call) -> Any:
-        if name in CHANGES:
+        if name in CHANGES - {"create"}:  # a document that comes late is refused, see the loops that thaw
             calls.append((f"before {name} at {life.clock.elapsed:g} s", made_late(name, call.args), life.copy()))
         return await call()
 

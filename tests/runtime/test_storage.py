@@ -131,7 +131,7 @@ def test_local_creation_leaves_nothing_when_the_disk_is_full(
 
 def test_local_creation_makes_no_folder_unless_it_may(tmp_path: Path) -> None:
     with pytest.raises(JobDirectoryError, match="folder/a.* has no place to be"):
-        Storage.at(str(tmp_path)).create("folder/a", b"", folders=False)
+        Storage.at(str(tmp_path)).create("folder/a", b"", folders=0)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -63,6 +63,7 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., AdaptiveJobTrigger]:
+    (tmp_path / "job").mkdir()  # as whoever stages the code leaves it
     spec = JobSpec(
         graph=JobGraph.single("job", ParallelismRange.of(1)),
         options=Options.of({"poll_interval": "10 ms"}),
@@ -122,7 +123,7 @@ def test_job_of_a_task_that_goes_on_is_left_alone(
 ) -> None:
     airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
     asyncio.run(make().on_kill())
-    assert not (tmp_path / "job").exists()
+    assert not (tmp_path / "job" / "log").exists()
 
 
 @pytest.mark.parametrize(("index", "canceled"), [(0, True), (1, False)])
@@ -140,7 +141,7 @@ def test_job_is_left_alone_when_nobody_knows_the_task(
     airflow.error = api_server_error()
     with pytest.raises(type(airflow.error)):
         asyncio.run(make().on_kill())
-    assert not (tmp_path / "job").exists()
+    assert not (tmp_path / "job" / "log").exists()
 
 
 def test_trigger_whose_job_another_attempt_took_over_says_so(
@@ -200,3 +201,87 @@ def test_trigger_whose_twin_took_over_stands_by(
         return await anext(aiter(make().run()))
 
     assert asyncio.run(fire()).payload == {"status": "recycle"}
+
+
+# ---- between two triggers --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short_lived(make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch) -> AdaptiveJobTrigger:
+    """A trigger whose lifetime is over at once."""
+    monkeypatch.setattr(adaptive_job, "SHORTEST_DEFERRAL", timedelta(milliseconds=100))
+    monkeypatch.setattr(adaptive_job, "HANDING_ON", timedelta(milliseconds=20))
+    trigger = make()
+    options = replace(trigger._job.options, trigger_lifetime=timedelta(milliseconds=50))
+    trigger.spec = encode(replace(trigger._job, options=options))
+    return trigger
+
+
+async def fire(trigger: AdaptiveJobTrigger) -> dict[str, Any]:
+    payload: dict[str, Any] = (await anext(aiter(trigger.run()))).payload
+    return payload
+
+
+def test_recycled_trigger_asks_for_the_next_one_with_all_that_it_knows(
+    airflow: FakeComms, short_lived: AdaptiveJobTrigger
+) -> None:
+    short_lived.cancel_at = "2126-01-01T00:00:00+00:00"
+    assert asyncio.run(fire(short_lived)) == {
+        "status": "recycle",
+        "attempt": MINE,
+        "cancel_at": "2126-01-01T00:00:00+00:00",
+        "spec": short_lived.spec,
+    }
+
+
+def test_loop_of_a_recycled_trigger_goes_on_until_the_next_has_taken_over(
+    airflow: FakeComms, short_lived: AdaptiveJobTrigger, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": "scheduled"}}, {"attempt": MINE}
+
+    async def hand_on() -> str:
+        await fire(short_lived)
+        (old,) = adaptive_job._kept
+        await asyncio.wait({old}, timeout=0.2)
+        assert not old.done()
+        following = asyncio.create_task(fire(make()))
+        await old
+        assert not following.done()
+        following.cancel()
+        newest = await JobDirectory(Storage.at(str(tmp_path)), "job").newest()
+        assert newest is not None
+        return newest.owner.partition("#")[0]
+
+    assert asyncio.run(hand_on()) == MINE
+    assert ended(tmp_path) is None
+
+
+@pytest.mark.parametrize("error", [False, True], ids=["", "which Airflow tells late"])
+def test_job_whose_task_is_ended_between_two_triggers_is_canceled(
+    airflow: FakeComms, short_lived: AdaptiveJobTrigger, tmp_path: Path, error: bool
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
+
+    async def hand_on() -> None:
+        await fire(short_lived)
+        (old,) = adaptive_job._kept
+        airflow.error = api_server_error() if error else None
+        await asyncio.wait({old}, timeout=0.2 if error else None)
+        assert old.done() is not error
+        airflow.error = None
+        await old
+
+    asyncio.run(hand_on())
+    assert ended(tmp_path) is Outcome.CANCELED
+
+
+def test_trigger_that_is_ended_stops_its_loop(airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger]) -> None:
+    async def end() -> set[asyncio.Task[Any]]:
+        running = asyncio.create_task(fire(make()))
+        await asyncio.wait({running}, timeout=0.2)
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+
+    assert asyncio.run(end()) == set()
