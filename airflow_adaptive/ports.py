@@ -285,6 +285,14 @@ class JobStore(Protocol):
         """Show state, parallelism and transitions to people (XComs, mirror); small and JSON-able."""
         ...
 
+    async def measure(self, figures: Mapping[str, object]) -> None:
+        """Show the newest figures: documents of the mirror by key. Some may be left out where many jobs run."""
+        ...
+
+    async def figures(self) -> Mapping[str, object]:
+        """What was shown last of them, by whatever loop; empty if that is not known."""
+        ...
+
 
 class Clock(Protocol):
     """Time, so that tests own it."""

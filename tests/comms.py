@@ -19,6 +19,7 @@ class FakeComms:
         variables: by key.
         reads: operations that read an asset's state or a Variable.
         task_states: by run, then by task, as the execution API tells them.
+        active_runs: DAG runs that have not ended.
         pushes: keys of XComs in the order in which they were set.
         error: raised instead of an answer, None while Airflow answers.
     """
@@ -30,6 +31,7 @@ class FakeComms:
         self.variables: dict[str, str | None] = {}
         self.reads = 0
         self.task_states: dict[str, dict[str, str | None]] = {}
+        self.active_runs: set[str] = set()
         self.pushes: list[str] = []
         self.error: Exception | None = None
 
@@ -66,6 +68,8 @@ class FakeComms:
                 self.variables[message.key] = message.value
             case comms.GetTaskStates():
                 return comms.TaskStatesResult(task_states=self.task_states)
+            case comms.GetDRCount():
+                return comms.DRCount(count=len(self.active_runs & {*(message.run_ids or ())}))
             case _:
                 raise LookupError(f"the fake has no answer to {type(message).__name__}")
         return None

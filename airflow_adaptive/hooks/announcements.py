@@ -108,6 +108,14 @@ class AnnouncingStore:
         self._announcer.see(view)
         await self._store.publish(view)
 
+    async def measure(self, figures: Mapping[str, Any]) -> None:
+        """See `JobStore`."""
+        await self._store.measure(figures)
+
+    async def figures(self) -> Mapping[str, Any]:
+        """See `JobStore`."""
+        return await self._store.figures()
+
     async def finish(self) -> None:
         """Wait until everything is shown and told, for a while."""
         await self._store.finish()

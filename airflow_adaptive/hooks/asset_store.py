@@ -1,7 +1,7 @@
-"""Airflow as the place where people leave wishes and look at jobs: asset state store in, XComs out (port `JobStore`).
+"""Airflow as the place where people leave wishes and look at jobs: asset state store and XComs (port `JobStore`).
 
-A job is an Airflow Asset of the same name. Its state store is the inbox (keys `wish` and `requirements`); the task's XComs show
-what the job does. Neither is the truth: that is the job's log.
+A job is an Airflow Asset of the same name. Its state store is the inbox (keys `wish` and `requirements`) and shows programs and
+the page what the job does (`runtime.mirror`); the task's XComs show it in short. None of it is the truth: that is the job's log.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 from airflow.sdk.execution_time.xcom import XCom
 
 from airflow_adaptive.hooks.signal import note
-from airflow_adaptive.hooks.store_traffic import INBOX_INTERVAL, Mirror, StoreTraffic
+from airflow_adaptive.hooks.store_traffic import FIGURES_INTERVAL, INBOX_INTERVAL, Mirror, StoreTraffic
 from airflow_adaptive.ports import Clock, Inbox, Wish
 from airflow_adaptive.runtime.history import newest_within
+from airflow_adaptive.runtime.metrics import PAGES
+from airflow_adaptive.runtime.mirror import REQUIREMENTS, WISH, documents
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
 log = logging.getLogger(__name__)
-
-WISH = "wish"
-REQUIREMENTS = "requirements"
 
 XCOM_STATE = "state"
 XCOM_PARALLELISM = "parallelism"
@@ -98,8 +97,12 @@ class AirflowJobStore:
         self._turn = traffic.inboxes.join()
         self._mark: str | None = None
         self._mirror = Mirror(self._show, traffic, clock)
+        self._measures = Mirror(self._show_figures, traffic, clock)
+        self._measures_turn = traffic.figures.join()
+        self._unmeasured: dict[str, Any] = {}
         self._inbox = Inbox()
         self._pushed: dict[str, Any] = {}
+        self._shown: dict[str, Any] = {}
         self._complaint: str | None = None
 
     async def inbox(self) -> Inbox:
@@ -112,6 +115,19 @@ class AirflowJobStore:
         """Push as XComs what has changed, in the background and until it succeeds."""
         self._mirror.publish(view)
 
+    async def measure(self, figures: Mapping[str, Any]) -> None:
+        """Show the newest figures in the background; where many jobs share the way to the store, when it is this one's turn."""
+        self._unmeasured |= figures
+        if self._measures_turn.due(self._clock.now(), FIGURES_INTERVAL):
+            self._measures.publish(self._unmeasured)
+            self._unmeasured = {}
+
+    async def figures(self) -> Mapping[str, Any]:
+        """The pages that are in the store; none if they can't be read."""
+        found: dict[str, Any] = {}
+        await self._traffic.read(lambda: self._carefully(lambda: self._recall(found)))
+        return found
+
     async def finish(self) -> None:
         """Wait until everything is pushed, for a while."""
         await self._mirror.finish(LAST_WORDS)
@@ -119,7 +135,9 @@ class AirflowJobStore:
     def close(self) -> None:
         """Push and read no more."""
         self._mirror.stop()
+        self._measures.stop()
         self._turn.leave()
+        self._measures_turn.leave()
 
     async def _is_marked(self) -> bool:
         """Whether the signal says that something new was asked; looked at only where the inbox's turn comes late."""
@@ -156,6 +174,20 @@ class AirflowJobStore:
             if key not in self._pushed or self._pushed[key] != value:
                 self._task.push(key, value)
                 self._pushed[key] = value
+        for key, value in documents(view, asdict(self._task)).items():
+            if key not in self._shown or self._shown[key] != value:
+                self._accessor.set(key, value)
+                self._shown[key] = value
+
+    def _show_figures(self, figures: Mapping[str, Any]) -> bool:
+        return self._carefully(lambda: self._measure(figures))
+
+    def _measure(self, figures: Mapping[str, Any]) -> None:
+        for key, value in figures.items():
+            self._accessor.set(key, value)
+
+    def _recall(self, found: dict[str, Any]) -> None:
+        found.update({key: self._accessor.get(key, {}) for key in PAGES})
 
     def _complain(self, text: str) -> None:
         """Warn; a complaint that repeats with every look is made once."""

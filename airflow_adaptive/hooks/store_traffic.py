@@ -19,6 +19,12 @@ Result = TypeVar("Result")
 INBOX_INTERVAL = timedelta(seconds=2)
 """How often an inbox is read while few jobs run."""
 
+FIGURES_INTERVAL = timedelta(seconds=10)
+"""How often a job's figures are shown while few jobs run."""
+
+FIGURES_SHOWN = 4.0
+"""Jobs whose figures are shown per second; each takes two or three operations."""
+
 INBOX_LOOKS = 10.0
 """Looks per second at the inboxes of all jobs. One costs two operations of 12-30 ms; a triggerer manages about 45 of these a second."""
 
@@ -32,6 +38,7 @@ class StoreTraffic:
     def __init__(self, clock: Clock) -> None:
         """Nothing is under way yet."""
         self.inboxes = Budget(INBOX_LOOKS)
+        self.figures = Budget(FIGURES_SHOWN)
         self.signal = Signal(self.read, clock, INBOX_INTERVAL)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-reads")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-writes")

@@ -212,7 +212,9 @@ class QueryReport:
         batch_id: newest committed batch, -1 before the first.
         committed: batches committed since the driver started.
         input_rows: rows read by these batches.
+        batch_rows: rows read by the newest batch.
         batch_duration_ms: of the newest batch.
+        backlog: rows that its sources had and it had not read when that batch began, None if a source does not tell.
         watermark: event-time watermark, ISO 8601, None without one.
         idle: it runs, and no batch does: it is at a batch boundary now.
         trigger_interval_ms: of a processing-time trigger, 0 for "as fast as possible"; None with another trigger, and
@@ -224,7 +226,9 @@ class QueryReport:
     batch_id: int = -1
     committed: int = 0
     input_rows: int = 0
+    batch_rows: int = 0
     batch_duration_ms: int = 0
+    backlog: int | None = None
     watermark: str | None = None
     idle: bool = False
     trigger_interval_ms: int | None = None

@@ -5,6 +5,7 @@ Polled rather than listened to: a listener's events come late, through a callbac
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -116,6 +117,8 @@ class ProgressCounter:
             batch_id=progress.batchId,
             committed=self.report.committed + progress.batchId - before,
             input_rows=self.report.input_rows + progress.numInputRows,
+            batch_rows=progress.numInputRows,
+            backlog=_backlog(progress),
             batch_duration_ms=progress.durationMs.get("triggerExecution", 0),
             watermark=_watermark(progress),
         )
@@ -128,6 +131,22 @@ def _committed(progress: StreamingQueryProgress) -> bool:
 
 def _last_committed(progress: StreamingQueryProgress) -> int:
     return progress.batchId if _committed(progress) else progress.batchId - 1
+
+
+def _backlog(progress: StreamingQueryProgress) -> int | None:
+    """Rows between what was read and what was there, for sources whose offsets count rows per partition (Kafka's do)."""
+    found = [_behind(source.endOffset, source.latestOffset) for source in progress.sources]
+    told = [rows for rows in found if rows is not None]
+    return sum(told) if told and len(told) == len(found) else None
+
+
+def _behind(read: str, there: str) -> int | None:
+    try:
+        topics, latest = json.loads(read), json.loads(there)
+        pairs = [(end, latest[topic][part]) for topic, parts in topics.items() for part, end in parts.items()]
+        return sum(max(int(last) - int(end), 0) for end, last in pairs)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _watermark(progress: StreamingQueryProgress) -> str | None:

@@ -31,6 +31,9 @@ DECISION_BYTES = 6 << 10
 RESCALE_BYTES = 16 << 10
 """Room for what is shown, as JSON: all that a job shows must fit into 64 KiB, which is all that some backends take."""
 
+ALL_RESCALE_BYTES = 48 << 10
+"""Room for rescales with all that they tell of each vertex, in a document of their own."""
+
 ITEM_BYTES = 4 << 10
 """What is larger is shown without what it tells of each vertex; its document has all of it."""
 
@@ -113,6 +116,7 @@ class History:
                 RESCALE_BYTES,
             ),
             "rescale_summary": encode(summarize(rescales)),
+            "all_rescales": newest_within(map(encode, rescales), ALL_RESCALE_BYTES),
         }
 
     def _merge(self, kept: Sequence[RescaleDocument]) -> None:

@@ -55,9 +55,10 @@ JVM_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+)(?:: (.*))?$", re.MULTILINE)
 OUT_OF_MEMORY = re.compile(r"\b(java\.lang\.OutOfMemoryError)(?:: (.*))?")
 
 BOILERPLATE = re.compile(
-    r"\s|$|=+$|Launch Command:|NOTE: |WARNING: |SLF4J|Using Spark's default log4j|\S+ \S+ (?:WARN|INFO|DEBUG|TRACE) |Caused by: "
+    r"\s|$|[~+}]|=+$|Launch Command:|NOTE: |WARNING: |SLF4J|Using Spark's default log4j|"
+    r"\S+ \S+ (?:WARN|INFO|DEBUG|TRACE) |Caused by: "
 )
-"""Lines of a driver's stderr that never tell why it ended."""
+"""Lines of a driver's stderr that never tell why it ended; some are parts of plans, and of progress as JSON."""
 
 HINTS = (
     (

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from airflow_adaptive.job.documents import Status
 from airflow_adaptive.ports import (
@@ -28,15 +28,16 @@ from airflow_adaptive.ports import (
 )
 from airflow_adaptive.runtime.attention import FILE_LOOKS, Attention
 from airflow_adaptive.runtime.execute import execute
-from airflow_adaptive.runtime.history import History
 from airflow_adaptive.runtime.journal import Journal
 from airflow_adaptive.runtime.last_words import LastWords
 from airflow_adaptive.runtime.ledger import bid
+from airflow_adaptive.runtime.metrics import Figures
 from airflow_adaptive.runtime.observe import World, observe, own_status, refusal
 from airflow_adaptive.runtime.pacing import Budget
 from airflow_adaptive.runtime.shared_cluster import Seat, SharedCluster
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.runtime.urls import Urls
+from airflow_adaptive.runtime.view import view
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
@@ -46,8 +47,6 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
 )
 from airflow_adaptive.scheduler.moves import Step
-from airflow_adaptive.scheduler.policies.failure_handling import FailureRecord
-from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import (
     Canceling,
     Created,
@@ -64,10 +63,6 @@ Answer = TypeVar("Answer")
 
 FIRST_LISTENING = timedelta(seconds=3)
 """Longer than it takes a driver that lives to report again (`job.conf.DriverSettings.heartbeat_interval_s`)."""
-
-SHOWN_FAILURES = 5
-"""How many failures people see at hand; the job's log has more."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
@@ -134,6 +129,7 @@ class Loop:
         self._directory_lost: datetime | None = None
         self._listens_since: datetime | None = None
         self._urls = Urls()
+        self._figures = Figures()
         self._report: Status | None = None
         self.trouble: str | None = None
         """Why the cluster does not answer, None if it does."""
@@ -191,6 +187,7 @@ class Loop:
         if not self._held:
             self._state = await self._journal.open(self._ports.clock.now())
             self._seat.place(bid(self._spec, self._state))
+            self._figures.restore(await self._ports.store.figures())
             self._held = True
         if self._attention.reads:
             await self._journal.check()
@@ -220,6 +217,7 @@ class Loop:
         self._journal.memory = self._journal.memory.after(self._state, world.status, self._now())
         driver = self._state.driver
         self._urls = self._urls.after(world, None if driver is None else driver.submission_id)
+        self._figures.take(self._state, world.status, self._ports.clock.now())
         # With the first look the job has no share yet, and a deadline that is long over would find nothing there.
         self._put_off = self._put_off or first
         await self._fire_timers(looked_at + self._spec.options.poll_interval)
@@ -377,7 +375,9 @@ class Loop:
         newest = (self._state, self._urls)
         if newest != self._shown:
             self._shown = newest
-            await self._ports.store.publish(view(self._state, self._journal.history, self._urls))
+            await self._ports.store.publish(view(self._state, self._journal.history, self._urls, self._spec.attempt))
+        if (news := self._figures.news()) is not None:
+            await self._ports.store.measure(news)
 
     def _say(self, text: str) -> None:
         """Log what is new; a reason that repeats with every poll is said once."""
@@ -388,28 +388,3 @@ class Loop:
     def _now(self) -> datetime:
         """The time of the log, which goes on where it was when the clock was set back between two loops."""
         return self._ports.clock.now() + self._journal.ahead
-
-
-def view(state: SchedulerState, history: History, urls: Urls) -> Mapping[str, Any]:
-    """What people see of the job: small and JSON-able."""
-    plan = state.plan
-    return {
-        "job": state.job.job,
-        "state": state.name,
-        "outcome": state.current.outcome.value if isinstance(state.current, Finished) else None,
-        "parallelism": None if plan is None else encode(plan.parallelism),
-        "requirements": encode(state.requirements),
-        "slots": {"held": state.held_slots, "available": state.available_slots},
-        "epoch": state.epoch,
-        "submission_id": None if state.driver is None else state.driver.submission_id,
-        "restarts": state.num_restarts,
-        "rescales": state.num_rescales,
-        "urls": asdict(urls),
-        **history.shown(state),
-        "failures": [_shown(record) for record in state.failures[-SHOWN_FAILURES:]],
-    }
-
-
-def _shown(record: FailureRecord) -> dict[str, Any]:
-    concurrent = [failure.summary for failure in record.concurrent]
-    return {**encode(record), "failure": record.failure.summary, "concurrent": concurrent}

@@ -95,6 +95,7 @@ class FakeCluster:
         self._free: dict[str, tuple[int, int]] = {}
         self._worker_count = 0
         self._drivers: dict[str, _Driver] = {}
+        self._driver_count = 0
 
     # ---- ClusterClient ----------------------------------------------------------------------------------------------
 
@@ -123,7 +124,8 @@ class FakeCluster:
         if not (self.reachable and self.submits):
             raise NotSubmittedError(f"no master of {MASTER_URL} can be asked: it was made unreachable")
         check_submission(submission)
-        submission_id = f"driver-20130101000000-{len(self._drivers):04d}"
+        submission_id = f"driver-20130101000000-{self._driver_count:04d}"
+        self._driver_count += 1
         self.submissions[submission_id] = submission
         self._drivers[submission_id] = _Driver(submission=submission)
         self._schedule()
@@ -188,6 +190,10 @@ class FakeCluster:
     def kill_driver(self, submission_id: str, message: str = "") -> None:
         """The process of a driver dies, or could not even be launched: then the worker says why."""
         self._end(submission_id, SubmissionState.FAILED, message)
+
+    def forget_driver(self, submission_id: str) -> None:
+        """The master keeps only so many drivers that have ended (`spark.deploy.retainedDrivers`)."""
+        del self._drivers[submission_id], self.submissions[submission_id]
 
     def write(self, submission_id: str, *, stdout: str = "", stderr: str = "") -> None:
         """A driver writes."""

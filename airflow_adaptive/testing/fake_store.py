@@ -14,6 +14,7 @@ class FakeStore:
     def __init__(self) -> None:
         self.asked = Inbox()
         self.views: list[Mapping[str, Any]] = []
+        self.measured: Mapping[str, Any] = {}
 
     async def inbox(self) -> Inbox:
         """See `JobStore.inbox`."""
@@ -22,3 +23,11 @@ class FakeStore:
     async def publish(self, view: Mapping[str, Any]) -> None:
         """See `JobStore.publish`."""
         self.views.append(view)
+
+    async def measure(self, figures: Mapping[str, Any]) -> None:
+        """See `JobStore.measure`."""
+        self.measured = figures
+
+    async def figures(self) -> Mapping[str, Any]:
+        """See `JobStore.figures`."""
+        return self.measured

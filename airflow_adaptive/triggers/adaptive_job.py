@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -36,14 +36,17 @@ SHORTEST_DEFERRAL = timedelta(seconds=8)
 STAND_BY = timedelta(seconds=30)
 """Longer than Airflow takes to end a trigger that it runs elsewhere; if it has not, the job has nobody else."""
 
+HANDING_ON = timedelta(seconds=5)
+"""How often a loop that is about to be relieved asks whether its task still lives; most are relieved sooner."""
+
 KILL_GRACE = timedelta(seconds=10)
 """Longest graceful stop of a killed task: Airflow gives `on_kill` 30 s (`[triggerer] on_kill_timeout`)."""
 
 ENDED_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 """States of a task instance that nobody will run any more."""
 
-_endings: set[asyncio.Task[None]] = set()
-"""Jobs being canceled in this process; the event loop itself keeps only weak references to tasks."""
+_kept: set[asyncio.Task[None]] = set()
+"""What outlives its trigger in this process; the event loop itself keeps only weak references to tasks."""
 
 
 class AdaptiveJobTrigger(BaseTrigger):
@@ -75,6 +78,7 @@ class AdaptiveJobTrigger(BaseTrigger):
         self.task_key = task_key
         self.cancel_at = cancel_at
         self.on_rescale = on_rescale
+        self._is_handed_on = False
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and constructor arguments; stored in clear, so there is no secret in them."""
@@ -82,14 +86,22 @@ class AdaptiveJobTrigger(BaseTrigger):
         return (f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in arguments})
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Run the loop; fire once, when the job is over or the trigger's lifetime is."""
+        """Run the loop; fire once, when the job is over or the trigger's lifetime is.
+
+        In the latter case the loop goes on in a task of its own until that of the next trigger has taken over: Airflow may
+        need long for that, or for ever (its scheduler is down, the DAG is paused, its file is broken).
+        """
         clock = SystemClock()
         soonest = clock.now() + SHORTEST_DEFERRAL
-        recycle_at = clock.now() + self._job.options.trigger_lifetime
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
-        leave = Leave(recycle_at=recycle_at, cancel_at=cancel_at)
-        event = await self._run_loop(leave)
-        await clock.sleep(max((soonest - clock.now()).total_seconds(), 0.0))
+        loop = asyncio.create_task(self._run_loop(Leave(cancel_at=cancel_at)))
+        try:
+            await asyncio.wait({loop}, timeout=self._job.options.trigger_lifetime.total_seconds())
+            await clock.sleep(max((soonest - clock.now()).total_seconds(), 0.0))
+        except asyncio.CancelledError:
+            await _stop(loop)
+            raise
+        event = loop.result() if loop.done() else self._handed_on(loop)
         yield TriggerEvent(event)
 
     async def _run_loop(self, leave: Leave) -> dict[str, Any]:
@@ -99,28 +111,51 @@ class AdaptiveJobTrigger(BaseTrigger):
                 task = TaskKey(**self.task_key)
                 return await run_loop(self._job, self.conn_id, self.base, task, leave, self.on_rescale)
             except SupersededError as error:
+                if self._is_handed_on:
+                    return superseded(error)
                 log.warning("Job %s: %s", self._job.graph.job, error)
                 if error.attempt != self._job.attempt:
                     return superseded(error)
                 await asyncio.sleep(STAND_BY.total_seconds())
+
+    def _handed_on(self, loop: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+        """Let the loop go on until the next trigger's takes over; the event that asks for that one."""
+        self._is_handed_on = True
+        _keep(self._look_after(loop))
+        return {"status": "recycle", "attempt": self._job.attempt, "cancel_at": self.cancel_at, "spec": self.spec}
+
+    async def _look_after(self, loop: asyncio.Task[dict[str, Any]]) -> None:
+        """Cancel the job if its task was ended meanwhile: there will be no next trigger, and Airflow tells nobody."""
+        while not (await asyncio.wait({loop}, timeout=HANDING_ON.total_seconds()))[0]:
+            try:
+                killed = await asyncio.to_thread(self._is_killed)
+            except Exception as error:  # noqa: BLE001  Airflow's API is away, say; the loop goes on meanwhile
+                log.warning("It is not known whether the task goes on: %s: %s", type(error).__name__, error)
+                continue
+            if killed:
+                await _stop(loop)
+                await self._cancel()
 
     async def on_kill(self) -> None:
         """Cancel the job if the task was ended by somebody; this is also called when nobody did (apache/airflow#73454).
 
         Airflow cancels this coroutine too, a second after the trigger: the end goes on in a task of its own.
         """
-        ending = asyncio.create_task(self._end())
-        _endings.add(ending)
-        ending.add_done_callback(_endings.discard)
-        await asyncio.shield(ending)
+        await asyncio.shield(_keep(self._end()))
 
     async def _end(self) -> None:
         job = self._job.graph.job
         if not await asyncio.to_thread(self._is_killed):
             log.info("The task goes on elsewhere: job %s is left alone", job)
             return
-        log.info("The task was ended: job %s is canceled", job)
-        await cancel_job(self._job, self.conn_id, self.base, TaskKey(**self.task_key))
+        await self._cancel()
+
+    async def _cancel(self) -> None:
+        log.info("The task was ended: job %s is canceled", self._job.graph.job)
+        try:
+            await cancel_job(self._job, self.conn_id, self.base, TaskKey(**self.task_key))
+        except SupersededError as error:
+            log.info("Job %s is left to whoever has taken it over: %s", self._job.graph.job, error)
 
     @property
     def _job(self) -> JobSpec:
@@ -135,9 +170,26 @@ class AdaptiveJobTrigger(BaseTrigger):
         of_run: Mapping[str, str | None] = states.get(task.run_id, {})
         mapped = task.task_id if task.map_index < 0 else f"{task.task_id}_{task.map_index}"
         if mapped not in of_run:
-            return True
+            # `airflow db clean` forgets tasks that wait, too; while the run lives Airflow makes them anew.
+            return not RuntimeTaskInstance.get_dr_count(
+                dag_id=task.dag_id, run_ids=[task.run_id], states=["queued", "running"]
+            )
         owner = task.pull(XCOM_ATTEMPT)
         return of_run[mapped] in ENDED_STATES and owner in (None, self._job.attempt)
+
+
+def _keep(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Have something done even if the trigger that began it is gone."""
+    task = asyncio.create_task(work)
+    _kept.add(task)
+    task.add_done_callback(_kept.discard)
+    return task
+
+
+async def _stop(loop: asyncio.Task[dict[str, Any]]) -> None:
+    """Make sure that a loop does no more."""
+    loop.cancel()
+    await asyncio.wait({loop})
 
 
 async def run_loop(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
+from tests.faults.job import JOB
+from tests.faults.outcome import Outcome
 from tests.faults.results import Result, remember, remembered, write_page
-from tests.faults.world import FaultWorld, Outcome
+from tests.faults.world import FaultWorld
 
 WORKER = {"cores": 4, "memory_mb": 4096}
 
@@ -35,23 +38,38 @@ def fault_cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def world(fault_cluster: LocalCluster, tmp_path: Path) -> Iterator[FaultWorld]:
-    """A job that has not been started, on a cluster with room for two drivers with an executor each."""
-    if not fault_cluster.workers:
-        fault_cluster.add_worker(**WORKER)
-    (tmp_path / "jobs").mkdir()
-    world = FaultWorld(fault_cluster, tmp_path, tmp_path / "jobs")
-    yield world
-    world.close()
-    if fault_cluster.state()["activedrivers"]:
+def make_world(fault_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., FaultWorld]]:
+    """Makes jobs that have not been started: `make_world(job, cluster, **changes)`, see `FaultWorld`."""
+    worlds: list[FaultWorld] = []
+    (tmp_path / "jobs").mkdir(exist_ok=True)
+
+    def make(job: str = JOB, cluster: LocalCluster = fault_cluster, **changes: Any) -> FaultWorld:
+        worlds.append(FaultWorld(cluster, tmp_path / job, tmp_path / "jobs", job, changes))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
+    if fault_cluster.state()["activedrivers"] or [worker.cores for worker in fault_cluster.workers] != [
+        WORKER["cores"]
+    ]:
         fault_cluster.reset()
 
 
 @pytest.fixture
-def record(request: pytest.FixtureRequest) -> Callable[[str, str, Outcome], None]:
-    """Remember the outcome of this case under the name of its fault."""
+def world(fault_cluster: LocalCluster, make_world: Callable[..., FaultWorld]) -> FaultWorld:
+    """A job that has not been started, on a cluster with room for two drivers with an executor each."""
+    if not fault_cluster.workers:
+        fault_cluster.add_worker(**WORKER)
+    return make_world()
 
-    def record(fault: str, where: str, outcome: Outcome) -> None:
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Remember the outcome of this case, or what the outcomes of its jobs come to, under the name of its fault."""
+
+    def record(fault: str, where: str, *outcomes: Outcome) -> None:
+        outcome = Outcome.of_all(outcomes)
         assert outcome.drivers_at_once <= 1
         remember(Result(case=request.node.nodeid, fault=fault, where=where, outcome=outcome))
         write_page(remembered())

@@ -1,4 +1,5 @@
-"""Points at which a process that runs a loop kills itself with -9: at a document, around a request, inside a compaction.
+"""Points at which a process that runs a loop kills itself, or another, with -9: at a document, around a request, inside a
+compaction.
 
 A point is `kind:when:what`:
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +33,19 @@ SENT = "http11.send_request_body.complete"
 """httpcore's word for a request that has left."""
 
 
-def die() -> None:
-    """Leave without a word."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 class Death:
-    """One point at which this process dies; "" for none."""
+    """One point at which a process dies; "" for none."""
 
-    def __init__(self, point: str) -> None:
+    def __init__(self, point: str, victim: tuple[int, int] | None = None) -> None:
+        """Take note.
+
+        Args:
+            point: see above.
+            victim: a process and the signal that it gets once; by default this one dies.
+        """
         self._kind, self._when, self._what = point.split(":") if point else ("", "", "")
+        self._victim = victim
+        self._struck = False
         self._documents = 0
         self._submission: str | None = None
         self._creating: LogDocument | None = None
@@ -73,7 +78,9 @@ class Death:
 
     def transport(self) -> httpx.AsyncBaseTransport:
         """A transport to the master, deadly at the point."""
-        return DyingTransport(self._when, CALLS[self._what]) if self._kind == "http" else httpx.AsyncHTTPTransport()
+        if self._kind != "http":
+            return httpx.AsyncHTTPTransport()
+        return DyingTransport(self._when, CALLS[self._what], self._strike)
 
     def _dying_link(self, source: Path, target: Path) -> None:
         self._die_if(self._creating is not None, "link", "before")
@@ -82,7 +89,13 @@ class Death:
 
     def _die_if(self, fatal: bool, kind: str, when: str) -> None:
         if fatal and (self._kind, self._when) == (kind, when):
-            die()
+            self._strike()
+
+    def _strike(self) -> None:
+        process, how = self._victim or (os.getpid(), signal.SIGKILL)
+        if not self._struck:
+            self._struck = True
+            os.kill(process, how)
 
     def _is_meant(self, document: LogDocument) -> bool:
         self._documents += 1
@@ -100,27 +113,27 @@ class Death:
 
 
 class DyingTransport(httpx.AsyncHTTPTransport):
-    """Dies around the first request of a kind."""
+    """Strikes around the first request of a kind."""
 
-    def __init__(self, when: str, path: str) -> None:
+    def __init__(self, when: str, path: str, strike: Callable[[], None]) -> None:
         super().__init__()
         self._when = when
         self._path = path
+        self._strike = strike
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         fatal = self._path in request.url.path
-        self._die_if(fatal, "before")
+        self._strike_if(fatal, "before")
         if fatal and self._when == "sent":
-            request.extensions["trace"] = _die_when_sent
+            request.extensions["trace"] = self._strike_when_sent
         response = await super().handle_async_request(request)
-        self._die_if(fatal, "answered")
+        self._strike_if(fatal, "answered")
         return response
 
-    def _die_if(self, fatal: bool, when: str) -> None:
+    def _strike_if(self, fatal: bool, when: str) -> None:
         if fatal and self._when == when:
-            die()
+            self._strike()
 
-
-async def _die_when_sent(event: str, _: Any) -> None:
-    if event == SENT:
-        die()
+    async def _strike_when_sent(self, event: str, _: Any) -> None:
+        if event == SENT:
+            self._strike()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.faults.world import Outcome
+from tests.faults.outcome import Outcome
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / ".faults" / "results.jsonl"

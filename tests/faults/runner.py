@@ -1,6 +1,7 @@
-"""Runs one loop over the real ports, without Airflow, in a process of its own: `python -m tests.faults.runner <config>`.
+"""Runs loops over the real ports, without Airflow, in one process: `python -m tests.faults.runner <config>...`.
 
-Exit code 0 when the job has ended or the loop's lifetime is over, `SUPERSEDED` when another loop has taken over.
+The loops of several jobs share their cluster, as in a triggerer. Exit code 0 when all jobs have ended or the loops' lifetime
+is over, `SUPERSEDED` when another loop has taken over.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import json
 import logging
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +23,7 @@ from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave, Loop, Ports
+from airflow_adaptive.runtime.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.runtime.storage import Storage
 from airflow_adaptive.scheduler.snapshot import decode
@@ -47,30 +50,42 @@ class FileStore:
         requirements = {name: (lower, upper) for name, (lower, upper) in wishes["requirements"].items()}
         return Inbox(wish=Wish(wishes["wish"]), requirements=requirements)
 
+    async def measure(self, figures: Mapping[str, object]) -> None:
+        pass
+
+    async def figures(self) -> Mapping[str, object]:
+        return {}
+
     async def publish(self, view: Mapping[str, object]) -> None:
-        log.info("%s %s", view["state"], view["parallelism"])
+        log.info("%s %s %s", view["job"], view["state"], view["parallelism"])
 
 
-async def run(config: Mapping[str, Any]) -> None:
-    """Run the loop to its end."""
-    spec = cast(JobSpec, decode(JobSpec, config["spec"]))
-    death = Death(config["dies"])
-    address = parse_address(config["master"], None, None, config["extra"])
-    cluster = StandaloneCluster(address, transport=death.transport())
-    clock = SystemClock()
+async def run(configs: Sequence[Mapping[str, Any]]) -> None:
+    """Run the loops to their ends."""
+    first = configs[0]
+    deaths = [Death(config["dies"], config.get("victim")) for config in configs]
+    address = parse_address(first["master"], None, None, first["extra"])
+    shared = SharedCluster(StandaloneCluster(address, transport=deaths[0].transport()), SystemClock())
+    try:
+        await asyncio.gather(*map(partial(run_one, shared), configs, deaths))
+    finally:
+        await shared.close()
+
+
+async def run_one(shared: SharedCluster, config: Mapping[str, Any], death: Death) -> None:
+    """Run the loop of one job."""
+    spec, clock = cast(JobSpec, decode(JobSpec, config["spec"])), SystemClock()
     ports = Ports(
-        cluster=cluster,
+        cluster=shared.client,
         channel=death.around(JobDirectory(Storage.at(config["base"]), spec.graph.job)),
         store=FileStore(Path(config["wishes"])),
         clock=clock,
+        shared=shared,
     )
     lifetime = config["lifetime_s"]
     leave = Leave(recycle_at=None if lifetime is None else clock.now() + timedelta(seconds=lifetime))
-    try:
-        state = await Loop(spec, ports, random.random, leave).run()
-        log.info("left in %s", state.current)
-    finally:
-        await cluster.close()
+    state = await Loop(spec, ports, random.random, leave).run()
+    log.info("%s left in %s", spec.graph.job, state.current)
 
 
 def main() -> int:
@@ -79,7 +94,7 @@ def main() -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     journal._COMPACT_EVERY = COMPACT_EVERY
     try:
-        asyncio.run(run(json.loads(Path(sys.argv[1]).read_text())))
+        asyncio.run(run([json.loads(Path(file).read_text()) for file in sys.argv[1:]]))
     except SupersededError as error:
         log.warning("%s", error)
         return SUPERSEDED

@@ -1,9 +1,11 @@
-"""The job directory is away, read-only or full for a while, shorter and longer than the driver's lease."""
+"""The job directory is away, read-only or full for a while, shorter and longer than the driver's lease.
+
+Some cases need the right to mount a file system in memory: root has it, or whoever runs them under `unshare -Urm`.
+"""
 
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,55 +14,81 @@ import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.faults.world import JOB, LEASE_S, FaultWorld, Outcome
+from tests.faults.conftest import WORKER
+from tests.faults.outcome import Outcome
+from tests.faults.world import LEASE_S, FaultWorld
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 Record = Callable[[str, str, Outcome], None]
-Break = Callable[[FaultWorld], None]
 
 LONG_S = 3 * LEASE_S
 SHORT_S = LEASE_S / 4
 DURATIONS = {SHORT_S: "for a quarter of the lease", LONG_S: "for three leases"}
 
+MEANWHILE = "and the loop killed meanwhile"
 
-@contextmanager
-def mounted(folder: Path, size_mb: int) -> Iterator[None]:
-    """A small file system of its own, in memory."""
-    folder.mkdir()
-    _run("mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs", str(folder))
-    try:
-        yield
-    finally:
-        _run("umount", "-l", str(folder))
+SIZE_MB = 4
 
-
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
+BUSY_S = 10.0
+"""A file system can't be made read-only while a file on it is being written."""
 
 
 @pytest.fixture
-def small_world(fault_cluster: LocalCluster, tmp_path: Path) -> Iterator[FaultWorld]:
-    """A job whose directory is a small disk; this needs the right to mount."""
+def small_disk(tmp_path: Path) -> Iterator[None]:
+    """All job directories are on a file system of their own, in memory."""
+    (tmp_path / "jobs").mkdir()
+    mounted = _run("mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(tmp_path / "jobs"))
+    if mounted.returncode:
+        pytest.fail(f"can't mount: {mounted.stderr.strip()}: run this as root, or under `unshare -Urm`", pytrace=False)
+    yield
+    _run("umount", "-l", str(tmp_path / "jobs")).check_returncode()
+
+
+@pytest.fixture
+def small_world(
+    fault_cluster: LocalCluster, small_disk: None, make_world: Callable[..., FaultWorld]
+) -> Iterator[FaultWorld]:
+    """A job whose directory is a small disk."""
     if not fault_cluster.workers:
-        fault_cluster.add_worker(cores=4, memory_mb=4096)
-    with mounted(tmp_path / "jobs", size_mb=4):
-        world = FaultWorld(fault_cluster, tmp_path, tmp_path / "jobs")
-        yield world
-        world.close()
-        wait_until(lambda: not fault_cluster.state()["activedrivers"], 60, "the end of all drivers")
+        fault_cluster.add_worker(**WORKER)
+    world = make_world()
+    yield world
+    world.close()
 
 
-def pass_time(seconds: float) -> None:
-    """The fault lasts."""
-    until = time.monotonic() + seconds
-    wait_until(lambda: time.monotonic() >= until, 2 * seconds, "the time to pass")
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
-def said(world: FaultWorld, *words: str) -> bool:
-    """Whether a loop said something in which all these words are."""
-    logs = [line for log in (world.root / "loops").glob("*.log") for line in log.read_text().splitlines()]
-    return any(all(word in line for word in words) for line in logs)
+def remount(world: FaultWorld, how: str) -> None:
+    """Make the disk read-only ("ro") or writable ("rw")."""
+    command = ("mount", "-o", f"remount,{how}", str(world.base))
+    wait_until(lambda: _run(*command).returncode == 0, BUSY_S, f"remount {how} of {world.base}")
+
+
+@contextmanager
+def read_only(world: FaultWorld) -> Iterator[None]:
+    """The disk is, meanwhile."""
+    remount(world, "ro")
+    yield
+    remount(world, "rw")
+
+
+@contextmanager
+def full(world: FaultWorld) -> Iterator[None]:
+    """The disk is, meanwhile."""
+    filler = world.base / "filler"
+    filled = _run("dd", "if=/dev/zero", f"of={filler}", "bs=1k")
+    assert "No space left on device" in filled.stderr
+    yield
+    filler.unlink()
+
+
+BROKEN = {
+    "read-only": (read_only, "Read-only file system"),
+    "full": (full, "No space left on device"),
+}
 
 
 @pytest.mark.parametrize("seconds", DURATIONS, ids=["short", "long"])
@@ -70,44 +98,50 @@ def test_directory_that_is_renamed_and_back(world: FaultWorld, record: Record, s
     away = world.root / "away"
     world.fault()
     world.directory.rename(away)
-    pass_time(seconds)
+    world.last(seconds)
     assert not world.directory.exists(), "something was made in its place"
     away.rename(world.directory)
     world.recover()
-    assert said(world, str(world.directory), "bring the directory of the job back") or seconds == SHORT_S
+    assert seconds == SHORT_S or world.said(str(world.directory), "bring the directory of the job back")
     record("job directory renamed", DURATIONS[seconds], world.finish(loop))
 
 
+@pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.parametrize("seconds", DURATIONS, ids=["short", "long"])
-def test_directory_that_is_read_only(small_world: FaultWorld, record: Record, seconds: float) -> None:
+def test_directory_that_can_not_be_written(
+    small_world: FaultWorld, record: Record, seconds: float, broken: str
+) -> None:
     world = small_world
     loop = world.start_loop()
     world.run_well()
-    _run("mount", "-o", "remount,ro", str(world.base))
-    world.ask(parallelism=(2, 2))  # something to write down
-    world.fault()
-    pass_time(seconds)
-    _run("mount", "-o", "remount,rw", str(world.base))
+    breaks, reason = BROKEN[broken]
+    with breaks(world):
+        world.ask(parallelism=(2, 2))  # something to write down
+        world.fault()
+        world.last(seconds)
     world.recover()
-    assert said(world, str(world.base / JOB), "Read-only file system")
-    record("job directory read-only", DURATIONS[seconds], world.finish(loop))
+    assert world.said(str(world.directory), reason)
+    assert not list((world.directory / "log").glob(".*")), "temporary files are left"
+    record(f"job directory {broken}", DURATIONS[seconds], world.finish(loop))
 
 
-@pytest.mark.parametrize("seconds", DURATIONS, ids=["short", "long"])
-def test_directory_that_is_full(small_world: FaultWorld, record: Record, seconds: float) -> None:
+@pytest.mark.parametrize("broken", BROKEN)
+def test_directory_that_can_not_be_written_when_the_loop_is_killed(
+    small_world: FaultWorld, record: Record, broken: str
+) -> None:
     world = small_world
     loop = world.start_loop()
     world.run_well()
-    filler = world.base / "filler"
-    subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=1k"], check=False, capture_output=True)
-    world.ask(parallelism=(2, 2))
-    world.fault()
-    pass_time(seconds)
-    filler.unlink()
+    breaks, reason = BROKEN[broken]
+    with breaks(world):
+        world.fault()
+        loop.kill()
+        loop.wait()
+        loop = world.start_loop()
+        world.wait_for("an explanation", lambda: world.said(str(world.directory), reason))
+        world.last(LONG_S)
     world.recover()
-    assert said(world, str(world.base / JOB), "No space left on device")
-    assert not list((world.directory / "log").glob(".*.json.*")), "temporary files are left"
-    record("job directory full", DURATIONS[seconds], world.finish(loop))
+    record(f"job directory {broken}", f"{DURATIONS[LONG_S]}, {MEANWHILE}", world.finish(loop))
 
 
 def test_directory_that_is_away_when_the_loop_is_killed(world: FaultWorld, record: Record) -> None:
@@ -119,9 +153,10 @@ def test_directory_that_is_away_when_the_loop_is_killed(world: FaultWorld, recor
     world.base.rename(away)
     loop.kill()
     loop.wait()
-    world.start_loop()
-    pass_time(SHORT_S)
+    loop = world.start_loop()
+    world.wait_for("an explanation", lambda: world.said(str(world.directory), "or mount it"))
+    world.last(LONG_S)
     assert not world.base.exists(), "something was made in its place"
     away.rename(world.base)
     world.recover()
-    record("job directory renamed", "and the loop killed meanwhile", world.finish(world.loops[-1]))
+    record("job directory renamed", f"{DURATIONS[LONG_S]}, {MEANWHILE}", world.finish(loop))

@@ -115,9 +115,16 @@ DEAD = {
     "create:before:Restarting": "dead driver: before the decision was written",
     "create:after:Restarting": "dead driver: the decision was written",
     "create:before:SubmitDriver": "dead driver: before the intent to submit the next was written",
+    "link:before:SubmitDriver": "dead driver: while it was written",
+    "link:after:SubmitDriver": "dead driver: while it was written, in the log already",
     "create:after:SubmitDriver": "dead driver: the intent to submit the next was written",
+    "http:before:submit": "dead driver: before the POST was sent",
     "http:sent:submit": "dead driver: the next was sent, not answered",
+    "http:answered:submit": "dead driver: the next was accepted, the answer not read",
+    "create:before:submitted": "dead driver: the answer was read, not written",
     "create:after:submitted": "dead driver: the next one's name was written",
+    "create:before:Executing": "dead driver: before it was written that the plan is in force",
+    "create:after:Executing": "dead driver: it was written that the plan is in force",
 }
 
 

@@ -80,7 +80,7 @@ def test_loop_that_is_killed_again_and_again(world: FaultWorld, record: Record) 
     world.fault()
     for second in range(1, 20):
         loop = world.start_loop()
-        world.wait_for("its time", lambda since=world.since_fault(), s=second: world.since_fault() > since + s)  # type: ignore[misc]
+        world.last(world.since_fault() + second)
         loop.send_signal(signal.SIGKILL)
         loop.wait()
         if world.is_well():

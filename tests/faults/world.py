@@ -3,102 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 
-from airflow_adaptive.job.documents import DocumentError, LogDocument, Status, decode_log, decode_status
-from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.runtime.job_directory import JobDirectory
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.runtime.staging import stage
 from airflow_adaptive.runtime.storage import Storage
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.options import Options
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
+from tests.faults.job import JOB, LEASE_S, OPTIONS, SCRIPT, deployed
+from tests.faults.outcome import Outcome, drivers_at_once, sink_batches
 from tests.faults.runner import SUPERSEDED
+from tests.faults.watched_job import PATIENCE_S, ROWS, WatchedJob
 
-JOB = "copy"
-ROWS = 10
-"""In each file of the input."""
-
-LEASE_S = 12.0
-OPTIONS: dict[str, Any] = {
-    "resource_stabilization_timeout": "1 s",
-    "scaling_interval_min": "1 s",
-    "executing_stabilization_timeout": "1 s",
-    "max_trigger_delay": "3 s",
-    "slot_idle_timeout": 0,
-    "stop_timeout": "10 s",
-    "deploy_timeout": "2 min",
-    "driver_heartbeat_timeout": f"{LEASE_S} s",
-    "driver_lease_timeout": f"{LEASE_S} s",
-    "restart_strategy": {"type": "fixed-delay", "attempts": 1000, "delay": "1 s"},
-    "history_size": 5,
-}
-
-PATIENCE_S = 240.0
-"""Two cores and many JVMs, and perhaps others that use them, too."""
-
-SAMPLE_S = 0.5
-"""A mark says what its driver does for so long: more than twice the time between two."""
-
-Found = TypeVar("Found")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What is known in the end of one run of a fault.
-
-    Attributes:
-        expected: rows that went in.
-        found: rows that came out.
-        doubled: of them, those that came out more than once.
-        drivers_at_once: most drivers whose queries were active at one moment, as they saw it themselves.
-        epochs: drivers that began a query.
-        recovery_s: from the fault until the rows that came with it were in the output.
-    """
-
-    expected: int
-    found: int
-    doubled: int
-    drivers_at_once: int
-    epochs: int
-    recovery_s: float
+__all__ = ["JOB", "LEASE_S", "OPTIONS", "PATIENCE_S", "ROWS", "FaultWorld", "Outcome", "frozen", "start_loops"]
 
 
 @dataclass
-class FaultWorld:
+class FaultWorld(WatchedJob):
     """One job, its directory, and its loops."""
-
-    cluster: LocalCluster
-    root: Path
-    base: Path
-    loops: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    files: int = 0
-    faulted_at: float = 0.0
-    recovery_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Make the folders, and stage the script."""
         for folder in ("in", "marks", "loops"):
-            (self.root / folder).mkdir()
-        directory = JobDirectory(Storage.at(str(self.base)), JOB)
-        self._code = asyncio.run(stage(directory, Path(__file__).with_name("script.py")))
-        self._uri = directory.uri
+            (self.root / folder).mkdir(parents=True)
+        self._channel = JobDirectory(Storage.at(str(self.base)), self.job)
+        self._code = asyncio.run(stage(self._channel, SCRIPT))
         self.ask()
 
     # ---- what people do ----
@@ -124,48 +64,40 @@ class FaultWorld:
 
     # ---- loops ----
 
-    def start_loop(
-        self, dies: str = "", attempt: str = "1", lifetime_s: float | None = None
-    ) -> subprocess.Popen[bytes]:
+    def start_loop(self, dies: str = "", **config: Any) -> subprocess.Popen[bytes]:
         """Run a loop in a process of its own.
 
         Args:
             dies: where it dies, see `death`.
+            config: see `configured`.
+        """
+        return start_loops([self], dies=dies, **config)
+
+    def configured(
+        self, dies: str = "", attempt: str = "1", lifetime_s: float | None = None, victim: tuple[int, int] | None = None
+    ) -> Path:
+        """A file that tells `runner` how to run a loop of this job.
+
+        Args:
+            dies: where it dies, see `death`.
             attempt: that it works for.
-            lifetime_s: when it leaves.
+            lifetime_s: when it leaves, never if None.
+            victim: process that gets a signal there in its place.
         """
         rest, ui = (urlsplit(url).port for url in (self.cluster.rest_url, self.cluster.ui_url))
         config = {
-            "spec": encode(self.spec(attempt)),
+            "spec": encode(deployed(self.job, self._channel, self._code, self.root, attempt, self.changes)),
             "base": str(self.base),
             "master": self.cluster.master_url,
             "extra": {"rest-port": rest, "ui-port": ui},
             "wishes": str(self.root / "wishes.json"),
             "dies": dies,
+            "victim": victim,
             "lifetime_s": lifetime_s,
         }
-        name = self.root / "loops" / str(len(self.loops))
-        name.with_suffix(".json").write_text(json.dumps(config))
-        with name.with_suffix(".log").open("wb") as log:
-            command = [sys.executable, "-m", "tests.faults.runner", str(name.with_suffix(".json"))]
-            loop = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=Path(__file__).parents[2])
-        self.loops.append(loop)
-        return loop
-
-    def spec(self, attempt: str) -> JobSpec:
-        """The job as deployed."""
-        return JobSpec(
-            graph=JobGraph.single(JOB, ParallelismRange(1, 2)),
-            options=Options.of(OPTIONS),
-            directory=self._uri,
-            script=self._code.script,
-            py_files=self._code.py_files,
-            args=(str(self.root),),
-            conf={"spark.ui.enabled": "false", "spark.sql.streaming.noDataProgressEventInterval": "1000"},
-            driver=DriverShape(cores=1, memory_mb=512),
-            executor=ExecutorShape(cores=1, memory_mb=512),
-            attempt=attempt,
-        )
+        file = self.root / "loops" / f"{len(self.loops):02d}.json"
+        file.write_text(json.dumps(config))
+        return file
 
     def wait_death(self, loop: subprocess.Popen[bytes]) -> None:
         """A loop kills itself: the fault."""
@@ -182,67 +114,7 @@ class FaultWorld:
         """A loop finds out that another has taken over."""
         self.wait_exit(loop, SUPERSEDED)
 
-    # ---- what there is to see ----
-
-    @property
-    def directory(self) -> Path:
-        """Of the job."""
-        return self.base / JOB
-
-    def newest(self) -> LogDocument | None:
-        """The newest document of the log."""
-        for file in sorted((self.directory / "log").glob("[0-9]*.json"), reverse=True):
-            try:
-                return decode_log(file.read_bytes())
-            except (DocumentError, FileNotFoundError):
-                continue
-        return None
-
-    def status(self) -> Status | None:
-        """The driver's report."""
-        try:
-            return decode_status((self.directory / "status.json").read_bytes())
-        except (FileNotFoundError, DocumentError):
-            return None
-
-    def is_in(self, state: str) -> bool:
-        """Whether the job is in that state."""
-        newest = self.newest()
-        return newest is not None and newest.scheduler["current"]["type"] == state
-
-    def is_well(self) -> bool:
-        """Whether the job runs and has taken in all that there is."""
-        return self.is_in("Executing") and len(self.rows()) == self.files * ROWS
-
-    def epoch(self) -> int:
-        """Of the newest driver."""
-        newest = self.newest()
-        return 0 if newest is None else newest.directive.epoch
-
-    def driver(self) -> str:
-        """The cluster's name of the driver that reports."""
-        return self.wait_for("a report", lambda: self.status() and self.status().submission_id)  # type: ignore[union-attr]
-
-    def submitted(self) -> list[str]:
-        """Drivers that the cluster runs."""
-        return [driver["id"] for driver in self.cluster.state()["activedrivers"] if driver["state"] == "RUNNING"]
-
-    def driver_processes(self) -> list[psutil.Process]:
-        """The JVM and the Python of the newest driver: their working directory has its name."""
-        return self.cluster._daemons.working_in(self.driver())
-
-    def rows(self) -> list[int]:
-        """Rows in the output, in the order of their batches."""
-        return [row["id"] for _, rows in sink_batches(self.root / "out") for row in rows]
-
-    # ---- waiting ----
-
-    def wait_for(self, what: str, condition: Callable[[], Found | None], timeout_s: float = PATIENCE_S) -> Found:
-        """Wait; if it does not come true, tell what the loops said."""
-        try:
-            return wait_until(condition, timeout_s, what, 0.2)
-        except TimeoutError as error:
-            raise AssertionError(f"{error}\n{self.story()}") from error
+    # ---- until it is well ----
 
     def wait_rows(self) -> None:
         """All rows are in the output, and the job runs."""
@@ -264,6 +136,10 @@ class FaultWorld:
         """Seconds."""
         return time.monotonic() - self.faulted_at
 
+    def last(self, seconds: float) -> None:
+        """The fault lasts for so long."""
+        self.wait_for("the fault to last", lambda: self.since_fault() >= seconds)
+
     def recover(self) -> None:
         """Wait until the job has taken in what came with the fault."""
         self.wait_rows()
@@ -281,6 +157,7 @@ class FaultWorld:
     def outcome(self) -> Outcome:
         """What has come out, when all drivers have found their end."""
         self.wait_for("the end of all drivers", lambda: not self.cluster.state()["activedrivers"])
+        self.wait_for("the end of their processes", lambda: not self.drivers_left())
         rows, batches = self.rows(), list(sink_batches(self.root / "out"))
         writers = [max(row["epoch"] for row in rows) for _, rows in batches if rows]
         assert writers == sorted(writers), f"a driver wrote after its successor: {writers}"
@@ -290,33 +167,10 @@ class FaultWorld:
             expected=self.files * ROWS,
             found=len(rows),
             doubled=len(rows) - len(set(rows)),
-            drivers_at_once=self.drivers_at_once(),
+            drivers_at_once=drivers_at_once(self.root / "marks"),
             epochs=len(set(writers)),
             recovery_s=self.recovery_s,
         )
-
-    def drivers_at_once(self) -> int:
-        """Most drivers whose queries were active at the same moment."""
-        activity = list(self.activity())
-        moments = [moment for _, moments in activity for moment in moments]
-        return max((self._active_at(moment, activity) for moment in moments), default=0)
-
-    def activity(self) -> Iterator[tuple[int, list[float]]]:
-        """For each driver its epoch, and when its queries were active."""
-        for file in (self.root / "marks").iterdir():
-            samples = [line.split() for line in file.read_text().splitlines() if line.count(" ") == 1]
-            yield int(file.name.partition("-")[0]), [float(at) for at, active in samples if active == "1"]
-
-    @staticmethod
-    def _active_at(moment: float, activity: list[tuple[int, list[float]]]) -> int:
-        return sum(any(abs(moment - other) < SAMPLE_S / 2 for other in moments) for _, moments in activity)
-
-    def story(self) -> str:
-        """What the loops said, and where the job is."""
-        logs = "".join(f"--- {log.name}\n{log.read_text()}" for log in sorted((self.root / "loops").glob("*.log")))
-        newest = self.newest()
-        stands = None if newest is None else (newest.number, newest.directive.epoch, newest.scheduler["current"])
-        return f"{logs}--- {stands}, {self.status()}, {len(self.rows())} of {self.files * ROWS} rows"
 
     def close(self) -> None:
         """Kill what is left of the loops."""
@@ -325,6 +179,17 @@ class FaultWorld:
                 loop.send_signal(signal.SIGCONT)
                 loop.kill()
             loop.wait()
+
+
+def start_loops(worlds: Sequence[FaultWorld], **config: Any) -> subprocess.Popen[bytes]:
+    """Run the loops of some jobs in one process, as a triggerer does; for `config` see `FaultWorld.configured`."""
+    files = [str(world.configured(**config)) for world in worlds]
+    with Path(files[0]).with_suffix(".log").open("wb") as log:
+        command = [sys.executable, "-m", "tests.faults.runner", *files]
+        loop = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=Path(__file__).parents[2])
+    for world in worlds:
+        world.loops.append(loop)
+    return loop
 
 
 @contextmanager
@@ -338,20 +203,3 @@ def frozen(processes: list[psutil.Process]) -> Iterator[None]:
         for process in processes:
             if process.is_running():
                 process.resume()
-
-
-def sink_batches(sink: Path) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of each batch of a file sink of JSON, as its own metadata has them: what was cut does not count."""
-    folder = sink / "_spark_metadata"
-    files = [file for file in folder.iterdir() if file.name.partition(".")[0].isdecimal()] if folder.is_dir() else []
-    compacted = max((int(file.stem) for file in files if file.suffix == ".compact"), default=-1)
-    later = [file for file in files if not file.suffix and int(file.name) > compacted]
-    for file in sorted([*later, *(it for it in files if it.name == f"{compacted}.compact")], key=_number):
-        entries = [json.loads(line) for line in file.read_text().splitlines()[1:]]
-        texts = [Path(unquote(urlsplit(entry["path"]).path)).read_text() for entry in entries]
-        lines = itertools.chain.from_iterable(text.splitlines() for text in texts)
-        yield _number(file), [json.loads(line) for line in lines]
-
-
-def _number(file: Path) -> int:
-    return int(file.name.partition(".")[0])

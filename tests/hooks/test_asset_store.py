@@ -19,8 +19,19 @@ from tests.comms import FakeComms, api_server_error
 
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}
 VIEW: dict[str, Any] = {
+    "job": "departures",
+    "job_type": "STREAMING",
+    "attempt": "r/1",
     "state": "Executing",
+    "since": "2026-01-01T00:00:00+00:00",
     "outcome": None,
+    "cause": None,
+    "requirements": {"job": {"lower": 1, "upper": 2}},
+    "slots": {"held": 2, "available": 3},
+    "restarts": 0,
+    "rescales": 1,
+    "scheduler": {"format": 1},
+    "all_rescales": [{"number": 1}],
     "parallelism": {"job": 2},
     "transitions": [{"target": str(number)} for number in range(60)],
     "failures": [{"failure": "TASK_FAILED: an executor was lost", "decision": "restart in 1 s"}],

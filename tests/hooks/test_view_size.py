@@ -7,7 +7,7 @@ import pytest
 
 from airflow_adaptive.hooks.asset_store import xcoms
 from airflow_adaptive.runtime.history import History
-from airflow_adaptive.runtime.loop import view
+from airflow_adaptive.runtime.view import view
 from airflow_adaptive.runtime.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
@@ -66,7 +66,7 @@ def happens(job: Scenario) -> History:
 def test_all_that_a_job_shows_is_small(vertices: int) -> None:
     job = unlucky(vertices)
     urls = Urls(**dict.fromkeys(Urls.__dataclass_fields__, LONG_URL))
-    shown = xcoms(view(job.state, happens(job), urls))
+    shown = xcoms(view(job.state, happens(job), urls, "attempt"))
     assert all(shown[key] for key in ("parallelism", "transitions", "failures", "decisions"))
     assert len(shown["rescales"]["history"]) >= 3
     assert sum(len(json.dumps(value)) for value in shown.values()) < MOST_BYTES

@@ -1,12 +1,24 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from airflow_adaptive.job.documents import QueryReport
 from airflow_adaptive.job.progress import NO_WATERMARK, ProgressCounter
 
 
-def progress(batch: int, rows: int = 10, *, committed: bool = True, watermark: str | None = None, partitions: int = 0):
+def progress(
+    batch: int,
+    rows: int = 10,
+    *,
+    committed: bool = True,
+    watermark: str | None = None,
+    partitions: int = 0,
+    offsets: Sequence[tuple[Any, Any]] = (),
+):
     """What Spark tells of one trigger; of one without data it tells the number of the batch to come."""
     return StreamingQueryProgress.fromJson(
         {
@@ -22,10 +34,24 @@ def progress(batch: int, rows: int = 10, *, committed: bool = True, watermark: s
             "durationMs": {"triggerExecution": 7, **({"addBatch": 5} if committed else {})},
             "eventTime": {} if watermark is None else {"watermark": watermark},
             "stateOperators": [state_operator(partitions)] if partitions else [],
-            "sources": [],
+            "sources": [source(read, there) for read, there in offsets],
             "sink": {"description": "", "numOutputRows": 0},
         }
     )
+
+
+def source(read: Any, there: Any) -> dict[str, Any]:
+    """A source that had this when the batch began, and was read so far."""
+    return {
+        "description": "",
+        "startOffset": None,
+        "endOffset": read,
+        "latestOffset": there,
+        "numInputRows": 0,
+        "inputRowsPerSecond": 0.0,
+        "processedRowsPerSecond": 0.0,
+        "metrics": {},
+    }
 
 
 def state_operator(partitions: int) -> dict[str, object]:
@@ -137,3 +163,29 @@ def test_watermark_and_state_partitions_are_taken_from_the_newest_batch():
     assert watermarks == [None, "2013-01-01T10:00:00.000Z"]
     assert following.report.batch_duration_ms == 7
     assert following.counter.state_partitions == 3
+
+
+KAFKA = {"flights": {"0": 90, "1": 100}}
+
+
+@pytest.mark.parametrize(
+    ("offsets", "backlog"),
+    [
+        ([(KAFKA, {"flights": {"0": 100, "1": 120}})], 30),
+        ([(KAFKA, {"flights": {"0": 90, "1": 40}})], 0),
+        ([(KAFKA, KAFKA), (KAFKA, {"flights": {"0": 91, "1": 100}})], 1),
+        ([(KAFKA, {"flights": {"0": 100}})], None),
+        ([(KAFKA, KAFKA), ({"logOffset": 3}, None)], None),
+        ([({"logOffset": 3}, {"logOffset": 9})], None),
+        ([(7, 9)], None),
+        ([], None),
+    ],
+    ids=["behind", "reset", "two sources", "fewer partitions", "one tells", "files", "seconds", "no source"],
+)
+def test_backlog_is_told_by_offsets_that_count_rows(offsets: Sequence[tuple[Any, Any]], backlog: int | None) -> None:
+    following = Following()
+    following.follow(progress(0, rows=17, offsets=offsets))
+    report = following.counter.report
+    assert report is not None
+    assert report.backlog == backlog
+    assert report.batch_rows == 17

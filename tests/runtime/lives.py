@@ -286,6 +286,12 @@ class Inboxes:
     async def publish(self, view: object) -> None:
         pass
 
+    async def measure(self, figures: object) -> None:
+        pass
+
+    async def figures(self) -> dict[str, object]:
+        return {}
+
 
 class Through:
     """A port whose every call goes through a fate."""

@@ -21,7 +21,8 @@ from airflow_adaptive.runtime.history import (
     History,
     newest_within,
 )
-from airflow_adaptive.runtime.loop import Leave, view
+from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.view import view
 from airflow_adaptive.runtime.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.moves import Step
@@ -291,7 +292,7 @@ def test_view_is_small_however_much_there_is_to_tell(vertices: int, channel: Fai
     assert len(json.dumps(decisions)) <= DECISION_BYTES
     assert max(len(json.dumps(transition)) for transition in transitions) <= ITEM_BYTES
     assert rescales[-1]["terminated_reason"] == "JOB_FAILED"
-    json.dumps(view(job.state, history, Urls()))
+    json.dumps(view(job.state, history, Urls(), "attempt"))
 
 
 def logged(step: Step) -> Any:

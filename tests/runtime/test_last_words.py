@@ -118,6 +118,13 @@ def test_without_an_exception_the_last_lines_that_matter_are_told() -> None:
     assert "frame" not in message
 
 
+def test_plans_and_progress_that_spark_wrote_are_no_last_words() -> None:
+    written = (
+        '26/11/21 08:38:09 INFO MicroBatchExecution: made progress: {\n  "batchId" : 1\n}\n~WriteTo Sink\n+- ~Project\n'
+    )
+    assert explained(DriverLog(stderr=BEGINNING + written)) == LOST
+
+
 def test_driver_that_wrote_nothing_stays_as_it_is() -> None:
     assert explained(DriverLog(stderr=BEGINNING)) == LOST
 

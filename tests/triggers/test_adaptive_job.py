@@ -126,6 +126,14 @@ def test_job_of_a_task_that_goes_on_is_left_alone(
     assert not (tmp_path / "job" / "log").exists()
 
 
+def test_job_of_a_task_that_airflow_will_make_anew_is_left_alone(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    airflow.active_runs = {"r"}
+    asyncio.run(make().on_kill())
+    assert not (tmp_path / "job" / "log").exists()
+
+
 @pytest.mark.parametrize(("index", "canceled"), [(0, True), (1, False)])
 def test_each_mapped_task_is_asked_for_by_its_index(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, index: int, canceled: bool
@@ -282,6 +290,6 @@ def test_trigger_that_is_ended_stops_its_loop(airflow: FakeComms, make: Callable
         running.cancel()
         await asyncio.wait({running})
         assert running.cancelled()
-        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+        return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(end()) == set()

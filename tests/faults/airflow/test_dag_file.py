@@ -1,0 +1,94 @@
+"""The DAG's file is broken, removed or changed while the job runs, for longer than the trigger lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.airflow.world import LIFETIME_S, AirflowWorld
+from tests.faults.outcome import Outcome
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+
+Record = Callable[[str, str, Outcome], None]
+
+
+EMPTY_DAG = """
+from airflow.sdk import DAG
+from airflow.providers.standard.operators.empty import EmptyOperator
+
+with DAG("{dag}", schedule=None):
+    EmptyOperator(task_id="other")
+"""
+
+
+def replace_driver(job: AirflowWorld) -> None:
+    """The driver dies, and somebody must see to it."""
+    epoch = job.epoch()
+    job.cluster.kill_driver(job.driver())
+    job.wait_for("the next driver", lambda: job.epoch() == epoch + 1 and job.is_in("Executing"))
+
+
+def test_broken_file(job: AirflowWorld, record: Record) -> None:
+    job.begin(trigger_lifetime=LIFETIME_S)
+    file = job.dags / f"{job.dag}.py"
+    text, owner = file.read_text(), job.owner()
+    file.write_text("with DAG(")
+    job.fault()
+    job.wait_task("up_for_reschedule")
+    replace_driver(job)
+    job.recover()
+    file.write_text(text)
+    job.wait_loop(owner)
+    record("DAG file broken", "for longer than the trigger lives; the driver dies meanwhile", job.suspend())
+
+
+def test_removed_file(job: AirflowWorld, record: Record) -> None:
+    stale = f"SELECT is_stale FROM dag WHERE dag_id = '{job.dag}'"
+    job.begin(trigger_lifetime=LIFETIME_S)
+    file = job.dags / f"{job.dag}.py"
+    text = file.read_text()
+    file.unlink()
+    job.fault()
+    job.wait_for("Airflow to notice", lambda: job.database(stale) == [(1,)])
+    job.wait_task("up_for_reschedule")
+    replace_driver(job)
+    job.recover()
+    owner = job.owner()
+    file.write_text(text)
+    job.wait_loop(owner)
+    record("DAG file removed, put back", "for longer than the trigger lives; the driver dies meanwhile", job.suspend())
+
+
+def test_task_that_is_not_in_the_file_any_more(job: AirflowWorld, record: Record) -> None:
+    """Airflow forgets the asset and what is in its store: the inbox. The task is removed, which ends the job."""
+    assets = f"SELECT count(*) FROM asset_active WHERE name = '{job.job}'"
+    job.begin()
+    job.require(1, 2)
+    file = job.dags / f"{job.dag}.py"
+    text = file.read_text()
+    file.write_text(EMPTY_DAG.format(dag=job.dag))
+    job.fault()
+    job.wait_for("the end of the asset", lambda: job.database(assets) == [(0,)])
+    assert (job.epoch(), job.is_in("Executing"), job.task_state()) == (1, True, "deferred")
+    file.write_text(text)
+    job.wait_for("the asset", lambda: job.database(assets) == [(1,)])
+    job.recover()
+    assert job.xcom("state") == "Executing"
+    record("DAG file changed", "the task is away, and with it asset and inbox; then it is back", job.suspend())
+
+
+def test_changed_file(job: AirflowWorld, record: Record) -> None:
+    """The next slice takes the bounds; the next driver takes the script."""
+    job.begin(trigger_lifetime=LIFETIME_S)
+    marker = job.root / "second"
+    job.script.write_text(f"open({str(marker)!r}, 'w').close()\n{job.script.read_text()}")
+    job.deploy(trigger_lifetime=LIFETIME_S, parallelism=(2, 2))
+    job.fault()
+    job.wait_for("the new bounds", lambda: job.xcom("parallelism") == {"job": 2} and job.is_in("Executing"))
+    assert (job.epoch(), marker.exists()) == (1, False)
+    replace_driver(job)
+    job.recover()
+    assert marker.exists()
+    record("DAG file changed", "other bounds and another script, between two slices", job.suspend())

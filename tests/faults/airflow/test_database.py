@@ -1,0 +1,51 @@
+"""`airflow db clean` removes old rows, whether or not they are in use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import UTC, datetime
+
+import pytest
+
+from airflow_adaptive.local.airflow import Component
+from tests.faults.airflow.world import AirflowWorld, still
+from tests.faults.outcome import Outcome
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+
+Record = Callable[[str, str, Outcome], None]
+
+
+def clean(job: AirflowWorld, *tables: str) -> None:
+    """Remove what is older than this moment."""
+    before = ("--clean-before-timestamp", datetime.now(UTC).isoformat(), "--skip-archive", "--yes")
+    assert job.command("db", "clean", *before, *tables).wait() == 0
+
+
+@pytest.mark.parametrize("meanwhile", ["", ", the scheduler being frozen"], ids=["", "frozen scheduler"])
+def test_live_trigger_that_is_cleaned_away(job: AirflowWorld, record: Record, meanwhile: str) -> None:
+    """Airflow forgets the task instance as well, and makes it anew: a new attempt, which adopts the driver."""
+    job.begin()
+    attempt = job.xcom("attempt")
+    job.fault()
+    with still(job.airflow._processes[Component.SCHEDULER]) if meanwhile else nullcontext():
+        clean(job, "--tables", "trigger")
+        if meanwhile:
+            job.wait_for("the end of the trigger", lambda: "is left alone" in job.trigger_logs())
+    job.wait_for("another attempt", lambda: job.xcom("attempt") not in (None, attempt))
+    job.wait_for("its loop", lambda: job.owner().startswith(job.xcom("attempt")))
+    job.recover()
+    assert job.epoch() == 1
+    record("`airflow db clean`", f"the trigger's row, and with it the task instance{meanwhile}", job.suspend())
+
+
+def test_live_run_that_is_cleaned_away(job: AirflowWorld, record: Record) -> None:
+    """Nobody will make it anew: that is the end of the job, and another run goes on with it."""
+    job.begin()
+    clean(job)
+    job.fault()
+    job.wait_for("the end of the driver", lambda: not job.cluster.state()["activedrivers"])
+    job.start()
+    job.recover()
+    record("`airflow db clean`", "the row of the DAG run, and all that belongs to it", job.suspend())

@@ -1,0 +1,119 @@
+"""The master is killed and restarted, does not answer, or is not a master."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_adaptive.local.cluster import LocalCluster
+from tests.faults.conftest import WORKER
+from tests.faults.master import impostor, kill_master, master_process, recovering, restart_master, wait_for_workers
+from tests.faults.outcome import Outcome
+from tests.faults.world import LEASE_S, FaultWorld
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+
+Record = Callable[[str, str, Outcome], None]
+
+LONG_S = 2 * LEASE_S
+
+
+@pytest.fixture(params=["remembers", "forgets"])
+def memory(request: pytest.FixtureRequest) -> str:
+    """Whether the master knows after a restart what it knew before (`spark.deploy.recoveryMode`)."""
+    return str(request.param)
+
+
+@pytest.fixture
+def mortal_world(make_world: Callable[..., FaultWorld], memory: str, tmp_path: Path) -> Iterator[FaultWorld]:
+    """A job on a cluster whose master may be killed."""
+    with LocalCluster(properties=recovering(tmp_path / "master") if memory == "remembers" else {}) as cluster:
+        cluster.add_worker(**WORKER)
+        yield make_world(cluster=cluster)
+
+
+def test_master_that_is_killed_and_restarted(mortal_world: FaultWorld, record: Record, memory: str) -> None:
+    """One that forgets has its workers kill the drivers that it does not know."""
+    world = mortal_world
+    loop = world.start_loop()
+    world.run_well()
+    world.fault()
+    kill_master(world.cluster)
+    world.wait_for("rows without a master", world.took_all)
+    world.last(LONG_S)
+    restart_master(world.cluster)
+    wait_for_workers(world.cluster)
+    world.feed()
+    world.recover()
+    if memory == "remembers":
+        assert world.epoch() == 1
+    assert world.said("the cluster does not answer")
+    record("master killed (-9)", f"for two leases; it {memory} what it knew", world.finish(loop))
+
+
+@pytest.mark.parametrize("memory", ["remembers"])
+def test_address_of_the_master_that_is_somebody_elses(mortal_world: FaultWorld, record: Record) -> None:
+    world = mortal_world
+    loop = world.start_loop()
+    world.run_well()
+    world.fault()
+    kill_master(world.cluster)
+    with impostor(world.cluster):
+        world.wait_for("rows without a master", world.took_all)
+        world.last(LONG_S)
+        assert loop.poll() is None
+    restart_master(world.cluster)
+    wait_for_workers(world.cluster)
+    world.feed()
+    world.recover()
+    assert world.epoch() == 1
+    assert world.said("is no JSON", "is this its web UI")
+    record("another server at the master's address", "for two leases", world.finish(loop))
+
+
+@pytest.mark.parametrize("memory", ["forgets"])
+def test_job_that_starts_without_a_master(mortal_world: FaultWorld, record: Record) -> None:
+    world = mortal_world
+    kill_master(world.cluster)
+    world.fault()
+    loop = world.start_loop()
+    world.wait_for("an explanation", lambda: world.said("the cluster does not answer", "connection refused"))
+    restart_master(world.cluster)
+    world.recover()
+    assert world.epoch() == 1
+    record("master killed (-9)", "before the start of the job", world.finish(loop))
+
+
+@pytest.mark.parametrize("memory", ["forgets"])
+def test_master_that_dies_right_before_the_submission(mortal_world: FaultWorld, record: Record) -> None:
+    world = mortal_world
+    master = master_process(world.cluster)
+    loop = world.start_loop("http:before:submit", victim=(master.pid, signal.SIGKILL))
+    world.wait_for("the death of the master", lambda: not alive(master))
+    world.fault()
+    world.wait_for("an explanation", lambda: world.said("NOT_SUBMITTED"))
+    restart_master(world.cluster)
+    world.recover()
+    record("master killed (-9)", "right before the submission", world.finish(loop))
+
+
+@pytest.mark.parametrize("memory", ["forgets"])
+def test_master_that_hangs_with_the_submission(mortal_world: FaultWorld, record: Record) -> None:
+    """It takes it up when nobody waits for its answer any more."""
+    world = mortal_world
+    master = master_process(world.cluster)
+    loop = world.start_loop("http:before:submit", victim=(master.pid, signal.SIGSTOP))
+    world.wait_for("a master that hangs", lambda: master.status() == psutil.STATUS_STOPPED)
+    world.fault()
+    world.wait_for("an explanation", lambda: world.said("SubmitDriver: outcome unknown"))
+    master.resume()
+    world.recover()
+    record("master frozen, thawed", "with the submission under way", world.finish(loop))
+
+
+def alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

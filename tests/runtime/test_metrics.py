@@ -1,0 +1,128 @@
+"""A job's figures over time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.job.documents import DriverState, QueryReport, Status
+from airflow_adaptive.runtime.metrics import COLUMNS, RESOLUTIONS, Figures
+from airflow_adaptive.runtime.mirror import DRIVER, MAX_VALUE_BYTES
+from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.testing.scenario import Scenario
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def running() -> SchedulerState:
+    job = Scenario()
+    job.given_executing(2)
+    return job.state
+
+
+def report(rows: int, nonce: str = "first", backlog: int | None = None, batch_ms: int = 500) -> Status:
+    query = QueryReport(
+        name="q", active=True, input_rows=rows, batch_rows=100, batch_duration_ms=batch_ms, backlog=backlog
+    )
+    return Status(job="job", epoch=1, nonce=nonce, sequence=1, at="", state=DriverState.RUNNING, queries=(query,))
+
+
+def points(news: Mapping[str, Any] | None, step: int = 10) -> list[dict[str, Any]]:
+    assert news is not None
+    page = news[f"metrics/{step}"]
+    assert page["step"] == step
+    return [dict(zip(page["columns"], point, strict=True)) for point in page["points"]]
+
+
+def watched(figures: Figures, state: SchedulerState, seconds: int, every: int = 2, rows_per_s: int = 50) -> list[Any]:
+    told = []
+    for second in range(0, seconds, every):
+        figures.take(state, report(rows_per_s * second), START + timedelta(seconds=second))
+        told.append(figures.news())
+    return [news for news in told if news is not None]
+
+
+def test_rows_are_counted_per_second_whatever_the_loop_looks_at(running: SchedulerState) -> None:
+    news = watched(Figures(), running, 31)
+    assert len(news) == 4, "once in each step"
+    first, *others = points(news[-1])
+    assert all(point["input"] == 50 for point in others)
+    assert {point["processed"] for point in (first, *others)} == {200.0}
+    assert first["slots"] == 2
+    assert (first["lower"], first["upper"]) == (1, 4)
+    assert first["state"] == "Executing"
+
+
+def test_new_driver_that_counts_from_zero_gives_no_wild_rate(running: SchedulerState) -> None:
+    figures = Figures()
+    figures.take(running, report(1_000_000), START)
+    figures.take(running, report(10, nonce="second"), START + timedelta(seconds=10))
+    figures.take(running, report(5, nonce="second"), START + timedelta(seconds=20))
+    assert [point["input"] for point in points(figures.news())] == [None, None, None]
+
+
+def test_job_without_a_driver_has_bounds_and_a_state_but_no_figures(running: SchedulerState) -> None:
+    figures = Figures()
+    figures.take(Scenario().state, None, START)
+    news = figures.news()
+    (point,) = points(news)
+    assert point["slots"] == 0
+    assert [point[name] for name in ("input", "processed", "batch_ms", "backlog")] == [None] * 4
+    assert news is not None
+    assert news[DRIVER] == {}
+
+
+def test_step_shows_the_mean_rate_and_the_worst_of_the_rest(running: SchedulerState) -> None:
+    figures = Figures()
+    for second, rows, backlog, batch_ms in ((0, 0, 7, 100), (2, 20, 30, 900), (4, 80, None, 300)):
+        figures.take(running, report(rows, backlog=backlog, batch_ms=batch_ms), START + timedelta(seconds=second))
+    figures.take(running, None, START + timedelta(seconds=10))
+    step, _ = points(figures.news())
+    assert step["input"] == 20.0, "of 10 and 30: the first look tells nothing"
+    assert step["backlog"] == 30
+    assert step["batch_ms"] == 900
+
+
+def test_pages_stay_small_for_ever_and_each_reaches_as_far_back_as_it_should(running: SchedulerState) -> None:
+    figures = Figures()
+    days = watched(figures, running, 3 * 24 * 3600 + 3600, every=10, rows_per_s=123_456)
+    for step, most in RESOLUTIONS.items():
+        newest = next(news for news in reversed(days) if f"metrics/{step}" in news)
+        found = points(newest, step)
+        assert len(found) == most
+        assert found[-1]["at"] - found[0]["at"] == step * (most - 1)
+        assert len(json.dumps(newest[f"metrics/{step}"])) < MAX_VALUE_BYTES
+
+
+def test_next_loop_goes_on_with_the_pages_of_the_one_before(running: SchedulerState) -> None:
+    before, after = Figures(), Figures()
+    pages: dict[str, Any] = {}
+    for news in watched(before, running, 61):
+        pages |= json.loads(json.dumps(news))
+    after.restore(pages)
+    after.take(running, None, START + timedelta(seconds=70))
+    news = after.news()
+    assert [point["at"] for point in points(news)] == [int(START.timestamp()) + 10 * step for step in range(8)]
+
+
+@pytest.mark.parametrize(
+    "page", [{}, None, 3, {"columns": ["what"], "points": [[1]]}, {"columns": list(COLUMNS), "points": [[1, 2]]}]
+)
+def test_page_that_is_not_understood_is_left_out(running: SchedulerState, page: Any) -> None:
+    figures = Figures()
+    figures.restore({"metrics/10": page})
+    figures.take(running, None, START)
+    assert len(points(figures.news())) == 1
+
+
+def test_clock_that_was_set_back_drops_no_point_and_adds_none_twice(running: SchedulerState) -> None:
+    figures = Figures()
+    for second in (0, 10, 20, 0, 10, 30):
+        figures.take(running, None, START + timedelta(seconds=second))
+    times = [point["at"] - START.timestamp() for point in points(figures.news())]
+    assert times == [0, 10, 20, 30]
