@@ -21,10 +21,16 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Adaptive Spark",
         "description": "Spark Structured Streaming jobs under an adaptive scheduler.",
         "integrations": [{"integration-name": INTEGRATION, "tags": ["apache"]}],
-        "operators": [_modules("airflow_adaptive.operators.adaptive_spark")],
-        "sensors": [_modules("airflow_adaptive.sensors.spark_resources")],
+        "operators": [_modules("airflow_adaptive.operators.adaptive_spark", "airflow_adaptive.operators.job_control")],
+        "sensors": [_modules("airflow_adaptive.sensors.spark_resources", "airflow_adaptive.sensors.adaptive_job")],
         "hooks": [_modules("airflow_adaptive.hooks.adaptive_spark")],
-        "triggers": [_modules("airflow_adaptive.triggers.adaptive_job", "airflow_adaptive.triggers.spark_resources")],
+        "triggers": [
+            _modules(
+                "airflow_adaptive.triggers.adaptive_job",
+                "airflow_adaptive.triggers.job_state",
+                "airflow_adaptive.triggers.spark_resources",
+            )
+        ],
         "config": {
             "adaptive": {"description": "Defaults of adaptive jobs; a task's own options win.", "options": _options()}
         },

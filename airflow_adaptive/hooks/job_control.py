@@ -1,0 +1,119 @@
+"""The way to a job from other tasks and triggers: what it shows, and what may be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.execution_time.context import AssetStateStoreAccessor
+
+from airflow_adaptive.hooks.signal import note
+from airflow_adaptive.ports import Wish
+from airflow_adaptive.runtime.mirror import ASKED, REQUIREMENTS, SCHEDULER, SUMMARY, WISH
+from airflow_adaptive.runtime.resource_requirements import accepted, body_of
+from airflow_adaptive.scheduler.errors import RequirementsError, SnapshotError
+from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange
+from airflow_adaptive.scheduler.snapshot import from_json
+from airflow_adaptive.scheduler.state import Finished, SchedulerState
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+Bounds = int | Sequence[int]
+"""Lower and upper bound of a vertex's parallelism; a single number for both."""
+
+
+class UnknownJobError(ValueError):
+    """Airflow knows no such job, or it has never run."""
+
+
+class JobControl:
+    """A job as Airflow's stores have it; all calls block."""
+
+    def __init__(self, job: str) -> None:
+        """Nothing is read yet.
+
+        Args:
+            job: id of the job.
+        """
+        self._job = job
+        self._store = AssetStateStoreAccessor(name=job)
+
+    def summary(self) -> Mapping[str, Any] | None:
+        """Where the job stands (`runtime.mirror`), None if it has not shown it.
+
+        Raises:
+            AirflowRuntimeError: Airflow can't be asked now.
+        """
+        found = self._store.get(SUMMARY)
+        return found if isinstance(found, dict) and "state" in found else None
+
+    def known(self) -> Mapping[str, Any]:
+        """Where the job stands.
+
+        Raises:
+            UnknownJobError: it has never run.
+        """
+        summary = self.summary()
+        if summary is None:
+            raise UnknownJobError(
+                f"job {self._job!r} is not known to Airflow: is that its name, and has it ever run? Before its first run its DAG "
+                "decides"
+            )
+        return summary
+
+    def wish(self, wish: Wish, by: str) -> None:
+        """Ask for a suspension or the end.
+
+        Args:
+            wish: what is asked.
+            by: who asks, for people.
+        """
+        self._ask(WISH, wish.value, by)
+
+    def require(self, parallelism: Bounds | Mapping[str, Bounds] | None, by: str) -> Mapping[str, Any]:
+        """Ask for other bounds; return them as FLIP-291's body, complete.
+
+        Args:
+            parallelism: of every vertex, or of all alike; None for what the DAG declares.
+            by: who asks, for people.
+
+        Raises:
+            UnknownJobError: there is no such job, or it has never run.
+            RequirementsError: the bounds can't hold; listing everything that is wrong.
+        """
+        self.known()
+        state = self._state()
+        body = body_of(accepted(_asked(parallelism, state), state))
+        self._ask(REQUIREMENTS, body, by)
+        return body
+
+    def _state(self) -> SchedulerState:
+        try:
+            state = from_json(cast(Mapping[str, Any], self._store.get(SCHEDULER, {})))
+        except SnapshotError as error:
+            raise UnknownJobError(f"what job {self._job!r} shows of itself can't be read: {error}") from error
+        if isinstance(state.current, Finished):
+            raise RequirementsError("resource requirements", [f"job {self._job!r} has ended"])
+        return state
+
+    def _ask(self, key: str, value: Any, by: str) -> None:
+        told: JsonValue = {"by": by, "at": datetime.now(UTC).isoformat(), "via": "task"}
+        asked = self._store.get(ASKED, {})
+        try:
+            self._store.set(key, value)
+            self._store.set(ASKED, {**(asked if isinstance(asked, dict) else {}), key: told})
+        except AirflowRuntimeError as error:
+            raise UnknownJobError(f"job {self._job!r} can't be asked: {error}") from error
+        note(self._job)
+
+
+def _asked(parallelism: Bounds | Mapping[str, Bounds] | None, state: SchedulerState) -> Mapping[str, Any]:
+    """The body that asks for this."""
+    if parallelism is None:
+        parallelism = (RESET_TO_DEFAULT, RESET_TO_DEFAULT)
+    if not isinstance(parallelism, Mapping):
+        parallelism = dict.fromkeys((vertex.name for vertex in state.job.vertices), parallelism)
+    return body_of({vertex: ParallelismRange.of(bounds) for vertex, bounds in parallelism.items()})

@@ -1,0 +1,131 @@
+"""Operators of other DAGs: they change what a job may use, and stop it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_adaptive.hooks.job_control import Bounds, JobControl
+from airflow_adaptive.ports import Wish
+from airflow_adaptive.scheduler.durations import positive
+from airflow_adaptive.scheduler.state import Outcome
+from airflow_adaptive.triggers.job_state import JobStateTrigger, shown_state, wait_for_state
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+ENDS: Final = tuple(outcome.value for outcome in Outcome)
+
+
+class SetResourceRequirementsOperator(BaseOperator):
+    """Change the bounds of a running job (FLIP-291), as `PUT /jobs/<job>/resource-requirements` does.
+
+    The job follows within seconds, as its cooldown allows. The bounds stay until somebody changes them again, also over
+    restarts and the next run of its DAG; None brings back what its DAG declares. XCom: the bounds, in FLIP-291's form.
+
+    Args:
+        job: id of the job. (templated)
+        parallelism: lower and upper bound, or a number for both, of every vertex alike; or vertex -> bounds, for all vertices;
+            -1 is the default of a bound; None resets all. (templated; numbers need `render_template_as_native_obj` of the DAG)
+        kwargs: of every Airflow operator.
+    """
+
+    template_fields: Sequence[str] = ("job", "parallelism")
+
+    def __init__(self, *, job: str, parallelism: Bounds | Mapping[str, Bounds] | None, **kwargs: Any) -> None:
+        """Only assign."""
+        super().__init__(**kwargs)
+        self.job = job
+        self.parallelism = parallelism
+
+    def execute(self, context: Context) -> Mapping[str, Any]:
+        """Validate the bounds, and leave them for the job.
+
+        Raises:
+            AirflowFailException: there is no such job, or the bounds can't hold; says everything that is wrong.
+        """
+        try:
+            return JobControl(self.job).require(self.parallelism, by=_who(context))
+        except ValueError as error:
+            raise AirflowFailException(f"job {self.job!r}: {error}") from error
+
+
+class StopAdaptiveJobOperator(BaseOperator):
+    """Suspend or cancel a job at a batch boundary, and wait until it has ended.
+
+    XCom: how it ended. A job that has ended already is left as it is.
+
+    Args:
+        job: id of the job. (templated)
+        cancel: cancel it: its task fails then, without a retry. Else it is suspended: its task succeeds. Both leave the
+            checkpoint, and the next run of the job's DAG goes on from there.
+        timeout: how long to wait. A loop kills a driver that does not stop within the job's `stop_timeout`; longer than that
+            it takes only if no loop runs.
+        deferrable: wait in the triggerer; else in this worker.
+        kwargs: of every Airflow operator.
+    """
+
+    template_fields: Sequence[str] = ("job",)
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        cancel: bool = False,
+        timeout: timedelta | float | str = "10 min",
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Only assign."""
+        super().__init__(**kwargs)
+        self.job = job
+        self.cancel = cancel
+        self.timeout = timeout
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> str:
+        """Ask the job to stop, and wait.
+
+        Returns:
+            FINISHED, CANCELED, FAILED or SUSPENDED.
+
+        Raises:
+            AirflowFailException: there is no such job.
+            AirflowException: it has not ended in time.
+        """
+        try:
+            until = datetime.now(UTC) + positive(self.timeout)
+            control = JobControl(self.job)
+            if (state := shown_state(control.known())) in ENDS:
+                self.log.warning("Job %r has ended already: %s", self.job, state)
+                return str(state)
+            control.wish(Wish.CANCEL if self.cancel else Wish.SUSPEND, by=_who(context))
+        except ValueError as error:
+            raise AirflowFailException(f"job {self.job!r}: {error}") from error
+        if self.deferrable:
+            trigger = JobStateTrigger(job=self.job, states=ENDS, until=until.isoformat())
+            self.defer(trigger=trigger, method_name="resume")
+        return self._result(asyncio.run(wait_for_state(self.job, ENDS, until)))
+
+    def resume(self, context: Context, event: dict[str, Any]) -> str:
+        """The trigger fired."""
+        return self._result(event)
+
+    def _result(self, event: Mapping[str, Any]) -> str:
+        if event["status"] == "timeout":
+            raise AirflowException(
+                f"job {self.job!r} has not ended in time ({self.timeout}); it is {event['state']}: does its task wait, and does "
+                "Airflow's triggerer run? It ends as soon as they do"
+            )
+        return str(event["state"])
+
+
+def _who(context: Context) -> str:
+    """Who asks, for people: the task."""
+    ti = context["ti"]
+    return f"{ti.dag_id}/{ti.task_id}/{ti.run_id}"
