@@ -5,7 +5,7 @@ UNIT := -m "not cluster and not airflow and not faults"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-faults check lint format unit explore mutants bench-scheduler bench-balance clean
+.PHONY: help install demo test test-faults test-weeks check lint format unit explore mutants bench-scheduler bench-balance bench-triggerer clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ test: check ## everything: what `check` does, then the tests on real Spark and r
 
 test-faults: install ## break everything on a real Spark cluster; results in docs/faults.md (hours; SHARD=1/3, goes on where it was)
 	$(BIN)/python -m pytest -m faults tests/faults
+
+test-weeks: install ## three weeks of a job's life, with a thousand rescales and failures: nothing may grow (some 15 minutes)
+	$(BIN)/python -m pytest -m faults -s tests/runtime/test_weeks.py
 
 check: lint unit ## lint, types, layers and unit tests (a few minutes)
 
@@ -48,6 +51,9 @@ bench-scheduler: install ## what a step and the balancing cost for 100 to 100,00
 
 bench-balance: install ## where tasks run on a real Spark cluster, without and with load balancing (at most 6 minutes)
 	$(BIN)/python -m benchmarks.balance
+
+bench-triggerer: install ## what a triggerer needs for 10, 100 and 1,000 jobs (some 15 minutes)
+	$(BIN)/python -m benchmarks.triggerer
 
 format: install ## rewrite the code the way `lint` wants it
 	$(BIN)/ruff check --fix

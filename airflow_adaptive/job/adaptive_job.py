@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from airflow_adaptive.job.executors import Executors
 from airflow_adaptive.job.failures import hide
 from airflow_adaptive.job.fence import Fence
 from airflow_adaptive.job.log import LogReader
+from airflow_adaptive.job.output import Output
 from airflow_adaptive.job.queries import Build, JobQuery
 from airflow_adaptive.job.reporter import Reporter
 from airflow_adaptive.job.watchdog import EXIT_FENCED, LeaseWatchdog
@@ -100,8 +102,9 @@ def _run(spark: SparkSession, settings: DriverSettings, build: Build) -> DriverS
     directory = JobDirectory(spark, settings.directory)
     fence = Fence(epoch=settings.epoch, nonce=settings.nonce, lease_timeout_s=settings.lease_timeout_s, clock=clock)
     watchdog = LeaseWatchdog(fence.overdue_s, grace_s=WATCHDOG_GRACE_S)
+    identity = _identity(spark, settings)
     loop = ControlLoop(
-        _identity(spark, settings),
+        identity,
         log=LogReader(directory, job=settings.job, clock=clock, report=log.warning),
         fence=fence,
         query=JobWork(
@@ -116,7 +119,7 @@ def _run(spark: SparkSession, settings: DriverSettings, build: Build) -> DriverS
         guard=watchdog.guard,
         settings=settings,
         clock=clock,
-        sleep=time.sleep,
+        sleep=_pause(identity),
         complain=log.warning,
     )
     watchdog.start()
@@ -124,6 +127,19 @@ def _run(spark: SparkSession, settings: DriverSettings, build: Build) -> DriverS
         return loop.run()
     finally:
         watchdog.close()
+
+
+def _pause(identity: Status) -> Callable[[float], None]:
+    """Sleeps, and sees to the driver's output before; where a worker keeps none there is nothing to see to."""
+    if identity.submission_id is None:
+        return time.sleep
+    output = Output(Path.cwd(), clock=time.monotonic, complain=log.warning)
+
+    def pause(seconds: float) -> None:
+        output.bound()
+        time.sleep(seconds)
+
+    return pause
 
 
 def _identity(spark: SparkSession, settings: DriverSettings) -> Status:

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 SUBMISSION_REFUSED = "SUBMISSION_REFUSED"
 NOT_SUBMITTED = "NOT_SUBMITTED"
 
+DRIVER_DEFAULTS = {"spark.log.level": "WARN"}
+"""Where the user says nothing else. At INFO, which is Spark's own default, each batch leaves some 14 KiB on the worker, for as long as the driver lives."""
+
 
 async def execute(
     command: Command, spec: JobSpec, nonce: str, cluster: ClusterClient, now: datetime, draw: float
@@ -79,7 +82,7 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
         script=spec.script,
         py_files=spec.py_files,
         args=spec.args,
-        conf={**spec.conf, **session, **identity},
+        conf={**DRIVER_DEFAULTS, **spec.conf, **session, **identity},
         env=spec.env,
         driver_cores=spec.driver.cores,
         driver_memory_mb=spec.driver.memory_mb,

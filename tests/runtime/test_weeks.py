@@ -66,11 +66,11 @@ def check(world: Weeks, footprints: list[Footprint]) -> None:
 
 
 def test_weeks_leave_no_more_than_the_first_one(tmp_path: Path) -> None:
-    world = Weeks(tmp_path, between=timedelta(hours=10))
+    world = Weeks(tmp_path, between=timedelta(hours=14))
     check(world, asyncio.run(weeks_of(world)))
-    assert world.happened["recycled"] == WEEK * 3 / timedelta(hours=12)
-    assert sum(world.happened.values()) > 80
-    assert min(world.shown.view["rescales"], world.shown.view["restarts"]) > 5
+    assert world.happened["recycled"] > 20
+    assert sum(world.happened.values()) > 50
+    assert min(world.shown.rescales, world.shown.restarts) > 5
 
 
 @pytest.mark.faults
@@ -83,4 +83,4 @@ def test_thousands_of_rescales_leave_no_more_than_hundreds(tmp_path: Path) -> No
     check(world, footprints)
     assert footprints[-1].scheduler_bytes < 1.1 * footprints[0].scheduler_bytes
     assert sum(world.happened.values()) > 1000
-    assert min(world.shown.view["rescales"], world.shown.view["restarts"]) > 200
+    assert min(world.shown.rescales, world.shown.restarts) > 200

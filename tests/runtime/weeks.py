@@ -42,6 +42,9 @@ MOST_WORKERS = 6
 DRIVERS_REMEMBERED = 3
 """By the master, beside those that live."""
 
+LARGE = 1 << 20
+"""Bytes of a table that doubles once in weeks, such as that of Python's interned strings; what it holds is counted by itself."""
+
 BUSY = timedelta(seconds=15)
 """After something happened; then all is calm until the next thing does."""
 
@@ -82,22 +85,34 @@ class Footprint:
     scheduler_bytes: int
 
 
+def traced_bytes() -> int:
+    """Bytes of Python's objects that are not `LARGE`, 0 if Python does not count them."""
+    if not tracemalloc.is_tracing():
+        return 0
+    return sum(trace.size for trace in tracemalloc.take_snapshot().traces if trace.size < LARGE)
+
+
 class Shown(FakeStore):
-    """A store that forgets all but the newest view, and measures it.
+    """A store that forgets what it shows, but for its size.
 
     Attributes:
-        view: the newest.
+        rescales: that people were told of.
+        restarts: likewise.
         largest: bytes that all XComs of the job took at most, as JSON.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.view: Mapping[str, Any] = {}
+        self.rescales = 0
+        self.restarts = 0
         self.largest = 0
 
     async def publish(self, view: Mapping[str, Any]) -> None:
-        self.view = view
+        self.rescales, self.restarts = view["rescales"], view["restarts"]
         self.largest = max(self.largest, sum(len(json.dumps(value)) for value in xcoms(view).values()))
+
+    async def measure(self, figures: Mapping[str, Any]) -> None:
+        """Forget them: their series have as many points as they may only after months of so few looks."""
 
 
 class HastyClock(ManualClock):
@@ -162,12 +177,11 @@ class Weeks(Simulation):
         """As it is now."""
         process = psutil.Process()
         newest = decode_log(next(iter(self.disk.log.values())))
-        for _ in range(3):  # what is to be closed is closed when its last callback has run
-            await asyncio.sleep(0)
-            gc.collect()
+        await asyncio.sleep(0)  # what is to be closed is closed when its last callback has run
+        gc.collect()
         return Footprint(
             blocks=sys.getallocatedblocks(),
-            memory=tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else 0,
+            memory=traced_bytes(),
             descriptors=process.num_fds(),
             threads=threading.active_count(),
             log_documents=len(list((self._folder / LOG).iterdir())),

@@ -1,0 +1,29 @@
+"""The benchmark of the triggerer runs, and its table has what it promises."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.triggerer.__main__ import main
+
+
+def test_few_jobs_share_a_poll_and_each_reads_its_own_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    page = tmp_path / "benchmarks.md"
+    page.write_text("<!-- triggerer: begin -->\nold\n<!-- triggerer: end -->\n")
+    asked = ["--jobs", "3", "--runs", "1", "--seconds", "4", "--write", str(page)]
+    assert main(asked, load=lambda: (0.5, 0.0, 0.0)) == 0
+    printed = capsys.readouterr().out
+    assert page.read_text() == f"<!-- triggerer: begin -->\n{printed}<!-- triggerer: end -->\n"
+    assert "Load average before each run: 0.50 - 0.50." in printed
+    figures = figures_of(printed)
+    assert 0.2 < figures["polls of the master (1/s)"] <= 1.5
+    assert figures["reads of reports (1/s)"] > figures["polls of the master (1/s)"]
+    assert figures["reads of the signal (1/s)"] == 0
+    assert 0 < figures["CPU (cores)"] < 2
+    assert figures["for each job (ms/s)"] > 0
+
+
+def figures_of(printed: str) -> dict[str, float]:
+    """The column of numbers, by the names of the rows."""
+    cells = [line.strip("| ").split(" | ") for line in printed.splitlines() if line.startswith("| ")]
+    return {name: float(figure.replace(",", "")) for name, figure in cells if " - " not in figure}

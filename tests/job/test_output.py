@@ -1,0 +1,71 @@
+"""The files that a worker keeps of a driver's output stay small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.job.output import INTERVAL_S, Output
+
+LIMIT = 1000
+
+
+class Driver:
+    """A driver's directory, its output, and a clock that stands."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.time = 0.0
+        self.complaints: list[str] = []
+        self.output = Output(directory, clock=lambda: self.time, complain=self.complaints.append, max_bytes=LIMIT)
+
+    def look(self) -> None:
+        self.time += INTERVAL_S
+        self.output.bound()
+
+    def sizes(self) -> dict[str, int]:
+        return {file.name: file.stat().st_size for file in sorted(self.directory.iterdir())}
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Driver:
+    return Driver(tmp_path)
+
+
+def test_weeks_of_output_leave_no_more_than_two_files_of_each(driver: Driver):
+    with (driver.directory / "stderr").open("ab") as worker, (driver.directory / "stdout").open("ab") as quiet:
+        quiet.write(b"hello\n")
+        quiet.flush()
+        for number in range(10_000):
+            worker.write(b"%09d\n" % number)
+            worker.flush()
+            driver.look()
+    assert driver.sizes() == {"stderr": 10_000 * 10 % 1010, "stderr.old": 1010, "stdout": 6}
+    kept = [int(line) for name in ("stderr.old", "stderr") for line in (driver.directory / name).read_text().split()]
+    assert kept == list(range(kept[0], 10_000))
+
+
+def test_sizes_are_looked_at_now_and_then_only(driver: Driver):
+    driver.output.bound()
+    (driver.directory / "stdout").write_bytes(b"x" * 2 * LIMIT)
+    driver.time = INTERVAL_S / 2
+    driver.output.bound()
+    assert driver.sizes() == {"stdout": 2 * LIMIT}
+    driver.look()
+    assert driver.sizes() == {"stdout": 0, "stdout.old": 2 * LIMIT}
+
+
+def test_file_that_can_not_be_kept_is_cut_all_the_same_and_complained_of_once(driver: Driver):
+    (driver.directory / "stderr.old").mkdir()
+    for _ in range(2):
+        (driver.directory / "stderr").write_bytes(b"x" * 2 * LIMIT)
+        driver.look()
+        assert (driver.directory / "stderr").stat().st_size == 0
+    assert len(driver.complaints) == 1
+    assert driver.complaints[0].startswith("the driver's output can't be cut, or not be kept: ")
+
+
+def test_directory_without_output_is_left_alone(driver: Driver):
+    driver.look()
+    assert driver.sizes() == {}

@@ -1,0 +1,18 @@
+"""What a driver is submitted with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_adaptive.runtime.execute import submission
+from airflow_adaptive.scheduler.commands import SubmitDriver
+from airflow_adaptive.testing.simulation import Simulation
+
+
+@pytest.mark.parametrize(("conf", "level"), [({}, "WARN"), ({"spark.log.level": "INFO"}, "INFO")])
+def test_driver_logs_warnings_only_unless_its_author_wants_more(conf: dict[str, str], level: str) -> None:
+    spec = replace(Simulation().spec, conf=conf)
+    command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
+    assert submission(command, spec, "nonce").conf["spark.log.level"] == level
