@@ -17,6 +17,7 @@ from airflow.sdk.execution_time.xcom import XCom
 
 from airflow_adaptive.hooks.signal import note
 from airflow_adaptive.hooks.store_traffic import FIGURES_INTERVAL, INBOX_INTERVAL, Mirror, StoreTraffic
+from airflow_adaptive.hooks.telemetry import Telemetry
 from airflow_adaptive.ports import Clock, Inbox, Wish
 from airflow_adaptive.runtime.history import newest_within
 from airflow_adaptive.runtime.metrics import PAGES
@@ -100,6 +101,7 @@ class AirflowJobStore:
         self._measures = Mirror(self._show_figures, traffic, clock)
         self._measures_turn = traffic.figures.join()
         self._unmeasured: dict[str, Any] = {}
+        self._telemetry = Telemetry(job, task.dag_id, task.task_id)
         self._inbox = Inbox()
         self._pushed: dict[str, Any] = {}
         self._shown: dict[str, Any] = {}
@@ -148,6 +150,7 @@ class AirflowJobStore:
         return True
 
     def _show(self, view: Mapping[str, Any]) -> bool:
+        self._telemetry.show(view)
         return self._carefully(lambda: self._push(view))
 
     def _carefully(self, work: Callable[[], None]) -> bool:
@@ -180,6 +183,7 @@ class AirflowJobStore:
                 self._shown[key] = value
 
     def _show_figures(self, figures: Mapping[str, Any]) -> bool:
+        self._telemetry.measure(figures)
         return self._carefully(lambda: self._measure(figures))
 
     def _measure(self, figures: Mapping[str, Any]) -> None:

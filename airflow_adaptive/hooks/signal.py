@@ -63,9 +63,7 @@ class Signal:
 def note(job: str) -> None:
     """Mark a job as asked; blocks. It is only a hint, so it does not matter much if it fails."""
     try:
-        marks = {name: mark for name, mark in read_marks().items() if name != job} | {job: uuid4().hex[:8]}
-        newest = dict(list(marks.items())[-MOST_MARKS:])
-        Variable.set(VARIABLE, json.dumps(newest), description=DESCRIPTION)
+        Variable.set(VARIABLE, with_mark(read_marks(), job), description=DESCRIPTION)
     except Exception as error:  # noqa: BLE001  backends of Variables raise what they like
         log.warning(
             "Variable %r can't be written: where many jobs run, %r sees its wish late: %s", VARIABLE, job, error
@@ -75,8 +73,19 @@ def note(job: str) -> None:
 def read_marks() -> Mapping[str, str]:
     """Job -> its newest mark; none if they can't be read. Blocks."""
     try:
-        marks = json.loads(Variable.get(VARIABLE, default="{}"))
+        return marks_in(Variable.get(VARIABLE, default="{}"))
     except Exception as error:  # noqa: BLE001  backends of Variables raise what they like
         log.warning("Variable %r can't be read: %s", VARIABLE, error)
         return {}
+
+
+def marks_in(text: str) -> Mapping[str, str]:
+    """Job -> its newest mark, of the Variable's text. Raises `ValueError` if that is no JSON."""
+    marks = json.loads(text)
     return marks if isinstance(marks, dict) else {}
+
+
+def with_mark(marks: Mapping[str, str], job: str) -> str:
+    """The Variable's text when a job has been asked something as well."""
+    marked = {name: mark for name, mark in marks.items() if name != job} | {job: uuid4().hex[:8]}
+    return json.dumps(dict(list(marked.items())[-MOST_MARKS:]))

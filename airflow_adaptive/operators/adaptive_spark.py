@@ -6,38 +6,35 @@ import asyncio
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 from uuid import uuid4
 
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_adaptive.hooks import declaration
 from airflow_adaptive.hooks.asset_store import LINKS, XCOM_ATTEMPT, TaskKey, ask
-from airflow_adaptive.hooks.configuration import configured_options
-from airflow_adaptive.hooks.world import job_directory
+from airflow_adaptive.hooks.declared_job import DeclaredJob
 from airflow_adaptive.links import ALL_LINKS
+from airflow_adaptive.operators.ending import result
 from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, PortError, Wish
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
-from airflow_adaptive.runtime.staging import check_code, stage
+from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
-from airflow_adaptive.scheduler.options import OPTIONS, Options
-from airflow_adaptive.scheduler.policies.slot_allocation import required_slots
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import decode, encode, from_json
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.options import OPTIONS
+from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, cancel_job, kill_driver, run_loop, superseded
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_adaptive.hooks.batch import Batch, BatchSubmission
+    from airflow_adaptive.hooks.batch import BatchSubmission
 
 KILL_TIMEOUT = timedelta(seconds=60)
 """Longest that `on_kill` on a worker waits for the job's end."""
@@ -157,7 +154,7 @@ class AdaptiveSparkOperator(BaseOperator):
             AirflowException: it failed, or could not be looked after: a retry may help.
             AirflowTaskTimeout: `execution_timeout` has passed, and the job was canceled.
         """
-        if self._is_batch():
+        if self._declared.is_batch:
             return self._run_batch()
         task = _task_key(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
@@ -198,17 +195,12 @@ class AdaptiveSparkOperator(BaseOperator):
             self.log.warning("The job runs on as it was deployed before: %s", error)
             return cast(JobSpec, decode(JobSpec, event["spec"]))
 
-    def _is_batch(self) -> bool:
-        """Whether the job is declared BATCH, by the operator or by its graph."""
-        graph = self.job_graph
-        return str(self.job_type).upper() == JobType.BATCH or (graph is not None and graph.job_type is JobType.BATCH)
-
     def _run_batch(self) -> dict[str, Any]:
         """Leave the job to spark-submit: the adaptive scheduler runs streaming jobs only (Flink's `AdaptiveScheduler`)."""
         from airflow_adaptive.hooks.batch import BatchSubmission  # noqa: PLC0415  imports much that no other job needs
 
         with self._refusals():
-            batch = self._declared_batch()
+            batch = self._declared.batch()
         self.log.warning(
             "job %r is declared BATCH: the adaptive scheduler runs streaming jobs only; it is submitted with spark-submit,"
             " as by SparkSubmitOperator, on at most %s core(s). Options of the scheduler have no effect: %s",
@@ -218,28 +210,15 @@ class AdaptiveSparkOperator(BaseOperator):
         self._batch.run()
         return {"outcome": Outcome.FINISHED.value, "restarts": 0, "rescales": 0}
 
-    def _declared_batch(self) -> Batch:
-        from airflow_adaptive.hooks.batch import Batch  # noqa: PLC0415
-
-        self._check(streaming=False)
-        graph, (driver, executor) = self._graph(), self._shapes()
-        return Batch(
-            job=self.job,
-            conn_id=self.conn_id,
-            application=self.application,
-            slots=required_slots(graph, graph.requirements),
-            args=_texts(self.application_args),
-            py_files=_texts(self.py_files),
-            conf=_text_values(self.conf),
-            env=_text_values(self.env),
-            driver=driver,
-            executor=executor,
-        )
+    @property
+    def _declared(self) -> DeclaredJob:
+        """The job as declared, its templates rendered."""
+        return DeclaredJob(**{field.name: getattr(self, field.name) for field in fields(DeclaredJob)})
 
     def _spec(self, attempt: str, *, begun: bool = False) -> JobSpec:
         """The job as declared now; `begun` if it has a log, which must then be there."""
         with self._refusals():
-            return asyncio.run(self._stage(attempt, begun=begun))
+            return asyncio.run(self._declared.stage(attempt, begun=begun))
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -252,68 +231,6 @@ class AdaptiveSparkOperator(BaseOperator):
             raise AirflowException(f"job {self.job!r}: {error}") from error
         except (PortError, AdaptiveSchedulerError, ValueError) as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
-
-    def _check(self, *, streaming: bool = True) -> None:
-        """Check everything that can be checked before a cluster is asked. Raises `DeclarationError`."""
-        files = self.py_files if isinstance(self.py_files, list | tuple) else ()
-        of_streaming = (
-            self._options,
-            lambda: job_directory(str(self.job_directory), self.job).uri,
-            lambda: check_code(str(self.application), [str(file) for file in files]),
-        )
-        declaration.require(
-            [
-                lambda: declaration.one_of(JobType, job_type=self.job_type),
-                lambda: declaration.texts(conn_id=self.conn_id, job_directory=self.job_directory),
-                lambda: declaration.lists(application_args=self.application_args, py_files=self.py_files),
-                lambda: declaration.mappings(conf=self.conf, env=self.env),
-                lambda: declaration.no_secrets(conf=self.conf, env=self.env),
-                lambda: declaration.no_overridden_properties(self.conf, streaming=streaming),
-                lambda: declaration.graph(self._graph),
-                lambda: declaration.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
-                lambda: declaration.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
-                lambda: declaration.callback(on_rescale_callback=self.on_rescale_callback),
-                lambda: declaration.cluster(str(self.conn_id), streaming=streaming),
-                *(of_streaming if streaming else ()),
-            ]
-        )
-
-    def _options(self) -> Options:
-        return Options.of(self.options, configured_options())
-
-    def _graph(self) -> JobGraph:
-        return self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
-
-    def _shapes(self) -> tuple[DriverShape, ExecutorShape]:
-        driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
-        return driver, ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
-
-    async def _stage(self, attempt: str, *, begun: bool = False) -> JobSpec:
-        """Check everything that can be checked before a cluster is asked, then copy the code to where Spark finds it."""
-        if self._is_batch():
-            raise ValueError("it is declared BATCH, which a streaming job can't become while it runs")
-        self._check()
-        driver, executor = self._shapes()
-        directory = job_directory(self.job_directory, self.job)
-        newest = await directory.newest()
-        if newest is None and begun:
-            raise JobDirectoryError(f"{directory.uri}/log was there and is gone: bring the directory of the job back")
-        if newest is not None:
-            from_json(newest.scheduler)  # refuses what a newer version wrote, before it costs a running job its loop
-        code = await stage(directory, self.application, self.py_files)
-        return JobSpec(
-            graph=self._graph(),
-            options=self._options(),
-            directory=directory.uri,
-            script=code.script,
-            py_files=code.py_files,
-            args=_texts(self.application_args),
-            conf=_text_values(self.conf),
-            env=_text_values(self.env),
-            driver=driver,
-            executor=executor,
-            attempt=attempt,
-        )
 
     def _defer(self, spec: JobSpec, task: TaskKey, cancel_at: datetime | None) -> NoReturn:
         trigger = AdaptiveJobTrigger(
@@ -348,42 +265,18 @@ class AdaptiveSparkOperator(BaseOperator):
         ti, driver = context["ti"], event.get("driver")
         if driver is not None and ti.try_number > ti.max_tries:  # else the next try goes on with it
             self._kill(driver)
-        return self._result(event)
+        return result(self.job, event, self.execution_timeout)
 
     def _kill(self, driver: str) -> None:
         """Have a driver killed that can't be told to stop; whoever clears the task goes on from its checkpoint."""
         try:
             asyncio.run(kill_driver(self.conn_id, driver))
         except (PortError, ValueError) as error:
-            self.log.error("%s of job %r may run on: have it killed on its master. %s", driver, self.job, error)
+            self.log.error(  # noqa: TRY400  where it was raised tells nobody anything
+                "%s of job %r may run on: have it killed on its master. %s", driver, self.job, error
+            )
         else:
             self.log.warning("%s of job %r was killed: no try is left that would look after it", driver, self.job)
-
-    def _result(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """The task's result, or the exception that tells Airflow how the job ended."""
-        match event:
-            case {"status": "error", "message": message}:
-                raise AirflowException(f"job {self.job!r}: {message}")
-            case {"status": "superseded", "attempt": attempt}:
-                # A retry would take the job back, and the other task's retry take it again.
-                raise AirflowFailException(
-                    f"job {self.job!r} was taken over by {attempt!r} (DAG/task/run/attempt): let one task run it, and of "
-                    "its DAG one run at a time (max_active_runs=1)"
-                )
-            case {"outcome": Outcome.FAILED, "cause": cause, "recoverable": recoverable}:
-                # A retry can't mend what no restart can.
-                error = AirflowException if recoverable else AirflowFailException
-                raise error(
-                    f"job {self.job!r} failed: {' '.join(str(cause).split())}"
-                )  # Spark's messages have many lines
-            case {"outcome": Outcome.CANCELED, "timed_out": True}:
-                raise AirflowTaskTimeout(
-                    f"job {self.job!r} was canceled after execution_timeout {self.execution_timeout}"
-                )
-            case {"outcome": Outcome.CANCELED}:
-                raise AirflowFailException(f"job {self.job!r} was canceled as asked")
-            case _:
-                return {key: event[key] for key in ("outcome", "restarts", "rescales")}
 
 
 def _task_key(context: Context) -> TaskKey:
@@ -402,11 +295,3 @@ def _several(assets: Any) -> list[Any]:
     if assets is None:
         return []
     return list(assets) if isinstance(assets, list | tuple) else [assets]
-
-
-def _texts(values: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(str(value) for value in values)
-
-
-def _text_values(values: Mapping[str, Any] | None) -> dict[str, str]:
-    return {key: str(value) for key, value in (values or {}).items()}

@@ -54,6 +54,20 @@ JVM_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+)(?:: (.*))?$", re.MULTILINE)
 
 OUT_OF_MEMORY = re.compile(r"\b(java\.lang\.OutOfMemoryError)(?:: (.*))?")
 
+APPLICATION_REMOVED = "APPLICATION_REMOVED"
+
+REMOVED = "Master removed our application: FAILED"
+"""What an application hears of whose executors ended ten times in a row (`spark.deploy.maxExecutorRetries`)."""
+
+EXECUTOR_ENDED = re.compile(r"Executor updated: (\S+) is now (?:FAILED|EXITED) \((.*)\)$", re.MULTILINE)
+
+EXECUTOR_ADVICE = (
+    "see the workers' logs: is Java 17 or later there, is JAVA_HOME right, is there memory for an executor? With "
+    "spark.log.level=INFO in `conf` the worker is named here"
+)
+
+EXECUTOR_ADDED = re.compile(r"Executor added: (\S+) on \S+ \((.*?)\)")
+
 BOILERPLATE = re.compile(
     r"\s|$|[~+}]|=+$|Launch Command:|NOTE: |WARNING: |SLF4J|Using Spark's default log4j|"
     r"\S+ \S+ (?:WARN|INFO|DEBUG|TRACE) |Caused by: "
@@ -122,9 +136,26 @@ def explain(failure: Failure, written: DriverLog, worker: str, *, reported: bool
         reported: whether this driver has ever reported. Only one that has not is judged by its last words: the script
             ended it. Later an exception in the output may have been caught, and no reason to give up.
     """
+    if REMOVED in written.stderr:
+        return _without_executors(failure, written.stderr)
     if failure.error_class in UNEXPLAINED:
         failure = _with_cause(failure, written, reported=reported)
     return replace(failure, message=_advised(failure.message[:MESSAGE_CHARACTERS], worker))
+
+
+def _without_executors(failure: Failure, stderr: str) -> Failure:
+    """What the end of the application came from: whatever its driver says of it is a consequence.
+
+    Which executors ended where, a driver writes down with `spark.log.level=INFO` only.
+    """
+    name, reason = (EXECUTOR_ENDED.findall(stderr) or [("", "")])[-1]
+    worker = dict(EXECUTOR_ADDED.findall(stderr)).get(name, "")
+    last = f"the last one, on worker {worker}: {clean(reason)}" if worker else EXECUTOR_ADVICE
+    message = f"the master gave the application up since no executor stayed alive; {last}"
+    causes = (failure.error_class, *failure.causes)
+    return Failure(
+        error_class=APPLICATION_REMOVED, message=_advised(message[:MESSAGE_CHARACTERS], worker), causes=causes
+    )
 
 
 def _is_failure(state: SchedulerState, world: World) -> bool:

@@ -64,6 +64,7 @@ Answer = TypeVar("Answer")
 FIRST_LISTENING = timedelta(seconds=3)
 """Longer than it takes a driver that lives to report again (`job.conf.DriverSettings.heartbeat_interval_s`)."""
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """The world, as the loop reaches it.
@@ -233,9 +234,10 @@ class Loop:
         self._journal.memory = self._journal.memory.after(self._state, None, self._now())
         inbox = await self._ports.store.inbox()
         self._tell_refusal(inbox)
-        self.trouble = None
+        troubled, self.trouble = self.trouble, None
         look = await self._answer(self._seat.look(bid(self._spec, self._state), self._spec.options.poll_interval))
         submission = await self._submission(None if look is None else look.cluster)
+        self._tell_trouble(troubled)
         if look is None:
             return World(status=status, submission=submission, inbox=inbox, listened=self._listened(read_at))
         return World(
@@ -270,9 +272,13 @@ class Loop:
         try:
             return await question
         except ClusterUnreachableError as error:
-            self.trouble = f"the cluster does not answer: {error}"
-            self._say(self.trouble)
+            self.trouble = self.trouble or f"the cluster does not answer: {error}"
             return None
+
+    def _tell_trouble(self, before: str | None) -> None:
+        """Say once why the cluster does not answer; of its servers the first that fails is told."""
+        if self.trouble not in (None, before):
+            log.info("%s", self.trouble)
 
     def _tell_refusal(self, inbox: Inbox) -> None:
         """Say once that overrides can't hold."""

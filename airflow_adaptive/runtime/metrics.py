@@ -157,7 +157,8 @@ class Series:
 
     def page(self, step: int) -> dict[str, Any]:
         """The page of a resolution: its `step` in seconds, `columns`, and `points` with a value for each."""
-        return {"step": step, "columns": COLUMNS, "points": [*self._points[step]]}
+        # Lists: Airflow's state store takes no tuple for a JSON value.
+        return {"step": step, "columns": [*COLUMNS], "points": [[*point] for point in self._points[step]]}
 
     def restore(self, pages: Mapping[str, Any]) -> None:
         """Go on with pages that were kept; what is not understood is left out."""

@@ -129,7 +129,9 @@ def _moved(told: Preview, step: Step) -> Preview:
     match step.state.current:
         case Restarting(goal=None, failure=None):
             missing = minimum_slots(step.state.job, step.state.requirements) - step.state.available_slots
-            return replace(moved, consequence=Consequence.STOP_AND_WAIT, missing_slots=max(missing, 0))
+            return replace(
+                moved, consequence=Consequence.STOP_AND_WAIT, missing_slots=max(missing, 0), held_back_until=None
+            )
         case Restarting(goal=goal) if goal is not None:
             return replace(moved, consequence=Consequence.RESCALE, after=goal)
         case Deploying(plan=plan):

@@ -28,6 +28,15 @@ PROBE = ".create-if-absent"
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """What file systems without hard links answer."""
 
+ADVICE = {
+    errno.ENOSPC: "free some space on it",
+    errno.EDQUOT: "free some space on it, or raise the quota",
+    errno.EROFS: "mount it writable",
+}
+"""What to do about an error of the operating system."""
+
+GENERAL_ADVICE = "see that the storage answers and that its address and credentials are right"
+
 
 class Storage:
     """Blocking access to the files under a root; call it in a thread. Every failure is a `JobDirectoryError`."""
@@ -177,9 +186,9 @@ class Storage:
                 f"another ({error})"
             ) from error
         except Exception as error:
+            advice = ADVICE.get(getattr(error, "errno", None) or 0, GENERAL_ADVICE)
             raise JobDirectoryError(
-                f"{path!r} on {self._protocol!r} can't be used now ({type(error).__name__}: {error}): see that the storage "
-                "answers and that its address and credentials are right"
+                f"{path!r} on {self._protocol!r} can't be used now ({type(error).__name__}: {error}): {advice}"
             ) from error
 
 

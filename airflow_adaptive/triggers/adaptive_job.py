@@ -16,7 +16,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.hooks.world import world
-from airflow_adaptive.ports import PortError
+from airflow_adaptive.ports import JobChannel, JobDirectoryError, PortError
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave, Loop
@@ -41,6 +41,9 @@ HANDING_ON = timedelta(seconds=5)
 
 KILL_GRACE = timedelta(seconds=10)
 """Longest graceful stop of a killed task: Airflow gives `on_kill` 30 s (`[triggerer] on_kill_timeout`)."""
+
+LOOK_BACK = 20
+"""Documents among which an attempt looks for its own: more than another one's loop writes before this one is told."""
 
 ENDED_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 """States of a task instance that nobody will run any more."""
@@ -101,8 +104,12 @@ class AdaptiveJobTrigger(BaseTrigger):
         except asyncio.CancelledError:
             await _stop(loop)
             raise
-        event = loop.result() if loop.done() else self._handed_on(loop)
-        yield TriggerEvent(event)
+        if loop.done():
+            yield TriggerEvent(loop.result())
+        else:
+            self._is_handed_on = True
+            _keep(self._look_after(loop))
+            yield TriggerEvent(recycled(self._job, cancel_at))
 
     async def _run_loop(self, leave: Leave) -> dict[str, Any]:
         """Run the loop; against a twin (this trigger on another triggerer) Airflow soon ends the one of the two that is too many."""
@@ -111,21 +118,16 @@ class AdaptiveJobTrigger(BaseTrigger):
                 task = TaskKey(**self.task_key)
                 return await run_loop(self._job, self.conn_id, self.base, task, leave, self.on_rescale)
             except SupersededError as error:
-                if self._is_handed_on:
+                level = logging.INFO if self._is_handed_on else logging.WARNING
+                log.log(level, "Job %s: %s", self._job.graph.job, error)
+                is_twin = error.attempt == self._job.attempt
+                if is_twin and not self._is_handed_on:
+                    await asyncio.sleep(STAND_BY.total_seconds())
+                if self._is_handed_on or not is_twin:
                     return superseded(error)
-                log.warning("Job %s: %s", self._job.graph.job, error)
-                if error.attempt != self._job.attempt:
-                    return superseded(error)
-                await asyncio.sleep(STAND_BY.total_seconds())
-
-    def _handed_on(self, loop: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
-        """Let the loop go on until the next trigger's takes over; the event that asks for that one."""
-        self._is_handed_on = True
-        _keep(self._look_after(loop))
-        return {"status": "recycle", "attempt": self._job.attempt, "cancel_at": self.cancel_at, "spec": self.spec}
 
     async def _look_after(self, loop: asyncio.Task[dict[str, Any]]) -> None:
-        """Cancel the job if its task was ended meanwhile: there will be no next trigger, and Airflow tells nobody."""
+        """Until the next trigger's loop has taken over; or cancel the job if its task is ended, of which Airflow tells nobody."""
         while not (await asyncio.wait({loop}, timeout=HANDING_ON.total_seconds()))[0]:
             try:
                 killed = await asyncio.to_thread(self._is_killed)
@@ -215,16 +217,41 @@ async def run_loop(
         return {"status": "error", "message": str(error), "driver": None if loop is None else loop.driver}
 
 
+def recycled(spec: JobSpec, cancel_at: datetime | None) -> dict[str, Any]:
+    """The event of a loop that is to be relieved by that of another trigger."""
+    deadline = None if cancel_at is None else cancel_at.isoformat()
+    return {"status": "recycle", "attempt": spec.attempt, "cancel_at": deadline, "spec": encode(spec)}
+
+
 def superseded(error: SupersededError) -> dict[str, Any]:
     """The event of a loop whose job another attempt has taken over."""
     return {"status": "superseded", "attempt": error.attempt}
 
 
 async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> None:
-    """Take the job over and cancel it, in at most twice `KILL_GRACE`."""
+    """Take the job over and cancel it, in at most twice `KILL_GRACE`; not from an attempt that has taken it over since.
+
+    Raises:
+        SupersededError: another loop has taken over meanwhile.
+    """
     hasty = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
     async with world(conn_id, base, spec.graph.job, task, patience=KILL_GRACE) as ports:
+        if await _was_taken_over(ports.channel, spec.attempt):
+            log.info("Another attempt runs job %s by now: it is left alone", spec.graph.job)
+            return
         await Loop(replace(spec, options=hasty), ports, random.random).cancel()
+
+
+async def _was_taken_over(channel: JobChannel, attempt: str) -> bool:
+    """Whether another attempt follows this one in the job's log; who never got there itself may take an earlier one's job."""
+    try:
+        newest = await channel.newest()
+        number = 0 if newest is None else newest.number
+        documents = [await channel.read(older) for older in range(number, max(number - LOOK_BACK, 0), -1)]
+    except JobDirectoryError:
+        return False  # whoever cancels waits for the directory
+    mine = [document is not None and document.owner.startswith(f"{attempt}#") for document in documents]
+    return any(mine) and not mine[0]
 
 
 async def kill_driver(conn_id: str, driver: str) -> None:
@@ -248,8 +275,7 @@ def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None, trouble: 
     cancel_at = None if leave is None else leave.cancel_at
     current = state.current
     if not isinstance(current, Finished):
-        deadline = None if cancel_at is None else cancel_at.isoformat()
-        return {"status": "recycle", "attempt": spec.attempt, "cancel_at": deadline, "spec": encode(spec)}
+        return recycled(spec, cancel_at)
     return {
         "status": "finished",
         "outcome": current.outcome.value,

@@ -110,6 +110,9 @@ DAGS = dedent(
     with DAG("recycled", schedule=None):
         job("recycled", trigger_lifetime="10 s")
 
+    with DAG("paused", schedule=None):
+        job("paused", trigger_lifetime="10 s")
+
     with DAG("drained", schedule=None):
         job("drained", "bounded", parallelism=1)
 

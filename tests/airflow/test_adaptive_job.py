@@ -74,6 +74,9 @@ class Run:
     def fail(self) -> None:
         self._api.fail_task(self._dag, self.run_id, TASK)
 
+    def pause(self) -> None:
+        self._api._request("PATCH", f"/api/v2/dags/{self._dag}", {"is_paused": True})
+
     def status(self) -> Status:
         """The driver's newest report; for a moment there is none, while Hadoop's local file system replaces it."""
         return decode_status(wait_until(self._report, TIMEOUT_S, f"a report of {self._dag}"))
@@ -188,5 +191,16 @@ def test_cleared_task_adopts_the_running_driver(begin: Begin) -> None:
 def test_job_in_a_worker_is_stopped_with_its_task(begin: Begin, spark_cluster: LocalCluster) -> None:
     run = begin("in_worker")
     assert run.task_state == "running"
+    run.fail()
+    wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
+
+
+def test_job_of_a_paused_dag_is_looked_after_and_ends_with_its_task(begin: Begin, spark_cluster: LocalCluster) -> None:
+    """Airflow runs no slice of a paused DAG: the recycled trigger has nobody to hand the job on to, nor calls `on_kill`."""
+    run = begin("paused")
+    run.pause()
+    run.until_task("scheduled")
+    spark_cluster.kill_driver(str(run.status().submission_id))
+    wait_until(lambda: run.status().epoch == 2, TIMEOUT_S, "the next driver")
     run.fail()
     wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")

@@ -31,7 +31,8 @@ def memory(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def mortal_world(make_world: Callable[..., FaultWorld], memory: str, tmp_path: Path) -> Iterator[FaultWorld]:
     """A job on a cluster whose master may be killed."""
-    with LocalCluster(properties=recovering(tmp_path / "master") if memory == "remembers" else {}) as cluster:
+    properties = recovering(tmp_path / "master") if memory == "remembers" else {}
+    with LocalCluster(tmp_path / "cluster", properties=properties) as cluster:
         cluster.add_worker(**WORKER)
         yield make_world(cluster=cluster)
 

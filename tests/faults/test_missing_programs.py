@@ -80,12 +80,12 @@ def test_java_that_is_missing_for_the_executors(
     """Its driver is too large for the worker without Java. After ten attempts the master gives the application up."""
     fault_cluster.reset()
     fault_cluster.add_worker(cores=1, memory_mb=2048)
-    add_worker(fault_cluster, java, cores=2, memory_mb=1024)
-    world = make_world(options=BACKOFF, driver=DriverShape(cores=1, memory_mb=1200))
+    host, port = add_worker(fault_cluster, java, cores=2, memory_mb=1024).worker_id.rsplit("-", 2)[1:]
+    world = make_world(options=BACKOFF, conf={"spark.log.level": "INFO"}, driver=DriverShape(cores=1, memory_mb=1200))
     with missing(java):
         world.fault()
         loop = world.start_loop()
-        world.wait_for("a restart", lambda: world.epoch() >= 2)
+        world.wait_for("advice", lambda: world.said(f"Java is missing on worker {host}:{port}: ", "JAVA_HOME"))
         world.last(PATIENT_S)
         assert world.epoch() <= 1 + most_restarts(world.since_fault())
     world.recover()

@@ -7,8 +7,8 @@ import pytest
 
 from airflow_adaptive.hooks.asset_store import xcoms
 from airflow_adaptive.runtime.history import History
-from airflow_adaptive.runtime.view import view
 from airflow_adaptive.runtime.urls import Urls
+from airflow_adaptive.runtime.view import view
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange

@@ -15,11 +15,12 @@ from airflow_adaptive.hooks.batch import Batch
 from airflow_adaptive.job.documents import FORMAT, Action, Directive, LogDocument, encode_log, log_name
 from airflow_adaptive.operators import adaptive_spark
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+from airflow_adaptive.operators.ending import result
 from airflow_adaptive.ports import ClusterUnreachableError
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
+from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode, to_json
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
@@ -53,7 +54,7 @@ def make(tmp_path, script):
 
 
 def staged(operator) -> JobSpec:
-    return asyncio.run(operator._stage("attempt"))
+    return asyncio.run(operator._declared.stage("attempt"))
 
 
 def test_job_is_an_asset_that_the_task_reads_and_writes(make):
@@ -251,17 +252,17 @@ def test_unknown_argument_is_refused_when_the_dag_is_parsed(make):
         ({"status": "superseded", "attempt": "other run/1"}, AirflowFailException),
     ],
 )
-def test_an_unhappy_end_fails_the_task(make, event, error):
+def test_an_unhappy_end_fails_the_task(event, error):
     with pytest.raises(error) as raised:
-        make()._result({"status": "finished"} | event)
+        result("departures", {"status": "finished"} | event, None)
     assert type(raised.value) is error
     assert "departures" in str(raised.value)
 
 
 @pytest.mark.parametrize("outcome", ["FINISHED", "SUSPENDED"])
-def test_a_happy_end_is_the_result(make, outcome):
+def test_a_happy_end_is_the_result(outcome):
     event = {"status": "finished", "outcome": outcome, "restarts": 1, "rescales": 2, "cause": None}
-    assert make()._result(event) == {"outcome": outcome, "restarts": 1, "rescales": 2}
+    assert result("departures", event, None) == {"outcome": outcome, "restarts": 1, "rescales": 2}
 
 
 # ---- execute, resume, on_kill ---------------------------------------------------------------------------------------
@@ -429,12 +430,17 @@ def test_driver_that_can_not_be_killed_is_named(make, kills, capsys):
     kills.error = ClusterUnreachableError("no master answers")
     with pytest.raises(AirflowException, match="the directory is away"):
         make().resume({"ti": FakeInstance(try_number=1, max_tries=0)}, LOST)
-    assert "driver-1 of job 'departures' may run on: have it killed on its master. no master answers" in capsys.readouterr().out
+    assert (
+        "driver-1 of job 'departures' may run on: have it killed on its master. no master answers"
+        in capsys.readouterr().out
+    )
 
 
 def test_error_before_there_was_a_driver_kills_nothing(make, kills):
     with pytest.raises(AirflowException, match="no connection"):
-        make().resume({"ti": FakeInstance(try_number=1, max_tries=0)}, LOST | {"message": "no connection", "driver": None})
+        make().resume(
+            {"ti": FakeInstance(try_number=1, max_tries=0)}, LOST | {"message": "no connection", "driver": None}
+        )
     assert not kills.killed
 
 

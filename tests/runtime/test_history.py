@@ -22,8 +22,8 @@ from airflow_adaptive.runtime.history import (
     newest_within,
 )
 from airflow_adaptive.runtime.loop import Leave
-from airflow_adaptive.runtime.view import view
 from airflow_adaptive.runtime.urls import Urls
+from airflow_adaptive.runtime.view import view
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.requirements import ParallelismRange

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_adaptive.ports import ClusterUnreachableError, DriverLog
 from airflow_adaptive.runtime import last_words
-from airflow_adaptive.runtime.last_words import MESSAGE_CHARACTERS, explain
+from airflow_adaptive.runtime.last_words import APPLICATION_REMOVED, MESSAGE_CHARACTERS, explain
 from airflow_adaptive.runtime.observe import DRIVER_LOST
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
 from airflow_adaptive.scheduler.state import Outcome
@@ -51,6 +51,22 @@ NO_PYTHON = DriverLog(
     "\t... 6 more\n"
     "Caused by: java.io.IOException: error=2, No such file or directory\n"
     "\tat java.base/java.lang.ProcessImpl.forkAndExec(Native Method)\n"
+)
+
+
+EXECUTOR = "26/11/21 08:38:02 INFO StandaloneAppClient$ClientEndpoint: Executor"
+
+NO_EXECUTORS = DriverLog(
+    stdout="Traceback (most recent call last):\n"
+    "py4j.protocol.Py4JJavaError: Cannot call methods on a stopped SparkContext.\n",
+    stderr=BEGINNING + f"{EXECUTOR} added: app-1/8 on worker-1-h2-7078 (h2:7078) with 1 core(s)\n"
+    f"{EXECUTOR} updated: app-1/8 is now EXITED (Command exited with code 1)\n"
+    f"{EXECUTOR} added: app-1/9 on worker-1-h3-7078 (h3:7078) with 1 core(s)\n"
+    f"{EXECUTOR} updated: app-1/9 is now RUNNING\n"
+    f"{EXECUTOR} updated: app-1/9 is now FAILED (Error running executor: java.io.IOException: Cannot run program "
+    '"/opt/java/bin/java" (in directory "/work"): error=2, No such file or directory)\n'
+    "26/11/21 08:38:03 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: Master removed our "
+    "application: FAILED\n",
 )
 
 
@@ -123,6 +139,23 @@ def test_plans_and_progress_that_spark_wrote_are_no_last_words() -> None:
         '26/11/21 08:38:09 INFO MicroBatchExecution: made progress: {\n  "batchId" : 1\n}\n~WriteTo Sink\n+- ~Project\n'
     )
     assert explained(DriverLog(stderr=BEGINNING + written)) == LOST
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_application_without_executors_names_the_worker_of_the_last_one_and_what_to_do(reported: bool) -> None:
+    failure = explained(NO_EXECUTORS, reported=reported)
+    assert failure.error_class == APPLICATION_REMOVED
+    assert failure.message.startswith(
+        "the master gave the application up since no executor stayed alive; the last one, "
+    )
+    assert "on worker h3:7078: Error running executor: java.io.IOException: Cannot run program" in failure.message
+    assert failure.message.endswith("Java is missing on worker h3:7078: install it there, or correct JAVA_HOME")
+    assert is_recoverable(failure)
+
+
+def test_application_whose_executors_are_not_told_of_leads_to_the_workers() -> None:
+    message = explained(DriverLog(stderr=NO_EXECUTORS.stderr.splitlines()[-1])).message
+    assert "no executor stayed alive; see the workers' logs: is Java 17 or later there" in message
 
 
 def test_driver_that_wrote_nothing_stays_as_it_is() -> None:

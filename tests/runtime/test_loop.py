@@ -1,6 +1,7 @@
 """The loop against a simulated world: what a user would see, in simulated time."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -10,11 +11,12 @@ import pytest
 
 from airflow_adaptive.job.documents import FailureReport
 from airflow_adaptive.job.failures import BUILD_FUNCTION_ERROR
-from airflow_adaptive.ports import Inbox, JobDirectoryError, Wish
+from airflow_adaptive.ports import ClusterUnreachableError, Inbox, JobDirectoryError, SubmissionStatus, Wish
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.state import Executing, Finished, Outcome, SchedulerState
+from airflow_adaptive.testing.fake_cluster import FakeCluster
 from airflow_adaptive.testing.manual_clock import START
 from airflow_adaptive.testing.simulation import Simulation
 
@@ -331,6 +333,34 @@ def test_cluster_away_for_a_while_is_waited_for(small: Simulation) -> None:
     small.clock.at(60, ask(small, Wish.SUSPEND))
     small.run()
     assert len(small.drivers.started) == 1
+
+
+class TwoServers:
+    """A cluster whose REST server fails in words of its own."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    async def status(self, submission_id: str) -> SubmissionStatus:
+        if self._cluster.reachable:
+            return await self._cluster.status(submission_id)
+        raise ClusterUnreachableError("http://h1:6066: connection refused")
+
+
+def test_cluster_none_of_whose_servers_answers_is_told_of_once(
+    small: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    small.clock.at(15, lambda: setattr(small.cluster, "reachable", False))
+    small.clock.at(30, lambda: setattr(small.cluster, "reachable", True))
+    small.clock.at(60, ask(small, Wish.SUSPEND))
+    loop = small.loop()
+    loop._ports = replace(loop._ports, cluster=TwoServers(small.cluster))
+    asyncio.run(loop.run())
+    assert len([record for record in caplog.records if "does not answer" in record.message]) == 1
 
 
 def test_lost_answer_to_a_submission_doubles_no_driver(small: Simulation) -> None:

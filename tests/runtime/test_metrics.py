@@ -126,3 +126,8 @@ def test_clock_that_was_set_back_drops_no_point_and_adds_none_twice(running: Sch
         figures.take(running, None, START + timedelta(seconds=second))
     times = [point["at"] - START.timestamp() for point in points(figures.news())]
     assert times == [0, 10, 20, 30]
+
+
+def test_pages_are_plain_json_as_airflows_store_takes_it(running: SchedulerState) -> None:
+    news = watched(Figures(), running, 31)[-1]
+    assert json.loads(json.dumps(news)) == news

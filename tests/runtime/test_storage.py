@@ -129,6 +129,25 @@ def test_local_creation_leaves_nothing_when_the_disk_is_full(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.ENOSPC, "free some space on it"),
+        (errno.EROFS, "mount it writable"),
+        (errno.EIO, "see that the storage answers"),
+    ],
+)
+def test_disk_that_can_not_be_written_is_told_with_what_to_do(
+    tmp_path: Path, code: int, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(JobDirectoryError, match=f"{os.strerror(code)}.*: {advice}"):
+        Storage.at(str(tmp_path)).create("a", b"content")
+
+
 def test_local_creation_makes_no_folder_unless_it_may(tmp_path: Path) -> None:
     with pytest.raises(JobDirectoryError, match="folder/a.* has no place to be"):
         Storage.at(str(tmp_path)).create("folder/a", b"", folders=0)

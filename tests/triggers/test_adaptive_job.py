@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk.serde import deserialize, serialize
 
 from airflow_adaptive.hooks.asset_store import TaskKey
+from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.runtime.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
@@ -132,6 +133,47 @@ def test_job_of_a_task_that_airflow_will_make_anew_is_left_alone(
     airflow.active_runs = {"r"}
     asyncio.run(make().on_kill())
     assert not (tmp_path / "job" / "log").exists()
+
+
+async def claim(trigger: AdaptiveJobTrigger) -> None:
+    """The trigger's loop takes the job over, and is gone."""
+    directory = JobDirectory(Storage.at(trigger.base), "job")
+
+    async def is_claimed() -> bool:
+        newest = await directory.newest()
+        return newest is not None and newest.owner.startswith(trigger._job.attempt)
+
+    loop = asyncio.create_task(run_loop(trigger._job, trigger.conn_id, trigger.base, TaskKey(**TASK)))
+    await wait_until_async(is_claimed, 60, "the claim", 0.01)
+    loop.cancel()
+    await asyncio.wait({loop})
+
+
+def test_job_that_the_next_run_has_taken_over_is_left_alone(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
+
+    async def end() -> None:
+        await claim(make())
+        await claim(make(attempt="s/1"))
+        await make().on_kill()
+
+    asyncio.run(end())
+    assert ended(tmp_path) is None
+
+
+def test_job_that_an_earlier_attempt_left_is_canceled_by_one_that_never_began(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
+
+    async def end() -> None:
+        await claim(make(attempt="q/1"))
+        await make().on_kill()
+
+    asyncio.run(end())
+    assert ended(tmp_path) is Outcome.CANCELED
 
 
 @pytest.mark.parametrize(("index", "canceled"), [(0, True), (1, False)])
@@ -293,3 +335,25 @@ def test_trigger_that_is_ended_stops_its_loop(airflow: FakeComms, make: Callable
         return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(end()) == set()
+
+
+def test_recycled_trigger_whose_twin_has_taken_over_does_not_take_the_job_back(
+    airflow: FakeComms, short_lived: AdaptiveJobTrigger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": "scheduled"}}, {"attempt": MINE}
+    monkeypatch.setattr(adaptive_job, "STAND_BY", timedelta(milliseconds=300))
+    taken: list[str] = []
+
+    async def lost(*_: Any) -> Any:
+        taken.append("over")
+        raise SupersededError(7, MINE)
+
+    monkeypatch.setattr(adaptive_job, "run_loop", lost)
+
+    async def hand_on() -> None:
+        assert (await fire(short_lived))["status"] == "recycle"
+        (old,) = adaptive_job._kept
+        await old
+
+    asyncio.run(hand_on())
+    assert taken == ["over"]

@@ -19,7 +19,6 @@ CONTINUOUS = {"schedule": "@continuous", "start_date": datetime(2026, 1, 1, tzin
 ENDS: dict[str, Callable[[AirflowWorld], None]] = {
     "the job is suspended": lambda job: job.wish("suspend"),
     "the DAG run is marked failed": lambda job: job.mark_run("failed"),
-    "the task is marked success": lambda job: job.mark("success"),
 }
 
 

@@ -22,6 +22,7 @@ ENDS: dict[str, Callable[[AirflowWorld], None]] = {
     "the task is marked success": lambda job: job.mark("success"),
     "the DAG run is marked failed": lambda job: job.mark_run("failed"),
     "the DAG run is deleted": AirflowWorld.delete_run,
+    "the DAG is deleted, its file is not": lambda job: job.request("DELETE", ""),
 }
 
 

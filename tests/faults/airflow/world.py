@@ -46,6 +46,7 @@ DAG = dedent(
 
 SHAPE: dict[str, Any] = {
     "parallelism": (1, 1),
+    "max_parallelism": 2,
     "driver_memory": "512m",
     "executor_memory": "512m",
     "conf": CONF,
@@ -184,6 +185,14 @@ class AirflowWorld(FaultWorld):
         """Ask Airflow's database."""
         with closing(sqlite3.connect(self.airflow.home / "airflow.db", timeout=STATEMENT_TIMEOUT_S)) as database:
             return database.execute(statement).fetchall()
+
+    def parsed(self) -> Any:
+        """When the DAG's file was parsed last."""
+        return self.database(f"SELECT last_parsed_time FROM dag WHERE dag_id = '{self.dag}'")
+
+    def wait_parsed(self, since: Any) -> None:
+        """The DAG's file was parsed once more."""
+        self.wait_for("the DAG file to be parsed", lambda: self.parsed() != since)
 
     def command(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Run an Airflow command beside its components."""

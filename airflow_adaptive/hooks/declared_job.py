@@ -1,0 +1,157 @@
+"""A job as its DAG declares it: what is wrong with it, and what is deployed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_adaptive.hooks import declaration
+from airflow_adaptive.hooks.configuration import configured_options
+from airflow_adaptive.hooks.world import job_directory
+from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
+from airflow_adaptive.runtime.staging import check_code, stage
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
+from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.policies.slot_allocation import required_slots
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import from_json
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.callback import AsyncCallback
+
+    from airflow_adaptive.hooks.batch import Batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredJob:
+    """The parameters of `AdaptiveSparkOperator`, rendered; see there. Nothing is checked before `batch` or `stage`."""
+
+    job: str
+    application: str
+    job_directory: str
+    parallelism: int | tuple[int, int]
+    max_parallelism: int | None
+    job_graph: JobGraph | None
+    job_type: str
+    conn_id: str
+    application_args: Sequence[str]
+    py_files: Sequence[str]
+    conf: Mapping[str, str] | None
+    env: Mapping[str, str] | None
+    driver_cores: int
+    driver_memory: str
+    executor_cores: int
+    executor_memory: str
+    on_rescale_callback: AsyncCallback | None
+    options: Mapping[str, Any]
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the job is declared BATCH, by the operator or by its graph."""
+        graph = self.job_graph
+        return str(self.job_type).upper() == JobType.BATCH or (graph is not None and graph.job_type is JobType.BATCH)
+
+    def batch(self) -> Batch:
+        """The job for spark-submit.
+
+        Raises:
+            DeclarationError: it can't run; says everything that is wrong.
+        """
+        from airflow_adaptive.hooks.batch import Batch  # noqa: PLC0415  imports much that no other job needs
+
+        self._check(streaming=False)
+        graph, (driver, executor) = self._graph(), self._shapes()
+        return Batch(
+            job=self.job,
+            conn_id=self.conn_id,
+            application=self.application,
+            slots=required_slots(graph, graph.requirements),
+            args=_texts(self.application_args),
+            py_files=_texts(self.py_files),
+            conf=_text_values(self.conf),
+            env=_text_values(self.env),
+            driver=driver,
+            executor=executor,
+        )
+
+    async def stage(self, attempt: str, *, begun: bool = False) -> JobSpec:
+        """Check everything that can be checked before a cluster is asked, then copy the code to where Spark finds it.
+
+        Args:
+            attempt: token of the attempt that deploys it.
+            begun: whether it has a log, which must then be there.
+
+        Raises:
+            DeclarationError: it can't run; says everything that is wrong.
+            JobDirectoryError: its directory can't be used.
+            SnapshotError: its log was written by a newer version.
+        """
+        if self.is_batch:
+            raise ValueError("it is declared BATCH, which a streaming job can't become while it runs")
+        self._check()
+        driver, executor = self._shapes()
+        directory = job_directory(self.job_directory, self.job)
+        newest = await directory.newest()
+        if newest is None and begun:
+            raise JobDirectoryError(f"{directory.uri}/log was there and is gone: bring the directory of the job back")
+        if newest is not None:
+            from_json(newest.scheduler)  # refuses what a newer version wrote, before it costs a running job its loop
+        code = await stage(directory, self.application, self.py_files)
+        return JobSpec(
+            graph=self._graph(),
+            options=self._options(),
+            directory=directory.uri,
+            script=code.script,
+            py_files=code.py_files,
+            args=_texts(self.application_args),
+            conf=_text_values(self.conf),
+            env=_text_values(self.env),
+            driver=driver,
+            executor=executor,
+            attempt=attempt,
+        )
+
+    def _check(self, *, streaming: bool = True) -> None:
+        """Check everything that can be checked before a cluster is asked. Raises `DeclarationError`."""
+        files = self.py_files if isinstance(self.py_files, list | tuple) else ()
+        of_streaming = (
+            self._options,
+            lambda: job_directory(str(self.job_directory), self.job).uri,
+            lambda: check_code(str(self.application), [str(file) for file in files]),
+        )
+        declaration.require(
+            [
+                lambda: declaration.one_of(JobType, job_type=self.job_type),
+                lambda: declaration.texts(conn_id=self.conn_id, job_directory=self.job_directory),
+                lambda: declaration.lists(application_args=self.application_args, py_files=self.py_files),
+                lambda: declaration.mappings(conf=self.conf, env=self.env),
+                lambda: declaration.no_secrets(conf=self.conf, env=self.env),
+                lambda: declaration.no_overridden_properties(self.conf, streaming=streaming),
+                lambda: declaration.graph(self._graph),
+                lambda: declaration.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
+                lambda: declaration.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
+                lambda: declaration.callback(on_rescale_callback=self.on_rescale_callback),
+                lambda: declaration.cluster(str(self.conn_id), streaming=streaming),
+                *(of_streaming if streaming else ()),
+            ]
+        )
+
+    def _options(self) -> Options:
+        return Options.of(self.options, configured_options())
+
+    def _graph(self) -> JobGraph:
+        return self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
+
+    def _shapes(self) -> tuple[DriverShape, ExecutorShape]:
+        driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
+        return driver, ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
+
+
+def _texts(values: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(str(value) for value in values)
+
+
+def _text_values(values: Mapping[str, Any] | None) -> dict[str, str]:
+    return {key: str(value) for key, value in (values or {}).items()}

@@ -1,0 +1,72 @@
+"""FLIP-291's bodies, apart from HTTP: what is read, what is written, and which version it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_adaptive.runtime.resource_requirements import accepted, body_of, read, version_of, wanted
+from airflow_adaptive.scheduler.errors import RequirementsError
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.testing.scenario import Scenario
+
+STATE = Scenario(1, 4).state
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.sampled_from(["job", "parallelism", "lowerBound", "upperBound", "x"]), inner)
+    ),
+    max_leaves=10,
+)
+
+
+def findings(work: Callable[[], object]) -> Sequence[str]:
+    """What is wrong, nothing if nothing is."""
+    try:
+        work()
+    except RequirementsError as error:
+        return error.findings
+    return ()
+
+
+@given(JSON)
+def test_any_body_is_accepted_or_refused_with_reasons(body: object) -> None:
+    assert findings(lambda: accepted(body, STATE)) or accepted(body, STATE).keys() == {"job"}
+
+
+@given(st.integers(1, 128), st.integers(1, 128))
+def test_what_is_written_is_read_as_it_was(one: int, other: int) -> None:
+    requirements = {"job": ParallelismRange(min(one, other), max(one, other))}
+    assert accepted(body_of(requirements), STATE) == requirements
+
+
+@given(st.binary())
+def test_any_bytes_are_json_or_refused(body: bytes) -> None:
+    assert len(findings(lambda: read(body))) <= 1
+
+
+def test_version_is_that_of_the_bounds_not_of_their_order() -> None:
+    one, other = {"a": ParallelismRange(1, 2), "b": ParallelismRange(1, 3)}, {"b": ParallelismRange(1, 3)}
+    assert version_of(one) == version_of({**other, **one})
+    assert version_of(one) != version_of({"a": ParallelismRange(1, 2), "b": ParallelismRange(1, 4)})
+
+
+@pytest.mark.parametrize("asked", [None, {}, {"other": 1}, "x"])
+def test_requirements_that_can_not_hold_leave_those_in_force(asked: object) -> None:
+    assert wanted(asked, STATE) == STATE.requirements
+
+
+def test_requirements_that_come_into_force_next_are_wanted() -> None:
+    job = Scenario(1, 4, slot_request_max_interval=5).given_waiting()
+    job.unsettled(job.requirements(2, 3))
+    assert wanted(None, job.state) == {"job": ParallelismRange(2, 3)}
+
+
+def test_lower_bound_of_minus_one_is_one_as_in_flip_291() -> None:
+    body = {"job": {"parallelism": {"lowerBound": -1, "upperBound": 8}}}
+    assert accepted(body, Scenario(2, 4).state) == {"job": ParallelismRange(1, 8)}
