@@ -67,6 +67,10 @@ class AirflowApi:
         errors = self._request("GET", "/api/v2/importErrors")["import_errors"]
         return [f"{error['filename']}: {error['stack_trace']}" for error in errors]
 
+    def unpause(self, dag_id: str) -> None:
+        """Let a DAG run when its schedule says so."""
+        self._request("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
+
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Unpause a DAG and start a run of it.
 
@@ -77,10 +81,14 @@ class AirflowApi:
         Returns:
             The run's id.
         """
-        self._request("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
+        self.unpause(dag_id)
         body = {"logical_date": None, "conf": dict(conf or {})}
         run_id: str = self._request("POST", f"/api/v2/dags/{dag_id}/dagRuns", body)["dag_run_id"]
         return run_id
+
+    def run_states(self, dag_id: str) -> list[str]:
+        """States of all runs of a DAG."""
+        return [run["state"] for run in self._request("GET", f"/api/v2/dags/{dag_id}/dagRuns")["dag_runs"]]
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """State of a DAG run: queued, running, success or failed."""

@@ -38,7 +38,7 @@ def view(state: SchedulerState, history: History, urls: Urls, attempt: str) -> M
         "outcome": state.current.outcome.value if isinstance(state.current, Finished) else None,
         "cause": root_cause(state),
         "parallelism": None if plan is None else encode(plan.parallelism),
-        "requirements": encode(state.requirements),
+        "requirements": {name: {"lower": it.lower, "upper": it.upper} for name, it in state.requirements.items()},
         "slots": {"held": state.held_slots, "available": state.available_slots},
         "epoch": state.epoch,
         "submission_id": None if state.driver is None else state.driver.submission_id,

@@ -202,7 +202,7 @@ class Options:
     trigger_lifetime: timedelta = _option(
         timedelta(hours=12),
         positive,
-        "The deferred task wakes and defers anew after this long, well inside the retention of `airflow db clean`.",
+        "The deferred task wakes and defers anew after this long: it takes up new code, and its trigger stays young.",
     )
     history_size: int = _option(
         1000,

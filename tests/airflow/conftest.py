@@ -64,10 +64,14 @@ SECRET_CONF = {
 DAGS = dedent(
     """
     from airflow.providers.smtp.notifications.smtp import SmtpNotifier
-    from airflow.sdk import DAG
+    from airflow.providers.standard.operators.empty import EmptyOperator
+    from airflow.sdk import DAG, Asset, AssetWatcher
     from airflow.sdk.definitions.callback import AsyncCallback
     from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+    from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
+    from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
     from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
+    from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger
 
     ONCALL = {{"to": "oncall@example.com", "html_content": "see Airflow"}}
     SMALL = {{"driver_memory": "512m", "executor_memory": "512m", "resource_stabilization_timeout": "1 s"}}
@@ -112,6 +116,18 @@ DAGS = dedent(
 
     with DAG("paused", schedule=None):
         job("paused", trigger_lifetime="10 s")
+
+    with DAG("controlled", schedule=None):
+        job("controlled")
+
+    with DAG("control", schedule=None):
+        runs = AdaptiveJobSensor(task_id="runs", job="controlled")
+        shrink = SetResourceRequirementsOperator(task_id="shrink", job="controlled", parallelism=1)
+        runs >> shrink >> StopAdaptiveJobOperator(task_id="stop", job="controlled")
+
+    SUSPENSION = AdaptiveJobEventTrigger(job="controlled", events=["SUSPENDED"])
+    with DAG("afterwards", schedule=[Asset("suspension", watchers=[AssetWatcher(name="job", trigger=SUSPENSION)])]):
+        EmptyOperator(task_id="noticed")
 
     with DAG("drained", schedule=None):
         job("drained", "bounded", parallelism=1)
