@@ -19,6 +19,7 @@ from airflow_adaptive.job.conf import NotSubmittedError, read_settings
 from airflow_adaptive.job.documents import FORMAT, Action, Directive, LogDocument, encode_log, log_name
 from airflow_adaptive.job.queries import AdaptiveJobError, require_writer
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+from airflow_adaptive.operators.ending import result
 from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, DriverSubmission, JobDirectoryError, PortError
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.storage import Storage
@@ -26,7 +27,7 @@ from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.simulation import Simulation
 from airflow_adaptive.triggers.adaptive_job import outcome, superseded
-from tests.runtime.test_last_words import IMPORT_ERROR, NO_PYTHON
+from tests.runtime.test_last_words import IMPORT_ERROR, NO_EXECUTORS, NO_PYTHON
 
 PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
 WRITE = "WRITE_PAGE"
@@ -90,7 +91,7 @@ class Desk:
     def end(self, event: dict[str, Any]) -> str:
         """What the task's error says of such an end."""
         with pytest.raises(AirflowException) as raised:
-            self.operator()._result(event)
+            result("departures", event, None)
         return self._shown(raised.value)
 
     def _shown(self, error: BaseException) -> str:
@@ -291,6 +292,11 @@ def in_the_driver() -> list[Row]:
         Row("script that starts its query itself, or returns nothing", started_by_the_script(), "no restart"),
         Row("Python missing on a worker", failed(with_driver(dies(NO_PYTHON))), "the job restarts with backoff"),
         Row("Java missing on a worker", failed(with_driver(launched_without_java)), "the job restarts with backoff"),
+        Row(
+            "no executor stays alive: no Java, no memory, a wrong image",
+            failed(with_driver(dies(DriverLog(stderr=NO_EXECUTORS.stderr.splitlines()[-1])))),
+            "the job restarts with backoff",
+        ),
         Row(
             "driver that dies before its first report, without a word",
             failed(with_driver(dies(DriverLog()))),

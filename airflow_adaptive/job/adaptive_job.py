@@ -105,7 +105,13 @@ def _run(spark: SparkSession, settings: DriverSettings, build: Build) -> DriverS
     identity = _identity(spark, settings)
     loop = ControlLoop(
         identity,
-        log=LogReader(directory, job=settings.job, clock=clock, report=log.warning),
+        log=LogReader(
+            directory,
+            job=settings.job,
+            clock=clock,
+            report=log.warning,
+            orphan_timeout_s=settings.orphan_timeout_s,
+        ),
         fence=fence,
         query=JobWork(
             JobQuery(spark, build, job=settings.job, checkpoint=directory.checkpoint),

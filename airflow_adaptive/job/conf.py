@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ class DriverSettings:
         poll_interval_s: between two looks at the log.
         heartbeat_interval_s: the status is written at least so often.
         stop_timeout_s: a batch that does not end within it is cut when its query has to stop.
+        orphan_timeout_s: the driver stops when nobody has written to the log for so long.
     """
 
     job: str
@@ -38,10 +40,12 @@ class DriverSettings:
     poll_interval_s: float = 0.5
     heartbeat_interval_s: float = 2.0
     stop_timeout_s: float = 30.0
+    orphan_timeout_s: float = math.inf
 
     def __post_init__(self) -> None:
         """Refuse intervals that would let the lease run out by themselves."""
-        for name in ("lease_timeout_s", "poll_interval_s", "heartbeat_interval_s", "stop_timeout_s"):
+        durations = ("lease_timeout_s", "poll_interval_s", "heartbeat_interval_s", "stop_timeout_s", "orphan_timeout_s")
+        for name in durations:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, is {getattr(self, name)!r}")
         if self.poll_interval_s >= self.lease_timeout_s:
@@ -70,6 +74,7 @@ def read_settings(get: Callable[[str], str | None]) -> DriverSettings:
         "poll_interval_s": get(f"{PREFIX}pollInterval"),
         "heartbeat_interval_s": get(f"{PREFIX}heartbeatInterval"),
         "stop_timeout_s": get(f"{PREFIX}stopTimeout"),
+        "orphan_timeout_s": get(f"{PREFIX}orphanTimeout"),
     }
     return DriverSettings(
         job=str(identity["job"]),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final, Protocol
 
-from airflow_adaptive.job.documents import Directive, DocumentError, LogDocument, decode_log
+from airflow_adaptive.job.documents import Action, Directive, DocumentError, LogDocument, decode_log
 
 LISTING_INTERVAL_S: Final = 10.0
 """How often the log is listed: the next number is asked for more often, but it may have been compacted away unseen."""
@@ -24,21 +26,36 @@ class LogFiles(Protocol):
 
 
 class LogReader:
-    """Follows the log to its newest document that can be trusted."""
+    """Follows the log to its newest document that can be trusted.
 
-    def __init__(self, files: LogFiles, *, job: str, clock: Callable[[], float], report: Callable[[str], None]) -> None:
+    Whoever looks after the job writes to its log now and then, if only to say so. After a long silence what was said last
+    does not count any more: the task was ended while no triggerer ran, say, and nobody is left who could stop the driver.
+    """
+
+    def __init__(
+        self,
+        files: LogFiles,
+        *,
+        job: str,
+        clock: Callable[[], float],
+        report: Callable[[str], None],
+        orphan_timeout_s: float = math.inf,
+    ) -> None:
         """Start before the log's beginning.
 
         Args:
             files: the log.
             job: id of the job; a document of another job is not trusted.
             clock: monotonic, seconds.
-            report: told once of each document that can't be trusted.
+            report: told once of each document that can't be trusted, and of the end of the patience.
+            orphan_timeout_s: after a silence of this length the word is to stop.
         """
         self._files = files
         self._job = job
         self._clock = clock
         self._report = report
+        self._orphan_timeout_s = orphan_timeout_s
+        self._spoken = (0, clock())
         self._reported: set[int] = set()
         self._newest: LogDocument | None = None
         self._listed_at: float | None = None
@@ -54,7 +71,17 @@ class LogReader:
             self._listed_at = self._clock()
         else:
             self._advance()
-        return None if self._newest is None else self._newest.directive
+        return None if self._newest is None else self._counting(self._newest)
+
+    def _counting(self, newest: LogDocument) -> Directive:
+        """What the newest document says, as long as that counts."""
+        number, since = self._spoken
+        if newest.number != number:
+            self._spoken = (newest.number, self._clock())
+        elif self._clock() - since > self._orphan_timeout_s and newest.directive.action is not Action.STOP:
+            self._ignore(number, f"nobody has looked after the job for {self._orphan_timeout_s:g} s: stopping")
+            return replace(newest.directive, action=Action.STOP)
+        return newest.directive
 
     def _listing_due(self) -> bool:
         return self._newest is None or self._listed_at is None or self._clock() - self._listed_at >= LISTING_INTERVAL_S

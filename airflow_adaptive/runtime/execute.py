@@ -71,6 +71,8 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
         # Half of what the scheduler grants: the session needs time to end, too.
         "spark.airflow.adaptive.stopTimeout": str(spec.options.stop_timeout.total_seconds() / 2),
     }
+    if spec.options.orphan_timeout is not None:
+        identity["spark.airflow.adaptive.orphanTimeout"] = str(spec.options.orphan_timeout.total_seconds())
     session = session_conf(
         executors=executors(command.slots, spec.executor),
         max_executors=executors(_most_slots(spec), spec.executor),

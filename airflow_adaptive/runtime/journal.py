@@ -63,6 +63,7 @@ class Journal:
         self._spec = spec
         self._owner = _token(spec.attempt)
         self._number = 0
+        self._written_at = datetime.min.replace(tzinfo=UTC)
         self._unsure: LogDocument | None = None
         """Document whose creation was asked for and not confirmed: it is asked for again, unchanged."""
         self.inherits_end = False
@@ -139,6 +140,16 @@ class Journal:
             return
         await self._create(step.state, now, step)
 
+    async def renew(self, state: SchedulerState, now: datetime) -> None:
+        """Tell the driver that somebody looks after it, if the log has told it nothing for `trigger_lifetime`.
+
+        Raises:
+            JobDirectoryError: the directory can't be used.
+            SupersededError: another loop wrote first.
+        """
+        if now - self._written_at >= self._spec.options.trigger_lifetime:
+            await self._create(state, now)
+
     async def check(self) -> None:
         """Find out whether another loop has written since; see to the history. Raises `SupersededError`."""
         newer = await self._channel.read(self._number + 1)
@@ -153,7 +164,7 @@ class Journal:
             newest = await self._channel.newest()
             raise SupersededError(self._unsure.number, "" if newest is None else _attempt(newest))
         self._unsure = None
-        self._number = document.number
+        self._number, self._written_at = document.number, now
         self.history.take(document)
         await self.history.keep()
         await self._compact()

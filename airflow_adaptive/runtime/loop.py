@@ -195,6 +195,7 @@ class Loop:
         await self._begin()
         if self._unsaved is not None:
             await self._take_all(await self._carry_out(self._unsaved))
+        await self._journal.renew(self._state, self._now())
         if self._has_ended() and not self._over():
             self._state = await self._journal.start_again(self._state, self._now())
             self._begun = False

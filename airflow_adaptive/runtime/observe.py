@@ -35,6 +35,7 @@ from airflow_adaptive.scheduler.state import (
 
 DRIVER_LOST = "DRIVER_LOST"
 DRIVER_SILENT = "DRIVER_SILENT"
+DRIVER_ORPHANED = "DRIVER_ORPHANED"
 SCRIPT_WITHOUT_JOB = "SCRIPT_WITHOUT_JOB"
 LEASE_OVER = "DRIVER_LEASE_OVER"
 
@@ -283,6 +284,9 @@ def _end(state: SchedulerState, world: World) -> Failure:
     submission, name = world.submission, "" if state.driver is None else state.driver.submission_id
     if submission is None:
         return Failure(error_class=DRIVER_LOST, message="the driver's process has ended")
+    if world.status is not None and world.status.state is DriverState.STOPPED and action(state) is not Action.STOP:
+        patience = "no loop had looked after it for orphan_timeout: it stopped by itself, at a batch boundary"
+        return Failure(error_class=DRIVER_ORPHANED, message=patience)
     if world.status is None and submission.state is SubmissionState.FINISHED:
         advice = "the script ended without AdaptiveJob(...).run(): make that its last line"
         return Failure(error_class=SCRIPT_WITHOUT_JOB, message=advice)

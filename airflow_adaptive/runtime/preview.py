@@ -1,5 +1,8 @@
 """What other requirements would lead to now: the real scheduler, stepped on a copy of its state. Pure; nothing is changed.
 
+A scale-up controller of the job's own is not asked: previews are made in Airflow's API server, which must run no code that a DAG, or
+whoever can write a mirror, names. The default one answers in its place.
+
 The state of a mirror may be some seconds old, and it knows only the slots that the job holds or was offered: a cluster may have
 more for a job that asks for more. So what is told is what would happen without them, and what they would lead to.
 """
@@ -15,6 +18,7 @@ from typing import Final
 from airflow_adaptive.scheduler import machine, outlook
 from airflow_adaptive.scheduler.events import Event, RequirementsChanged, SlotOffer, SlotsChanged, TimerFired, TimerName
 from airflow_adaptive.scheduler.moves import Step
+from airflow_adaptive.scheduler.option_values import MINIMAL_INCREASE
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.policies.slot_allocation import minimum_slots, required_slots
 from airflow_adaptive.scheduler.policies.transition_manager import Phase
@@ -93,6 +97,7 @@ def preview(state: SchedulerState, requirements: Requirements, now: datetime) ->
     Raises:
         SchedulerUsageError: they were not accepted.
     """
+    state = _without_own_code(state)
     steps = tuple(_walk(state, RequirementsChanged(at=now, requirements=requirements)))
     last = steps[-1]
     told = Preview(
@@ -106,6 +111,10 @@ def preview(state: SchedulerState, requirements: Requirements, now: datetime) ->
     if last.transition is not None:
         return _moved(told, last)
     return _stayed(told, state, last.state, now)
+
+
+def _without_own_code(state: SchedulerState) -> SchedulerState:
+    return replace(state, options=replace(state.options, scale_up_controller=MINIMAL_INCREASE))
 
 
 def _walk(state: SchedulerState, event: Event) -> Iterator[Step]:

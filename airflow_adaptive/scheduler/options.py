@@ -204,6 +204,11 @@ class Options:
         positive,
         "The deferred task wakes and defers anew after this long: it takes up new code, and its trigger stays young.",
     )
+    orphan_timeout: timedelta | None = _option(
+        timedelta(days=7),
+        or_never,
+        "A driver that no loop has looked after for so long stops at a batch boundary; negative for never.",
+    )
     history_size: int = _option(
         1000,
         one_or_more,
@@ -280,6 +285,12 @@ def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"scaling_interval_max ({format_duration(longest)}) must be longer than"
             f" scaling_interval_min ({format_duration(least)})"
+        )
+    patience, lifetime = options.get("orphan_timeout"), options.get("trigger_lifetime")
+    if patience is not None and lifetime is not None and patience < 2 * lifetime:
+        yield (
+            f"orphan_timeout ({format_duration(patience)}) must be at least twice"
+            f" trigger_lifetime ({format_duration(lifetime)})"
         )
 
 

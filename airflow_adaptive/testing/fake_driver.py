@@ -85,13 +85,17 @@ class FakeDrivers:
         """The input of the newest driver is exhausted."""
         list(self._sessions.values())[-1].state = DriverState.FINISHED
 
+    def give_up(self) -> None:
+        """The newest driver was looked after by nobody for long, and stops by itself."""
+        list(self._sessions.values())[-1].state = DriverState.STOPPED
+
     def _act(self, session: _Session, cluster: ClusterSnapshot) -> None:
         directive = self._directive()
         session.boots -= 1
         if session.boots >= 0:
             return
-        if session.state is DriverState.FINISHED:
-            self._leave(session, cluster, DriverState.FINISHED)
+        if session.state in (DriverState.FINISHED, DriverState.STOPPED):
+            self._leave(session, cluster, session.state)
         elif directive is None or (directive.epoch, directive.nonce) != (session.epoch, session.nonce):
             self._leave(session, cluster, DriverState.FENCED)
         elif directive.action is Action.STOP:

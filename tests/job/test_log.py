@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 from airflow_adaptive.job.documents import Action, LogDocument, encode_log
 from airflow_adaptive.job.log import LISTING_INTERVAL_S, LogReader
 from tests.job.fakes import directive, plan
@@ -34,11 +36,21 @@ class FakeLogFiles:
 class Reading:
     """A reader, its log, its clock and what it reported."""
 
-    def __init__(self) -> None:
+    def __init__(self, orphan_timeout_s: float = math.inf) -> None:
         self.log = FakeLogFiles()
         self.time = 0.0
         self.reported: list[str] = []
-        self._reader = LogReader(self.log, job="j", clock=lambda: self.time, report=self.reported.append)
+        self._reader = LogReader(
+            self.log,
+            job="j",
+            clock=lambda: self.time,
+            report=self.reported.append,
+            orphan_timeout_s=orphan_timeout_s,
+        )
+
+    def action(self) -> Action | None:
+        newest = self._reader.newest()
+        return None if newest is None else newest.action
 
     def version(self) -> int | None:
         newest = self._reader.newest()
@@ -115,3 +127,27 @@ def test_a_half_written_document_counts_when_it_is_complete():
     assert reading.version() == 1
     reading.log.files[2] = complete
     assert reading.version() == 2
+
+
+DAY_S = 86_400.0
+
+
+def test_word_does_not_count_any_more_when_nobody_has_spoken_for_long() -> None:
+    reading = Reading(orphan_timeout_s=DAY_S)
+    reading.log.write(1, version=1)
+    reading.time = 10.0
+    assert reading.action() is Action.RUN
+    reading.time += DAY_S
+    assert reading.action() is Action.RUN
+    reading.time += 1.0
+    assert [reading.action(), reading.action()] == [Action.STOP, Action.STOP]
+    assert reading.reported == ["log document 1 ignored: nobody has looked after the job for 86400 s: stopping"]
+
+
+def test_word_counts_for_ever_while_somebody_repeats_it() -> None:
+    reading = Reading(orphan_timeout_s=DAY_S)
+    for number in range(1, 20):
+        reading.log.write(number, version=1)
+        assert reading.action() is Action.RUN
+        reading.time += 0.9 * DAY_S
+    assert not reading.reported

@@ -436,3 +436,21 @@ def test_reasons_are_told(small: Simulation) -> None:
 def _at(simulation: Simulation, number: int) -> float:
     moment = datetime.fromisoformat(simulation.transitions[number]["at"])
     return (moment - START).total_seconds()
+
+
+def test_loop_of_a_calm_job_tells_its_driver_now_and_then_that_it_is_looked_after() -> None:
+    calm = Simulation(trigger_lifetime="1 h", poll_interval="1 min", **QUICK)
+    calm.cluster.add_worker(cores=2, memory_mb=1024)
+    begun: list[int] = []
+    calm.clock.at(600, lambda: begun.append(max(calm.channel.log)))
+    calm.run(Leave(recycle_at=START + timedelta(hours=10)))
+    assert 8 <= max(calm.channel.log) - begun[0] <= 10
+    assert len(calm.cluster.submissions) == 1
+
+
+def test_driver_that_gave_itself_up_is_replaced_and_people_are_told_why(small: Simulation) -> None:
+    small.clock.at(30, small.drivers.give_up)
+    small.clock.at(120, ask(small, Wish.SUSPEND))
+    assert outcome(small.run()) is Outcome.SUSPENDED
+    assert len(small.cluster.submissions) == 2
+    assert "DRIVER_ORPHANED: no loop had looked after it" in small.store.views[-1]["failures"][-1]["failure"]

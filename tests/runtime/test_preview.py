@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -150,3 +151,17 @@ def test_reactive_job_ignores_requirements() -> None:
     answer = told(job, 1, 2)
     assert (answer.consequence, answer.held_back_until) == (Consequence.NOTHING, None)
     assert "a reactive job takes all slots" in answer.reason
+
+
+def test_controller_of_the_jobs_own_is_not_run() -> None:
+    job = running(4)
+    options = replace(job.state.options, scale_up_controller="tests.runtime.test_preview:Forbidden")
+    answer = preview(replace(job.state, options=options), {"job": ParallelismRange(1, 2)}, job.now)
+    assert answer.consequence is Consequence.RESCALE
+
+
+class Forbidden:
+    """A controller that must not be made."""
+
+    def __init__(self) -> None:
+        raise AssertionError("code that a mirror names was run")

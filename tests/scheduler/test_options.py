@@ -41,6 +41,7 @@ DEFAULTS = {
     "driver_lease_timeout": "1 min",
     "poll_interval": "1 s",
     "trigger_lifetime": "12 h",
+    "orphan_timeout": "7 d",
     "history_size": 1000,
     "failure_history_size": 16,
     "non_recoverable_failures": None,
@@ -113,6 +114,12 @@ def test_error_names_the_option_as_it_was_given():
         OptionError, match=r"rescale-trigger\.max-checkpoint-failures should have a value of 1 or higher"
     ):
         Options.of({P + "rescale-trigger.max-checkpoint-failures": "0"})
+
+
+def test_driver_must_not_take_itself_for_an_orphan_while_it_is_looked_after():
+    with pytest.raises(OptionError, match=r"orphan_timeout \(1 h\) must be at least twice trigger_lifetime \(31 min\)"):
+        Options.of({"orphan_timeout": "1 h", "trigger_lifetime": "31 min"})
+    assert Options.of({"orphan_timeout": -1}).orphan_timeout is None
 
 
 def test_forced_rescale_must_come_after_the_cooldown():
