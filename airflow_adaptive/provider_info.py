@@ -31,6 +31,7 @@ def get_provider_info() -> dict[str, Any]:
                 "airflow_adaptive.triggers.spark_resources",
             )
         ],
+        "cli": ["airflow_adaptive.cli.definition.get_adaptive_cli_commands"],
         "config": {
             "adaptive": {"description": "Defaults of adaptive jobs; a task's own options win.", "options": _options()}
         },

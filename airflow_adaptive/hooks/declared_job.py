@@ -62,7 +62,7 @@ class DeclaredJob:
         from airflow_adaptive.hooks.batch import Batch  # noqa: PLC0415  imports much that no other job needs
 
         self._check(streaming=False)
-        graph, (driver, executor) = self._graph(), self._shapes()
+        graph, (driver, executor) = self.graph(), self._shapes()
         return Batch(
             job=self.job,
             conn_id=self.conn_id,
@@ -100,7 +100,7 @@ class DeclaredJob:
             from_json(newest.scheduler)  # refuses what a newer version wrote, before it costs a running job its loop
         code = await stage(directory, self.application, self.py_files)
         return JobSpec(
-            graph=self._graph(),
+            graph=self.graph(),
             options=self._options(),
             directory=directory.uri,
             script=code.script,
@@ -129,7 +129,7 @@ class DeclaredJob:
                 lambda: declaration.mappings(conf=self.conf, env=self.env),
                 lambda: declaration.no_secrets(conf=self.conf, env=self.env),
                 lambda: declaration.no_overridden_properties(self.conf, streaming=streaming),
-                lambda: declaration.graph(self._graph),
+                lambda: declaration.graph(self.graph),
                 lambda: declaration.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
                 lambda: declaration.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
                 lambda: declaration.callback(on_rescale_callback=self.on_rescale_callback),
@@ -141,7 +141,8 @@ class DeclaredJob:
     def _options(self) -> Options:
         return Options.of(self.options, configured_options())
 
-    def _graph(self) -> JobGraph:
+    def graph(self) -> JobGraph:
+        """The job's vertices with their bounds. Raises `ValueError` or `AdaptiveSchedulerError` if they are none."""
         return self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
 
     def _shapes(self) -> tuple[DriverShape, ExecutorShape]:

@@ -32,6 +32,7 @@ from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, cancel_job, kill_driver, run_loop, superseded
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_adaptive.hooks.batch import BatchSubmission
@@ -139,6 +140,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self.options = options
         self._running: tuple[JobSpec, TaskKey] | None = None
         self._batch: BatchSubmission | None = None
+        self._event: Mapping[str, Any] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Stage the job and hand it to the trigger (or run it here); a job that runs already is adopted.
@@ -187,6 +189,20 @@ class AdaptiveSparkOperator(BaseOperator):
         killer.start()
         killer.join(KILL_TIMEOUT.total_seconds())
 
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
+        """The job for Airflow's OpenLineage provider; only that calls it."""
+        from airflow_adaptive.operators.lineage import lineage  # noqa: PLC0415  the provider is optional
+
+        return lineage(self._declared, self._event)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """The same with the job's end."""
+        return self.get_openlineage_facets_on_start()
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """The same with the job's end, and why it came."""
+        return self.get_openlineage_facets_on_start()
+
     def _newest_spec(self, event: Mapping[str, Any]) -> JobSpec:
         """The job as it is deployed now; as it was, if that can't run: it must not cost a running job its loop."""
         try:
@@ -208,7 +224,8 @@ class AdaptiveSparkOperator(BaseOperator):
         )
         self._batch = BatchSubmission(batch)
         self._batch.run()
-        return {"outcome": Outcome.FINISHED.value, "restarts": 0, "rescales": 0}
+        self._event = {"outcome": Outcome.FINISHED.value, "restarts": 0, "rescales": 0}
+        return dict(self._event)
 
     @property
     def _declared(self) -> DeclaredJob:
@@ -262,6 +279,7 @@ class AdaptiveSparkOperator(BaseOperator):
 
     def _end(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """The task's result, or its failure: one for good leaves no driver without anybody who looks after it."""
+        self._event = event
         ti, driver = context["ti"], event.get("driver")
         if driver is not None and ti.try_number > ti.max_tries:  # else the next try goes on with it
             self._kill(driver)

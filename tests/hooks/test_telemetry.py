@@ -209,7 +209,8 @@ def test_process_in_which_nobody_has_set_statistics_up_sends_them(
         b"airflow.adaptive.slots:2|g",
         b"airflow.adaptive.departures.slots:2|g",
     }
-    shared._backend.statsd.close()  # type: ignore[union-attr]
+    backend: Any = shared._backend
+    backend.statsd.close()
 
 
 def test_process_whose_statistics_are_set_up_keeps_them(backend: Recorder, telemetry: Telemetry) -> None:

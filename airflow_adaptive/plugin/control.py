@@ -1,0 +1,225 @@
+"""What may be asked of a job, and what then happens; for REST and for the command line.
+
+What is asked is committed to the job's inbox before anything is answered; its loop copies it into the job's log and follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any, Final
+
+from airflow_adaptive.plugin.mirrored import Mirrored
+from airflow_adaptive.plugin.problems import ProblemError, conflict, not_found
+from airflow_adaptive.plugin.store import Asker, Change, GoneError, Job, NotPersistedError, RunKey, change, is_over
+from airflow_adaptive.ports import Wish
+from airflow_adaptive.runtime.mirror import ASKED, REQUIREMENTS, SCHEDULER, SUMMARY, WISH
+from airflow_adaptive.runtime.resource_requirements import accepted, version_of, wanted
+from airflow_adaptive.scheduler.errors import RequirementsError
+from airflow_adaptive.scheduler.job_graph import JobType
+from airflow_adaptive.scheduler.requirements import Requirements
+from airflow_adaptive.scheduler.state import Outcome, SchedulerState
+
+KEYS: Final = (SUMMARY, SCHEDULER, WISH, REQUIREMENTS, ASKED)
+"""What decides whether something may be asked."""
+
+SHORTLY_S: Final = 5
+"""When to ask again what will be possible soon, seconds."""
+
+NOT_PERSISTED: Final = "What was asked could not be persisted and has not been applied. Please retry."
+
+FOR_GOOD: Final = (Outcome.FINISHED, Outcome.CANCELED, Outcome.FAILED)
+
+
+# ---- requirements ---------------------------------------------------------------------------------------------------
+
+
+def known_state(job: Job, mirrored: Mirrored) -> SchedulerState:
+    """The scheduler's state. Raises `ProblemError` (409) if the job has not shown it."""
+    if mirrored.state is None:
+        detail = f"Job {job.name!r} has not shown its vertices and bounds yet, or in another version's form."
+        raise conflict("unknown-state", detail, SHORTLY_S)
+    return mirrored.state
+
+
+def check_rescalable(job: Job, mirrored: Mirrored) -> SchedulerState:
+    """The scheduler's state of a job that may have other requirements.
+
+    Raises:
+        ProblemError: it may not (409): it is a batch, takes all there is, has ended, or is unknown.
+    """
+    if mirrored.summary.job_type == JobType.BATCH:
+        raise conflict(
+            "batch", f"Job {job.name!r} is a batch: it runs on what it was submitted with, and never rescales."
+        )
+    if mirrored.summary.outcome in FOR_GOOD:
+        detail = f"Job {job.name!r} has ended ({mirrored.summary.outcome}): run its DAG again to change it."
+        raise conflict("finished", detail)
+    state = known_state(job, mirrored)
+    if state.job.job_type is JobType.BATCH:
+        raise conflict(
+            "batch", f"Job {job.name!r} is a batch: it runs on what it was submitted with, and never rescales."
+        )
+    if state.options.reactive:
+        detail = f"Job {job.name!r} is in reactive mode: it takes all slots that there are, whatever is required of it."
+        raise conflict("reactive", detail)
+    return state
+
+
+def check_accepted(body: Any, state: SchedulerState) -> Requirements:
+    """The requirements that a body asks for. Raises `ProblemError` (400) with everything that is wrong."""
+    try:
+        return accepted(body, state)
+    except RequirementsError as error:
+        raise invalid(error) from error
+
+
+def invalid(error: RequirementsError) -> ProblemError:
+    """What is wrong with a body of requirements, as a problem."""
+    return ProblemError(HTTPStatus.BAD_REQUEST, "invalid-requirements", " ".join(error.findings), error.findings)
+
+
+def set_requirements(
+    job: Job, asker: Asker, body: Any, expected: Callable[[str], bool] = lambda _: True
+) -> Requirements:
+    """Ask for other requirements; asking for the same again changes nothing.
+
+    Args:
+        job: that they are for.
+        asker: who asks.
+        body: decoded, of FLIP-291.
+        expected: whether the version that is there is the one that who asks knows.
+
+    Returns:
+        The requirements, complete and without -1.
+
+    Raises:
+        ProblemError: they can't be (400), the job can't have any (409), somebody else was first (412).
+    """
+    with _changed(job, asker) as (made, mirrored):
+        state = check_rescalable(job, mirrored)
+        asked = check_accepted(body, state)
+        if not expected(version_of(wanted(mirrored.asked_requirements, state))):
+            detail = f"The requirements of job {job.name!r} are not those that you have read: read them again."
+            raise ProblemError(HTTPStatus.PRECONDITION_FAILED, "lost-update", detail)
+        if body != mirrored.asked_requirements:
+            made.ask(REQUIREMENTS, body, "adaptive_requirements", run_of(mirrored))
+        return asked
+
+
+# ---- wishes ---------------------------------------------------------------------------------------------------------
+
+
+def cancel(job: Job, asker: Asker) -> None:
+    """Ask the job to end for good.
+
+    Raises:
+        ProblemError: it has ended already, otherwise than by being canceled (409).
+    """
+    with _changed(job, asker) as (made, mirrored):
+        outcome = mirrored.summary.outcome
+        if outcome == Outcome.CANCELED:
+            return
+        if outcome is not None:
+            raise _ended(job, outcome, "there is nothing to cancel")
+        _wish(made, mirrored, Wish.CANCEL)
+
+
+def suspend(job: Job, asker: Asker) -> None:
+    """Ask the job to stop with a savepoint.
+
+    Raises:
+        ProblemError: it has ended for good, or is about to (409).
+    """
+    with _changed(job, asker) as (made, mirrored):
+        outcome = mirrored.summary.outcome
+        if outcome == Outcome.SUSPENDED:
+            return
+        if outcome is not None:
+            raise _ended(job, outcome, "there is nothing to suspend")
+        _refuse_canceled(job, mirrored)
+        _wish(made, mirrored, Wish.SUSPEND)
+
+
+def resume(job: Job, asker: Asker) -> None:
+    """Have a suspended job run again: its task is cleared, and goes on from the checkpoint.
+
+    Raises:
+        ProblemError: it is not suspended, or its run is gone (409).
+    """
+    with _changed(job, asker) as (made, mirrored):
+        outcome = mirrored.summary.outcome
+        if outcome is None:
+            _resume_running(job, made, mirrored)
+        elif outcome != Outcome.SUSPENDED:
+            raise _ended(job, outcome, "run its DAG again")
+        else:
+            _resume_suspended(job, made, mirrored)
+
+
+def run_of(mirrored: Mirrored) -> RunKey | None:
+    """The task instance that runs the job, or ran it last; None if that is unknown."""
+    task = mirrored.summary.task
+    if task is None:
+        return None
+    return RunKey(dag_id=task.dag_id, task_id=task.task_id, run_id=task.run_id, map_index=task.map_index)
+
+
+@contextmanager
+def _changed(job: Job, asker: Asker) -> Iterator[tuple[Change, Mirrored]]:
+    """The change of a job, and the job as it is now that nobody else changes it."""
+    try:
+        with change(job, asker) as made:
+            yield made, Mirrored(documents=made.documents(KEYS), revisions={})
+    except GoneError as error:
+        raise not_found(f"There is no adaptive job {job.name!r} any more.") from error
+    except NotPersistedError as error:
+        headers = {"Retry-After": str(SHORTLY_S)}
+        raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "not-persisted", NOT_PERSISTED, headers=headers) from error
+
+
+def _resume_running(job: Job, made: Change, mirrored: Mirrored) -> None:
+    """A job that runs goes on; one that stops must have stopped first."""
+    _refuse_canceled(job, mirrored)
+    if mirrored.summary.state == "StopWithSavepoint":
+        raise conflict("suspending", f"Job {job.name!r} is being suspended: resume it when that is done.", SHORTLY_S)
+    _wish(made, mirrored, Wish.RUN)
+
+
+def _resume_suspended(job: Job, made: Change, mirrored: Mirrored) -> None:
+    run = run_of(mirrored)
+    if run is None or not job.tasks or (run.dag_id, run.task_id) not in job.tasks:
+        raise _run_gone(job, run)
+    try:
+        if not is_over(made.task_state(run)):
+            if mirrored.wish is Wish.RUN:
+                return  # it was resumed before, and is about to run
+            raise conflict("suspending", f"The task of job {job.name!r} is about to end: resume it then.", SHORTLY_S)
+        made.clear(run)
+    except GoneError as error:
+        raise _run_gone(job, run) from error
+    made.ask(WISH, Wish.RUN.value, "adaptive_resume", run)
+
+
+def _wish(made: Change, mirrored: Mirrored, wish: Wish) -> None:
+    if mirrored.wish is not wish:
+        names = {Wish.RUN: "adaptive_resume", Wish.SUSPEND: "adaptive_suspend", Wish.CANCEL: "adaptive_cancel"}
+        made.ask(WISH, wish.value, names[wish], run_of(mirrored))
+
+
+def _refuse_canceled(job: Job, mirrored: Mirrored) -> None:
+    if mirrored.wish is Wish.CANCEL:
+        raise conflict("canceling", f"Job {job.name!r} is being canceled, which can't be taken back.")
+
+
+def _ended(job: Job, outcome: str, advice: str) -> ProblemError:
+    kind = "suspended" if outcome == Outcome.SUSPENDED else "finished"
+    return conflict(kind, f"Job {job.name!r} has ended ({outcome}): {advice}.")
+
+
+def _run_gone(job: Job, run: RunKey | None) -> ProblemError:
+    dags = sorted({dag_id for dag_id, _ in job.tasks}) or sorted(job.dag_ids)
+    gone = "The run" if run is None else f"Run {run.run_id!r} of DAG {run.dag_id!r}"
+    detail = f"{gone} that job {job.name!r} belongs to is gone: trigger {' or '.join(dags)}; the job goes on from its checkpoint."
+    return conflict("run-gone", detail)

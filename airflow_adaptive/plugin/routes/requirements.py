@@ -1,0 +1,131 @@
+"""Resource requirements (FLIP-291): reading, setting, and trying without setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Response
+
+from airflow_adaptive.plugin import control, details, schemas
+from airflow_adaptive.plugin.routes.common import asker, mirrored, shown_state
+from airflow_adaptive.plugin.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep
+from airflow_adaptive.runtime import preview, resource_requirements
+from airflow_adaptive.runtime.mirror import REQUIREMENTS, SCHEDULER, SUMMARY
+from airflow_adaptive.runtime.resource_requirements import body_of, version_of, wanted
+from airflow_adaptive.scheduler.errors import RequirementsError
+from airflow_adaptive.scheduler.requirements import Requirements
+
+router = APIRouter(tags=["Resource requirements"])
+
+KEYS = (SUMMARY, SCHEDULER, REQUIREMENTS)
+
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "minProperties": 1,
+                    "additionalProperties": {"$ref": "#/components/schemas/VertexRequirements"},
+                },
+                "example": schemas.REQUIREMENTS_EXAMPLE,
+            }
+        },
+    }
+}
+"""The body is read by hand, to tell all that is wrong with it; so FastAPI does not know it."""
+
+ETAG = {
+    "ETag": {
+        "description": "Version of the requirements, for the header If-Match.",
+        "schema": {"type": "string"},
+        "example": '"2f6c1e0d9b8a7c54"',
+    }
+}
+
+SHOWN: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The requirements.",
+        "headers": ETAG,
+        "content": {"application/json": {"example": schemas.REQUIREMENTS_EXAMPLE}},
+    }
+}
+
+IfMatch = Annotated[
+    str | None,
+    Header(
+        max_length=1000,
+        description="Entity tag of the requirements that you have read: if they are others by now, nothing is changed (412).",
+        examples=['"2f6c1e0d9b8a7c54"'],
+    ),
+]
+
+
+@router.get(
+    "/jobs/{job}/resource-requirements",
+    operation_id="get_resource_requirements",
+    summary="Get the resource requirements",
+    responses=SHOWN,
+)
+def get_requirements(job: ReadableJob, session: SessionDep, response: Response) -> schemas.Requirements:
+    """Tell the bounds of every vertex: those that were set last, or else those of the DAG."""
+    seen = mirrored(job, session, KEYS)
+    return _answer(wanted(seen.asked_requirements, shown_state(job, seen)), response)
+
+
+@router.put(
+    "/jobs/{job}/resource-requirements",
+    operation_id="put_resource_requirements",
+    summary="Set the resource requirements",
+    responses=SHOWN,
+    openapi_extra=BODY,
+)
+def put_requirements(
+    user: UserDep, job: EditableJob, body: BodyDep, response: Response, if_match: IfMatch = None
+) -> schemas.Requirements:
+    """Set the bounds of every vertex; a bound of -1 is reset to its default.
+
+    The answer comes when they are persisted; the job follows within seconds. The same again changes nothing.
+    """
+    expected = _expectation(if_match)
+    return _answer(control.set_requirements(job, asker(user), _decoded(body), expected), response)
+
+
+@router.post(
+    "/jobs/{job}/resource-requirements:preview",
+    operation_id="preview_resource_requirements",
+    summary="Try resource requirements without setting them",
+    openapi_extra=BODY,
+)
+def preview_requirements(job: ReadableJob, session: SessionDep, body: BodyDep) -> schemas.Preview:
+    """Tell what these bounds would lead to now, and why: the scheduler itself is asked. Nothing is changed.
+
+    It is told for the slots that the job holds or was offered; if it asks for more, the cluster may have them.
+    """
+    seen = mirrored(job, session, KEYS)
+    state = control.check_rescalable(job, seen)
+    requirements = control.check_accepted(_decoded(body), state)
+    return details.preview(preview.preview(state, requirements, datetime.now(UTC)), state)
+
+
+def _answer(requirements: Requirements, response: Response) -> schemas.Requirements:
+    response.headers["ETag"] = f'"{version_of(requirements)}"'
+    return {vertex: schemas.VertexRequirements.model_validate(item) for vertex, item in body_of(requirements).items()}
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return resource_requirements.read(body)
+    except RequirementsError as error:
+        raise control.invalid(error) from error
+
+
+def _expectation(if_match: str | None) -> Callable[[str], bool]:
+    """Whether a version is one that the header allows (RFC 9110: strong comparison, so weak tags never match)."""
+    if if_match is None or if_match.strip() == "*":
+        return lambda _: True
+    tags = {tag.strip() for tag in if_match.split(",")}
+    return lambda version: f'"{version}"' in tags

@@ -1,0 +1,88 @@
+/** What the page asks for, under which key it is kept, and how often it is asked anew. */
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { ask } from "./client";
+import type {
+  Failures,
+  JobCollection,
+  JobDetails,
+  Metrics,
+  Plan,
+  Requirements,
+  Rescale,
+  RescalesSummary,
+  Timeline,
+} from "./types";
+
+/** How often lists are asked anew, and jobs while their events can't be had. */
+export const POLL_MS = 5_000;
+
+export interface JobsFilter {
+  name: string;
+  state: string;
+  limit: number;
+  offset: number;
+}
+
+/** Path of a job's resource. */
+export const jobPath = (job: string, rest = ""): string => `jobs/${encodeURIComponent(job)}${rest}`;
+
+const get = async <Body>(path: string, signal: AbortSignal): Promise<Body> =>
+  (await ask<Body>(path, { signal })).body;
+
+export const jobsQuery = (filter: JobsFilter) =>
+  queryOptions({
+    queryKey: ["jobs", filter],
+    queryFn: ({ signal }) => get<JobCollection>(`jobs?${searchOf(filter)}`, signal),
+    placeholderData: keepPreviousData,
+    refetchInterval: POLL_MS,
+  });
+
+const searchOf = (filter: JobsFilter): URLSearchParams => {
+  const search = new URLSearchParams({ limit: String(filter.limit), offset: String(filter.offset) });
+  if (filter.name !== "") search.set("name_pattern", filter.name);
+  if (filter.state !== "") search.set("state", filter.state);
+  return search;
+};
+
+/** The jobs that a task runs. */
+export const jobsOfTaskQuery = (dagId: string, taskId: string) =>
+  queryOptions({
+    queryKey: ["jobs-of-task", dagId, taskId],
+    queryFn: ({ signal }) =>
+      get<JobCollection>(
+        `jobs?${new URLSearchParams({ dag_id: dagId, task_id: taskId, limit: "100" })}`,
+        signal,
+      ),
+    refetchInterval: POLL_MS,
+  });
+
+const ofJob = <Body>(job: string, name: string, path: string) =>
+  queryOptions({
+    queryKey: ["job", job, name],
+    queryFn: ({ signal }) => get<Body>(jobPath(job, path), signal),
+  });
+
+export const jobQuery = (job: string) => ofJob<JobDetails>(job, "details", "");
+export const planQuery = (job: string) => ofJob<Plan>(job, "plan", "/plan");
+export const timelineQuery = (job: string) => ofJob<Timeline>(job, "transitions", "/transitions");
+export const failuresQuery = (job: string) => ofJob<Failures>(job, "failures", "/failures");
+export const rescalesQuery = (job: string) => ofJob<Rescale[]>(job, "rescales", "/rescales/history");
+export const rescalesSummaryQuery = (job: string) =>
+  ofJob<RescalesSummary>(job, "rescales-summary", "/rescales/summary");
+export const rescaleQuery = (job: string, number: number) =>
+  ofJob<Rescale>(job, `rescale-${number}`, `/rescales/details/${number}`);
+
+export const metricsQuery = (job: string, step: number) =>
+  queryOptions({
+    queryKey: ["job", job, "metrics", step],
+    queryFn: ({ signal }) => get<Metrics>(jobPath(job, `/metrics?step=${step}`), signal),
+  });
+
+/** The requirements with their entity tag; asked for when the editor is opened, never behind its back. */
+export const requirementsQuery = (job: string) =>
+  queryOptions({
+    queryKey: ["requirements", job],
+    queryFn: ({ signal }) => ask<Requirements>(jobPath(job, "/resource-requirements"), { signal }),
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
+  });

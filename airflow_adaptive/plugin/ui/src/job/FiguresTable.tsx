@@ -1,0 +1,53 @@
+import { Box, Table } from "@chakra-ui/react";
+import { count, millis, moment, rate } from "../lib/format";
+import type { Point } from "../lib/series";
+import { styleOf } from "../lib/states";
+
+const COLUMNS = ["Time", "State", "Slots", "Bounds", "Rows in", "Processed", "Batch duration", "Backlog"];
+
+/** Rows of the table at most: it takes every so many points. */
+const MOST_ROWS = 60;
+
+/** The charts' figures as a table, for screen readers and for whoever wants to read or copy them. */
+export const FiguresTable = ({ points }: { points: Point[] }) => {
+  const every = Math.max(1, Math.ceil(points.length / MOST_ROWS));
+  const rows = points.filter((_, index) => (points.length - 1 - index) % every === 0).reverse();
+  return (
+    <Box asChild fontSize="sm" mt={2}>
+      <details>
+        <Box as="summary" color="fg.muted" cursor="pointer" fontSize="xs">
+          Figures as a table
+        </Box>
+        <Table.ScrollArea maxHeight="80" mt={2}>
+          <Table.Root aria-label="Figures over time, the newest first" size="sm" stickyHeader>
+            <Table.Header>
+              <Table.Row>
+                {COLUMNS.map((name) => (
+                  <Table.ColumnHeader key={name} scope="col" whiteSpace="nowrap">
+                    {name}
+                  </Table.ColumnHeader>
+                ))}
+              </Table.Row>
+            </Table.Header>
+            <Table.Body>
+              {rows.map((point) => (
+                <Table.Row fontVariantNumeric="tabular-nums" key={point.at} whiteSpace="nowrap">
+                  <Table.Cell>{moment(point.at * 1_000)}</Table.Cell>
+                  <Table.Cell>{point.state === null ? "–" : styleOf(point.state).label}</Table.Cell>
+                  <Table.Cell>{count(point.slots)}</Table.Cell>
+                  <Table.Cell>
+                    {count(point.lower)}–{count(point.upper)}
+                  </Table.Cell>
+                  <Table.Cell>{rate(point.input)}</Table.Cell>
+                  <Table.Cell>{rate(point.processed)}</Table.Cell>
+                  <Table.Cell>{millis(point.batch_ms)}</Table.Cell>
+                  <Table.Cell>{count(point.backlog)}</Table.Cell>
+                </Table.Row>
+              ))}
+            </Table.Body>
+          </Table.Root>
+        </Table.ScrollArea>
+      </details>
+    </Box>
+  );
+};

@@ -1,0 +1,139 @@
+import { Box, chakra, VisuallyHidden } from "@chakra-ui/react";
+import {
+  EDGES,
+  type Edge,
+  eventText,
+  HEIGHT,
+  NODE_HEIGHT,
+  NODE_WIDTH,
+  NODES,
+  type Node,
+  WIDTH,
+} from "../lib/diagram";
+import { styleOf } from "../lib/states";
+
+interface Props {
+  state: string;
+  outcome: string | null;
+  /** State that was left last. */
+  came: string | null;
+}
+
+const Svg = chakra("svg");
+const Path = chakra("path");
+const Rect = chakra("rect");
+const Label = chakra("text");
+
+/** The scheduler's states: the current one lit, with where it came from and where it may go. */
+export const StateDiagram = ({ state, outcome, came }: Props) => {
+  const ahead = EDGES.filter((edge) => edge.source === state);
+  const shown = EDGES.filter((edge) => edge.isShort && edge.source !== state);
+  const last = EDGES.find((edge) => edge.source === came && edge.target === state);
+  return (
+    <Box minWidth="42rem">
+      <Svg
+        aria-label={`State diagram: ${styleOf(state, outcome).label} now`}
+        display="block"
+        maxHeight="21rem"
+        role="img"
+        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+        width="full"
+      >
+        <Markers />
+        {shown.map((edge) => (
+          <Line edge={edge} key={`${edge.source}-${edge.target}`} look="faint" />
+        ))}
+        {ahead.map((edge) => (
+          <Line edge={edge} key={`${edge.source}-${edge.target}`} look="ahead" />
+        ))}
+        {last !== undefined && <Line edge={last} look="last" />}
+        {NODES.map((node) => (
+          <State isCurrent={node.name === state} key={node.name} node={node} outcome={outcome} />
+        ))}
+      </Svg>
+      <VisuallyHidden as="ul">
+        {ahead.map(({ target, events }) => (
+          <li key={target}>
+            May go to {styleOf(target).label} when {events.map(eventText).join(", or when ")}.
+          </li>
+        ))}
+      </VisuallyHidden>
+    </Box>
+  );
+};
+
+const LOOKS = {
+  faint: { stroke: "border.faint", strokeWidth: 1, marker: "arrow-faint" },
+  ahead: { stroke: "fg.muted", strokeWidth: 1.25, marker: "arrow-ahead" },
+  last: { stroke: "blue.500", strokeWidth: 2.25, marker: "arrow-last" },
+} as const;
+
+const Markers = () => (
+  <defs>
+    {Object.values(LOOKS).map(({ marker, stroke }) => (
+      <marker
+        id={marker}
+        key={marker}
+        markerHeight="7"
+        markerUnits="userSpaceOnUse"
+        markerWidth="8"
+        orient="auto"
+        refX="7"
+        refY="3.5"
+      >
+        <Path d="M0 0 L8 3.5 L0 7 z" fill={stroke} />
+      </marker>
+    ))}
+  </defs>
+);
+
+const Line = ({ edge, look }: { edge: Edge; look: keyof typeof LOOKS }) => {
+  const { marker, stroke, strokeWidth } = LOOKS[look];
+  return (
+    <Path d={edge.path} fill="none" markerEnd={`url(#${marker})`} stroke={stroke} strokeWidth={strokeWidth}>
+      <title>
+        {`${styleOf(edge.source).label} to ${styleOf(edge.target).label}: when ${edge.events.map(eventText).join(", or ")}`}
+      </title>
+    </Path>
+  );
+};
+
+const State = ({ node, isCurrent, outcome }: { node: Node; isCurrent: boolean; outcome: string | null }) => {
+  const { label, color, meaning } = styleOf(node.name, isCurrent ? outcome : null);
+  const lines = wrapped(label);
+  return (
+    <chakra.g colorPalette={color}>
+      <title>{meaning}</title>
+      <Rect
+        fill={isCurrent ? "colorPalette.solid" : "bg.panel"}
+        height={`${NODE_HEIGHT}px`}
+        rx="8"
+        stroke={isCurrent ? "colorPalette.solid" : "border.emphasized"}
+        strokeWidth={isCurrent ? 2 : 1}
+        width={`${NODE_WIDTH}px`}
+        x={node.x - NODE_WIDTH / 2}
+        y={node.y - NODE_HEIGHT / 2}
+      />
+      {lines.map((line, index) => (
+        <Label
+          fill={isCurrent ? "colorPalette.contrast" : "fg"}
+          fontSize="12.5px"
+          fontWeight={isCurrent ? "bold" : "medium"}
+          key={line}
+          textAnchor="middle"
+          x={node.x}
+          y={node.y + 4.5 + (index - (lines.length - 1) / 2) * 15}
+        >
+          {line}
+        </Label>
+      ))}
+    </chakra.g>
+  );
+};
+
+/** A label on two lines if it is long. */
+const wrapped = (label: string): string[] => {
+  if (label.length <= 14) return [label];
+  const middle = label.indexOf(" ", label.length / 3);
+  return middle < 0 ? [label] : [label.slice(0, middle), label.slice(middle + 1)];
+};

@@ -1,0 +1,80 @@
+import { Box, Flex, Heading, Text } from "@chakra-ui/react";
+import { useQuery } from "@tanstack/react-query";
+import { useEffect } from "react";
+import { LuLayers, LuSearchX } from "react-icons/lu";
+import { useSearchParams } from "react-router";
+import { type JobsFilter, jobsQuery } from "../api/queries";
+import { Loaded } from "../components/Loaded";
+import { Notice } from "../components/Notice";
+import { exact } from "../lib/format";
+import { Filters } from "./Filters";
+import { JobsTable } from "./JobsTable";
+import { Pager } from "./Pager";
+
+const PAGE_SIZES = [25, 50, 100];
+
+/** The filter in the address: it can be linked to, and outlives the way to a job and back. */
+const filterOf = (search: URLSearchParams): JobsFilter => {
+  const limit = Number(search.get("limit"));
+  const offset = Number(search.get("offset"));
+  return {
+    name: search.get("name") ?? "",
+    state: search.get("state") ?? "",
+    limit: PAGE_SIZES.includes(limit) ? limit : 50,
+    offset: Number.isSafeInteger(offset) && offset > 0 ? offset : 0,
+  };
+};
+
+/** All adaptive jobs that the user may read. */
+export const JobsPage = () => {
+  const [search, setSearch] = useSearchParams();
+  const filter = filterOf(search);
+  const query = useQuery(jobsQuery(filter));
+  const change = (changed: Partial<JobsFilter>) => setSearch(searchOf({ ...filter, offset: 0, ...changed }));
+  useEffect(() => {
+    document.title = "Adaptive jobs";
+  }, []);
+  return (
+    <Box>
+      <Flex align="baseline" gap={3} mb={4}>
+        <Heading as="h1" size="xl">
+          Adaptive jobs
+        </Heading>
+        <Text color="fg.muted" fontSize="sm" role="status">
+          {query.data === undefined ? "" : `${exact(query.data.total_entries)} found`}
+        </Text>
+      </Flex>
+      <Filters filter={filter} onChange={change} />
+      <Loaded lines={10} query={query}>
+        {({ jobs, total_entries }) =>
+          jobs.length === 0 ? (
+            <Nothing isFiltered={filter.name !== "" || filter.state !== "" || filter.offset > 0} />
+          ) : (
+            <>
+              <JobsTable jobs={jobs} />
+              <Pager filter={filter} onChange={change} sizes={PAGE_SIZES} total={total_entries} />
+            </>
+          )
+        }
+      </Loaded>
+    </Box>
+  );
+};
+
+const searchOf = (filter: JobsFilter): Record<string, string> => ({
+  ...(filter.name === "" ? {} : { name: filter.name }),
+  ...(filter.state === "" ? {} : { state: filter.state }),
+  ...(filter.limit === 50 ? {} : { limit: String(filter.limit) }),
+  ...(filter.offset === 0 ? {} : { offset: String(filter.offset) }),
+});
+
+const Nothing = ({ isFiltered }: { isFiltered: boolean }) =>
+  isFiltered ? (
+    <Notice icon={LuSearchX} title="No job matches">
+      Change the filter, or clear it.
+    </Notice>
+  ) : (
+    <Notice icon={LuLayers} title="There are no adaptive jobs yet">
+      A job appears with the first run of a task of AdaptiveSparkOperator, for those who may read its DAG.
+    </Notice>
+  );

@@ -1,0 +1,145 @@
+import { Badge, Box, Link, Table, Text } from "@chakra-ui/react";
+import { Link as RouterLink } from "react-router";
+import type { JobItem } from "../api/types";
+import { Moment } from "../components/Moment";
+import { StateBadge } from "../components/StateBadge";
+import { count, duration, exact, rate, secondsBetween } from "../lib/format";
+import { useNow } from "../lib/now";
+import { bounds, total, totalRange } from "../lib/parallelism";
+import { plain } from "../lib/plain";
+import { styleOf } from "../lib/states";
+
+const COLUMNS = [
+  ["Job", "start", ""],
+  ["State", "start", "State of the scheduler, and how long it has been in it"],
+  ["Parallelism", "end", "Subtasks now, of all vertices together, and their bounds"],
+  ["Slots", "end", "Held by the job, of those that it holds or was offered"],
+  ["Rows in", "end", "Rows read from the sources per second"],
+  ["Processed", "end", "Rows per second while a batch runs"],
+  ["Backlog", "end", "Rows that wait at the sources"],
+  ["Failures", "end", "Failures that are remembered"],
+  ["Last transition", "start", "Newest change of state, and why"],
+] as const;
+
+/** Jobs with their newest figures. */
+export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => (
+  <Table.ScrollArea borderColor="border" borderRadius="md" borderWidth={1}>
+    <Table.Root aria-label="Adaptive jobs" interactive size="sm">
+      <Table.Header>
+        <Table.Row bg="bg.muted">
+          {COLUMNS.map(([name, align, hint]) => (
+            <Table.ColumnHeader key={name} scope="col" textAlign={align} title={hint} whiteSpace="nowrap">
+              {name}
+            </Table.ColumnHeader>
+          ))}
+        </Table.Row>
+      </Table.Header>
+      <Table.Body>
+        {jobs.map((job) => (
+          <Row job={job} key={job.job} />
+        ))}
+      </Table.Body>
+    </Table.Root>
+  </Table.ScrollArea>
+);
+
+const Row = ({ job }: { job: JobItem }) => (
+  <Table.Row>
+    <Table.Cell maxWidth="xs" minWidth="40">
+      <Name job={job} />
+    </Table.Cell>
+    <Table.Cell>
+      <StateBadge outcome={job.outcome} size="sm" state={job.state} />
+      <TimeInState since={job.since} />
+    </Table.Cell>
+    <Flow job={job} />
+    <Number>
+      {job.failures > 0 ? (
+        <Badge colorPalette="red" variant="subtle">
+          {exact(job.failures)}
+        </Badge>
+      ) : (
+        "0"
+      )}
+    </Number>
+    <Table.Cell maxWidth="sm" minWidth="52">
+      <LastTransition job={job} />
+    </Table.Cell>
+  </Table.Row>
+);
+
+const Name = ({ job }: { job: JobItem }) => (
+  <>
+    <Link
+      asChild
+      colorPalette="blue"
+      fontWeight="semibold"
+      lineClamp={2}
+      overflowWrap="anywhere"
+      title={job.job}
+      variant="underline"
+    >
+      <RouterLink to={`/jobs/${encodeURIComponent(job.job)}`}>{job.job}</RouterLink>
+    </Link>
+    <Text color="fg.muted" fontSize="xs" title={job.dag_ids.join(", ")} truncate>
+      {job.task === null ? job.dag_ids.join(", ") : `${job.task.dag_id} · ${job.task.task_id}`}
+    </Text>
+  </>
+);
+
+/** What a job has and what flows through it; nothing does through one that has ended. */
+const Flow = ({ job }: { job: JobItem }) => {
+  const isOver = job.state === "Finished";
+  const slots = isOver ? null : job.slots;
+  const figures = isOver ? null : job.figures;
+  return (
+    <>
+      <Number title={boundsTitle(job)}>
+        {isOver ? "–" : count(total(job.parallelism))}
+        <Text as="span" color="fg.muted" display="block" fontSize="xs">
+          {bounds(totalRange(job.requirements))}
+        </Text>
+      </Number>
+      <Number>{slots === null ? "–" : `${count(slots.held)} / ${count(slots.available)}`}</Number>
+      <Number title={exact(figures?.input)}>{rate(figures?.input)}</Number>
+      <Number title={exact(figures?.processed)}>{rate(figures?.processed)}</Number>
+      <Number title={exact(figures?.backlog)}>{count(figures?.backlog)}</Number>
+    </>
+  );
+};
+
+const boundsTitle = (job: JobItem): string =>
+  Object.entries(job.requirements)
+    .map(([name, range]) => `${name}: ${job.parallelism?.[name] ?? "–"} (${bounds(range)})`)
+    .join("\n");
+
+const Number = ({ title, children }: { title?: string; children: React.ReactNode }) => (
+  <Table.Cell fontVariantNumeric="tabular-nums" textAlign="end" title={title} whiteSpace="nowrap">
+    {children}
+  </Table.Cell>
+);
+
+const TimeInState = ({ since }: { since: string | null }) => {
+  const now = useNow();
+  const seconds = secondsBetween(since, now);
+  if (seconds === null) return null;
+  return (
+    <Text color="fg.muted" fontSize="xs" mt={1} whiteSpace="nowrap">
+      for {duration(seconds)}
+    </Text>
+  );
+};
+
+const LastTransition = ({ job: { last_transition: last } }: { job: JobItem }) => {
+  if (last === null) return <>–</>;
+  return (
+    <Box fontSize="xs">
+      <Text lineClamp={2} overflowWrap="anywhere" title={last.reason}>
+        {plain(last.reason)}
+      </Text>
+      <Text color="fg.muted" whiteSpace="nowrap">
+        to {styleOf(last.target).label.toLowerCase()}, <Moment at={last.at} />
+      </Text>
+    </Box>
+  );
+};

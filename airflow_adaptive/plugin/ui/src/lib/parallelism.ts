@@ -1,0 +1,46 @@
+/** Parallelism and its bounds, for people. */
+import type { Counts, Range } from "../api/types";
+
+/** All subtasks of a plan; null without one. */
+export const total = (parallelism: Counts | null): number | null =>
+  parallelism === null ? null : Object.values(parallelism).reduce((sum, value) => sum + value, 0);
+
+/** Bounds of all vertices together. */
+export const totalRange = (requirements: Record<string, Range>): Range | null => {
+  const ranges = Object.values(requirements);
+  if (ranges.length === 0) return null;
+  return {
+    lower: ranges.reduce((sum, range) => sum + range.lower, 0),
+    upper: ranges.reduce((sum, range) => sum + range.upper, 0),
+  };
+};
+
+/** Bounds as text: 1–8, or 4 if both are. */
+export const bounds = (range: Range | null): string => {
+  if (range === null) return "–";
+  return range.lower === range.upper ? `${range.lower}` : `${range.lower}–${range.upper}`;
+};
+
+/** What changed from one plan to another: `2 → 4`, or per vertex if there are several. */
+export const change = (before: Counts | null, after: Counts | null): string | null => {
+  if (after === null) return before === null ? null : `${text(before)} → none`;
+  if (before === null) return text(after);
+  const differing = Object.keys(after).filter((name) => after[name] !== before[name]);
+  if (differing.length === 0) return null;
+  if (Object.keys(after).length === 1) return `${total(before)} → ${total(after)}`;
+  return shortened(differing.map((name) => `${name} ${before[name] ?? "–"} → ${after[name]}`));
+};
+
+/** A plan in one line. */
+export const text = (parallelism: Counts): string => {
+  const entries = Object.entries(parallelism);
+  const only = entries.length === 1 ? entries[0] : undefined;
+  return only === undefined ? shortened(entries.map(([name, value]) => `${name} ${value}`)) : `${only[1]}`;
+};
+
+const MOST_SHOWN = 3;
+
+const shortened = (parts: string[]): string => {
+  const more = parts.length - MOST_SHOWN;
+  return more > 0 ? `${parts.slice(0, MOST_SHOWN).join(", ")} and ${more} more` : parts.join(", ");
+};

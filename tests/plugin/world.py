@@ -1,0 +1,202 @@
+"""An API server without a port: Airflow's own app over its own tables, and those who log in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+API = "/adaptive/api/v1"
+
+RUN = "manual__2013-01-01"
+
+BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": 4}}}
+
+
+class AirflowWorld:
+    """The app and its database."""
+
+    def __init__(self, app: Any) -> None:
+        from airflow.api_fastapi.app import get_auth_manager  # noqa: PLC0415
+        from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser  # noqa: PLC0415
+
+        self.app = app
+        self._manager = get_auth_manager()
+        roles = {"admin": "admin", "editor": "user", "viewer": "viewer"}
+        self._tokens = {
+            name: self._manager.generate_jwt(SimpleAuthManagerUser(username=name, role=role))
+            for name, role in roles.items()
+        }
+
+    @classmethod
+    def begin(cls) -> AirflowWorld:
+        """Make tables and app."""
+        from airflow import settings  # noqa: PLC0415
+        from airflow.api_fastapi.app import create_app, purge_cached_app  # noqa: PLC0415
+        from airflow.utils import db  # noqa: PLC0415
+        from fastapi import testclient  # noqa: F401, PLC0415  warns of its own future when it is imported
+        from sqlalchemy import event  # noqa: PLC0415
+
+        settings.configure_vars()
+        settings.dispose_orm()
+        settings.configure_orm()
+        event.listen(settings.engine, "connect", _hurry)
+        db.initdb()
+        purge_cached_app()
+        return cls(create_app(apps="core"))
+
+    def end(self) -> None:
+        """Leave the database to others."""
+        from airflow import settings  # noqa: PLC0415
+
+        settings.dispose_orm()
+        settings.configure_vars()
+        settings.configure_orm()
+
+    def client(self, user: str | None = "editor") -> Any:
+        """A client of that user, None for one who is not logged in."""
+        from fastapi.testclient import TestClient  # noqa: PLC0415
+
+        headers = {} if user is None else {"Authorization": f"Bearer {self._tokens[user]}"}
+        return TestClient(self.app, headers=headers, raise_server_exceptions=False)
+
+    def token(self, user: str) -> str:
+        return self._tokens[user]
+
+    # ---- what is in the database ------------------------------------------------------------------------------------
+
+    def session(self) -> Any:
+        from airflow.utils.session import create_session  # noqa: PLC0415
+
+        return create_session(scoped=False)
+
+    def declare(self, job: str, dag_id: str = "flights", task_id: str = "stream") -> int:
+        """A DAG whose task runs the job; returns the id of the Asset."""
+        from airflow.models.asset import (  # noqa: PLC0415
+            AssetActive,
+            AssetModel,
+            TaskInletAssetReference,
+            TaskOutletAssetReference,
+        )
+
+        self.dag(dag_id)
+        with self.session() as session:
+            asset = AssetModel(name=job, uri=f"adaptive-{job.encode().hex()}")
+            session.add(asset)
+            session.flush()
+            session.add(AssetActive.for_asset(asset))
+            for reference in (TaskInletAssetReference, TaskOutletAssetReference):
+                session.add(reference(asset_id=asset.id, dag_id=dag_id, task_id=task_id))
+            return int(asset.id)
+
+    def dag(self, dag_id: str) -> None:
+        from airflow.models.dag import DagModel  # noqa: PLC0415
+        from airflow.models.dagbundle import DagBundleModel  # noqa: PLC0415
+
+        with self.session() as session:
+            if session.get(DagBundleModel, "bundle") is None:
+                session.add(DagBundleModel(name="bundle"))
+                session.flush()
+            if session.get(DagModel, dag_id) is None:
+                session.add(DagModel(dag_id=dag_id, bundle_name="bundle", fileloc="flights.py"))
+
+    def schedule_on(self, asset_id: int, dag_id: str) -> None:
+        from airflow.models.asset import DagScheduleAssetReference  # noqa: PLC0415
+
+        self.dag(dag_id)
+        with self.session() as session:
+            session.add(DagScheduleAssetReference(asset_id=asset_id, dag_id=dag_id))
+
+    def show(self, asset_id: int, shown: Mapping[str, Any]) -> None:
+        """Put documents into the Asset's state store, as a loop does."""
+        from airflow._shared.state import AssetScope  # noqa: PLC0415
+        from airflow.state.metastore import MetastoreBackend  # noqa: PLC0415
+
+        with self.session() as session:
+            for key, value in shown.items():
+                MetastoreBackend().set(AssetScope(asset_id=asset_id), key, json.dumps(value), session=session)
+
+    def stored(self, asset_id: int, key: str) -> Any:
+        from airflow.models.asset_state_store import AssetStateStoreModel  # noqa: PLC0415
+
+        with self.session() as session:
+            row = session.get(AssetStateStoreModel, (asset_id, key))
+            return None if row is None else json.loads(row.value)
+
+    def audit(self) -> list[dict[str, Any]]:
+        """Lines that are ours in Airflow's event log."""
+        from airflow.models.log import Log  # noqa: PLC0415
+        from sqlalchemy import select  # noqa: PLC0415
+
+        with self.session() as session:
+            lines = session.scalars(select(Log).where(Log.event.like("adaptive_%")).order_by(Log.id)).all()
+            return [
+                {"event": line.event, "owner": line.owner, "dag_id": line.dag_id, **json.loads(line.extra)}
+                for line in lines
+            ]
+
+    def marks(self) -> dict[str, str]:
+        from airflow.models.variable import Variable  # noqa: PLC0415
+
+        return dict(json.loads(Variable.get("airflow_adaptive_asked", default_var="{}")))
+
+    def run(self, dag_id: str = "flights", task_id: str = "stream", state: str | None = "success") -> None:
+        """A run of the DAG whose task instance is in this state."""
+        from airflow.models.dag_version import DagVersion  # noqa: PLC0415
+        from airflow.models.dagrun import DagRun  # noqa: PLC0415
+        from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415
+        from airflow.sdk import BaseOperator  # noqa: PLC0415
+        from airflow.sdk.definitions.dag import DAG  # noqa: PLC0415
+        from airflow.serialization.serialized_objects import DagSerialization  # noqa: PLC0415
+        from airflow.utils.state import DagRunState  # noqa: PLC0415
+
+        dag = DAG(dag_id, schedule=None)
+        BaseOperator(task_id=task_id, dag=dag)
+        known = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+        with self.session() as session:
+            version = DagVersion(dag_id=dag_id, version_number=1, bundle_name="bundle")
+            session.add(version)
+            session.flush()
+            run = DagRun(
+                dag_id=dag_id,
+                run_id=RUN,
+                run_type="manual",
+                state=DagRunState.SUCCESS if state == "success" else DagRunState.RUNNING,
+            )
+            run.created_dag_version_id = version.id
+            session.add(run)
+            session.flush()
+            ti = TaskInstance(task=known.get_task(task_id), dag_version_id=version.id, run_id=RUN, state=state)
+            session.add(ti)
+
+    def task_state(self) -> Any:
+        from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415
+        from sqlalchemy import select  # noqa: PLC0415
+
+        with self.session() as session:
+            return session.scalar(select(TaskInstance.state))
+
+    def run_state(self) -> Any:
+        from airflow.models.dagrun import DagRun  # noqa: PLC0415
+        from sqlalchemy import select  # noqa: PLC0415
+
+        with self.session() as session:
+            return session.scalar(select(DagRun.state))
+
+    def clean(self) -> None:
+        """Empty the tables that tests write."""
+        from airflow.models.base import Base  # noqa: PLC0415
+
+        names = (
+            "task_instance", "task_instance_history", "dag_run", "dag_version", "log", "variable", "asset_state_store",
+            "dag_schedule_asset_reference", "task_inlet_asset_reference", "task_outlet_asset_reference",
+            "asset_active", "asset", "dag", "dag_bundle",
+        )  # fmt: skip
+        with self.session() as session:
+            for name in names:
+                session.execute(Base.metadata.tables[name].delete())
+
+
+def _hurry(connection: Any, _: object) -> None:
+    """This database need not outlive a power failure."""
+    connection.execute("PRAGMA synchronous=OFF")
