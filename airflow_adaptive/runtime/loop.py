@@ -32,7 +32,7 @@ from airflow_adaptive.runtime.journal import Journal
 from airflow_adaptive.runtime.last_words import LastWords
 from airflow_adaptive.runtime.ledger import bid
 from airflow_adaptive.runtime.metrics import Figures
-from airflow_adaptive.runtime.observe import World, observe, own_status, refusal
+from airflow_adaptive.runtime.observe import World, observe, own_status, refusal, requested
 from airflow_adaptive.runtime.pacing import Budget
 from airflow_adaptive.runtime.shared_cluster import Seat, SharedCluster
 from airflow_adaptive.runtime.spec import JobSpec
@@ -236,7 +236,8 @@ class Loop:
         inbox = await self._ports.store.inbox()
         self._tell_refusal(inbox)
         troubled, self.trouble = self.trouble, None
-        look = await self._answer(self._seat.look(bid(self._spec, self._state), self._spec.options.poll_interval))
+        wish = bid(self._spec, requested(self._state, inbox))
+        look = await self._answer(self._seat.look(wish, self._spec.options.poll_interval))
         submission = await self._submission(None if look is None else look.cluster)
         self._tell_trouble(troubled)
         if look is None:

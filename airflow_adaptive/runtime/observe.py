@@ -338,6 +338,12 @@ def _wanted(state: SchedulerState, inbox: Inbox, now: datetime) -> Iterator[Even
         yield events.RequirementsChanged(at=now, requirements=wanted)
 
 
+def requested(state: SchedulerState, inbox: Inbox) -> SchedulerState:
+    """The job with the bounds that it is asked to have: it bids for these, and so learns of their slots before it obeys."""
+    wanted = _requirements(state, inbox)
+    return state if wanted is None else replace(state, requirements=wanted)
+
+
 def _requirements(state: SchedulerState, inbox: Inbox) -> Requirements | None:
     """The overrides as accepted, None if there are none or they can't hold (`refusal` says why)."""
     try:

