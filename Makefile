@@ -1,11 +1,11 @@
 # Type `make` for the list of targets.
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-UNIT := -m "not cluster and not airflow and not faults"
+UNIT := -m "not cluster and not airflow and not browser and not faults"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-faults test-weeks check lint format unit explore mutants bench-scheduler bench-balance bench-triggerer clean
+.PHONY: help install ui ui-check demo test test-faults test-weeks check lint format unit explore mutants bench-scheduler bench-balance bench-triggerer clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,11 +16,17 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/install.sh
 	scripts/install.sh
 	@touch $@
 
+ui: install ## build the page of adaptive jobs, if its sources have changed
+	$(BIN)/python scripts/build_ui.py
+
+ui-check: install ## types, style and unit tests of the page (half a minute)
+	$(BIN)/python scripts/build_ui.py check
+
 demo: install ## watch a real job on a real Airflow and a real Spark cluster (at most 6 minutes)
 	$(BIN)/python -m demo
 
-test: check ## everything: what `check` does, then the tests on real Spark and real Airflow (under 15 minutes)
-	$(BIN)/python -m pytest -m "cluster or airflow"
+test: check ui ui-check ## everything: what `check` does, then the tests on real Spark, real Airflow and in a browser (under 15 minutes)
+	$(BIN)/python -m pytest -m "cluster or airflow or browser"
 
 test-faults: install ## break everything on a real Spark cluster; results in docs/faults.md (hours; SHARD=1/3, goes on where it was)
 	$(BIN)/python -m pytest -m faults tests/faults
@@ -58,6 +64,8 @@ bench-triggerer: install ## what a triggerer needs for 10, 100 and 1,000 jobs (s
 format: install ## rewrite the code the way `lint` wants it
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/python scripts/build_ui.py format
 
 clean: ## remove .venv and what the tools and the demo left
 	rm -rf .venv .demo .faults .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	cd airflow_adaptive/plugin/ui && rm -rf dist node_modules src/generated

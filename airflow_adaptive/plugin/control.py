@@ -192,10 +192,11 @@ def _resume_suspended(job: Job, made: Change, mirrored: Mirrored) -> None:
     if run is None or not job.tasks or (run.dag_id, run.task_id) not in job.tasks:
         raise _run_gone(job, run)
     try:
-        if not is_over(made.task_state(run)):
-            if mirrored.wish is Wish.RUN:
-                return  # it was resumed before, and is about to run
-            raise conflict("suspending", f"The task of job {job.name!r} is about to end: resume it then.", SHORTLY_S)
+        over = is_over(made.task_state(run))
+        if not over and mirrored.wish is Wish.RUN:
+            return  # it was resumed before, and is about to run
+        if not over or made.is_run_ending(run):
+            raise conflict("suspending", f"The run of job {job.name!r} is about to end: resume it then.", SHORTLY_S)
         made.clear(run)
     except GoneError as error:
         raise _run_gone(job, run) from error

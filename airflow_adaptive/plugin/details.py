@@ -14,6 +14,7 @@ from airflow_adaptive.runtime.preview import Preview
 from airflow_adaptive.runtime.resource_requirements import body_of
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.assignment import Assignment, assign
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.slot_allocation import minimum_slots, required_slots, used_slots
 from airflow_adaptive.scheduler.policies.transition_manager import TransitionManager
 from airflow_adaptive.scheduler.requirements import Requirements
@@ -93,6 +94,24 @@ def preview(told: Preview, state: SchedulerState) -> schemas.Preview:
         ),
         decisions=[schemas.Decision(at=one.at, state=one.state, reason=one.reason) for one in told.decisions],
     )
+
+
+def failures(state: SchedulerState | None) -> list[schemas.FailureEntry]:
+    """Failures that are remembered, oldest first; none if the scheduler's state is unknown."""
+    return [
+        schemas.FailureEntry(
+            at=record.at,
+            state=record.state,
+            failure=_failure(record.failure),
+            decision=record.decision,
+            concurrent=[_failure(failure) for failure in record.concurrent],
+        )
+        for record in (() if state is None else state.failures)
+    ]
+
+
+def _failure(failure: Failure) -> schemas.Failure:
+    return schemas.Failure(error_class=failure.error_class, message=failure.message, causes=list(failure.causes))
 
 
 def _item(job: Job, mirrored: Mirrored) -> dict[str, Any]:

@@ -69,16 +69,20 @@ def mount(app: FastAPI, dist: Path = DIST) -> None:
 
 def _asset(dist: Path, path: str) -> Response:
     """A file of the page. Raises `ProblemError` (404) if there is none, whatever the path tries to reach."""
-    root = (dist / ASSETS).resolve()
-    try:
-        file = (dist / path).resolve()
-        found = file.is_relative_to(root) and file.is_file()
-    except (OSError, ValueError):  # too long, or no path at all
-        found = False
-    if not found:
+    file = _inside(dist / ASSETS, dist / path)
+    if file is None:
         raise not_found("There is no such file of the page: load the page again.")
     media_type = TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
     return FileResponse(file, media_type=media_type, headers={"Cache-Control": FOR_EVER})
+
+
+def _inside(folder: Path, path: Path) -> Path | None:
+    """The file at a path if it lies in the folder, None otherwise."""
+    try:
+        file = path.resolve()
+        return file if file.is_relative_to(folder.resolve()) and file.is_file() else None
+    except (OSError, ValueError):  # too long, or no path at all
+        return None
 
 
 def _index(index: Path, depth: int) -> Response:
@@ -94,7 +98,7 @@ def _index(index: Path, depth: int) -> Response:
 
 def _depth(request: Request, path: str) -> int:
     """How many folders an address lies below the page's; slashes of names are escaped in the raw path."""
-    raw = request.scope.get("raw_path")
+    raw: bytes | None = request.scope.get("raw_path")
     if raw is None:
         return path.count("/")
     before = str(request.scope["path"]).removesuffix(path)

@@ -27,13 +27,14 @@ from airflow.models.asset import (
 )
 from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.models.variable import Variable
 from airflow.state.metastore import MetastoreBackend
 from airflow.utils.session import create_session
-from airflow.utils.state import State
-from sqlalchemy import Select, and_, exists, select, update
+from airflow.utils.state import DagRunState, State
+from sqlalchemy import Select, and_, exists, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -256,6 +257,15 @@ class Change:
         """
         state = self._instance(task).state
         return "none" if state is None else str(state)
+
+    def is_run_ending(self, task: RunKey) -> bool:
+        """Whether Airflow's scheduler is about to end the DAG run: it would not see a task that is cleared meanwhile."""
+        of_run = and_(TaskInstance.dag_id == task.dag_id, TaskInstance.run_id == task.run_id)
+        unfinished = or_(TaskInstance.state.is_(None), TaskInstance.state.not_in(State.finished))
+        running = and_(DagRun.dag_id == task.dag_id, DagRun.run_id == task.run_id, DagRun.state == DagRunState.RUNNING)
+        looked_at = and_(DagModel.dag_id == task.dag_id, DagModel.is_paused.is_(False))
+        ending = and_(exists().where(running), exists().where(looked_at), ~exists().where(of_run, unfinished))
+        return bool(self._session.scalar(select(ending)))
 
     def clear(self, task: RunKey) -> None:
         """Have Airflow run the task instance again. Raises `GoneError` if there is none."""

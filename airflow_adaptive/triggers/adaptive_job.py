@@ -284,4 +284,5 @@ def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None, trouble: 
         "timed_out": cancel_at is not None and current.since >= cancel_at,
         "restarts": state.num_restarts,
         "rescales": state.num_rescales,
+        "parallelism": encode(state.timeline.running),
     }

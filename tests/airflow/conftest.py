@@ -14,6 +14,7 @@ import pytest
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.airflow.mailbox import Mailbox
+from tests.airflow.statsd import Statsd
 
 SCRIPT = dedent(
     """
@@ -120,10 +121,13 @@ DAGS = dedent(
     with DAG("controlled", schedule=None):
         job("controlled")
 
+    with DAG("resumed", schedule=None):
+        job("resumed")
+
     with DAG("control", schedule=None):
         runs = AdaptiveJobSensor(task_id="runs", job="controlled")
-        shrink = SetResourceRequirementsOperator(task_id="shrink", job="controlled", parallelism=1)
-        runs >> shrink >> StopAdaptiveJobOperator(task_id="stop", job="controlled")
+        reset = SetResourceRequirementsOperator(task_id="reset", job="controlled", parallelism=None)
+        runs >> reset >> StopAdaptiveJobOperator(task_id="stop", job="controlled")
 
     SUSPENSION = AdaptiveJobEventTrigger(job="controlled", events=["SUSPENDED"])
     with DAG("afterwards", schedule=[Asset("suspension", watchers=[AssetWatcher(name="job", trigger=SUSPENSION)])]):
@@ -186,10 +190,19 @@ def mailbox() -> Iterator[Mailbox]:
 
 
 @pytest.fixture(scope="session")
-def airflow(playground: Path, spark_connection: dict[str, str], mailbox: Mailbox) -> Iterator[LocalAirflow]:
+def statsd() -> Iterator[Statsd]:
+    """Where Airflow's metrics go."""
+    with Statsd() as statsd:
+        yield statsd
+
+
+@pytest.fixture(scope="session")
+def airflow(
+    playground: Path, spark_connection: dict[str, str], mailbox: Mailbox, statsd: Statsd
+) -> Iterator[LocalAirflow]:
     """One Airflow of four processes for all tests of a session."""
     extra = {"disable_ssl": True, "disable_tls": True, "from_email": "airflow@example.com"}
     smtp = {"conn_type": "smtp", "host": "127.0.0.1", "port": mailbox.port, "extra": extra}
-    env = spark_connection | {"AIRFLOW_CONN_SMTP_DEFAULT": json.dumps(smtp)}
+    env = spark_connection | {"AIRFLOW_CONN_SMTP_DEFAULT": json.dumps(smtp)} | statsd.config
     with LocalAirflow(playground / "airflow", playground / "dags", env=env) as airflow:
         yield airflow

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -17,11 +20,13 @@ from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.airflow.mailbox import Mailbox
+from tests.airflow.statsd import Statsd
 
 pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)]
 
 TIMEOUT_S = 120.0
 TASK = "job"
+BOUNDS_OF_ONE = {"job": {"lower": 1, "upper": 1}}
 COOLDOWN = timedelta(seconds=10)
 """`scaling_interval_min` of the DAG that rescales."""
 
@@ -129,7 +134,22 @@ def no_driver_runs(cluster: LocalCluster) -> bool:
     return not cluster.state()["activedrivers"]
 
 
-def test_job_grows_is_watched_and_is_suspended(begin: Begin, spark_cluster: LocalCluster, mailbox: Mailbox) -> None:
+def adaptive(airflow: LocalAirflow, *words: str) -> str:
+    """What `airflow adaptive ...` prints on a machine of this Airflow."""
+    command = [sys.executable, "-m", "airflow", "adaptive", *words]
+    ran = subprocess.run(
+        command, env=airflow._environment, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S
+    )
+    return ran.stdout
+
+
+def until_gauge(statsd: Statsd, name: str, value: float) -> None:
+    wait_until(lambda: statsd.gauges.get(f"airflow.adaptive.{name}") == value, TIMEOUT_S, f"metric {name} = {value}")
+
+
+def test_job_grows_is_watched_and_is_suspended(
+    begin: Begin, airflow: LocalAirflow, spark_cluster: LocalCluster, mailbox: Mailbox, statsd: Statsd
+) -> None:
     run = begin("endless")
     assert run.task_state == "deferred"
     links = run.links()
@@ -143,6 +163,13 @@ def test_job_grows_is_watched_and_is_suspended(begin: Begin, spark_cluster: Loca
     assert run.status().epoch == 1
     told = "job 'endless' was rescaled from 1 to 2: slots came or went"
     wait_until(lambda: told in mailbox.subjects, TIMEOUT_S, f"a mail: {told}")
+    until_gauge(statsd, "endless.parallelism.job", 2)
+    until_gauge(statsd, "endless.slots", 2)
+    assert (
+        statsd.counts["airflow.adaptive.endless.rescales"]
+        == statsd.gauges["airflow.adaptive.endless.num_rescales"]
+        == 1
+    )
 
     run.require(1, 1)  # one change, then another within the cooldown: one rescale
     run.require(2, 2)
@@ -153,8 +180,11 @@ def test_job_grows_is_watched_and_is_suspended(begin: Begin, spark_cluster: Loca
     assert all(calm >= COOLDOWN for calm in run.calm())
     wait_until(lambda: len(run.status().executors) == 1, TIMEOUT_S, "the idle executor to go back")
 
-    run.ask("suspend")
+    (listed,) = json.loads(adaptive(airflow, "jobs", "--dag-id", "endless", "-o", "json"))
+    assert (listed["job"], listed["parallelism"], listed["requirements"]) == ("endless", {"job": 1}, BOUNDS_OF_ONE)
+    assert "is asked to stop" in adaptive(airflow, "suspend", "endless")
     run.until_task("success")
+    until_gauge(statsd, "endless.state.Finished", 1)
     assert run.xcom("return_value")["outcome"] == "SUSPENDED"
     assert run.outcomes()[-2:] == ["StopWithSavepoint", "Finished"]
     assert no_driver_runs(spark_cluster)
@@ -188,9 +218,10 @@ def test_cleared_task_adopts_the_running_driver(begin: Begin) -> None:
     assert (run.status().epoch, run.status().submission_id) == (before.epoch, before.submission_id)
 
 
-def test_job_in_a_worker_is_stopped_with_its_task(begin: Begin, spark_cluster: LocalCluster) -> None:
+def test_job_in_a_worker_is_stopped_with_its_task(begin: Begin, spark_cluster: LocalCluster, statsd: Statsd) -> None:
     run = begin("in_worker")
     assert run.task_state == "running"
+    until_gauge(statsd, "in_worker.state.Executing", 1)
     run.fail()
     wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
 

@@ -1,4 +1,4 @@
-"""Other DAGs control a job and are told of it, on a real Airflow and a real Spark; what the job shows while it runs."""
+"""REST and other DAGs control a job, on a real Airflow and a real Spark; what it shows while it runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from tests.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F40
 
 pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)]
 
+ACCEPTED = 202
 JOB = "controlled"
+JOBS = "/adaptive/api/v1/jobs"
+API = f"{JOBS}/{JOB}"
 
 
-def test_another_dag_shrinks_and_suspends_a_job_and_a_third_one_is_told(
+def require(airflow: LocalAirflow, lower: int, upper: int) -> None:
+    bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
+    airflow.api._request("PUT", f"{API}/resource-requirements", bounds)
+
+
+def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_told(
     airflow: LocalAirflow,
     begin: Begin,  # noqa: F811
     spark_cluster: LocalCluster,
@@ -25,12 +33,16 @@ def test_another_dag_shrinks_and_suspends_a_job_and_a_third_one_is_told(
     airflow.api.unpause("afterwards")
     spark_cluster.add_worker(cores=1, memory_mb=1024)
     run.until_executing(2)
-    wait_until(lambda: airflow.api.asset_state(JOB, "metrics/10")["points"], TIMEOUT_S, "the first figures")
+    wait_until(lambda: airflow.api._find(f"{API}/metrics?step=10")["points"], TIMEOUT_S, "the first figures")
+    require(airflow, 1, 1)
+    run.until_executing(1)
+    shown = airflow.api._find(API)
+    assert (shown["state"], shown["parallelism"]) == ("Executing", {"job": 1})
 
     control = airflow.api.trigger("control")
     wait_until(lambda: airflow.api.run_state("control", control) == "success", TIMEOUT_S, "the end of the control")
-    bounds = {"job": {"parallelism": {"lowerBound": 1, "upperBound": 1}}}
-    assert airflow.api.xcom("control", control, "shrink", "return_value") == bounds
+    bounds = {"job": {"parallelism": {"lowerBound": 1, "upperBound": 2}}}
+    assert airflow.api.xcom("control", control, "reset", "return_value") == bounds
     assert airflow.api.xcom("control", control, "stop", "return_value") == "SUSPENDED"
     run.until_task("success")
     assert airflow.api.asset_state(JOB, "asked")["wish"]["by"] == f"control/stop/{control}"
@@ -38,7 +50,23 @@ def test_another_dag_shrinks_and_suspends_a_job_and_a_third_one_is_told(
 
     summary = airflow.api.asset_state(JOB, "summary")
     assert (summary["state"], summary["outcome"]) == ("Finished", "SUSPENDED")
-    assert summary["requirements"] == {"job": {"lower": 1, "upper": 1}}
+    assert summary["requirements"] == {"job": {"lower": 1, "upper": 2}}
     assert from_json(airflow.api.asset_state(JOB, "scheduler")).num_rescales == summary["rescales"]
-    history = airflow.api.asset_state(JOB, "history")
-    assert [transition["target"] for transition in history["transitions"]][-1] == "Finished"
+
+
+def test_suspended_job_is_resumed_and_canceled_by_rest(
+    airflow: LocalAirflow,
+    begin: Begin,  # noqa: F811
+    spark_cluster: LocalCluster,
+) -> None:
+    run = begin("resumed")
+    api = f"{JOBS}/resumed"
+    airflow.api._request("POST", f"{api}/suspend", {})
+    run.until_task("success")
+    wait_until(lambda: airflow.api._find(api)["outcome"] == "SUSPENDED", TIMEOUT_S, "the end")
+    wait_until(lambda: airflow.api._client.post(f"{api}/resume", json={}).status_code == ACCEPTED, TIMEOUT_S, "its end")
+    run.until_task("deferred")
+    wait_until(lambda: airflow.api._find(api)["state"] == "Executing", TIMEOUT_S, "the next life")
+    airflow.api._request("POST", f"{api}/cancel", {})
+    run.until_task("failed")
+    wait_until(lambda: not spark_cluster.state()["activedrivers"], TIMEOUT_S, "the end of the driver")

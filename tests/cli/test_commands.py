@@ -125,6 +125,13 @@ def test_history_of_rescales_is_flinks(world: AirflowWorld, run: Run) -> None:
     assert "INITIAL_SCHEDULE" in run("history", "departures", "--of", "rescales").out
 
 
+def test_history_of_failures_is_that_of_rest(world: AirflowWorld, run: Run) -> None:
+    place(world, executing().when_query_failed().when_driver_ended())
+    answer = world.client().get("/adaptive/api/v1/jobs/departures/failures").json()["failures"]
+    assert json.loads(run("history", "departures", "--of", "failures", "-o", "json").out) == answer
+    assert answer[0]["failure"]["message"] in run("history", "departures", "--of", "failures").out
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -97,6 +97,19 @@ def test_suspended_job_whose_task_is_about_to_end_is_resumed_a_little_later(worl
     assert world.stored(asset, "wish") == "suspend"
 
 
+@pytest.mark.parametrize(
+    ("paused", "answer", "state"), [(False, (409, "suspending"), "success"), (True, (202, ""), None)]
+)
+def test_task_is_not_cleared_behind_the_back_of_a_scheduler_that_ends_its_run(
+    world: AirflowWorld, paused: bool, answer: tuple[int, str], state: str | None
+) -> None:
+    place(world, suspended(), wish="suspend")
+    world.run(state="success", ends=True)
+    world.pause(paused)
+    assert ask(world, "resume") == answer
+    assert world.task_state() == state
+
+
 def test_job_that_stops_is_resumed_when_it_has_stopped(world: AirflowWorld) -> None:
     place(world, executing().when_suspended(), wish="suspend")
     assert ask(world, "resume") == (409, "suspending")

@@ -140,8 +140,10 @@ class AirflowWorld:
 
         return dict(json.loads(Variable.get("airflow_adaptive_asked", default_var="{}")))
 
-    def run(self, dag_id: str = "flights", task_id: str = "stream", state: str | None = "success") -> None:
-        """A run of the DAG whose task instance is in this state."""
+    def run(
+        self, dag_id: str = "flights", task_id: str = "stream", state: str | None = "success", *, ends: bool = False
+    ) -> None:
+        """A run of the DAG whose task instance is in this state; it runs on if it `ends` only when Airflow looks next."""
         from airflow.models.dag_version import DagVersion  # noqa: PLC0415
         from airflow.models.dagrun import DagRun  # noqa: PLC0415
         from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415
@@ -161,13 +163,22 @@ class AirflowWorld:
                 dag_id=dag_id,
                 run_id=RUN,
                 run_type="manual",
-                state=DagRunState.SUCCESS if state == "success" else DagRunState.RUNNING,
+                state=DagRunState.SUCCESS if state == "success" and not ends else DagRunState.RUNNING,
             )
             run.created_dag_version_id = version.id
             session.add(run)
             session.flush()
             ti = TaskInstance(task=known.get_task(task_id), dag_version_id=version.id, run_id=RUN, state=state)
             session.add(ti)
+
+    def pause(self, paused: bool, dag_id: str = "flights") -> None:
+        """Pause the DAG, or let it go on."""
+        from airflow.models.dag import DagModel  # noqa: PLC0415
+
+        with self.session() as session:
+            dag = session.get(DagModel, dag_id)
+            assert dag is not None
+            dag.is_paused = paused
 
     def task_state(self) -> Any:
         from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415

@@ -10,7 +10,6 @@ from airflow_adaptive.plugin import details, schemas
 from airflow_adaptive.plugin.routes.common import mirrored, shown_state
 from airflow_adaptive.plugin.security import ReadableJob, SessionDep
 from airflow_adaptive.runtime.mirror import DRIVER, HISTORY, METRICS, SCHEDULER
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
 
 router = APIRouter(tags=["Observations"], prefix="/jobs/{job}")
 
@@ -52,20 +51,5 @@ def get_transitions(job: ReadableJob, session: SessionDep) -> schemas.Timeline:
 def get_failures(job: ReadableJob, session: SessionDep) -> schemas.Failures:
     """Tell failures with their root causes, the newest first."""
     state = mirrored(job, session, (SCHEDULER,)).state
-    records = () if state is None else state.failures
-    failures = [_entry(record) for record in reversed(records)]
+    failures = details.failures(state)[::-1]
     return schemas.Failures(failures=failures, total_entries=len(failures))
-
-
-def _entry(record: FailureRecord) -> schemas.FailureEntry:
-    return schemas.FailureEntry(
-        at=record.at,
-        state=record.state,
-        failure=_failure(record.failure),
-        decision=record.decision,
-        concurrent=[_failure(failure) for failure in record.concurrent],
-    )
-
-
-def _failure(failure: Failure) -> schemas.Failure:
-    return schemas.Failure(error_class=failure.error_class, message=failure.message, causes=list(failure.causes))

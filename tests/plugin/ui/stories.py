@@ -91,7 +91,10 @@ def rescaled_twice(name: str = "departures") -> Scenario:
 def figures(job: Scenario, scale: float = 1.0) -> Mapping[str, Any]:
     """Figures as such a job would have them."""
     series, now = Series(), int(datetime.now(UTC).timestamp())
-    lower, upper = minimum_slots(job.state.job, job.state.requirements), required_slots(job.state.job, job.state.requirements)
+    lower, upper = (
+        minimum_slots(job.state.job, job.state.requirements),
+        required_slots(job.state.job, job.state.requirements),
+    )
     passed = [(int(step.transition.at.timestamp()), step) for step in job.steps if step.transition is not None]
     for at in range(now - 3_590, now, 10):
         state = next((step.state for moment, step in reversed(passed) if moment <= at), None)
@@ -149,7 +152,9 @@ def waiting(name: str) -> Scenario:
 
 def backing_off(name: str) -> Scenario:
     """It failed, and starts again after a while."""
-    job = minutes_ago(Scenario(graph=pipeline(name), restart_strategy={"type": "fixed-delay", "attempts": 9, "delay": "5 min"}), 1)
+    job = minutes_ago(
+        Scenario(graph=pipeline(name), restart_strategy={"type": "fixed-delay", "attempts": 9, "delay": "5 min"}), 1
+    )
     have(job.given_executing(2), 2)
     return job.when_query_failed(LOST)
 

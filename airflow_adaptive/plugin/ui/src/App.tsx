@@ -1,11 +1,12 @@
 import { Box } from "@chakra-ui/react";
-import { lazy, Suspense } from "react";
+import { lazy, Suspense, useEffect } from "react";
 import { LuSearchX } from "react-icons/lu";
-import { Route, Routes, useSearchParams } from "react-router";
+import { Route, Routes, useHref, useLocation, useSearchParams } from "react-router";
 import { ErrorBoundary } from "./components/ErrorBoundary";
 import { Loading, Notice } from "./components/Notice";
 import { JobsPage } from "./jobs/JobsPage";
 import { TaskPage } from "./jobs/TaskPage";
+import { tellFrame } from "./lib/base";
 import { useColorMode } from "./lib/colorMode";
 
 const JobPage = lazy(() => import("./job/JobPage"));
@@ -13,6 +14,8 @@ const JobPage = lazy(() => import("./job/JobPage"));
 /** The pages by address. */
 export const App = () => {
   useColorMode();
+  const address = useHref(useLocation());
+  useEffect(tellFrame, [address]);
   return (
     <Box as="main" maxWidth="full" minHeight="100vh" p={{ base: 3, md: 4 }}>
       <ErrorBoundary>

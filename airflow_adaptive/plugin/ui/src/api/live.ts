@@ -13,11 +13,15 @@ const DEPENDENT = ["plan", "transitions", "failures", "rescales", "rescales-summ
 
 const FINEST_STEP = 10;
 
+/** A browser does not try again by itself where it was refused: too many listen, say. */
+const TRY_AGAIN_MS = 30_000;
+
 /** Keep everything of a job up to date; tells how that is going. */
 export const useLive = (job: string): Connection => {
   const client = useQueryClient();
   const [connected, setConnected] = useState<boolean | null>(null);
   const [visible, setVisible] = useState(!document.hidden);
+  const [attempt, setAttempt] = useState(0);
   const online = useOnline();
 
   useEffect(() => {
@@ -30,7 +34,12 @@ export const useLive = (job: string): Connection => {
     if (!visible) return; // a browser has few connections: a tab that nobody looks at keeps none
     const source = new EventSource(api(jobPath(job, "/events")));
     source.onopen = () => setConnected(true);
-    source.onerror = () => setConnected(false);
+    let timer: number | undefined;
+    source.onerror = () => {
+      setConnected(false);
+      if (source.readyState !== EventSource.CLOSED) return;
+      timer = window.setTimeout(() => setAttempt(attempt + 1), TRY_AGAIN_MS);
+    };
     source.addEventListener("job", (event) => {
       setConnected(true);
       client.setQueryData(["job", job, "details"], JSON.parse(event.data) as JobDetails);
@@ -47,8 +56,11 @@ export const useLive = (job: string): Connection => {
       source.close();
       void client.invalidateQueries({ queryKey: ["job", job] });
     });
-    return () => source.close();
-  }, [client, job, visible]);
+    return () => {
+      window.clearTimeout(timer);
+      source.close();
+    };
+  }, [client, job, visible, attempt]);
 
   useEffect(() => {
     if (!visible || connected !== false) return;

@@ -24,7 +24,7 @@ export const LiveBadge = ({ connection, staleFor }: Props) => {
   const [color, label, title] = isStale
     ? [
         "orange",
-        `Stale: ${duration(staleFor)}`,
+        `Stale: ${duration(staleFor - (staleFor % 60))}`,
         "The job's loop has shown nothing for this long: is the triggerer running?",
       ]
     : SHOWN[connection];

@@ -37,11 +37,13 @@ const KINDS: Record<number, [IconType, string]> = {
 
 interface ProblemProps {
   error: Error;
+  /** A way out, beside trying again. */
+  wayOut?: ReactNode;
   onRetry?: () => void;
 }
 
 /** An error in the place of what could not be had. */
-export const Problem = ({ error, onRetry }: ProblemProps) => {
+export const Problem = ({ error, onRetry, wayOut }: ProblemProps) => {
   const status = error instanceof ProblemError ? error.status : 500;
   const [icon, title] = KINDS[status] ?? [LuCircleAlert, "Something went wrong"];
   const text = status === 401 ? "Log in to Airflow, then load this page again." : error.message;
@@ -54,6 +56,7 @@ export const Problem = ({ error, onRetry }: ProblemProps) => {
             Try again
           </Button>
         )}
+        {wayOut}
       </Stack>
     </Notice>
   );

@@ -22,7 +22,6 @@ export const Failures = ({ job }: { job: string }) => {
           ) : (
             <Stack as="ol" gap={3} listStyleType="none">
               {failures.map((entry, index) => (
-                // biome-ignore lint/suspicious/noArrayIndexKey: two may have happened at the same moment
                 <Entry entry={entry} key={`${entry.at}-${index}`} />
               ))}
             </Stack>
@@ -65,7 +64,6 @@ const Entry = ({ entry }: { entry: FailureEntry }) => (
           With it came {entry.concurrent.length} more
         </Text>
         {entry.concurrent.map((failure, index) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: alike failures may come more than once
           <What failure={failure} key={index} isNamed />
         ))}
       </Box>

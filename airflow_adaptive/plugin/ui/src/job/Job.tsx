@@ -1,6 +1,7 @@
 import { Box, Link, Stack } from "@chakra-ui/react";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect } from "react";
+import { Link as RouterLink } from "react-router";
 import { useLive } from "../api/live";
 import { jobQuery } from "../api/queries";
 import { Announcer } from "../components/Announcer";
@@ -26,7 +27,7 @@ const Job = ({ job, isAlone = false }: Props) => {
     document.title = `${job} - Adaptive jobs`;
   }, [job]);
   return (
-    <Loaded query={query}>
+    <Loaded query={query} wayOut={isAlone ? null : <WayBack />}>
       {(details) => (
         <Stack gap={4}>
           <Box bg="bg.panel" borderColor="border" borderRadius="md" borderWidth={1} p={4}>

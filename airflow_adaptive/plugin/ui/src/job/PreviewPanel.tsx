@@ -5,8 +5,7 @@ import { ask } from "../api/client";
 import { jobPath } from "../api/queries";
 import type { Preview } from "../api/types";
 import { ProblemAlert } from "../components/ProblemAlert";
-import { duration, exact, moment } from "../lib/format";
-import { useNow } from "../lib/now";
+import { exact, moment } from "../lib/format";
 import { change } from "../lib/parallelism";
 import { plain } from "../lib/plain";
 import { bodyOf, type Draft } from "../lib/requirements";
@@ -71,7 +70,6 @@ const CONSEQUENCES: Record<string, string> = {
 };
 
 const Told = ({ preview }: { preview: Preview }) => {
-  const now = useNow();
   const parallelism = change(preview.before, preview.after);
   const tier = tierText(preview.tier);
   const { available, minimum, maximum, missing } = preview.slots;
@@ -84,10 +82,7 @@ const Told = ({ preview }: { preview: Preview }) => {
       <Text overflowWrap="anywhere">{plain(preview.reason)}</Text>
       {tier !== null && <Text>How: {tier}.</Text>}
       {preview.held_back_until !== null && (
-        <Text>
-          The cooldown holds it back until {moment(preview.held_back_until)} (
-          {left(preview.held_back_until, now)}).
-        </Text>
+        <Text>The cooldown holds it back until {moment(preview.held_back_until)}.</Text>
       )}
       {preview.at !== null && <Text>At the latest {moment(preview.at)}.</Text>}
       <Text color="fg.muted">
@@ -96,11 +91,6 @@ const Told = ({ preview }: { preview: Preview }) => {
       </Text>
     </Stack>
   );
-};
-
-const left = (until: string, now: number): string => {
-  const seconds = Math.ceil((Date.parse(until) - now) / 1_000);
-  return seconds > 0 ? `in ${duration(seconds)}` : "now";
 };
 
 const useQuiet = (value: string): string => {

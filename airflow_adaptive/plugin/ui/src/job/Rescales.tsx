@@ -197,7 +197,6 @@ const Details = ({ job, number }: { job: string; number: number }) => {
             </Text>
             <Grid as="ol" gap={2} gridTemplateColumns="max-content max-content" listStyleType="none">
               {(rescale.schedulerStates ?? []).map((span, index) => (
-                // biome-ignore lint/suspicious/noArrayIndexKey: the same state may be passed more than once
                 <Grid
                   as="li"
                   gridColumn="1 / -1"

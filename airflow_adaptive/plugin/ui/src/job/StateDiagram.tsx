@@ -1,4 +1,5 @@
 import { Box, chakra, VisuallyHidden } from "@chakra-ui/react";
+import { useEffect, useRef } from "react";
 import {
   EDGES,
   type Edge,
@@ -26,11 +27,18 @@ const Label = chakra("text");
 
 /** The scheduler's states: the current one lit, with where it came from and where it may go. */
 export const StateDiagram = ({ state, outcome, came }: Props) => {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const scrolled = box.current?.parentElement;
+    const node = NODES.find(({ name }) => name === state);
+    if (!scrolled || node === undefined) return;
+    scrolled.scrollLeft = (node.x / WIDTH) * scrolled.scrollWidth - scrolled.clientWidth / 2;
+  }, [state]);
   const ahead = EDGES.filter((edge) => edge.source === state);
   const shown = EDGES.filter((edge) => edge.isShort && edge.source !== state);
   const last = EDGES.find((edge) => edge.source === came && edge.target === state);
   return (
-    <Box minWidth="42rem">
+    <Box minWidth="38rem" ref={box}>
       <Svg
         aria-label={`State diagram: ${styleOf(state, outcome).label} now`}
         display="block"

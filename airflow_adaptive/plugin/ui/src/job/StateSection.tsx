@@ -12,11 +12,11 @@ export const StateSection = ({ details }: { details: JobDetails }) => {
   const last = details.last_transition;
   return (
     <Section title="State">
-      <Flex direction={{ base: "column", xl: "row" }} gap={6}>
-        <Box flex={{ base: "none", xl: "3 1 0" }} minWidth={0} overflowX="auto">
+      <Flex gap={6} wrap="wrap">
+        <Box flex="3 1 40rem" minWidth={0} overflowX="auto">
           <StateDiagram came={last?.source ?? null} outcome={details.outcome} state={details.state} />
         </Box>
-        <Box flex={{ base: "none", xl: "1 1 18rem" }} minWidth={0}>
+        <Box flex="1 1 16rem" minWidth={0}>
           <Text fontSize="sm">{styleOf(details.state, details.outcome).meaning}</Text>
           {last !== null && (
             <Text color="fg.muted" fontSize="sm" mt={2} overflowWrap="anywhere">

@@ -69,7 +69,6 @@ const Worker = ({ worker, vertices, largest }: WorkerProps) => (
     ) : (
       <Flex as="ul" direction="column" gap={1.5} listStyleType="none">
         {worker.slots.map((subtasks, index) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: slots have no other identity than their place
           <Slot key={index} number={index + 1} subtasks={subtasks} vertices={vertices} />
         ))}
       </Flex>

@@ -14,8 +14,13 @@ export const BASENAME = BASE.pathname.replace(/\/$/, "") || "/";
 /** Address of a resource of the API. */
 export const api = (path: string): URL => new URL(`../api/v1/${path}`, BASE);
 
-/** Address of a page of Airflow itself, which lies above `/adaptive`. */
-export const airflow = (path: string): string => new URL(`../../${path}`, BASE).href;
-
 /** Whether the page is shown inside Airflow's frame, whose sandbox opens no other window. */
 export const IN_FRAME = window.self !== window.top;
+
+/**
+ * Tell Airflow's page that the frame shows another address: it follows only what is loaded, not what a router shows, and it is its
+ * address that people copy and load again.
+ */
+export const tellFrame = (): void => {
+  window.frameElement?.dispatchEvent(new Event("load"));
+};

@@ -16,7 +16,7 @@ export interface Edge {
 }
 
 export const WIDTH = 880;
-export const HEIGHT = 272;
+export const HEIGHT = 258;
 export const NODE_WIDTH = 112;
 export const NODE_HEIGHT = 44;
 

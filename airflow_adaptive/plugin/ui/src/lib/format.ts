@@ -39,7 +39,7 @@ export const duration = (seconds: number | null | undefined): string => {
   const [unit, size] = UNITS[first] as [string, number];
   const next = UNITS[first + 1];
   const rest = next === undefined ? 0 : Math.floor((all % size) / next[1]);
-  const head = `${Math.floor(all / size)} ${unit}`;
+  const head = `${count(Math.floor(all / size))} ${unit}`;
   return next === undefined || rest === 0 ? head : `${head} ${rest} ${next[0]}`;
 };
 
@@ -67,10 +67,11 @@ export const time = (at: string | number): string => {
 };
 
 /** A tick of a time axis that is `span` seconds long. */
-export const tick = (at: number, span: number): string =>
-  span > 100_000
-    ? `${day.format(at * 1_000).slice(5)} ${hands.format(at * 1_000)}`
-    : hands.format(at * 1_000);
+export const tick = (at: number, span: number): string => {
+  if (span < 1_200) return clock.format(at * 1_000);
+  const hour = hands.format(at * 1_000);
+  return span > 100_000 ? `${day.format(at * 1_000).slice(5)} ${hour}` : hour;
+};
 
 /** How long ago a moment was. */
 export const ago = (at: string | number | null | undefined, now: number): string => {
