@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
 
-pytest_plugins = ["airflow_adaptive.testing.fixtures"]
+pytest_plugins = ["airflow_adaptive.testing.fixtures", "tests.browser"]
 
 pytest.register_assert_rewrite("airflow_adaptive.testing")
 

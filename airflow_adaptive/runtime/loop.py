@@ -383,7 +383,8 @@ class Loop:
         newest = (self._state, self._urls)
         if newest != self._shown:
             self._shown = newest
-            await self._ports.store.publish(view(self._state, self._journal.history, self._urls, self._spec.attempt))
+            shown = view(self._state, self._journal.history, self._urls, self._spec.attempt, self._figures.report)
+            await self._ports.store.publish(shown)
         if (news := self._figures.news()) is not None:
             await self._ports.store.measure(news)
 

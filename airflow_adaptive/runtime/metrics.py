@@ -111,7 +111,8 @@ class Figures:
         self._series = Series()
         self._told = dict.fromkeys(RESOLUTIONS, 0)
         self._newest = 0
-        self._driver: Mapping[str, Any] | None = None
+        self.report: Status | None = None
+        """Of the driver of the current epoch, as it was taken up last."""
 
     def restore(self, figures: Mapping[str, Any]) -> None:
         """Go on with what another loop showed."""
@@ -122,7 +123,7 @@ class Figures:
         point = self._gauge.read(state, report, now)
         self._series.add(point)
         self._newest = point.at
-        self._driver = None if report is None else driver_view(report)
+        self.report = report
 
     def news(self) -> Mapping[str, Any] | None:
         """Documents of the mirror that have news, None if none has: a page has some once in each of its steps."""
@@ -130,7 +131,7 @@ class Figures:
         new = [step for step in RESOLUTIONS if begun[step] != self._told[step]]
         self._told = begun
         return (
-            {DRIVER: self._driver or {}} | {f"{METRICS}{step}": self._series.page(step) for step in new}
+            {DRIVER: driver_view(self.report)} | {f"{METRICS}{step}": self._series.page(step) for step in new}
             if new
             else None
         )

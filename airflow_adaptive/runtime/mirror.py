@@ -31,7 +31,7 @@ MAX_VALUE_BYTES: Final = 60 << 10
 
 
 def documents(view: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
-    """The documents of a job by key, those apart that show its figures (`runtime.metrics`).
+    """The documents of a job by key, those apart that show its figures (`runtime.metrics`); these renew the driver's, too.
 
     Args:
         view: what the loop shows (`runtime.loop.view`).
@@ -42,6 +42,7 @@ def documents(view: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any
         SCHEDULER: view["scheduler"],
         HISTORY: {"transitions": view["transitions"], "decisions": view["decisions"]},
         RESCALES: view["all_rescales"],
+        DRIVER: view["driver"],
     }
     return {key: value if fits(value) else {} for key, value in shown.items()}  # stores take no null
 

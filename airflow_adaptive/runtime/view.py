@@ -18,7 +18,9 @@ SHOWN_FAILURES = 5
 """How many failures people see at hand; the job's log has more."""
 
 
-def view(state: SchedulerState, history: History, urls: Urls, attempt: str) -> Mapping[str, Any]:
+def view(
+    state: SchedulerState, history: History, urls: Urls, attempt: str, report: Status | None = None
+) -> Mapping[str, Any]:
     """Where the job stands and how it came there.
 
     Args:
@@ -26,6 +28,7 @@ def view(state: SchedulerState, history: History, urls: Urls, attempt: str) -> M
         history: what the log tells of the past.
         urls: where to look further.
         attempt: of the task that runs it.
+        report: of the driver of the current epoch, None without one.
     """
     plan = state.plan
     since = getattr(state.current, "since", None)
@@ -48,11 +51,14 @@ def view(state: SchedulerState, history: History, urls: Urls, attempt: str) -> M
         **history.shown(state),
         "failures": [_shown(record) for record in state.failures[-SHOWN_FAILURES:]],
         "scheduler": to_json(state),
+        "driver": driver_view(report),
     }
 
 
-def driver_view(report: Status) -> Mapping[str, Any]:
-    """What a driver reports of itself."""
+def driver_view(report: Status | None) -> Mapping[str, Any]:
+    """What a driver reports of itself; empty without one."""
+    if report is None:
+        return {}
     return {
         "at": report.at,
         "state": report.state.value,

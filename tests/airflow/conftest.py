@@ -121,6 +121,9 @@ DAGS = dedent(
     with DAG("controlled", schedule=None):
         job("controlled")
 
+    with DAG("watched", schedule=None):
+        job("watched", parallelism=1, max_parallelism=2)
+
     with DAG("resumed", schedule=None):
         job("resumed")
 

@@ -31,6 +31,7 @@ VIEW: dict[str, Any] = {
     "restarts": 0,
     "rescales": 1,
     "scheduler": {"format": 1},
+    "driver": {},
     "all_rescales": [{"number": 1}],
     "parallelism": {"job": 2},
     "transitions": [{"target": str(number)} for number in range(60)],

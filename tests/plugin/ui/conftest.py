@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,13 +11,6 @@ import pytest
 
 from airflow_adaptive.plugin.pages import DIST
 from tests.plugin.world import AirflowWorld
-
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 
 PATIENCE_MS = 20_000
 
@@ -39,20 +31,6 @@ def address(airflow_world: AirflowWorld) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         server.should_exit = True
         thread.join(20)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A headless Chromium of this machine."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415
-
-    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if program is None:
-        pytest.fail(f"none of {', '.join(CHROMIUM)} is installed (Debian, Ubuntu: apt-get install chromium)")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
-        yield chromium
-        chromium.close()
 
 
 class Visitor:
