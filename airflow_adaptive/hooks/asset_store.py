@@ -22,6 +22,8 @@ from airflow_adaptive.ports import Clock, Inbox, Wish
 from airflow_adaptive.runtime.history import newest_within
 from airflow_adaptive.runtime.metrics import PAGES
 from airflow_adaptive.runtime.mirror import REQUIREMENTS, WISH, documents
+from airflow_adaptive.runtime.resource_requirements import body_of
+from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -103,6 +105,8 @@ class AirflowJobStore:
         self._unmeasured: dict[str, Any] = {}
         self._telemetry = Telemetry(job, task.dag_id, task.task_id)
         self._inbox = Inbox()
+        self._has_wish = False
+        self._view: Mapping[str, Any] | None = None
         self._pushed: dict[str, Any] = {}
         self._shown: dict[str, Any] = {}
         self._complaint: str | None = None
@@ -111,10 +115,13 @@ class AirflowJobStore:
         """The wish and the overrides as they were last read; what can't be read leaves them as they were."""
         if self._turn.due(self._clock.now(), INBOX_INTERVAL, at_once=await self._is_marked()):
             await self._traffic.read(lambda: self._carefully(self._read))
+            if self._view is not None and not self._shown:
+                self._mirror.publish(self._view)
         return self._inbox
 
     async def publish(self, view: Mapping[str, Any]) -> None:
         """Push as XComs what has changed, in the background and until it succeeds."""
+        self._view = view
         self._mirror.publish(view)
 
     async def measure(self, figures: Mapping[str, Any]) -> None:
@@ -162,15 +169,31 @@ class AirflowJobStore:
         return True
 
     def _read(self) -> None:
+        wish = self._accessor.get(WISH)
+        if wish is None and self._has_wish:
+            wish = self._bring_back()
+        self._has_wish = wish is not None
         # One after the other: overrides that nobody understands must not hide the wish to cancel.
-        self._follow(WISH, Wish.RUN.value, lambda value: replace(self._inbox, wish=Wish(value)))
-        self._follow(REQUIREMENTS, {}, lambda value: replace(self._inbox, requirements=parse_requirements(value)))
+        self._follow(WISH, wish or Wish.RUN.value, lambda value: replace(self._inbox, wish=Wish(value)))
+        overrides = self._accessor.get(REQUIREMENTS, {})
+        self._follow(
+            REQUIREMENTS, overrides, lambda value: replace(self._inbox, requirements=parse_requirements(value))
+        )
 
-    def _follow(self, key: str, default: JsonValue, read: Callable[[Any], Inbox]) -> None:
+    def _follow(self, key: str, value: JsonValue, read: Callable[[Any], Inbox]) -> None:
         try:
-            self._inbox = read(self._accessor.get(key, default))
+            self._inbox = read(value)
         except ValueError as error:
             self._complain(f"Key {key!r} of {self._accessor} is ignored: {error}")
+
+    def _bring_back(self) -> str:
+        """Fill the asset's store anew: Airflow deletes an asset that no live DAG names, and with it all that it has."""
+        bounds = {name: ParallelismRange(*pair) for name, pair in self._inbox.requirements.items()}
+        if bounds:
+            self._accessor.set(REQUIREMENTS, body_of(bounds))
+        self._accessor.set(WISH, self._inbox.wish.value)
+        self._shown.clear()
+        return self._inbox.wish.value
 
     def _push(self, view: Mapping[str, Any]) -> None:
         for key, value in xcoms(view).items():

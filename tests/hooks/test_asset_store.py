@@ -265,3 +265,22 @@ def test_signal_keeps_the_marks_of_others_and_forgets_the_oldest(airflow: FakeCo
 def test_what_is_not_of_flip_291s_form_is_refused(body: Any) -> None:
     with pytest.raises(ValueError, match="form|whole numbers"):
         parse_requirements(body)
+
+
+def test_what_airflow_deleted_with_the_asset_is_brought_back(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    async def live() -> Inbox:
+        await store.publish(VIEW)
+        await store.finish()
+        await store.inbox()
+        airflow.asset_states.clear()
+        await clock.sleep(2)
+        inbox = await store.inbox()
+        await store.finish()
+        return inbox
+
+    airflow.asset_states = {"wish": "suspend", "requirements": BODY}
+    assert asyncio.run(live()) == Inbox(wish=Wish.SUSPEND, requirements={"job": (1, -1)})
+    assert (airflow.asset_states["wish"], airflow.asset_states["requirements"]) == ("suspend", BODY)
+    assert airflow.asset_states["summary"]["state"] == "Executing"
