@@ -213,13 +213,13 @@ class Loop:
     async def _act(self) -> None:
         looked_at, first = self._now(), self._listens_since is None
         world = await self._look()
+        self._figures.take(self._state, world.status, self._ports.clock.now())
         seen = self._observed(world)
         for event in seen:
             await self._take(await self._last_words.explain(event, self._state, world))
         self._journal.memory = self._journal.memory.after(self._state, world.status, self._now())
         driver = self._state.driver
         self._urls = self._urls.after(world, None if driver is None else driver.submission_id)
-        self._figures.take(self._state, world.status, self._ports.clock.now())
         # With the first look the job has no share yet, and a deadline that is long over would find nothing there.
         self._put_off = self._put_off or first
         await self._fire_timers(looked_at + self._spec.options.poll_interval)

@@ -53,7 +53,9 @@ def test_person_gives_a_job_more_suspends_and_resumes_it(
 ) -> None:
     run = begin("watched")
     spark_cluster.add_worker(cores=1, memory_mb=1024)
-    page.goto(f"{airflow.url}/plugin/adaptive-jobs")
+    page.goto(airflow.url)
+    page.get_by_role("button", name="Browse").click()
+    page.get_by_role("menuitem", name="Adaptive jobs").click()
     frame = page.frame_locator("iframe")
     frame.get_by_role("link", name="watched").click()
     expect(frame.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
@@ -84,3 +86,8 @@ def test_person_gives_a_job_more_suspends_and_resumes_it(
     frame.get_by_role("link", name="Adaptive jobs").click()
     expect(frame.get_by_role("row").filter(has_text="watched")).to_contain_text("Executing")
     picture(page, "jobs")
+
+    page.goto(f"{airflow.url}/dags/watched/runs/{run.run_id}/tasks/job")
+    page.get_by_role("link", name="Adaptive job", exact=True).click()
+    expect(page.frame_locator("iframe").get_by_role("heading", level=1)).to_have_text("watched")
+    picture(page, "task")
