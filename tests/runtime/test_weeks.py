@@ -16,9 +16,10 @@ from tests.runtime.weeks import OPTIONS, WEEK, Footprint, Weeks
 LOGGED_BETWEEN = 100
 """Documents from one compaction of the log to the next (`journal`)."""
 
-NOISE_BLOCKS = 1_000
-NOISE_BYTES = 128 << 10
-"""Two footprints never lie at the same point of the log."""
+NOISE_BLOCKS = 5_000
+NOISE_BYTES = 512 << 10
+"""Two footprints never lie at the same point of the log, and what is bounded may still fill: transitions, figures. A block more with
+each look would be tens of thousands."""
 
 LOG_DOCUMENT_BYTES = 32 << 10
 """With the 16 newest failures, and a rescale that is under way; the format's limit is 1 MiB."""
