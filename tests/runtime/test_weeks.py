@@ -18,8 +18,8 @@ LOGGED_BETWEEN = 100
 
 NOISE_BLOCKS = 5_000
 NOISE_BYTES = 512 << 10
-"""Two footprints never lie at the same point of the log, and what is bounded may still fill: transitions, figures. A block more with
-each look would be tens of thousands."""
+"""Two footprints never lie at the same point of the log, and what is bounded may still fill: transitions, figures. In the long test this is
+a few blocks for each thing that happens."""
 
 LOG_DOCUMENT_BYTES = 32 << 10
 """With the 16 newest failures, and a rescale that is under way; the format's limit is 1 MiB."""
