@@ -18,7 +18,7 @@ from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F401  a fixture
 
-pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.airflow, pytest.mark.browser, pytest.mark.cluster, pytest.mark.timeout(500)]
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 
