@@ -25,10 +25,10 @@ ui-check: install ## types, style and unit tests of the page (half a minute)
 demo: install ## watch a real job on a real Airflow and a real Spark cluster (at most 6 minutes)
 	$(BIN)/python -m demo
 
-test: check ui ui-check ## everything: what `check` does, then the tests on real Spark, real Airflow and in a browser (under 15 minutes)
+test: check ui ui-check ## everything: what `check` does, then the tests on real Spark, real Airflow and in a browser (some 20 minutes)
 	scripts/ensure_chromium.sh
-	$(BIN)/python -m pytest -m "(cluster or airflow) and not browser" --numprocesses 2 --dist loadfile
-	$(BIN)/python -m pytest -m browser --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -m "(cluster or airflow) and not browser"
+	$(BIN)/python -m pytest -m browser
 
 test-faults: install ## break everything on a real Spark cluster; results in docs/faults.md (hours; SHARD=1/3, goes on where it was)
 	$(BIN)/python -m pytest -m faults tests/faults

@@ -159,8 +159,9 @@ def happened(seen: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[Jo
         yield JobEvent.RESCALED
     if restarts > max(rescales, 0):
         yield JobEvent.RESTARTED
-    if summary["outcome"] in {outcome.value for outcome in Outcome} and place(summary) != dict(seen):
-        yield JobEvent(summary["outcome"])
+    end = (summary["outcome"], summary["since"])
+    if end[0] in {outcome.value for outcome in Outcome} and end != (seen.get("outcome"), seen.get("since")):
+        yield JobEvent(end[0])
 
 
 def told(event: JobEvent, summary: Mapping[str, Any]) -> dict[str, Any]:
