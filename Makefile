@@ -28,7 +28,8 @@ demo: install ## watch a real job on a real Airflow and a real Spark cluster (at
 test: check ui ui-check ## everything: what `check` does, then the tests on real Spark, real Airflow and in a browser (some 20 minutes)
 	scripts/ensure_chromium.sh
 	$(BIN)/python -m pytest -m "(cluster or airflow) and not browser"
-	$(BIN)/python -m pytest -m browser
+	$(BIN)/python -m pytest -m "browser and airflow"
+	$(BIN)/python -m pytest -m "browser and not airflow"
 
 test-faults: install ## break everything on a real Spark cluster; results in docs/faults.md (hours; SHARD=1/3, goes on where it was)
 	$(BIN)/python -m pytest -m faults tests/faults
