@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 
 _COMPACT_EVERY = 100
 
+CLAIMS = 10
+"""How often a loop tries to claim the log from another one that goes on writing."""
+
 _ENDS = (StopWithSavepoint, Canceling, Failing, Finished)
 """States of a job that is ending or has ended; a new attempt starts it again when it has."""
 
@@ -45,13 +48,15 @@ class SupersededError(Exception):
     """Another loop has taken the job over: this one must not act any more.
 
     Attributes:
+        owner: the other loop.
         attempt: that the other loop works for; the own one if this loop's twin has taken over (a trigger that was
             redistributed, say).
     """
 
-    def __init__(self, number: int, attempt: str) -> None:
-        super().__init__(f"document {number} was written by another loop, of attempt {attempt!r}")
-        self.attempt = attempt
+    def __init__(self, number: int, owner: str) -> None:
+        self.owner = owner
+        self.attempt = _attempt(owner)
+        super().__init__(f"document {number} was written by another loop, of attempt {self.attempt!r}")
 
 
 class Journal:
@@ -80,6 +85,8 @@ class Journal:
     async def open(self, clock: datetime) -> SchedulerState:
         """Claim the log and return where the job stands: adopted from an earlier loop, or created.
 
+        A loop that still runs the job may write once more meanwhile: then it is relieved of that document.
+
         Args:
             clock: what the clock shows; times in the log never go back behind those that are there (`ahead`).
 
@@ -88,8 +95,19 @@ class Journal:
             SnapshotError: the newest document was written by a newer version.
             SupersededError: another loop claimed it at the same moment.
         """
+        claims = 0
+        while True:
+            claims += 1
+            newest = await self._channel.newest()
+            try:
+                return await self._claim(newest, clock)
+            except SupersededError as error:
+                if claims == CLAIMS or newest is None or error.owner != newest.owner:
+                    raise
+
+    async def _claim(self, newest: LogDocument | None, clock: datetime) -> SchedulerState:
+        """Claim the log after its newest document."""
         self._unsure = None
-        newest = await self._channel.newest()
         await self.history.open()
         if newest is None:
             created = machine.create(self._spec.graph, self._spec.options)
@@ -101,7 +119,7 @@ class Journal:
             now = clock + self.ahead
             self._number, self.nonce = newest.number, newest.directive.nonce
             state = self._adopt(snapshot.from_json(newest.scheduler))
-            attempt = _attempt(newest)
+            attempt = _attempt(newest.owner)
             self.inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDS)
             # An end stays the earlier attempt's: the loop after this one must not take it for its own.
             self._owner = _token(attempt if self.inherits_end else self._spec.attempt)
@@ -154,7 +172,7 @@ class Journal:
         """Find out whether another loop has written since; see to the history. Raises `SupersededError`."""
         newer = await self._channel.read(self._number + 1)
         if newer is not None and newer.owner != self._owner:
-            raise SupersededError(newer.number, _attempt(newer))
+            raise SupersededError(newer.number, newer.owner)
         await self.history.keep()
 
     async def _create(self, state: SchedulerState, now: datetime, step: Step | None = None) -> None:
@@ -162,7 +180,7 @@ class Journal:
         document = await append(self._channel, self._unsure)
         if document is None:
             newest = await self._channel.newest()
-            raise SupersededError(self._unsure.number, "" if newest is None else _attempt(newest))
+            raise SupersededError(self._unsure.number, "" if newest is None else newest.owner)
         self._unsure = None
         self._number, self._written_at = document.number, now
         self.history.take(document)
@@ -215,9 +233,9 @@ def _token(attempt: str) -> str:
     return f"{attempt}#{uuid4().hex}"
 
 
-def _attempt(document: LogDocument) -> str:
-    """The attempt whose loop wrote a document."""
-    return document.owner.rpartition("#")[0]
+def _attempt(owner: str) -> str:
+    """The attempt that a loop works for."""
+    return owner.rpartition("#")[0]
 
 
 def _saved(state: SchedulerState) -> SchedulerState:

@@ -353,7 +353,7 @@ def test_job_that_runs_elsewhere_now_is_not_canceled(make, airflow, monkeypatch)
     operator = make(conn_id="spark_test", deferrable=False)
 
     async def taken_over(*_):
-        raise SupersededError(7, "other run/1")
+        raise SupersededError(7, "other run/1#loop")
 
     monkeypatch.setattr(adaptive_spark, "run_loop", taken_over)
     with pytest.raises(AirflowFailException, match="taken over by 'other run/1'"):

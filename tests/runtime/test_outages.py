@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.job.documents import LogDocument
+from airflow_adaptive.job.documents import LogDocument, decode_log, encode_log
 from airflow_adaptive.ports import ForeignDirectoryError, Inbox, JobDirectoryError, Wish
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
@@ -179,6 +180,25 @@ def test_loop_that_follows_one_that_died_before_the_new_start_starts_anew(
     small.clock.at(60, ask(small, Wish.SUSPEND))
     assert outcome(small) is Outcome.SUSPENDED
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
+
+
+@pytest.mark.parametrize("relieves", [True, False], ids=["the loop that it relieves", "a third one"])
+def test_loop_that_takes_over_while_another_writes_yields_only_to_a_third_one(
+    small: Simulation, channel: FailingChannel, relieves: bool
+) -> None:
+    small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    newest = decode_log(channel.log[max(channel.log)])
+    other = replace(newest, number=newest.number + 1, owner=newest.owner if relieves else "attempt-3#third")
+
+    def is_forestalled(document: LogDocument) -> bool:
+        channel.log.setdefault(other.number, encode_log(other))
+        return False
+
+    channel.refuses = is_forestalled
+    expected = nullcontext() if relieves else pytest.raises(SupersededError)
+    with expected:
+        small.run(Leave(recycle_at=START + timedelta(seconds=60)))
+    assert (max(channel.log) > other.number) is relieves
 
 
 def test_superseded_loop_names_the_attempt_that_took_over(small: Simulation) -> None:

@@ -237,7 +237,7 @@ def test_trigger_whose_twin_took_over_stands_by(
 ) -> None:
     monkeypatch.setattr(adaptive_job, "SHORTEST_DEFERRAL", timedelta(0))
     monkeypatch.setattr(adaptive_job, "STAND_BY", timedelta(0))
-    answers: list[SupersededError | dict[str, str]] = [SupersededError(7, MINE), {"status": "recycle"}]
+    answers: list[SupersededError | dict[str, str]] = [SupersededError(7, f"{MINE}#twin"), {"status": "recycle"}]
 
     async def loop(*_: Any) -> Any:
         answer = answers.pop(0)
@@ -262,7 +262,7 @@ def short_lived(make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.Mon
     monkeypatch.setattr(adaptive_job, "SHORTEST_DEFERRAL", timedelta(milliseconds=100))
     monkeypatch.setattr(adaptive_job, "HANDING_ON", timedelta(milliseconds=20))
     trigger = make()
-    options = replace(trigger._job.options, trigger_lifetime=timedelta(milliseconds=50))
+    options = replace(trigger._job.options, trigger_lifetime=timedelta(milliseconds=200))
     trigger.spec = encode(replace(trigger._job, options=options))
     return trigger
 
@@ -346,7 +346,7 @@ def test_recycled_trigger_whose_twin_has_taken_over_does_not_take_the_job_back(
 
     async def lost(*_: Any) -> Any:
         taken.append("over")
-        raise SupersededError(7, MINE)
+        raise SupersededError(7, f"{MINE}#twin")
 
     monkeypatch.setattr(adaptive_job, "run_loop", lost)
 
