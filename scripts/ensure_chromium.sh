@@ -1,13 +1,10 @@
 #!/usr/bin/env bash
 # The tests of the page need a Chromium: finds one, or installs one with the system's package manager, or says what to do.
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/as_root.sh"
 
 has_chromium() {
   command -v chromium || command -v chromium-browser || command -v google-chrome || command -v google-chrome-stable
-}
-
-as_root() {
-  if [[ "$(id -u)" -eq 0 ]]; then "$@"; else sudo -n "$@"; fi
 }
 
 install_chromium() {

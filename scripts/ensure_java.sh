@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Spark 4 needs Java 17 or later: finds one, or installs one with the system's package manager, or says what to do.
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/as_root.sh"
 
 readonly MINIMUM=17
 
@@ -13,10 +14,6 @@ has_java() {
   local found
   found=$(java_version || true)
   [[ -n "$found" && "$found" -ge "$MINIMUM" ]]
-}
-
-as_root() {
-  if [[ "$(id -u)" -eq 0 ]]; then "$@"; else sudo -n "$@"; fi
 }
 
 install_java() {

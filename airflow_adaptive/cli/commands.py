@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Final, NoReturn
@@ -19,11 +19,10 @@ from airflow.utils.cli import action_cli, suppress_logs_and_warning
 from airflow.utils.platform import getuser
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 from pydantic import BaseModel
-from sqlalchemy.orm import Session
 
 from airflow_adaptive.cli import bounds, tables
 from airflow_adaptive.plugin import control, details, flink_rescales, store
-from airflow_adaptive.plugin.mirrored import Mirrored
+from airflow_adaptive.plugin.mirrored import Mirrored, all_mirrored, mirrored
 from airflow_adaptive.plugin.problems import ProblemError, not_found
 from airflow_adaptive.plugin.schemas import SchedulerStateName
 from airflow_adaptive.plugin.store import Asker, Job
@@ -86,7 +85,7 @@ def list_jobs(args: Namespace) -> None:
         _fail([f"There is no state {state!r}; states are {known}." for state in unknown], BAD_USAGE)
     with store.reading() as session:
         jobs = [job for job in store.find_jobs(session) if args.dag_id is None or args.dag_id in job.dag_ids]
-        items = [details.item(job, seen) for job, seen in zip(jobs, _all_seen(jobs, session), strict=True)]
+        items = [details.item(job, seen) for job, seen in zip(jobs, all_mirrored(jobs, session), strict=True)]
     shown = [item for item in items if args.state is None or item.state in args.state]
     _print(args, shown, map(tables.job, shown))
 
@@ -105,7 +104,7 @@ def show_history(args: Namespace) -> None:
     job = _job(args.job)
     seen = _seen(job)
     items = tables.newest(details.failures(seen.state) if args.of == "failures" else getattr(seen, args.of), args.limit)
-    data = flink_rescales.history(job.name, items[::-1], _groups(seen)) if args.of == "rescales" else items
+    data = flink_rescales.history(job.name, items[::-1], seen.groups) if args.of == "rescales" else items
     _print(args, data, map(HISTORY_ROWS[args.of], items))
 
 
@@ -180,19 +179,7 @@ def _job(name: str) -> Job:
 def _seen(job: Job) -> Mirrored:
     """What the job shows."""
     with store.reading() as session:
-        return _all_seen([job], session)[0]
-
-
-def _all_seen(jobs: Sequence[Job], session: Session) -> list[Mirrored]:
-    """What each of these jobs shows."""
-    ids = [job.asset_id for job in jobs]
-    found, written = store.documents(ids, None, session), store.revisions(ids, session)
-    return [Mirrored(documents=found[asset_id], revisions=written[asset_id]) for asset_id in ids]
-
-
-def _groups(seen: Mirrored) -> Mapping[str, str]:
-    """Vertex -> slot sharing group."""
-    return {} if seen.state is None else {vertex.name: vertex.slot_sharing_group for vertex in seen.state.job.vertices}
+        return mirrored(job, session)
 
 
 def _asker() -> Asker:

@@ -12,11 +12,11 @@ from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 from airflow_adaptive.hooks.signal import note
 from airflow_adaptive.ports import Wish
 from airflow_adaptive.runtime.mirror import ASKED, REQUIREMENTS, SCHEDULER, SUMMARY, WISH
-from airflow_adaptive.runtime.resource_requirements import accepted, body_of
-from airflow_adaptive.scheduler.errors import RequirementsError, SnapshotError
+from airflow_adaptive.runtime.resource_requirements import accepted, body_of, require_rescalable
+from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json
-from airflow_adaptive.scheduler.state import Finished, SchedulerState
+from airflow_adaptive.scheduler.state import SchedulerState
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -82,22 +82,21 @@ class JobControl:
 
         Raises:
             UnknownJobError: there is no such job, or it has never run.
+            NotRescalableError: it can't have other bounds.
             RequirementsError: the bounds can't hold; listing everything that is wrong.
         """
-        self.known()
+        summary = self.known()
         state = self._state()
+        require_rescalable(self._job, state, summary.get("job_type"), summary.get("outcome"))
         body = body_of(accepted(_asked(parallelism, state), state))
         self._ask(REQUIREMENTS, body, by)
         return body
 
     def _state(self) -> SchedulerState:
         try:
-            state = from_json(cast(Mapping[str, Any], self._store.get(SCHEDULER, {})))
+            return from_json(cast(Mapping[str, Any], self._store.get(SCHEDULER, {})))
         except SnapshotError as error:
             raise UnknownJobError(f"what job {self._job!r} shows of itself can't be read: {error}") from error
-        if isinstance(state.current, Finished):
-            raise RequirementsError("resource requirements", [f"job {self._job!r} has ended"])
-        return state
 
     def _ask(self, key: str, value: Any, by: str) -> None:
         told: JsonValue = {"by": by, "at": datetime.now(UTC).isoformat(), "via": "task"}

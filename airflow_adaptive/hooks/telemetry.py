@@ -14,22 +14,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 
 from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
-from airflow_adaptive.runtime.metrics import RESOLUTIONS
+from airflow_adaptive.runtime.metrics import FINEST
 from airflow_adaptive.runtime.mirror import METRICS
-from airflow_adaptive.scheduler.state import Current
+from airflow_adaptive.runtime.view import STATE_NAMES
+from airflow_adaptive.scheduler.timeline import TerminalState
 
 log = logging.getLogger(__name__)
 
 PREFIX: Final = "adaptive"
 """Of all names here, behind Airflow's own (`[metrics] statsd_prefix`)."""
-
-STATES: Final = tuple(state.__name__ for state in get_args(Current))
 
 
 class Kind(StrEnum):
@@ -174,7 +173,7 @@ class Telemetry:
 
 def standing(view: Mapping[str, Any]) -> Iterator[Sample]:
     """How a job stands, as a view tells it."""
-    yield from (Sample("state", int(name == view["state"]), name) for name in STATES)
+    yield from (Sample("state", int(name == view["state"]), name) for name in STATE_NAMES)
     yield Sample("num_restarts", view["restarts"])
     yield Sample("num_rescales", view["rescales"])
     parallelism = view["parallelism"] or {}
@@ -191,7 +190,7 @@ def standing(view: Mapping[str, Any]) -> Iterator[Sample]:
 
 def measured(figures: Mapping[str, Any]) -> Iterator[Sample]:
     """The newest figures of the finest resolution; what is not known is left out."""
-    page = figures.get(f"{METRICS}{min(RESOLUTIONS)}")
+    page = figures.get(f"{METRICS}{FINEST}")
     if not page or not page["points"]:
         return
     point = dict(zip(page["columns"], page["points"][-1], strict=True))
@@ -207,7 +206,7 @@ def last_downtime(rescales: Iterable[Mapping[str, Any]]) -> timedelta | None:
     known = [
         told["downtime"]
         for told in rescales
-        if told.get("terminal_state") == "COMPLETED" and told.get("downtime") is not None
+        if told.get("terminal_state") == TerminalState.COMPLETED and told.get("downtime") is not None
     ]
     return timedelta(seconds=known[-1]) if known else None
 

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_adaptive.hooks.job_control import Bounds, JobControl
 from airflow_adaptive.ports import Wish
+from airflow_adaptive.runtime.resource_requirements import NotRescalableError
 from airflow_adaptive.scheduler.durations import positive
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.triggers.job_state import JobStateTrigger, shown_state, wait_for_state
@@ -26,7 +27,8 @@ class SetResourceRequirementsOperator(BaseOperator):
     """Change the bounds of a running job (FLIP-291), as `PUT /jobs/<job>/resource-requirements` does.
 
     The job follows within seconds, as its cooldown allows. The bounds stay until somebody changes them again, also over
-    restarts and the next run of its DAG; None brings back what its DAG declares. XCom: the bounds, in FLIP-291's form.
+    restarts and the next run of its DAG; None brings back what its DAG declares. A suspended job is resumed with them; a batch, a
+    job in reactive mode and one that has ended for good can't have other bounds. XCom: the bounds, in FLIP-291's form.
 
     Args:
         job: id of the job. (templated)
@@ -47,10 +49,13 @@ class SetResourceRequirementsOperator(BaseOperator):
         """Validate the bounds, and leave them for the job.
 
         Raises:
-            AirflowFailException: there is no such job, or the bounds can't hold; says everything that is wrong.
+            AirflowFailException: there is no such job, it can't have other bounds, or these can't hold; says everything that is
+                wrong.
         """
         try:
             return JobControl(self.job).require(self.parallelism, by=_who(context))
+        except NotRescalableError as error:
+            raise AirflowFailException(str(error)) from error
         except ValueError as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
 

@@ -15,9 +15,14 @@ from airflow_adaptive.plugin.problems import ProblemError, conflict, not_found
 from airflow_adaptive.plugin.store import Asker, Change, GoneError, Job, NotPersistedError, RunKey, change, is_over
 from airflow_adaptive.ports import Wish
 from airflow_adaptive.runtime.mirror import ASKED, REQUIREMENTS, SCHEDULER, SUMMARY, WISH
-from airflow_adaptive.runtime.resource_requirements import accepted, version_of, wanted
+from airflow_adaptive.runtime.resource_requirements import (
+    NotRescalableError,
+    accepted,
+    require_rescalable,
+    version_of,
+    wanted,
+)
 from airflow_adaptive.scheduler.errors import RequirementsError
-from airflow_adaptive.scheduler.job_graph import JobType
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState
 
@@ -28,8 +33,6 @@ SHORTLY_S: Final = 5
 """When to ask again what will be possible soon, seconds."""
 
 NOT_PERSISTED: Final = "What was asked could not be persisted and has not been applied. Please retry."
-
-FOR_GOOD: Final = (Outcome.FINISHED, Outcome.CANCELED, Outcome.FAILED)
 
 
 # ---- requirements ---------------------------------------------------------------------------------------------------
@@ -49,22 +52,12 @@ def check_rescalable(job: Job, mirrored: Mirrored) -> SchedulerState:
     Raises:
         ProblemError: it may not (409): it is a batch, takes all there is, has ended, or is unknown.
     """
-    if mirrored.summary.job_type == JobType.BATCH:
-        raise conflict(
-            "batch", f"Job {job.name!r} is a batch: it runs on what it was submitted with, and never rescales."
-        )
-    if mirrored.summary.outcome in FOR_GOOD:
-        detail = f"Job {job.name!r} has ended ({mirrored.summary.outcome}): run its DAG again to change it."
-        raise conflict("finished", detail)
-    state = known_state(job, mirrored)
-    if state.job.job_type is JobType.BATCH:
-        raise conflict(
-            "batch", f"Job {job.name!r} is a batch: it runs on what it was submitted with, and never rescales."
-        )
-    if state.options.reactive:
-        detail = f"Job {job.name!r} is in reactive mode: it takes all slots that there are, whatever is required of it."
-        raise conflict("reactive", detail)
-    return state
+    summary = mirrored.summary
+    try:
+        require_rescalable(job.name, mirrored.state, summary.job_type, summary.outcome)
+    except NotRescalableError as error:
+        raise conflict(error.kind, str(error)) from error
+    return known_state(job, mirrored)
 
 
 def check_accepted(body: Any, state: SchedulerState) -> Requirements:
@@ -117,13 +110,7 @@ def cancel(job: Job, asker: Asker) -> None:
     Raises:
         ProblemError: it has ended already, otherwise than by being canceled (409).
     """
-    with _changed(job, asker) as (made, mirrored):
-        outcome = mirrored.summary.outcome
-        if outcome == Outcome.CANCELED:
-            return
-        if outcome is not None:
-            raise _ended(job, outcome, "there is nothing to cancel")
-        _wish(made, mirrored, Wish.CANCEL)
+    _end(job, asker, Wish.CANCEL, Outcome.CANCELED)
 
 
 def suspend(job: Job, asker: Asker) -> None:
@@ -132,14 +119,7 @@ def suspend(job: Job, asker: Asker) -> None:
     Raises:
         ProblemError: it has ended for good, or is about to (409).
     """
-    with _changed(job, asker) as (made, mirrored):
-        outcome = mirrored.summary.outcome
-        if outcome == Outcome.SUSPENDED:
-            return
-        if outcome is not None:
-            raise _ended(job, outcome, "there is nothing to suspend")
-        _refuse_canceled(job, mirrored)
-        _wish(made, mirrored, Wish.SUSPEND)
+    _end(job, asker, Wish.SUSPEND, Outcome.SUSPENDED)
 
 
 def resume(job: Job, asker: Asker) -> None:
@@ -177,6 +157,19 @@ def _changed(job: Job, asker: Asker) -> Iterator[tuple[Change, Mirrored]]:
     except NotPersistedError as error:
         headers = {"Retry-After": str(SHORTLY_S)}
         raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "not-persisted", NOT_PERSISTED, headers=headers) from error
+
+
+def _end(job: Job, asker: Asker, wish: Wish, end: Outcome) -> None:
+    """Ask the job to end in this way; one that has ended so already is left as it is."""
+    with _changed(job, asker) as (made, mirrored):
+        outcome = mirrored.summary.outcome
+        if outcome == end:
+            return
+        if outcome is not None:
+            raise _ended(job, outcome, f"there is nothing to {wish.value}")
+        if wish is not Wish.CANCEL:
+            _refuse_canceled(job, mirrored)
+        _wish(made, mirrored, wish)
 
 
 def _resume_running(job: Job, made: Change, mirrored: Mirrored) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.orm import Session
 
-from airflow_adaptive.plugin import schemas
+from airflow_adaptive.plugin import schemas, store
+from airflow_adaptive.plugin.store import Job
 from airflow_adaptive.ports import Wish
 from airflow_adaptive.runtime.metrics import COLUMNS
 from airflow_adaptive.runtime.mirror import (
@@ -83,6 +85,12 @@ class Mirrored:
         if not isinstance(document, Mapping) or not document:
             return None
         return _understood(lambda: _consistent(from_json(document)), SCHEDULER)
+
+    @property
+    def groups(self) -> Mapping[str, str]:
+        """Vertex -> slot sharing group; empty if the state is not known."""
+        vertices = () if self.state is None else self.state.job.vertices
+        return {vertex.name: vertex.slot_sharing_group for vertex in vertices}
 
     @property
     def wish(self) -> Wish | None:
@@ -157,6 +165,18 @@ class Mirrored:
         items = document.get(name) if isinstance(document, Mapping) else None
         found = [_understood(lambda item=item: model.model_validate(item), HISTORY) for item in items or []]  # type: ignore[misc]
         return [item for item in found if item is not None]
+
+
+def mirrored(job: Job, session: Session, keys: Iterable[str] | None = None) -> Mirrored:
+    """What the job shows; `keys` if not all documents are needed."""
+    return all_mirrored([job], session, keys)[0]
+
+
+def all_mirrored(jobs: Sequence[Job], session: Session, keys: Iterable[str] | None = None) -> list[Mirrored]:
+    """What each of these jobs shows, in their order; `keys` if not all documents are needed."""
+    ids = [job.asset_id for job in jobs]
+    found, written = store.documents(ids, keys, session), store.revisions(ids, session)
+    return [Mirrored(documents=found[asset_id], revisions=written[asset_id]) for asset_id in ids]
 
 
 def _understood(read: Callable[[], Value], what: str) -> Value | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Reversible, Sequence
 from typing import Any
 
 from airflow_adaptive.job.documents import LogDocument, RescaleDocument
@@ -110,13 +110,10 @@ class History:
             rescales.append(state.timeline.rescale)
         return {
             "transitions": [_brief(transition, before=None, after=None) for transition in self.transitions],
-            "decisions": newest_within(map(_brief, self.decisions), DECISION_BYTES),
-            "rescale_history": newest_within(
-                (_brief(encode(rescale), vertices=None, groups=None) for rescale in rescales[-SHOWN_RESCALES:]),
-                RESCALE_BYTES,
-            ),
+            "decisions": newest_within(self.decisions, DECISION_BYTES, told=_brief),
+            "rescale_history": newest_within(rescales[-SHOWN_RESCALES:], RESCALE_BYTES, told=_brief_rescale),
             "rescale_summary": encode(summarize(rescales)),
-            "all_rescales": newest_within(map(encode, rescales), ALL_RESCALE_BYTES),
+            "all_rescales": newest_within(rescales, ALL_RESCALE_BYTES, told=encode),
         }
 
     def _merge(self, kept: Sequence[RescaleDocument]) -> None:
@@ -143,10 +140,25 @@ class History:
             self._complaint = text
 
 
-def newest_within(items: Iterable[Any], most_bytes: int) -> list[Any]:
-    """The newest of these JSON-able items, the newest last, that take no more than so many bytes together."""
+def _as_it_is(item: Any) -> Any:
+    return item
+
+
+def newest_within(items: Reversible[Any], most_bytes: int, told: Callable[[Any], Any] = _as_it_is) -> list[Any]:
+    """The newest of these items, as they are told, that take no more than so many bytes together.
+
+    This is done at every publishing, and most of a long past does not fit: no more than one item is told that is not shown.
+
+    Args:
+        items: the newest last.
+        most_bytes: room for the result, as JSON.
+        told: gives an item's JSON-able form.
+
+    Returns:
+        the newest last.
+    """
     shown: deque[Any] = deque()
-    for item in reversed(list(items)):
+    for item in map(told, reversed(items)):
         most_bytes -= len(json.dumps(item)) + 2
         if most_bytes < 0:
             break
@@ -158,6 +170,10 @@ def _brief(told: Mapping[str, Any], **instead: Any) -> dict[str, Any]:
     """What is told, with short texts, and with this instead of what is too wide."""
     short = {key: it[:MAX_TEXT_CHARACTERS] if isinstance(it, str) else it for key, it in told.items()}
     return short if len(json.dumps(short)) <= ITEM_BYTES else short | instead
+
+
+def _brief_rescale(rescale: Rescale) -> dict[str, Any]:
+    return _brief(encode(rescale), vertices=None, groups=None)
 
 
 def _trusted(documents: Iterable[Mapping[str, Any]]) -> Iterable[Rescale]:

@@ -18,7 +18,10 @@ from airflow_adaptive.runtime.view import driver_view
 from airflow_adaptive.scheduler.policies.slot_allocation import minimum_slots, required_slots
 from airflow_adaptive.scheduler.state import SchedulerState
 
-RESOLUTIONS: Final = {10: 360, 60: 480, 600: 432}
+FINEST: Final = 10
+"""Step of the finest resolution, seconds."""
+
+RESOLUTIONS: Final = {FINEST: 360, 60: 480, 600: 432}
 """Step in seconds -> points kept; a page stays below 40 KB."""
 
 PAGES: Final = tuple(f"{METRICS}{step}" for step in RESOLUTIONS)

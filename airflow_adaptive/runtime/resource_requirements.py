@@ -11,18 +11,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from airflow_adaptive.scheduler.errors import RequirementsError
+from airflow_adaptive.scheduler.job_graph import JobType
 from airflow_adaptive.scheduler.machine import default_requirements
 from airflow_adaptive.scheduler.requirements import (
-    RESET_TO_DEFAULT,
     ParallelismRange,
     Requirements,
     accept,
+    expand,
     findings,
 )
-from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.scheduler.state import Finished, Outcome, SchedulerState
 
 SUBJECT: Final = "resource requirements"
 
@@ -37,6 +39,51 @@ LARGEST_BOUND: Final = (1 << 31) - 1
 
 SHOWN_CHARACTERS: Final = 60
 """Of a value that is wrong, so much is shown."""
+
+
+FOR_GOOD: Final = (Outcome.FINISHED, Outcome.CANCELED, Outcome.FAILED)
+
+
+class NotRescalableError(ValueError):
+    """A job that can't have other requirements; the message names it, and says why.
+
+    Attributes:
+        kind: of reason, for programs: `batch`, `finished` or `reactive`.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def require_rescalable(
+    job: str, state: SchedulerState | None, job_type: str | None = None, outcome: str | None = None
+) -> None:
+    """See that a job can have other requirements; a suspended one can, it is resumed with them.
+
+    Args:
+        job: id of the job.
+        state: of its scheduler, None if it is not known.
+        job_type: as the job shows it in short, None if it is not known.
+        outcome: likewise, None for a job that has not ended.
+
+    Raises:
+        NotRescalableError: it is a batch, has ended, or takes all slots that there are anyway.
+    """
+    if state is not None:
+        job_type = JobType.BATCH if state.job.job_type is JobType.BATCH else job_type
+        outcome = outcome or (state.current.outcome if isinstance(state.current, Finished) else None)
+    if job_type == JobType.BATCH:
+        raise NotRescalableError(
+            "batch", f"Job {job!r} is a batch: it runs on what it was submitted with, and never rescales."
+        )
+    if outcome in FOR_GOOD:
+        raise NotRescalableError("finished", f"Job {job!r} has ended ({outcome}): run its DAG again to change it.")
+    if state is not None and state.options.reactive:
+        raise NotRescalableError(
+            "reactive",
+            f"Job {job!r} is in reactive mode: it takes all slots that there are, whatever is required of it.",
+        )
 
 
 def read(body: bytes) -> Any:
@@ -68,11 +115,11 @@ def accepted(body: Any, state: SchedulerState) -> Requirements:
     if not body:
         raise RequirementsError(SUBJECT, [NOT_SPECIFIED])
     defaults, maximum = default_requirements(state.job, state.options), state.job.max_parallelism
-    wrong = [finding for vertex, item in body.items() for finding in _malformed(vertex, item)]
-    sound = {vertex: _bounds(item) for vertex, item in body.items() if not any(_malformed(vertex, item))}
-    expanded = {vertex: _expanded(bounds, defaults.get(vertex)) for vertex, bounds in sound.items()}
+    malformed = {vertex: [*_malformed(vertex, item)] for vertex, item in body.items()}
+    sound = {vertex: _bounds(item) for vertex, item in body.items() if not malformed[vertex]}
+    expanded = {vertex: expand(bounds, defaults.get(vertex, bounds)) for vertex, bounds in sound.items()}
     judged = {vertex: most for vertex, most in maximum.items() if vertex in sound or vertex not in body}
-    wrong += findings(expanded, judged)
+    wrong = [*chain.from_iterable(malformed.values()), *findings(expanded, judged)]
     if wrong:
         raise RequirementsError(SUBJECT, wrong)
     return accept(expanded, defaults, maximum)
@@ -103,12 +150,6 @@ def version_of(requirements: Requirements) -> str:
     """A mark that differs for different requirements, the same for all who ask (an entity tag)."""
     text = json.dumps(body_of(requirements), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _expanded(bounds: ParallelismRange, default: ParallelismRange | None) -> ParallelismRange:
-    lower = 1 if bounds.lower == RESET_TO_DEFAULT else bounds.lower
-    upper = default.upper if bounds.upper == RESET_TO_DEFAULT and default is not None else bounds.upper
-    return ParallelismRange(lower, upper)
 
 
 def _bounds(item: Mapping[str, Any]) -> ParallelismRange:

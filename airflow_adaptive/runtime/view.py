@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from airflow_adaptive.job.documents import Status
 from airflow_adaptive.runtime.history import History
@@ -13,6 +13,10 @@ from airflow_adaptive.scheduler.failure_history import root_cause
 from airflow_adaptive.scheduler.policies.failure_handling import FailureRecord
 from airflow_adaptive.scheduler.snapshot import encode, to_json
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
+from airflow_adaptive.scheduler.transitions import STATES
+
+STATE_NAMES: Final = tuple(state.__name__ for state in STATES)
+"""What `state` may be in a view, in the order of a job's life."""
 
 SHOWN_FAILURES = 5
 """How many failures people see at hand; the job's log has more."""

@@ -59,7 +59,7 @@ def accept(requirements: Requirements, defaults: Requirements, max_parallelism: 
     wrong = findings(requirements, max_parallelism)
     if wrong:
         raise RequirementsError("resource requirements", wrong)
-    accepted = {name: _expand(bounds, defaults[name]) for name, bounds in requirements.items()}
+    accepted = {name: expand(bounds, defaults[name]) for name, bounds in requirements.items()}
     crossed = [_crossed(name, bounds) for name, bounds in accepted.items() if bounds.lower > bounds.upper]
     if crossed:
         raise RequirementsError("resource requirements", crossed)
@@ -72,7 +72,8 @@ def are_accepted(requirements: Requirements, max_parallelism: Mapping[str, int])
     return expanded and not findings(requirements, max_parallelism)
 
 
-def _expand(bounds: ParallelismRange, default: ParallelismRange) -> ParallelismRange:
+def expand(bounds: ParallelismRange, default: ParallelismRange) -> ParallelismRange:
+    """The bounds with -1 replaced: a lower bound by 1, as FLIP-291 has it, an upper bound by the default's."""
     lower = 1 if bounds.lower == RESET_TO_DEFAULT else bounds.lower
     upper = default.upper if bounds.upper == RESET_TO_DEFAULT else bounds.upper
     return ParallelismRange(lower, upper)
@@ -83,7 +84,7 @@ def _vertex(name: str, asked: ParallelismRange, max_parallelism: Mapping[str, in
         yield f"Job vertex [{name}] was not found in the JobGraph."
         return
     maximum = max_parallelism[name]
-    bounds = _expand(asked, ParallelismRange(1, maximum))
+    bounds = expand(asked, ParallelismRange(1, maximum))
     if bounds.lower < 1 or bounds.upper < 1:
         yield (
             f"Both, the requested lower bound [{bounds.lower}] and upper bound [{bounds.upper}] for job vertex [{name}]"

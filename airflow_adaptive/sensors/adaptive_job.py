@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
+from airflow_adaptive.runtime.view import STATE_NAMES
 from airflow_adaptive.scheduler.errors import did_you_mean
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.scheduler.transitions import STATES
 from airflow_adaptive.triggers.job_state import JobStateTrigger, wait_for_state
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-KNOWN: Final = (*(state.__name__ for state in STATES), *(outcome.value for outcome in Outcome))
+KNOWN: Final = (*STATE_NAMES, *(outcome.value for outcome in Outcome))
 
 
 class AdaptiveJobSensor(BaseSensorOperator):

@@ -17,7 +17,6 @@ from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.hooks.world import world
 from airflow_adaptive.ports import JobChannel, JobDirectoryError, PortError
-from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave, Loop
 from airflow_adaptive.runtime.spec import JobSpec
@@ -27,11 +26,9 @@ from airflow_adaptive.scheduler.moves import can_recover
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.triggers.deferral import long_enough
 
 log = logging.getLogger(__name__)
-
-SHORTEST_DEFERRAL = timedelta(seconds=8)
-"""A deferral that is shorter may fail the task in Airflow 3.3 (apache/airflow#66374, #67287, #71580)."""
 
 STAND_BY = timedelta(seconds=30)
 """Longer than Airflow takes to end a trigger that it runs elsewhere; if it has not, the job has nobody else."""
@@ -94,13 +91,10 @@ class AdaptiveJobTrigger(BaseTrigger):
         In the latter case the loop goes on in a task of its own until that of the next trigger has taken over: Airflow may
         need long for that, or for ever (its scheduler is down, the DAG is paused, its file is broken).
         """
-        clock = SystemClock()
-        soonest = clock.now() + SHORTEST_DEFERRAL
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
         loop = asyncio.create_task(self._run_loop(Leave(cancel_at=cancel_at)))
         try:
-            await asyncio.wait({loop}, timeout=self._job.options.trigger_lifetime.total_seconds())
-            await clock.sleep(max((soonest - clock.now()).total_seconds(), 0.0))
+            await long_enough(asyncio.wait({loop}, timeout=self._job.options.trigger_lifetime.total_seconds()))
         except asyncio.CancelledError:
             await _stop(loop)
             raise

@@ -15,7 +15,7 @@ from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 from airflow_adaptive.hooks.job_control import JobControl
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.triggers.adaptive_job import SHORTEST_DEFERRAL
+from airflow_adaptive.triggers.deferral import long_enough
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +63,8 @@ class JobStateTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once, with what the job shows then."""
-        clock = SystemClock()
-        soonest = clock.now() + SHORTEST_DEFERRAL
-        event = await wait_for_state(self.job, self.states, datetime.fromisoformat(self.until))
-        await clock.sleep(max((soonest - clock.now()).total_seconds(), 0.0))
-        yield TriggerEvent(event)
+        until = datetime.fromisoformat(self.until)
+        yield TriggerEvent(await long_enough(wait_for_state(self.job, self.states, until)))
 
 
 async def wait_for_state(job: str, states: Sequence[str], until: datetime) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from airflow_adaptive.runtime.waiting import wait_for_resources
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.snapshot import decode
-from airflow_adaptive.triggers.adaptive_job import SHORTEST_DEFERRAL
+from airflow_adaptive.triggers.deferral import long_enough
 
 
 class SparkResourcesTrigger(BaseTrigger):
@@ -44,11 +44,7 @@ class SparkResourcesTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once, with what was found, with nothing at `until`, or with an error."""
-        clock = SystemClock()
-        soonest = clock.now() + SHORTEST_DEFERRAL
-        event = await look_for_resources(self.wanted, self.conn_id, self.until)
-        await clock.sleep(max((soonest - clock.now()).total_seconds(), 0.0))
-        yield TriggerEvent(event)
+        yield TriggerEvent(await long_enough(look_for_resources(self.wanted, self.conn_id, self.until)))
 
 
 async def look_for_resources(wanted: dict[str, Any], conn_id: str, until: str) -> dict[str, Any]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import email
 import email.policy
 import socketserver
-import threading
-from types import TracebackType
-from typing import Self
+
+from tests.airflow.background import Background
 
 ANSWERS = {"DATA": "354 go on", "QUIT": "221 bye"}
 """To the commands of SMTP (RFC 5321); all others are fine."""
 
 
-class Mailbox(socketserver.ThreadingTCPServer):
+class Mailbox(Background, socketserver.ThreadingTCPServer):
     """Takes mail for anybody, until its `with` block ends.
 
     Attributes:
@@ -23,26 +22,8 @@ class Mailbox(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Conversation)
+        super().__init__(_Conversation)
         self.subjects: list[str] = []
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05})
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        port: int = self.server_address[1]
-        return port
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
 
 
 class _Conversation(socketserver.StreamRequestHandler):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import socketserver
-import threading
 from collections import Counter
-from types import TracebackType
-from typing import Self
+
+from tests.airflow.background import Background
 
 
-class Statsd(socketserver.UDPServer):
+class Statsd(Background, socketserver.UDPServer):
     """Takes metrics until its `with` block ends.
 
     Attributes:
@@ -18,33 +17,15 @@ class Statsd(socketserver.UDPServer):
     """
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Metric)
+        super().__init__(_Metric)
         self.gauges: dict[str, float] = {}
         self.counts: Counter[str] = Counter()
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05})
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        port: int = self.server_address[1]
-        return port
 
     @property
     def config(self) -> dict[str, str]:
         """What has Airflow send its metrics here."""
         options = {"statsd_on": "True", "statsd_host": "127.0.0.1", "statsd_port": str(self.port)}
         return {f"AIRFLOW__METRICS__{name.upper()}": value for name, value in options.items()}
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
 
 
 class _Metric(socketserver.BaseRequestHandler):

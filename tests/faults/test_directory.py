@@ -85,6 +85,16 @@ def full(world: FaultWorld) -> Iterator[None]:
     filler.unlink()
 
 
+def replaced(world: FaultWorld, loop: subprocess.Popen[bytes], reason: str) -> subprocess.Popen[bytes]:
+    """Kill the loop; return the next one, which has said why it can't go on, for long."""
+    loop.kill()
+    loop.wait()
+    following = world.start_loop()
+    world.wait_for("an explanation", lambda: world.said(str(world.directory), reason))
+    world.last(LONG_S)
+    return following
+
+
 BROKEN = {
     "read-only": (read_only, "Read-only file system"),
     "full": (full, "No space left on device"),
@@ -135,11 +145,7 @@ def test_directory_that_can_not_be_written_when_the_loop_is_killed(
     breaks, reason = BROKEN[broken]
     with breaks(world):
         world.fault()
-        loop.kill()
-        loop.wait()
-        loop = world.start_loop()
-        world.wait_for("an explanation", lambda: world.said(str(world.directory), reason))
-        world.last(LONG_S)
+        loop = replaced(world, loop, reason)
     world.recover()
     record(f"job directory {broken}", f"{DURATIONS[LONG_S]}, {MEANWHILE}", world.finish(loop))
 
@@ -151,11 +157,7 @@ def test_directory_that_is_away_when_the_loop_is_killed(world: FaultWorld, recor
     away = world.root / "away"
     world.fault()
     world.base.rename(away)
-    loop.kill()
-    loop.wait()
-    loop = world.start_loop()
-    world.wait_for("an explanation", lambda: world.said(str(world.directory), "or mount it"))
-    world.last(LONG_S)
+    loop = replaced(world, loop, "or mount it")
     assert not world.base.exists(), "something was made in its place"
     away.rename(world.base)
     world.recover()

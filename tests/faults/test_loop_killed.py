@@ -14,6 +14,14 @@ Record = Callable[[str, str, Outcome], None]
 
 FAULT = "loop killed (-9)"
 
+
+def _go_on(world: FaultWorld, record: Record, point: str, attempt: str = "1") -> None:
+    """Another loop goes on from there; what came of it is noted."""
+    loop = world.start_loop(attempt=attempt)
+    world.recover()
+    record(FAULT, point, world.finish(loop))
+
+
 START = {
     "create:before:claim": "start: before the log was claimed",
     "create:after:claim": "start: the log was claimed",
@@ -35,9 +43,7 @@ START = {
 def test_start(world: FaultWorld, record: Record, point: str) -> None:
     world.feed()
     world.wait_death(world.start_loop(point))
-    loop = world.start_loop()
-    world.recover()
-    record(FAULT, START[point], world.finish(loop))
+    _go_on(world, record, START[point])
 
 
 RESCALE = {
@@ -83,9 +89,7 @@ def test_failure_of_the_query(world: FaultWorld, record: Record, point: str) -> 
     world.wait_for("the failure", lambda: dying.poll() is not None or world.is_in("Restarting"))
     world.put("poison.json", range(0))
     world.wait_death(dying)
-    loop = world.start_loop()
-    world.recover()
-    record(FAULT, QUERY[point], world.finish(loop))
+    _go_on(world, record, QUERY[point])
 
 
 KILL = {
@@ -134,9 +138,7 @@ def test_dead_driver(world: FaultWorld, record: Record, point: str) -> None:
     dying = world.start_loop(point)
     world.cluster.kill_driver(world.driver())
     world.wait_death(dying)
-    loop = world.start_loop()
-    world.recover()
-    record(FAULT, DEAD[point], world.finish(loop))
+    _go_on(world, record, DEAD[point])
 
 
 END = {
@@ -160,9 +162,7 @@ def test_end(world: FaultWorld, record: Record, wish: str, point: str) -> None:
     world.wait_exit(world.start_loop(), 0)
     assert world.is_in("Finished")
     world.ask()
-    loop = world.start_loop(attempt="2")
-    world.recover()
-    record(FAULT, END[wish, point], world.finish(loop))
+    _go_on(world, record, END[wish, point], attempt="2")
 
 
 AGAIN = {
@@ -181,9 +181,7 @@ def test_next_attempt(world: FaultWorld, record: Record, point: str) -> None:
     world.wait_exit(first, 0)
     world.ask()
     world.wait_death(world.start_loop(point, attempt="2"))
-    loop = world.start_loop(attempt="2")
-    world.recover()
-    record(FAULT, AGAIN[point], world.finish(loop))
+    _go_on(world, record, AGAIN[point], attempt="2")
 
 
 @pytest.mark.parametrize("nth", [1, 2])
@@ -199,9 +197,7 @@ def test_compaction(world: FaultWorld, record: Record, nth: int) -> None:
         world.wait_for("the next document", lambda before=before: dying.poll() is not None or world.newest() != before)  # type: ignore[misc]
     world.ask()
     world.wait_death(dying)
-    loop = world.start_loop()
-    world.recover()
-    record(FAULT, f"compaction: document {nth} was removed", world.finish(loop))
+    _go_on(world, record, f"compaction: document {nth} was removed")
 
 
 def test_every_loop_at_its_second_document(world: FaultWorld, record: Record) -> None:
@@ -213,6 +209,4 @@ def test_every_loop_at_its_second_document(world: FaultWorld, record: Record) ->
         if world.is_well():
             break
     assert number > 1
-    loop = world.start_loop()
-    world.recover()
-    record(FAULT, "every loop at its second or third document, from the start on", world.finish(loop))
+    _go_on(world, record, "every loop at its second or third document, from the start on")

@@ -57,13 +57,9 @@ def most_restarts(seconds: float) -> int:
     return next(number for number in range(20) if sum(delays[: number + 1]) > seconds)
 
 
-def test_java_that_is_missing_for_the_driver(
-    fault_cluster: LocalCluster, make_world: Callable[..., FaultWorld], record: Record, java: Path
-) -> None:
-    fault_cluster.reset()
-    worker = add_worker(fault_cluster, java, **WORKER)
+def run_without(java: Path, world: FaultWorld, worker: LocalWorker) -> Outcome:
+    """The job begins while Java is away from this worker, says so and waits; then it is back."""
     host, port = worker.worker_id.rsplit("-", 2)[1:]
-    world = make_world(options=BACKOFF)
     with missing(java):
         world.fault()
         loop = world.start_loop()
@@ -71,7 +67,17 @@ def test_java_that_is_missing_for_the_driver(
         world.last(PATIENT_S)
         assert world.epoch() <= 1 + most_restarts(world.since_fault())
     world.recover()
-    record("Java missing on a worker", "that gets the driver, until it was there", world.finish(loop))
+    return world.finish(loop)
+
+
+def test_java_that_is_missing_for_the_driver(
+    fault_cluster: LocalCluster, make_world: Callable[..., FaultWorld], record: Record, java: Path
+) -> None:
+    fault_cluster.reset()
+    worker = add_worker(fault_cluster, java, **WORKER)
+    world = make_world(options=BACKOFF)
+    outcome = run_without(java, world, worker)
+    record("Java missing on a worker", "that gets the driver, until it was there", outcome)
 
 
 def test_java_that_is_missing_for_the_executors(
@@ -80,16 +86,10 @@ def test_java_that_is_missing_for_the_executors(
     """Its driver is too large for the worker without Java. After ten attempts the master gives the application up."""
     fault_cluster.reset()
     fault_cluster.add_worker(cores=1, memory_mb=2048)
-    host, port = add_worker(fault_cluster, java, cores=2, memory_mb=1024).worker_id.rsplit("-", 2)[1:]
+    worker = add_worker(fault_cluster, java, cores=2, memory_mb=1024)
     world = make_world(options=BACKOFF, conf={"spark.log.level": "INFO"}, driver=DriverShape(cores=1, memory_mb=1200))
-    with missing(java):
-        world.fault()
-        loop = world.start_loop()
-        world.wait_for("advice", lambda: world.said(f"Java is missing on worker {host}:{port}: ", "JAVA_HOME"))
-        world.last(PATIENT_S)
-        assert world.epoch() <= 1 + most_restarts(world.since_fault())
-    world.recover()
-    record("Java missing on a worker", "that gets the executors, until it was there", world.finish(loop))
+    outcome = run_without(java, world, worker)
+    record("Java missing on a worker", "that gets the executors, until it was there", outcome)
 
 
 def test_python_that_is_missing_everywhere(world: FaultWorld, record: Record) -> None:

@@ -16,11 +16,11 @@ from airflow.sdk.observability import stats
 
 from airflow_adaptive.hooks.asset_store import AirflowJobStore, TaskKey
 from airflow_adaptive.hooks.store_traffic import StoreTraffic
-from airflow_adaptive.hooks.telemetry import COUNTED, MEASURED, METRICS_OF_A_JOB, STATES, Kind, Telemetry
+from airflow_adaptive.hooks.telemetry import COUNTED, MEASURED, METRICS_OF_A_JOB, Kind, Telemetry
 from airflow_adaptive.runtime.history import History
 from airflow_adaptive.runtime.metrics import COLUMNS
 from airflow_adaptive.runtime.urls import Urls
-from airflow_adaptive.runtime.view import view
+from airflow_adaptive.runtime.view import STATE_NAMES, view
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.testing.fake_channel import FakeChannel
 from airflow_adaptive.testing.manual_clock import ManualClock
@@ -93,7 +93,7 @@ def test_view_is_sent_as_gauges(backend: Recorder, telemetry: Telemetry) -> None
     telemetry.show(seen(restarts=3, rescales=5, slots={"held": 2, "available": 6}))
     sent = {name: value for name, value in backend.gauges.items() if name.startswith("adaptive.departures.")}
     assert sent == {
-        **{f"adaptive.departures.state.{state}": int(state == "Executing") for state in STATES},
+        **{f"adaptive.departures.state.{state}": int(state == "Executing") for state in STATE_NAMES},
         "adaptive.departures.num_restarts": 3,
         "adaptive.departures.num_rescales": 5,
         "adaptive.departures.parallelism.job": 2,

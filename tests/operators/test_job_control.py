@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,8 +25,8 @@ from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
-from airflow_adaptive.testing.scenario import Scenario
-from airflow_adaptive.triggers import job_state
+from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from airflow_adaptive.triggers import deferral, job_state
 from airflow_adaptive.triggers.job_state import (
     AdaptiveJobEventTrigger,
     JobEvent,
@@ -35,6 +36,7 @@ from airflow_adaptive.triggers.job_state import (
     told,
 )
 from tests.comms import FakeComms, api_server_error
+from tests.plugin.shown import batch, executing, shown, suspended
 
 SUMMARY: dict[str, Any] = {
     "job": "departures",
@@ -71,14 +73,14 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look again at once."""
     monkeypatch.setattr(job_state, "LOOK_EVERY", timedelta(0))
-    monkeypatch.setattr(job_state, "SHORTEST_DEFERRAL", timedelta(0))
+    monkeypatch.setattr(deferral, "SHORTEST_DEFERRAL", timedelta(0))
 
 
 def ended(outcome: str) -> dict[str, Any]:
     return SUMMARY | {"state": "Finished", "outcome": outcome, "since": "2026-01-02T00:00:00+00:00"}
 
 
-def deferral(call: Any) -> Any:
+def deferred_to(call: Any) -> Any:
     with pytest.raises(TaskDeferred) as deferred:
         call()
     return deferred.value.trigger
@@ -149,6 +151,37 @@ def test_job_that_has_ended_takes_no_bounds(airflow: FakeComms) -> None:
         SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=1).execute(CONTEXT)
 
 
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        (batch, "Job 'departures' is a batch: it runs on what it was submitted with, and never rescales."),
+        (
+            lambda: executing(reactive=True),
+            "Job 'departures' is in reactive mode: it takes all slots that there are, whatever is required of it.",
+        ),
+        (
+            lambda: executing().when_query_failed(HOPELESS).when_driver_ended(),
+            "Job 'departures' has ended (FAILED): run its DAG again to change it.",
+        ),
+    ],
+    ids=["batch", "reactive", "failed"],
+)
+def test_job_that_can_not_have_other_bounds_says_why_in_the_words_of_the_rest_api(
+    airflow: FakeComms, job: Callable[[], Scenario], told: str
+) -> None:
+    airflow.asset_states = shown(job())
+    with pytest.raises(AirflowFailException) as refused:
+        SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=1).execute(CONTEXT)
+    assert str(refused.value) == told
+    assert "requirements" not in airflow.asset_states
+
+
+def test_suspended_job_takes_the_bounds_that_it_is_resumed_with(airflow: FakeComms) -> None:
+    airflow.asset_states = shown(suspended())
+    body = SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=(2, 3)).execute(CONTEXT)
+    assert airflow.asset_states["requirements"] == body == {"job": {"parallelism": {"lowerBound": 2, "upperBound": 3}}}
+
+
 @pytest.mark.parametrize("states", [{}, {"summary": {}}, {"summary": SUMMARY, "scheduler": {"format": 99}}])
 def test_unknown_job_is_an_error_that_names_it(airflow: FakeComms, states: dict[str, Any]) -> None:
     airflow.asset_states = states
@@ -172,7 +205,7 @@ def test_job_and_bounds_are_templated() -> None:
 @pytest.mark.parametrize(("cancel", "wish", "outcome"), [(False, "suspend", "SUSPENDED"), (True, "cancel", "CANCELED")])
 def test_stop_asks_and_waits_without_a_worker(airflow: FakeComms, cancel: bool, wish: str, outcome: str) -> None:
     operator = StopAdaptiveJobOperator(task_id="t", job="departures", cancel=cancel)
-    trigger = deferral(lambda: operator.execute(CONTEXT))
+    trigger = deferred_to(lambda: operator.execute(CONTEXT))
     assert airflow.asset_states["wish"] == wish
     airflow.asset_states["summary"] = ended(outcome)
     assert operator.resume(CONTEXT, fire(trigger)) == outcome
@@ -196,7 +229,7 @@ def test_job_that_has_ended_is_left_as_it_is(airflow: FakeComms) -> None:
 def test_job_that_does_not_stop_in_time_is_an_error_that_says_what_to_look_at(airflow: FakeComms) -> None:
     operator = StopAdaptiveJobOperator(task_id="t", job="departures", timeout="1 ms")
     with pytest.raises(AirflowException, match=r"not ended in time \(1 ms\); it is Executing.*triggerer"):
-        operator.resume(CONTEXT, fire(deferral(lambda: operator.execute(CONTEXT))))
+        operator.resume(CONTEXT, fire(deferred_to(lambda: operator.execute(CONTEXT))))
 
 
 @pytest.mark.parametrize("timeout", ["soon", -1, 0])
@@ -211,7 +244,7 @@ def test_stop_without_a_time_is_refused(airflow: FakeComms, timeout: Any) -> Non
 
 def test_sensor_waits_for_any_of_its_states(airflow: FakeComms) -> None:
     sensor = AdaptiveJobSensor(task_id="t", job="departures", states=["SUSPENDED", "Executing"])
-    event = fire(deferral(lambda: sensor.execute(CONTEXT)))
+    event = fire(deferred_to(lambda: sensor.execute(CONTEXT)))
     assert sensor.resume(CONTEXT, event) == {"state": "Executing", "parallelism": {"job": 2}}
 
 

@@ -320,6 +320,39 @@ def test_newest_items_are_shown_as_far_as_there_is_room() -> None:
     assert newest_within([], 10) == []
 
 
+def test_of_a_long_past_only_what_fits_is_put_into_words() -> None:
+    told: list[int] = []
+
+    def tell(number: int) -> str:
+        told.append(number)
+        return str(number)
+
+    assert newest_within(range(1000), 21, told=tell) == ["997", "998", "999"]
+    assert told == [999, 998, 997, 996]  # the last one does not fit
+
+
+class Counted(dict[str, int]):
+    """Counts how often its items are asked for: once for each encoding."""
+
+    def __init__(self) -> None:
+        super().__init__(job=1)
+        self.encoded = 0
+
+    def items(self) -> Any:
+        self.encoded += 1
+        return super().items()
+
+
+def test_of_many_rescales_only_those_that_fit_are_encoded(channel: FailingChannel) -> None:
+    history, counted = History(channel, "job", 1000), Counted()
+    told = next(step.rescale for step in wide(1).steps if step.rescale is not None)
+    rescale = replace(told, vertices=replace(told.vertices, desired=counted))
+    history.rescales.extend(replace(rescale, number=number) for number in range(1, 1001))
+    seen = history.shown(Scenario().state)
+    shown = len(seen["all_rescales"]) + len(seen["rescale_history"])
+    assert 0 < shown <= counted.encoded <= shown + 2
+
+
 def test_decisions_are_shown_as_they_were_told() -> None:
     decision = Decision(at=START, state="Executing", reason="nothing to do")
     history = History(FakeChannel(), "job", 10)

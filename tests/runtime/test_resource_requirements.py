@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive.runtime.resource_requirements import accepted, body_of, read, version_of, wanted
+from airflow_adaptive.runtime.resource_requirements import (
+    NotRescalableError,
+    accepted,
+    body_of,
+    read,
+    require_rescalable,
+    version_of,
+    wanted,
+)
 from airflow_adaptive.scheduler.errors import RequirementsError
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import Scenario
+from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
 STATE = Scenario(1, 4).state
+BATCH = Scenario(graph=replace(JobGraph.single("job", ParallelismRange(1, 4)), job_type=JobType.BATCH))
+FAILED = Scenario(1, 4).given_executing(2).when_query_failed(HOPELESS).when_driver_ended()
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -70,3 +83,32 @@ def test_requirements_that_come_into_force_next_are_wanted() -> None:
 def test_lower_bound_of_minus_one_is_one_as_in_flip_291() -> None:
     body = {"job": {"parallelism": {"lowerBound": -1, "upperBound": 8}}}
     assert accepted(body, Scenario(2, 4).state) == {"job": ParallelismRange(1, 8)}
+
+
+@pytest.mark.parametrize(
+    ("state", "told", "kind"),
+    [
+        (None, ("BATCH", None), "batch"),
+        (None, ("BATCH", "FAILED"), "batch"),
+        (BATCH.state, (None, None), "batch"),
+        (None, ("STREAMING", "CANCELED"), "finished"),
+        (STATE, ("STREAMING", "FINISHED"), "finished"),
+        (FAILED.state, (None, None), "finished"),
+        (Scenario(1, 4, reactive=True).state, ("STREAMING", None), "reactive"),
+    ],
+)
+def test_job_that_can_not_have_other_requirements_is_known_by_what_it_shows_and_by_its_state(
+    state: SchedulerState | None, told: tuple[str | None, str | None], kind: str
+) -> None:
+    with pytest.raises(NotRescalableError, match="Job 'departures' ") as refused:
+        require_rescalable("departures", state, *told)
+    assert refused.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("state", "told"), [(STATE, ("STREAMING", None)), (STATE, ("STREAMING", "SUSPENDED")), (None, (None, None))]
+)
+def test_job_that_can_go_on_may_have_other_requirements(
+    state: SchedulerState | None, told: tuple[str | None, str | None]
+) -> None:
+    require_rescalable("departures", state, *told)

@@ -23,7 +23,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode, from_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
-from airflow_adaptive.triggers import adaptive_job
+from airflow_adaptive.triggers import adaptive_job, deferral
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, run_loop
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger, look_for_resources
 from tests.comms import FakeComms, api_server_error
@@ -197,7 +197,7 @@ def test_job_is_left_alone_when_nobody_knows_the_task(
 def test_trigger_whose_job_another_attempt_took_over_says_so(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adaptive_job, "SHORTEST_DEFERRAL", timedelta(0))
+    monkeypatch.setattr(deferral, "SHORTEST_DEFERRAL", timedelta(0))
 
     async def take_over() -> Any:
         firing = asyncio.ensure_future(anext(aiter(make().run())))
@@ -235,7 +235,7 @@ def test_end_of_a_failed_job_tells_its_root_cause_and_whether_a_retry_may_help(
 def test_trigger_whose_twin_took_over_stands_by(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adaptive_job, "SHORTEST_DEFERRAL", timedelta(0))
+    monkeypatch.setattr(deferral, "SHORTEST_DEFERRAL", timedelta(0))
     monkeypatch.setattr(adaptive_job, "STAND_BY", timedelta(0))
     answers: list[SupersededError | dict[str, str]] = [SupersededError(7, f"{MINE}#twin"), {"status": "recycle"}]
 
@@ -259,8 +259,9 @@ def test_trigger_whose_twin_took_over_stands_by(
 @pytest.fixture
 def short_lived(make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch) -> AdaptiveJobTrigger:
     """A trigger whose lifetime is over at once."""
-    monkeypatch.setattr(adaptive_job, "SHORTEST_DEFERRAL", timedelta(milliseconds=100))
+    monkeypatch.setattr(deferral, "SHORTEST_DEFERRAL", timedelta(milliseconds=100))
     monkeypatch.setattr(adaptive_job, "HANDING_ON", timedelta(milliseconds=20))
+    monkeypatch.setattr(adaptive_job, "STAND_BY", timedelta(0))
     trigger = make()
     options = replace(trigger._job.options, trigger_lifetime=timedelta(milliseconds=200))
     trigger.spec = encode(replace(trigger._job, options=options))

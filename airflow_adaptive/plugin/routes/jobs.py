@@ -10,7 +10,8 @@ from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin import control, details, store
-from airflow_adaptive.plugin.routes.common import all_mirrored, asker, mirrored
+from airflow_adaptive.plugin.mirrored import all_mirrored, mirrored
+from airflow_adaptive.plugin.routes.common import asker
 from airflow_adaptive.plugin.schemas import JobCollection, JobDetails, SchedulerStateName, Step
 from airflow_adaptive.plugin.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep, allowed
 from airflow_adaptive.plugin.store import Job

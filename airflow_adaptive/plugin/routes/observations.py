@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from airflow_adaptive.plugin import details, schemas
-from airflow_adaptive.plugin.routes.common import mirrored, shown_state
+from airflow_adaptive.plugin.mirrored import mirrored
+from airflow_adaptive.plugin.routes.common import shown_state
 from airflow_adaptive.plugin.security import ReadableJob, SessionDep
 from airflow_adaptive.runtime.mirror import DRIVER, HISTORY, METRICS, SCHEDULER
 

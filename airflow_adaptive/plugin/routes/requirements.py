@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Response
 
 from airflow_adaptive.plugin import control, details, schemas
-from airflow_adaptive.plugin.routes.common import asker, mirrored, shown_state
+from airflow_adaptive.plugin.mirrored import mirrored
+from airflow_adaptive.plugin.routes.common import asker, shown_state
 from airflow_adaptive.plugin.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep
 from airflow_adaptive.runtime import preview, resource_requirements
 from airflow_adaptive.runtime.mirror import REQUIREMENTS, SCHEDULER, SUMMARY

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin import flink_rescales, rescale_schemas
-from airflow_adaptive.plugin.mirrored import Mirrored
+from airflow_adaptive.plugin.mirrored import Mirrored, mirrored
 from airflow_adaptive.plugin.problems import not_found
-from airflow_adaptive.plugin.routes.common import mirrored, shown_state
+from airflow_adaptive.plugin.routes.common import shown_state
 from airflow_adaptive.plugin.security import ReadableJob, SessionDep
 from airflow_adaptive.plugin.store import Job
 from airflow_adaptive.runtime.mirror import RESCALES, SCHEDULER
@@ -40,14 +39,14 @@ def get_config(job: ReadableJob, session: SessionDep) -> rescale_schemas.Rescale
 def get_overview(job: ReadableJob, session: SessionDep) -> rescale_schemas.RescalesOverview:
     """Tell how many rescales there were, and the latest that was completed, failed and ignored."""
     seen = _seen(job, session)
-    return flink_rescales.overview(job.name, seen.rescales, _groups(seen))
+    return flink_rescales.overview(job.name, seen.rescales, seen.groups)
 
 
 @router.get("/history", operation_id="get_rescale_history", summary="Rescales, the newest first")
 def get_history(job: ReadableJob, session: SessionDep) -> list[rescale_schemas.RescaleDetails]:
     """Tell the rescales that are remembered, the newest first."""
     seen = _seen(job, session)
-    return flink_rescales.history(job.name, seen.rescales, _groups(seen))
+    return flink_rescales.history(job.name, seen.rescales, seen.groups)
 
 
 @router.get("/summary", operation_id="get_rescales_summary", summary="Rescales in figures")
@@ -63,13 +62,8 @@ def get_details(job: ReadableJob, session: SessionDep, rescale_id: RescaleId) ->
     found = flink_rescales.find(job.name, seen.rescales, rescale_id.lower())
     if found is None:
         raise not_found(f"Job {job.name!r} remembers no rescale {rescale_id!r}.")
-    return flink_rescales.details(job.name, found, _groups(seen))
+    return flink_rescales.details(job.name, found, seen.groups)
 
 
 def _seen(job: Job, session: Session) -> Mirrored:
     return mirrored(job, session, KEYS)
-
-
-def _groups(seen: Mirrored) -> Mapping[str, str]:
-    """Vertex -> slot sharing group."""
-    return {} if seen.state is None else {vertex.name: vertex.slot_sharing_group for vertex in seen.state.job.vertices}

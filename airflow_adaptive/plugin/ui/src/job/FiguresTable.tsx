@@ -1,4 +1,5 @@
 import { Box, Table } from "@chakra-ui/react";
+import { ColumnHeaders } from "../components/ColumnHeaders";
 import { count, millis, moment, rate } from "../lib/format";
 import type { Point } from "../lib/series";
 import { styleOf } from "../lib/states";
@@ -20,15 +21,7 @@ export const FiguresTable = ({ points }: { points: Point[] }) => {
         </Box>
         <Table.ScrollArea maxHeight="80" mt={2}>
           <Table.Root aria-label="Figures over time, the newest first" size="sm" stickyHeader>
-            <Table.Header>
-              <Table.Row>
-                {COLUMNS.map((name) => (
-                  <Table.ColumnHeader key={name} scope="col" whiteSpace="nowrap">
-                    {name}
-                  </Table.ColumnHeader>
-                ))}
-              </Table.Row>
-            </Table.Header>
+            <ColumnHeaders names={COLUMNS} />
             <Table.Body>
               {rows.map((point) => (
                 <Table.Row fontVariantNumeric="tabular-nums" key={point.at} whiteSpace="nowrap">

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { LuLayoutGrid } from "react-icons/lu";
 import { planQuery } from "../api/queries";
 import type { Plan, PlannedVertex } from "../api/types";
+import { ColumnHeaders } from "../components/ColumnHeaders";
 import { Loaded } from "../components/Loaded";
 import { Moment } from "../components/Moment";
 import { Notice } from "../components/Notice";
@@ -85,20 +86,12 @@ const Slots = ({ plan: { slots, imbalance, version, reported_at } }: { plan: Pla
   </Section>
 );
 
-const COLUMNS = ["Vertex", "Planned", "Effective", "Bounds", "Maximum", "Slot sharing group", "State"];
+const VERTEX_COLUMNS = ["Vertex", "Planned", "Effective", "Bounds", "Maximum", "Slot sharing group", "State"];
 
 const Vertices = ({ vertices }: { vertices: PlannedVertex[] }) => (
   <Table.ScrollArea>
     <Table.Root aria-label="Vertices" size="sm">
-      <Table.Header>
-        <Table.Row>
-          {COLUMNS.map((name) => (
-            <Table.ColumnHeader key={name} scope="col" whiteSpace="nowrap">
-              {name}
-            </Table.ColumnHeader>
-          ))}
-        </Table.Row>
-      </Table.Header>
+      <ColumnHeaders names={VERTEX_COLUMNS} />
       <Table.Body>
         {vertices.map((vertex, index) => (
           <Table.Row fontVariantNumeric="tabular-nums" key={vertex.name}>
@@ -123,6 +116,8 @@ const Vertices = ({ vertices }: { vertices: PlannedVertex[] }) => (
   </Table.ScrollArea>
 );
 
+const EXECUTOR_COLUMNS = ["Executor", "Cores", "Worker"];
+
 const Executors = ({ plan: { executors } }: { plan: Plan }) => (
   <Section title="Executors">
     {executors.length === 0 ? (
@@ -132,13 +127,7 @@ const Executors = ({ plan: { executors } }: { plan: Plan }) => (
     ) : (
       <Table.ScrollArea maxHeight="80">
         <Table.Root aria-label="Executors" size="sm" stickyHeader>
-          <Table.Header>
-            <Table.Row>
-              <Table.ColumnHeader scope="col">Executor</Table.ColumnHeader>
-              <Table.ColumnHeader scope="col">Cores</Table.ColumnHeader>
-              <Table.ColumnHeader scope="col">Worker</Table.ColumnHeader>
-            </Table.Row>
-          </Table.Header>
+          <ColumnHeaders names={EXECUTOR_COLUMNS} />
           <Table.Body>
             {executors.map((executor) => (
               <Table.Row key={executor.executor_id}>

@@ -4,6 +4,7 @@ import { useState } from "react";
 import { LuChevronDown, LuChevronRight, LuScaling } from "react-icons/lu";
 import { rescaleQuery, rescalesQuery, rescalesSummaryQuery } from "../api/queries";
 import type { Rescale } from "../api/types";
+import { ColumnHeaders } from "../components/ColumnHeaders";
 import { Loaded } from "../components/Loaded";
 import { Notice } from "../components/Notice";
 import { Section } from "../components/Section";
@@ -63,15 +64,7 @@ const History = ({ job, rescales }: { job: string; rescales: Rescale[] }) => {
   return (
     <Table.ScrollArea>
       <Table.Root aria-label="Rescales" size="sm">
-        <Table.Header>
-          <Table.Row>
-            {COLUMNS.map((name) => (
-              <Table.ColumnHeader key={name} scope="col" whiteSpace="nowrap">
-                {name}
-              </Table.ColumnHeader>
-            ))}
-          </Table.Row>
-        </Table.Header>
+        <ColumnHeaders names={COLUMNS} />
         <Table.Body>
           {rescales.map((rescale) => (
             <Line

@@ -1,0 +1,45 @@
+"""A deferral lasts as long as Airflow needs it to."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.triggers.deferral import SHORTEST_DEFERRAL, long_enough
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
+    """How long was slept, each time; nobody waits for it."""
+    slept: list[timedelta] = []
+
+    async def sleep(clock: SystemClock, seconds: float) -> None:
+        slept.append(timedelta(seconds=seconds))
+
+    monkeypatch.setattr(SystemClock, "sleep", sleep)
+    return slept
+
+
+async def result() -> str:
+    return "found"
+
+
+def test_work_that_is_done_at_once_is_told_when_the_task_may_go_on(slept: list[timedelta]) -> None:
+    assert asyncio.run(long_enough(result())) == "found"
+    assert SHORTEST_DEFERRAL - timedelta(seconds=5) < slept[0] <= SHORTEST_DEFERRAL
+
+
+def test_work_that_took_long_is_told_at_once(slept: list[timedelta], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_adaptive.triggers.deferral.SHORTEST_DEFERRAL", timedelta(0))
+    assert asyncio.run(long_enough(result())) == "found"
+    assert slept == [timedelta(0)]
+
+
+def test_work_that_fails_is_not_kept_back(slept: list[timedelta]) -> None:
+    async def fail() -> None:
+        raise ValueError("no such job")
+
+    with pytest.raises(ValueError, match="no such job"):
+        asyncio.run(long_enough(fail()))
+    assert slept == []
