@@ -46,7 +46,7 @@ lint: install ## style, types and layers
 	$(BIN)/lint-imports
 
 unit: install ## unit tests, with every branch of the scheduler covered
-	$(BIN)/python -m pytest $(UNIT) --numprocesses auto --cov --cov-report=
+	$(BIN)/python -m pytest $(UNIT) --numprocesses auto --dist loadgroup --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
 
 explore: install ## all that can happen to small jobs, as deep as five minutes allow: states and steps by depth

@@ -130,7 +130,11 @@ class Run:
         self._version += executors != self._executors
         self._executors = executors
         plan = DriverPlan(
-            parallelism=self._parallelism, executors=executors, state_partitions=self._partitions, load_balance=mode
+            parallelism=self._parallelism,
+            executors=executors,
+            state_partitions={"default": self._partitions},
+            built=self._version,
+            load_balance=mode,
         )
         self._driver.direct(Action.RUN, self._version, plan)
 

@@ -17,7 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from airflow_adaptive.job.conf import NotSubmittedError, read_settings
 from airflow_adaptive.job.documents import FORMAT, Action, Directive, LogDocument, encode_log, log_name
-from airflow_adaptive.job.queries import AdaptiveJobError, require_writer
+from airflow_adaptive.job.writers import AdaptiveJobError, require_same, require_writers
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.operators.ending import result
 from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, DriverSubmission, JobDirectoryError, PortError
@@ -189,9 +189,15 @@ def not_writable() -> str:
     return f"job 'departures': {raised.value}"
 
 
-def started_by_the_script() -> str:
+def returned_nothing() -> str:
     with pytest.raises(AdaptiveJobError) as raised:
-        require_writer(None, "departures")
+        require_writers(None, "departures", "departures")
+    return f"AdaptiveJobError: {raised.value}"
+
+
+def returned_other_queries() -> str:
+    with pytest.raises(AdaptiveJobError) as raised:
+        require_same(["hourly", "weekly"], ["hourly", "daily"], "departures")
     return f"AdaptiveJobError: {raised.value}"
 
 
@@ -289,7 +295,12 @@ def in_the_driver() -> list[Row]:
             failed(with_driver(lambda simulation, driver: simulation.cluster.finish_driver(driver))),
             "no restart",
         ),
-        Row("script that starts its query itself, or returns nothing", started_by_the_script(), "no restart"),
+        Row("script that starts its query itself, or returns nothing", returned_nothing(), "no restart"),
+        Row(
+            "script whose function returns other queries for another plan",
+            returned_other_queries(),
+            "the queries go on as before (`refusal` in the driver's status)",
+        ),
         Row("Python missing on a worker", failed(with_driver(dies(NO_PYTHON))), "the job restarts with backoff"),
         Row("Java missing on a worker", failed(with_driver(launched_without_java)), "the job restarts with backoff"),
         Row(

@@ -25,10 +25,12 @@ from airflow_adaptive.job.failures import hide
 from airflow_adaptive.job.fence import Fence
 from airflow_adaptive.job.log import LogReader
 from airflow_adaptive.job.output import Output
-from airflow_adaptive.job.queries import Build, JobQuery
+from airflow_adaptive.job.queries import JobQueries
+from airflow_adaptive.job.repartition import StateRepartition
 from airflow_adaptive.job.reporter import Reporter
 from airflow_adaptive.job.watchdog import EXIT_FENCED, LeaseWatchdog
 from airflow_adaptive.job.work import JobWork
+from airflow_adaptive.job.writers import Build
 
 log = logging.getLogger(__name__)
 """Unless the script configures logging, warnings go to the driver's output, which its worker keeps."""
@@ -61,16 +63,18 @@ class AdaptiveJob:
         """Describe the job; nothing runs before `run`.
 
         Args:
-            build: makes the job's query, `(spark, parallelism) -> df.writeStream...`, not started. It is called again
-                with each new plan, so it must give the same query each time but for the parallelism. Its name is the
-                job's id unless the function sets one; the checkpoint is the runtime's, one that it sets is not used.
-                Or it makes a batch, `-> df.write.mode("overwrite").option("path", ...)`, not saved: the job finishes
-                with it; a restart runs it again from the beginning.
+            build: makes the job's query, `(spark, parallelism) -> df.writeStream...`, not started, or a list of
+                queries, each with a `queryName` of its own. It is called again when a plan changes what it has asked
+                `parallelism` for, while the queries of the call before still run; so it must give the same queries each
+                time but for the parallelism. The name of a single query is the job's id unless the function sets one;
+                checkpoints are the runtime's, one that it sets is not used. Or it makes a batch,
+                `-> df.write.mode("overwrite").option("path", ...)`, not saved: the job finishes with it; a restart runs
+                it again from the beginning.
         """
         self._build = build
 
     def run(self) -> None:
-        """Run the query as the scheduler directs; return when it has finished or was stopped.
+        """Run the queries as the scheduler directs; return when it has finished or was stopped.
 
         Raises:
             NotSubmittedError: nobody directs: the script was not submitted by the adaptive scheduler.
@@ -114,7 +118,9 @@ def _run(spark: SparkSession, settings: DriverSettings, build: Build) -> DriverS
         ),
         fence=fence,
         query=JobWork(
-            JobQuery(spark, build, job=settings.job, checkpoint=directory.checkpoint),
+            JobQueries(
+                spark, build, job=settings.job, checkpoint=directory.checkpoint, repartition=StateRepartition(spark)
+            ),
             BatchQuery(spark, job=settings.job),
         ),
         executors=Executors(spark, clock=clock, complain=log.warning),

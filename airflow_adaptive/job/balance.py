@@ -76,18 +76,24 @@ class Balancer:
         self._first_batch: int | None = None
         self._dropped_at: float | None = None
 
-    def follow(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> None:
-        """Look whether the tasks lie evenly, if that is open: in a new run, and after executors came or went."""
+    def follow(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
+        """Look whether the tasks lie evenly, if that is open: in a new run, and after executors came or went.
+
+        Returns:
+            Whether no more is to be done about it: they do, or would not in time.
+        """
         slots = {executor.executor_id: executor.cores for executor in executors}
         there = frozenset(slots)
         if self._dropped_at is not None and self._clock() - self._dropped_at >= TIMEOUT_S:
             self._restore_wait()
-        if (run.run_id, there) == self._settled or (there, run) == self._looked:
-            return
-        self._looked = there, run
-        stages = self._placement.last_batch(run)
-        if stages and all(map(there.issuperset, stages)):  # where the tasks of a lost executor go the next batch shows
-            self._judge(stages, slots, run)
+        if (run.run_id, there) != self._settled and (there, run) != self._looked:
+            self._looked = there, run
+            stages = self._placement.last_batch(run)
+            if stages and all(
+                map(there.issuperset, stages)
+            ):  # where the tasks of a lost executor go the next batch shows
+                self._judge(stages, slots, run)
+        return (run.run_id, there) == self._settled
 
     def restore(self) -> None:
         """The query ends, or nothing is to be spread any more: bring the wait back if it was dropped."""

@@ -60,6 +60,14 @@ class BatchQuery:
         """Whether the batch need not be restarted for a plan: it never is."""
         return self._plan is not None and not self._cut
 
+    def adopt(self, plan: DriverPlan) -> None:
+        """A batch keeps the parallelism that it was made for, whatever executors it has."""
+
+    def between(self, _: float, __: Callable[[float], None], act: Callable[[], None]) -> bool:
+        """Do something at once: a batch has no boundary, and its executors are given back once they have no task."""
+        act()
+        return True
+
     def start(self, writer: DataFrameWriter, plan: DriverPlan) -> None:
         """Begin to save what the function returned.
 

@@ -1,4 +1,4 @@
-"""Ends a query exactly at a batch boundary: every batch that was begun is committed, none has to be replayed.
+"""Finds the batch boundary of running queries: to end them there, or to hold them there for a moment.
 
 `StreamingQuery.stop()` cuts the batch that runs. A query also ends by itself, after its batch, once its state is
 TERMINATED; but only if that is set at the right moment. Set while a batch is being planned, it makes Spark interrupt
@@ -12,6 +12,10 @@ to tell those who wait for progress. Whoever holds it finds the thread in one of
   and looked just before, it comes to the queue: then take the state back, as above.
 * elsewhere: it is at work. Keep the lock and look again.
 
+A query that is held instead of ended stands in the second or the third place as long as the lock is kept: without it no
+batch is begun. Where several queries are held, those that come to a boundary first stand there until the last one does;
+where several are ended, none waits for another. One thread looks at all of them in turn.
+
 All of it reaches into the JVM: `StreamExecution` (`state`, `awaitProgressLock`, `queryExecutionThread`) and
 `MicroBatchExecutionContext` (`isCurrentBatchConstructed`) of `org.apache.spark.sql.execution.streaming.runtime`,
 the same in Spark 4.2 and 4.3. Py4J gives each Python thread a JVM thread of its own, so the lock has an owner.
@@ -20,7 +24,9 @@ the same in Spark 4.2 and 4.3. Py4J gives each Python thread a JVM thread of its
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from enum import Enum, auto
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -32,22 +38,36 @@ from airflow_adaptive.job.jvm import java_class, scala_object
 RUNTIME: Final = "org.apache.spark.sql.execution.streaming.runtime"
 
 LOOK_INTERVAL_S: Final = 0.01
-"""Between two looks at the query's thread; the dead time of a restart has it once at most."""
+"""Between two looks at the queries' threads; the dead time of a restart has it once at most."""
+
+WAITING: Final = "Waiting for "
+"""So begins the message of a query that has done a trigger and waits, for the next one or for data."""
+
+
+class Place(Enum):
+    """Where the thread of a query is, as seen by whoever holds its lock."""
+
+    COMMITTING = auto()
+    """In the queue for the lock, with a batch."""
+    BEGINNING = auto()
+    """In the queue for the lock, without a batch."""
+    ASLEEP = auto()
+    """Between two triggers."""
+    AT_WORK = auto()
+    """Anywhere else."""
 
 
 class BatchBoundary:
-    """Ends one running query."""
+    """The batch boundary of one running query; to be used, and let go, by one thread."""
 
-    def __init__(self, spark: SparkSession, query: StreamingQuery, *, pause: Callable[[float], None]) -> None:
+    def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
         """Take hold of the query's execution.
 
         Args:
             spark: the session that it runs in.
             query: started.
-            pause: waits that many seconds; what it raises (the lease is over, say) ends the attempt.
         """
         self._query = query
-        self._pause = pause
         self._execution = query._jsq.streamingQuery()
         self._state = self._execution.state()
         self._lock = self._execution.awaitProgressLock()
@@ -56,63 +76,109 @@ class BatchBoundary:
         self._active = scala_object(spark, f"{RUNTIME}.ACTIVE")
         self._terminated = scala_object(spark, f"{RUNTIME}.TERMINATED")
         self._milliseconds = java_class(spark, "java.util.concurrent.TimeUnit").MILLISECONDS
+        self._locked = False
+        self._between = False
+        self._marked = False
+        self._marked_asleep = False
+        self._foreign = False
 
-    def end(self, timeout_s: float) -> bool:
-        """End the query at a boundary, or by `stop()` if none is reached in time.
-
-        Args:
-            timeout_s: how long its batch may take to its end.
+    def end(self) -> bool:
+        """Come one look nearer to the query's end at a boundary.
 
         Returns:
-            Whether it ended at a boundary (or had ended before); else its last batch may have been cut.
+            Whether there is nothing to wait for any more: it has ended, or it is a query that has no such boundary.
         """
-        deadline = time.monotonic() + timeout_s
         try:
-            reached = self._mark(deadline) and self._ended(deadline)
+            if not self._marked and self._mark():
+                self._marked = True
+                self.let_go()
+                self._wake()
+            return not self._alive()
         except Py4JError:  # not a micro-batch query, or a Spark whose internals differ
-            reached = False
-        if not reached:
-            self._query.stop()
-        return reached
+            self._foreign = True
+            return True
 
-    def _mark(self, deadline: float) -> bool:
-        """Set the state at the right moment; False if there was none until the deadline."""
-        while self._thread.isAlive() and time.monotonic() < deadline:
-            if self._state.compareAndSet(self._initializing, self._terminated):
-                return True
-            if self._lock.tryLock(round(LOOK_INTERVAL_S * 1000), self._milliseconds):
-                try:
-                    if self._mark_locked(deadline):
-                        return True
-                finally:
-                    self._lock.unlock()
-            self._pause(LOOK_INTERVAL_S)
-        return not self._thread.isAlive()
-
-    def _mark_locked(self, deadline: float) -> bool:
-        while self._thread.isAlive() and time.monotonic() < deadline:
-            queued = self._queued()  # first: a thread that stands in the queue changes nothing any more
-            if self._has_batch():
-                if queued:
-                    self._state.set(self._terminated)
-                    return True
-            elif queued:
-                return False
-            elif self._asleep():
-                return self._mark_asleep(deadline)
-            self._pause(LOOK_INTERVAL_S)
-        return not self._thread.isAlive()
-
-    def _mark_asleep(self, deadline: float) -> bool:
-        self._state.set(self._terminated)
-        while self._thread.isAlive() and not self._asleep() and time.monotonic() < deadline:
-            if self._queued():
-                if not self._in_trigger():
-                    return True  # it queues once more at its very end
-                self._state.compareAndSet(self._terminated, self._active)
-                return False
-            self._pause(LOOK_INTERVAL_S)
+    def cut(self) -> bool:
+        """Stop the query at once if it has not ended at a boundary; whether it had to be, so that a batch may be cut."""
+        if not self._foreign and not self._alive():
+            return False
+        self._query.stop()
         return True
+
+    def hold(self) -> bool:
+        """Come one look nearer to where the query begins no batch before it is let go; whether it stands there.
+
+        Raises:
+            Py4JError: not a micro-batch query, or a Spark whose internals differ.
+        """
+        if not self._alive() or self._between:
+            return True
+        if not self._take_lock():
+            return False
+        place = self._place()
+        if place is Place.COMMITTING:
+            self.let_go()
+        self._between = place is Place.BEGINNING or (place is Place.ASLEEP and self._has_triggered())
+        return self._between
+
+    def let_go(self) -> None:
+        """Let the query's thread have its lock."""
+        if self._locked:
+            self._locked = self._between = False
+            with suppress(Py4JError):  # the JVM is gone, and the query with it
+                self._lock.unlock()
+
+    def _mark(self) -> bool:
+        """Set the state if this is the right moment; whether it is set."""
+        if not self._alive():
+            return True
+        if self._marked_asleep:
+            return self._stays_marked()
+        if not self._locked and self._state.compareAndSet(self._initializing, self._terminated):
+            return True
+        if not self._take_lock():
+            return False
+        place = self._place()
+        if place in {Place.COMMITTING, Place.ASLEEP}:
+            self._state.set(self._terminated)
+            self._marked_asleep = place is Place.ASLEEP
+            return not self._marked_asleep or self._stays_marked()
+        if place is Place.BEGINNING:
+            self.let_go()
+        return False
+
+    def _stays_marked(self) -> bool:
+        """Whether a query that slept when the state was set has seen it, or will."""
+        if self._asleep():
+            return True
+        if not self._queued():
+            return not self._alive()
+        if not self._in_trigger():
+            return True  # it queues once more at its very end
+        self._state.compareAndSet(self._terminated, self._active)
+        self._marked_asleep = False
+        self.let_go()
+        return False
+
+    def _wake(self) -> None:
+        """A query that waits for its next trigger is not waited for."""
+        if not self._in_trigger():
+            self._query.stop()
+
+    def _take_lock(self) -> bool:
+        self._locked = self._locked or self._lock.tryLock(round(LOOK_INTERVAL_S * 1000), self._milliseconds)
+        return self._locked
+
+    def _place(self) -> Place:
+        queued = self._queued()  # first: a thread that stands in the queue changes nothing any more
+        if self._has_batch():
+            return Place.COMMITTING if queued else Place.AT_WORK
+        if queued:
+            return Place.BEGINNING
+        return Place.ASLEEP if self._asleep() else Place.AT_WORK
+
+    def _alive(self) -> bool:
+        return bool(self._thread.isAlive())
 
     def _queued(self) -> bool:
         return bool(self._lock.hasQueuedThread(self._thread))
@@ -123,15 +189,79 @@ class BatchBoundary:
     def _in_trigger(self) -> bool:
         return bool(self._query._jsq.status().isTriggerActive())
 
+    def _has_triggered(self) -> bool:
+        """Before its first trigger a query may have a batch to replay, for which it does not ask for the lock."""
+        return str(self._query._jsq.status().message()).startswith(WAITING)
+
     def _has_batch(self) -> bool:
         """Whether a batch is begun and not committed; the context of a past one stays until the next trigger."""
         context = self._execution.getLatestExecutionContext()
         return context is not None and self._in_trigger() and bool(context.isCurrentBatchConstructed())
 
-    def _ended(self, deadline: float) -> bool:
-        """Wait for the thread's end; one that waits for its next trigger is woken for it."""
-        if not self._in_trigger():
-            self._query.stop()
-        while self._thread.isAlive() and time.monotonic() < deadline:
-            self._pause(LOOK_INTERVAL_S)
-        return not self._thread.isAlive()
+
+def end_at_boundary(boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None]) -> bool:
+    """End queries, each at its next boundary; those that reach none in time by `stop()`.
+
+    Args:
+        boundaries: of the queries.
+        timeout_s: how long their batches may take to their end.
+        pause: waits that many seconds; what it raises (the lease is over, say) ends the attempt.
+
+    Returns:
+        Whether all ended at a boundary (or had ended before); else the last batch of some may have been cut.
+    """
+    try:
+        _wait_for_all(boundaries, BatchBoundary.end, timeout_s, pause)
+    finally:
+        _let_go(boundaries)
+    return not any([boundary.cut() for boundary in boundaries])  # noqa: C419  (all are cut, not the first alone)
+
+
+def act_between_batches(
+    boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]
+) -> bool:
+    """Do something at a moment at which no batch of any query runs, and let the queries go on.
+
+    Args:
+        boundaries: of the queries.
+        timeout_s: how long the first to reach a boundary may have to wait for the last.
+        pause: waits that many seconds; what it raises ends the attempt.
+        act: what is to be done; what it raises is raised.
+
+    Returns:
+        Whether it was done: there may be no such moment in time.
+    """
+    try:
+        held = _all_held(boundaries, timeout_s, pause)
+        if held:
+            act()
+        return held
+    finally:
+        _let_go(boundaries)
+
+
+def _all_held(boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None]) -> bool:
+    try:
+        return _wait_for_all(boundaries, BatchBoundary.hold, timeout_s, pause)
+    except Py4JError:
+        return False
+
+
+def _wait_for_all(
+    boundaries: Sequence[BatchBoundary],
+    step: Callable[[BatchBoundary], bool],
+    timeout_s: float,
+    pause: Callable[[float], None],
+) -> bool:
+    """Take the step with each of them, over and over, until it is done with all; False if it was not in time."""
+    deadline = time.monotonic() + timeout_s
+    while any([not step(boundary) for boundary in boundaries]):  # noqa: C419  (all take the step)
+        if time.monotonic() >= deadline:
+            return False
+        pause(LOOK_INTERVAL_S)
+    return True
+
+
+def _let_go(boundaries: Sequence[BatchBoundary]) -> None:
+    for boundary in boundaries:
+        boundary.let_go()

@@ -88,6 +88,8 @@ def read_settings(get: Callable[[str], str | None]) -> DriverSettings:
 def session_conf(*, executors: int, max_executors: int, executor_cores: int, executor_memory_mb: int) -> dict[str, str]:
     """Properties that start a session with exactly `executors` executors and let only its driver change their number.
 
+    The queries of a job share the executors by pools (`pools.py`), which is what `FAIR` is for; one query has all as ever.
+
     A standalone application takes `spark.cores.max` at once unless dynamic allocation is on. Dynamic allocation
     declares its own target whenever that changes: minimum = initial keeps it from sinking when there are few tasks, and
     timeouts out of reach from rising (`org.apache.spark.ExecutorAllocationManager`). The driver then declares other
@@ -106,6 +108,7 @@ def session_conf(*, executors: int, max_executors: int, executor_cores: int, exe
         "spark.executor.cores": str(executor_cores),
         "spark.executor.memory": f"{executor_memory_mb}m",
         "spark.cores.max": str(max_executors * executor_cores),
+        "spark.scheduler.mode": "FAIR",
         f"{allocation}enabled": "true",
         f"{allocation}shuffleTracking.enabled": "true",
         f"{allocation}initialExecutors": str(executors),

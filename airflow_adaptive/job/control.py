@@ -3,34 +3,29 @@
 Level-triggered: each turn compares what the directive wants with what is, and goes one step nearer. So a directive
 that comes while another is being obeyed is simply the next one, and a turn that fails to read is a turn later.
 
-    RUN   the query runs on the plan already: report its version, give surplus executors back, spread its tasks. Else:
-          declare the executors; when they are there, end the query at a batch boundary, give surplus executors back,
-          build and start it anew (rescale tier 1).
-    HOLD  end the query at a batch boundary, keep session and executors.
-    STOP  end the query at a batch boundary, report, leave.
+    RUN   declare the executors. The queries were built for the plan: they run on while executors come and go, and once
+          the plan's are there its version is in force (rescale tier 0). Else, when the executors are there: let the
+          queries be built anew; if that fails, those that run go on, and the plan is refused. End them at one batch
+          boundary, give surplus executors back, see to their state (tier 2), start the new ones (tier 1).
+    HOLD  end the queries at a batch boundary, keep session and executors.
+    STOP  end the queries at a batch boundary, report, leave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from airflow_adaptive.job.conf import DriverSettings
-from airflow_adaptive.job.directory import DirectoryError
-from airflow_adaptive.job.documents import (
-    TASKS,
-    Action,
-    Directive,
-    DriverPlan,
-    DriverState,
-    FailureReport,
-    Status,
-)
+from airflow_adaptive.job.contact import Contact, OutdatedError
+from airflow_adaptive.job.documents import Action, Directive, DriverPlan, DriverState, FailureReport, Status
 from airflow_adaptive.job.failures import report_build_failure, report_exception
 from airflow_adaptive.job.fence import Fence, FencedError
 from airflow_adaptive.job.parts import ExecutorPool, Log, Query, StatusReporter, TaskBalancer
 from airflow_adaptive.job.progress import DeadTime
+from airflow_adaptive.job.rescale import ExecutorRescale
 
 CONTEXT_STOPPED: Final = FailureReport(
     error_class="SPARK_CONTEXT_STOPPED",
@@ -64,9 +59,9 @@ class ControlLoop:
             identity: what all reports of this driver have in common.
             log: where directives come from.
             fence: whether this driver may run.
-            query: of the job.
+            query: the job's queries, or its batch.
             executors: of the application.
-            balancer: of the query's tasks.
+            balancer: of the queries' tasks.
             reporter: of the status.
             guard: told whether a query may be running from now on, for `watchdog.LeaseWatchdog`.
             settings: its waits.
@@ -75,21 +70,26 @@ class ControlLoop:
             complain: for people who read the driver's output.
         """
         self._status = identity
-        self._log = log
-        self._fence = fence
         self._query = query
         self._executors = executors
-        self._balancer = balancer
-        self._reporter = reporter
-        self._guard = guard
+        self._tell_watchdog = guard
         self._settings = settings
-        self._clock = clock
         self._sleep = sleep
         self._complain = complain
         self._dead_time = DeadTime(clock)
-        self._looked_at = clock()
-        self._readable = True
-        self._admitted = False
+        self._rescale = ExecutorRescale(query, executors, balancer, self._dead_time, settings=settings, clock=clock)
+        self._contact = Contact(
+            log=log,
+            fence=fence,
+            reporter=reporter,
+            describe=self._describe,
+            querying=lambda: self._guarded or query.plan is not None,
+            poll_interval_s=settings.poll_interval_s,
+            clock=clock,
+            sleep=sleep,
+            complain=complain,
+        )
+        self._guarded = False
         self._failed_version: int | None = None
 
     def run(self) -> DriverState:
@@ -107,55 +107,27 @@ class ControlLoop:
             self._complain(f"fenced: {error}")
             self._query.halt()
             self._guard(False)
-            self._reporter.report_fenced(self._describe())
+            self._contact.part()
             return DriverState.FENCED
         except Exception as error:
             self._query.halt()
             self._set(DriverState.FAILED, failure=report_exception(error))
-            self._report()
+            self._contact.report()
             raise
         finally:
-            self._balancer.restore()
-
-    def _pause(self, seconds: float) -> None:
-        """Wait inside of a turn, without becoming deaf or silent.
-
-        Raises:
-            FencedError: this driver must not run a query any more.
-        """
-        self._sleep(seconds)
-        if self._clock() - self._looked_at >= self._settings.poll_interval_s:
-            self._look()
-            self._report()
+            self._rescale.leave_tasks()
 
     def _run(self) -> DriverState:
         while True:
-            directive = self._look()
+            directive = self._contact.look()
             end = None if directive is None else self._obey(directive)
             if not self._executors.alive():
                 failure = self._status.failure or CONTEXT_STOPPED
                 end = self._set(DriverState.FAILED, failure=failure)
-            self._report()
+            self._contact.report()
             if end is not None:
                 return end
             self._sleep(self._settings.poll_interval_s)
-
-    def _look(self) -> Directive | None:
-        """Read the log; None if there is nothing to obey now. Raises `FencedError`."""
-        self._looked_at = self._clock()
-        directive = None
-        try:
-            directive = self._log.newest()
-            self._readable = True
-        except DirectoryError as error:
-            if self._readable:
-                self._complain(f"log not read, trying on within the lease: {error}")
-            self._readable = False
-        if directive is not None:
-            self._fence.admit(directive, self._looked_at)
-            self._admitted = True
-        self._fence.check(querying=self._query.plan is not None)
-        return directive
 
     def _obey(self, directive: Directive) -> DriverState | None:
         """Go one step; the state to leave in, None to stay."""
@@ -175,38 +147,51 @@ class ControlLoop:
                 assert_never(directive.action)
 
     def _run_query(self, directive: Directive) -> DriverState | None:
-        plan = directive.plan
         if self._query.ended():
             return self._take_end(directive)
+        directive = self._unless_refused(directive)
+        plan = directive.plan
         if plan is None or directive.version == self._failed_version:
             return None
         self._executors.declare(plan.executors)
         if self._query.runs_on(plan):
-            self._executors.release(plan.held, plan.keep)
-            self._keep_running(plan)
-            self._set(DriverState.RUNNING, directive.version)
-        elif len(self._executors.registered()) >= plan.executors:
+            self._keep_running(directive, plan)
+        elif self._rescale.has_enough(plan):
             self._deploy(directive, plan)
         else:
-            self._balancer.restore()  # what it moved would be moved again
-            self._set(DriverState.RESCALING if self._status.version else DriverState.STARTING)
+            self._rescale.leave_tasks()  # what was moved would be moved again
+            self._set_under_way()
         return None
 
-    def _keep_running(self, plan: DriverPlan) -> None:
-        """What is to be done while the query runs on the plan."""
-        if self._dead_time.runs and self._query.triggered(self._settings.poll_interval_s):
-            self._dead_time.end()
-        run = self._query.stateful_run() if plan.load_balance == TASKS else None
-        if run is None:
-            self._balancer.restore()
-        else:
-            self._balancer.follow(self._executors.registered(), run)
+    def _unless_refused(self, directive: Directive) -> Directive:
+        """The directive; in place of one that was refused, to go on with what runs, as before it."""
+        if directive.version > self._status.refused:
+            self._status = replace(self._status, refused=0, refusal=None)
+        elif directive.version == self._status.refused and self._query.plan is not None:
+            return replace(directive, version=self._status.version, plan=self._query.plan)
+        return directive
+
+    def _keep_running(self, directive: Directive, plan: DriverPlan) -> None:
+        """The queries were built for this plan: only their executors may have to change (rescale tier 0)."""
+        rescales = directive.version != self._status.version
+        if rescales:
+            self._set_under_way()
+        carried_out = False
+        with suppress(OutdatedError):
+            carried_out = self._rescale.carry_out(plan, self._contact.pauses())
+        if carried_out:
+            self._rescale.adopt(plan, rescaled=rescales)
+        if carried_out or not rescales:  # what a plan in force lacks later, the report shows
+            self._set(DriverState.RUNNING, directive.version)
+        self._rescale.follow(plan)
 
     def _take_end(self, directive: Directive) -> DriverState | None:
-        """The query has ended by itself."""
+        """The queries have ended by themselves."""
         failure = self._query.failure()
+        if failure is not None:
+            self._end_query()  # of several queries one has failed: the others end at their boundary
         self._query.close()
-        self._balancer.restore()
+        self._rescale.leave_tasks()
         self._guard(False)
         if failure is None:
             return self._set(DriverState.FINISHED)
@@ -214,53 +199,67 @@ class ControlLoop:
         return None
 
     def _deploy(self, directive: Directive, plan: DriverPlan) -> None:
-        """Put a plan in force (rescale tier 1)."""
-        self._set(DriverState.RESCALING if self._status.version else DriverState.STARTING)
-        self._report()
-        if self._fence.overdue_s() >= 0:
+        """Put a plan in force that the queries have to be built for (rescale tiers 1 and 2)."""
+        self._set_under_way()
+        self._contact.report()
+        if not self._contact.is_known():
             return  # as long as the scheduler can't know of this driver, it may start another
+        try:
+            writers = self._contact.keep_during(lambda: self._query.build(plan))
+        except FencedError:
+            raise
+        except Exception as error:  # noqa: BLE001  (the author's code)
+            self._refuse(directive, report_build_failure(error))
+        else:
+            if self._contact.may_start(directive) and self._make_way(directive):
+                self._rescale.give_back(plan)
+                self._start(directive, plan, writers)
+
+    def _refuse(self, directive: Directive, failure: FailureReport) -> None:
+        """The queries that run go on as before; without any the job has failed."""
+        if self._query.plan is None:
+            self._fail(directive, failure)
+            return
+        self._complain(f"plan {directive.version} refused: {failure.error_class}: {failure.message}")
+        self._status = replace(self._status, refused=directive.version, refusal=failure)
+        self._set(DriverState.RUNNING)
+
+    def _make_way(self, directive: Directive) -> bool:
+        """End the queries that run; whether others may come in their place."""
         rescales = self._query.plan is not None
         failure = self._end_query()
         if failure is not None:
             self._fail(directive, failure)
         if failure is not None or self._query.ended():
-            return
+            return False
         if rescales:
             self._dead_time.begin()
-        self._executors.release(plan.held, plan.keep)
+        return self._contact.is_known()
+
+    def _start(self, directive: Directive, plan: DriverPlan, writers: Any) -> None:
+        """Start what was built; its state is touched only while a query might run."""
+        self._guard(True)
         try:
-            writer = self._query.build(plan)
-        except Exception as error:  # noqa: BLE001  (the author's code)
-            self._fail(directive, report_build_failure(error))
-            return
-        try:
-            if not self._may_start(directive):
+            self._contact.keep_during(lambda: self._query.prepare(writers, plan))
+            if not self._contact.may_start(directive):
+                self._guard(False)
                 return
-            self._guard(True)
-            self._query.start(writer, plan)
+            self._query.start(writers, plan)
         except FencedError:
             raise
         except Exception as error:  # noqa: BLE001  (Spark's analysis of the author's code)
             self._guard(False)
             self._fail(directive, report_exception(error))
         else:
-            self._keep_running(plan)
+            self._rescale.follow(plan)
             self._set(DriverState.RUNNING, directive.version)
-
-    def _may_start(self, directive: Directive) -> bool:
-        """Look again, since building took its time: start nothing on an outdated word, nor unknown to the scheduler."""
-        current = self._look() == directive
-        if current and self._fence.overdue_s() >= 0:
-            self._report()
-            current = self._look() == directive
-        return current and self._fence.overdue_s() < 0
 
     def _end_query(self) -> FailureReport | None:
         """End the query if one runs; why its last batch failed, None if it did not."""
         if self._query.plan is None:
             return None
-        self._balancer.restore()
-        if not self._query.end(self._settings.stop_timeout_s, self._pause):
+        self._rescale.leave_tasks()
+        if not self._query.end(self._settings.stop_timeout_s, self._contact.pause):
             self._complain(
                 f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may be cut, to be replayed"
             )
@@ -274,16 +273,19 @@ class ControlLoop:
         self._dead_time.abandon()
         self._set(DriverState.FAILED, directive.version, failure)
 
+    def _guard(self, on: bool) -> None:
+        """Say whether a query may be running from now on: then the lease is enforced."""
+        self._guarded = on
+        self._tell_watchdog(on)
+
+    def _set_under_way(self) -> None:
+        self._set(DriverState.RESCALING if self._status.version else DriverState.STARTING)
+
     def _set(self, state: DriverState, version: int | None = None, failure: FailureReport | None = None) -> DriverState:
         """What is reported from now on; without a version the one in force."""
         version = self._status.version if version is None else version
         self._status = replace(self._status, state=state, version=version, failure=failure)
         return state
-
-    def _report(self) -> None:
-        """Report, but not before the log has named this driver: the status may be another's."""
-        if self._admitted and self._reporter.report(self._describe()):
-            self._fence.reported()
 
     def _describe(self) -> Status:
         queries = self._query.reports()  # first: progress tells the parallelism
@@ -292,5 +294,6 @@ class ControlLoop:
             parallelism=self._query.parallelism(),
             executors=self._executors.registered(),
             queries=queries,
+            reads=self._query.reads,
             downtime_ms=self._dead_time.ms,
         )

@@ -43,7 +43,9 @@ class JobDirectory:
 
     def checkpoint(self, query: str) -> str:
         """URI of a query's checkpoint."""
-        return f"{self._root}/checkpoints/{quote(query, safe='')}"
+        folder = quote(query, safe="")
+        # A name of dots alone would be this directory, or the one above.
+        return f"{self._root}/checkpoints/{folder if folder.strip('.') else folder.replace('.', '%2E')}"
 
     def log_numbers(self) -> list[int]:
         """Numbers of the log's documents, in no order. Raises `DirectoryError`."""

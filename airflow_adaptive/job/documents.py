@@ -88,7 +88,13 @@ class DriverPlan:
     Attributes:
         parallelism: subtasks per job vertex.
         executors: number of executors that the queries are to run on.
-        state_partitions: partitions of each query's state (`spark.sql.shuffle.partitions`); fixed by its checkpoint.
+        state_partitions: partitions of a query's state (`spark.sql.shuffle.partitions`), by slot sharing group: a query of
+            that name. With one group they are those of every query of the job.
+        built: version of the plan that the queries are built for. They are restarted when it changes, and only then: a
+            plan that leaves it as it was is one of executors alone (rescale tier 0).
+        repartition: whether state that a checkpoint has in another number of partitions is repartitioned before its query
+            starts (rescale tier 2); else the query goes on with the number that the checkpoint has.
+        shares: slots of each slot sharing group, which are the weights of the queries' pools.
         hold: executors that the application may hold at most. What it has beyond `executors` is not asked for again
             when it is lost, but kept until this falls. 0, or less than `executors`, means `executors`.
         load_balance: what is spread over the executors (FLIP-370): `NONE` nothing, `SLOTS` the executors over the
@@ -99,7 +105,10 @@ class DriverPlan:
 
     parallelism: Mapping[str, int]
     executors: int
-    state_partitions: int
+    state_partitions: Mapping[str, int]
+    built: int = 0
+    repartition: bool = False
+    shares: Mapping[str, int] = field(default_factory=dict)
     hold: int = 0
     load_balance: str = NONE
     keep: Mapping[str, int] = field(default_factory=dict)
@@ -109,17 +118,9 @@ class DriverPlan:
         """How many executors the application may hold."""
         return max(self.executors, self.hold)
 
-    def runs_like(self, other: DriverPlan | None) -> bool:
-        """Whether a query that was started on the one plan serves the other too, so that it is not restarted.
-
-        A changed number of executors restarts it: its source may have split its input for the old one. What is held,
-        kept and balanced shows in the executors alone.
-        """
-        return other is not None and _runs_on(self) == _runs_on(other)
-
-
-def _runs_on(plan: DriverPlan) -> tuple[dict[str, int], int, int]:
-    return dict(plan.parallelism), plan.executors, plan.state_partitions
+    def partitions_of(self, query: str) -> int:
+        """Partitions of the state of a query of that name; of a name that no group has, the most of all."""
+        return self.state_partitions.get(query, max(self.state_partitions.values(), default=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,8 +271,13 @@ class Status:
         submission_id: the driver's id on the master, None where the driver can't know it.
         application_id: Spark's application id.
         ui_url: address of the driver's web UI, None if it is off.
+        refused: version of a plan that can't be carried out, 0 without one: the queries go on as they did before it.
+        refusal: why, None without one.
+        reads: vertices whose parallelism the script's function asked for when it built the queries: these can't follow a
+            plan of another parallelism without being built anew. None while that is unknown.
         downtime_ms: dead time of the last rescale in this driver: from the end of the old query, after its last batch,
-            until the new one's first trigger began. None before the first rescale, and while one is under way.
+            until the new one's first trigger began; or, if the queries ran on, how long all of them were held for it. None
+            before the first rescale, and while one restarts them.
     """
 
     job: str
@@ -288,6 +294,9 @@ class Status:
     submission_id: str | None = None
     application_id: str | None = None
     ui_url: str | None = None
+    refused: int = 0
+    refusal: FailureReport | None = None
+    reads: tuple[str, ...] | None = None
     downtime_ms: int | None = None
 
 
@@ -392,13 +401,15 @@ def _directive(value: Any) -> Directive:
 
 
 def _plan(value: Any) -> DriverPlan:
-    plan = _build(DriverPlan, value)
-    if not isinstance(plan.parallelism, dict):
-        raise DocumentError(f"DriverPlan: parallelism is {plan.parallelism!r}")
-    if not isinstance(plan.keep, dict):
-        raise DocumentError(f"DriverPlan: keep is {plan.keep!r}")
-    counts = (plan.executors, plan.state_partitions, plan.hold)
-    _require_counts("DriverPlan", *counts, *plan.parallelism.values(), *plan.keep.values())
+    """A plan; older versions wrote one number of state partitions for all queries."""
+    partitions = value.get("state_partitions") if isinstance(value, dict) else None
+    plan = _build(DriverPlan, {**value, "state_partitions": {"": partitions}} if type(partitions) is int else value)
+    maps = {name: getattr(plan, name) for name in ("parallelism", "state_partitions", "shares", "keep")}
+    for name, counts in maps.items():
+        if not isinstance(counts, dict):
+            raise DocumentError(f"DriverPlan: {name} is {counts!r}")
+    values = [count for counts in maps.values() for count in counts.values()]
+    _require_counts("DriverPlan", plan.executors, plan.built, plan.hold, *values)
     return plan
 
 
@@ -409,13 +420,15 @@ def _require_counts(document: str, *counts: object) -> None:
 
 
 def _status_parts(fields: dict[str, Any]) -> dict[str, Any]:
-    failure = fields.get("failure")
+    failure, refusal, reads = fields.get("failure"), fields.get("refusal"), fields.get("reads")
     try:
         return {
             "state": DriverState(str(fields.get("state"))),
             "executors": tuple(_build(ExecutorReport, item) for item in fields.get("executors", ())),
             "queries": tuple(_build(QueryReport, item) for item in fields.get("queries", ())),
             "failure": None if failure is None else _build(FailureReport, _failure_fields(failure)),
+            "refusal": None if refusal is None else _build(FailureReport, _failure_fields(refusal)),
+            "reads": None if reads is None else tuple(map(str, reads)),
         }
     except (TypeError, ValueError) as error:
         raise DocumentError(f"Status: {error}") from error

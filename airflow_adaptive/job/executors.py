@@ -25,6 +25,9 @@ DECLARE_INTERVAL_S: Final = 10.0
 ANSWER_TIMEOUT_S: Final = 5.0
 """How long the control loop waits for the master. Spark itself would wait for two minutes (`spark.rpc.askTimeout`)."""
 
+RELEASE_TIMEOUT_S: Final = 1.0
+"""As above, for what is given back while queries are held for it. Spark marks that before it asks: it gets no task."""
+
 KILL_OPTIONS: Final = {"adjustTargetNumExecutors": False, "countFailures": False, "force": False}
 """The target is declared before; nobody is to blame; an executor that runs a task is spared until it has none."""
 
@@ -79,15 +82,16 @@ class Executors:
         """
         given_back = surplus(self.registered(), total, keep)
         if given_back:
-            self._ask(lambda: self._backend.killExecutors(scala_seq(self._spark, given_back), *KILL_OPTIONS.values()))
+            names = scala_seq(self._spark, given_back)
+            self._ask(lambda: self._backend.killExecutors(names, *KILL_OPTIONS.values()), RELEASE_TIMEOUT_S)
 
-    def _ask(self, request: Callable[[], object]) -> bool:
+    def _ask(self, request: Callable[[], object], timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
         """Ask the cluster manager, without hanging if it does; False if it has not answered an older request yet."""
         if self._asking is not None and self._asking.is_alive():
             return False
         self._asking = threading.Thread(target=self._attempt, args=(request,), daemon=True)
         self._asking.start()
-        self._asking.join(ANSWER_TIMEOUT_S)
+        self._asking.join(timeout_s)
         return True
 
     def _attempt(self, request: Callable[[], object]) -> None:

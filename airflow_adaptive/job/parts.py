@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_adaptive.job.documents import Directive, DriverPlan, ExecutorReport, FailureReport, QueryReport, Status
 from airflow_adaptive.job.progress import StatefulRun
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 class Log(Protocol):
@@ -18,23 +21,31 @@ class Log(Protocol):
 
 
 class Run(Protocol):
-    """What comes of a writer; see `queries.JobQuery` and `batch.BatchQuery`."""
+    """What comes of the writers; see `queries.JobQueries` and `batch.BatchQuery`."""
 
     @property
     def plan(self) -> DriverPlan | None:
-        """The plan that the query was started with; None if it was ended, or never started."""
+        """The plan that is in force; None if the queries were ended, or never started."""
         ...
 
     def runs_on(self, plan: DriverPlan) -> bool:
-        """Whether the query runs and need not be restarted for a plan."""
+        """Whether the queries run and need not be restarted for a plan (`DriverPlan.built`)."""
         ...
 
-    def start(self, writer: Any, plan: DriverPlan) -> None:
+    def adopt(self, plan: DriverPlan) -> None:
+        """Take a plan that `runs_on` for the one that is in force: its executors are there (rescale tier 0)."""
+        ...
+
+    def between(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+        """Do something while no batch runs, and let the queries go on; False if there was no such moment in time."""
+        ...
+
+    def start(self, writers: Any, plan: DriverPlan) -> None:
         """Start what `build` returned. Raises what Spark raises."""
         ...
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """End the query at a batch boundary; False if its batch had to be cut after the timeout."""
+        """End each query at a batch boundary; False if the batch of one had to be cut after the timeout."""
         ...
 
     def halt(self) -> None:
@@ -42,27 +53,27 @@ class Run(Protocol):
         ...
 
     def triggered(self, timeout_s: float) -> bool:
-        """Whether the first trigger of this run has begun; waits for it so long."""
+        """Whether the first trigger of each query has begun; waits for them so long."""
         ...
 
     def ended(self) -> bool:
-        """Whether the query has ended without being told to."""
+        """Whether all queries have ended without being told to, or one has failed: then `end` ends the others."""
         ...
 
     def close(self) -> None:
-        """Let go of a query that has ended without being told to."""
+        """Let go of queries that have ended without being told to."""
         ...
 
     def failure(self) -> FailureReport | None:
-        """Why the query ended, None if it runs or nothing went wrong."""
+        """Why a query failed, with its name; None if nothing went wrong."""
         ...
 
     def reports(self) -> tuple[QueryReport, ...]:
-        """Progress of the query."""
+        """Progress of each query."""
         ...
 
     def stateful_run(self) -> StatefulRun | None:
-        """What runs, None if it keeps no state or has not committed a batch yet."""
+        """What runs with the most state, None if nothing keeps any or has not committed a batch yet."""
         ...
 
     def parallelism(self) -> dict[str, int]:
@@ -71,10 +82,43 @@ class Run(Protocol):
 
 
 class Query(Run, Protocol):
-    """The job's query or batch; see `work.JobWork`."""
+    """The job's queries or its batch; see `work.JobWork`."""
+
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        """Vertices whose parallelism the author's function asked for when it was called last, None before."""
+        ...
 
     def build(self, plan: DriverPlan) -> Any:
-        """Let the author's function make the query for a plan. Raises what that raises."""
+        """Let the author's function make the queries for a plan; what runs goes on meanwhile.
+
+        Raises:
+            AdaptiveJobError: it returned something that can't be run, or other queries than those that run, or started one.
+            RepartitionError: the plan wants the state in a number of partitions that it can't have.
+            Exception: what the function raises.
+        """
+        ...
+
+    def prepare(self, writers: Any, plan: DriverPlan) -> None:
+        """Give the state of each query its partitions, now that nothing runs (rescale tier 2).
+
+        A repartition that was interrupted is finished first, whatever the plan.
+
+        Raises:
+            RepartitionError: the state can't be used by the query.
+        """
+        ...
+
+
+class Repartition(Protocol):
+    """Gives the state in a checkpoint another number of partitions; see `repartition.StateRepartition`."""
+
+    def check(self, checkpoint: str, partitions: int) -> None:
+        """Find out, without changing anything, whether the state can have that many. Raises `RepartitionError`."""
+        ...
+
+    def settle(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:
+        """Finish what was interrupted, then give the state that many, unless None. Raises `RepartitionError`."""
         ...
 
 
@@ -101,8 +145,8 @@ class ExecutorPool(Protocol):
 class TaskBalancer(Protocol):
     """Spreads stateful tasks over executors; see `balance.Balancer`."""
 
-    def follow(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> None:
-        """Look whether the tasks lie evenly, if that is open."""
+    def follow(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
+        """Look whether the tasks lie evenly, if that is open; whether no more is to be done about it."""
         ...
 
     def restore(self) -> None:

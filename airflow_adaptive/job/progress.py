@@ -62,6 +62,11 @@ class DeadTime:
             self.ms = round((self._clock() - self._since) * 1000)
         self._since = None
 
+    def was(self, seconds: float) -> None:
+        """A rescale ended no query, but held all of them for so long. One that is measured still goes on to be."""
+        if self._since is None:
+            self.ms = round(seconds * 1000)
+
     def abandon(self) -> None:
         """There is no new one: what comes later is no rescale."""
         self._since = self.ms = None

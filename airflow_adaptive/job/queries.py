@@ -1,36 +1,39 @@
-"""The job's streaming query: built by the author's function, started on a plan, followed, ended.
-
-Reaches into the JVM for what Python does not show: the name that the script gave its query (`extraOptions` of
-`org.apache.spark.sql.classic.DataStreamWriter`), the exception that ended it with all its causes
-(`org.apache.spark.sql.streaming.StreamingQueryException`), its trigger, and whether that has begun to fire
-(`org.apache.spark.sql.execution.streaming.runtime.StreamExecution`).
-"""
+"""The job's streaming queries: built together by the author's function, started on a plan, ended at one boundary."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, Final
+import logging
+import time
+from collections.abc import Callable, Set
+from typing import Final
 
-from py4j.protocol import Py4JError
-from pyspark.sql import DataFrameWriter, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.boundary import RUNTIME, BatchBoundary
+from airflow_adaptive.job.boundary import BatchBoundary, act_between_batches, end_at_boundary
 from airflow_adaptive.job.documents import DriverPlan, FailureReport, QueryReport
-from airflow_adaptive.job.failures import report_throwable
-from airflow_adaptive.job.jvm import scala_object
-from airflow_adaptive.job.progress import ProgressCounter, StatefulRun
+from airflow_adaptive.job.parts import Repartition
+from airflow_adaptive.job.pools import FairPools
+from airflow_adaptive.job.progress import StatefulRun
+from airflow_adaptive.job.query import JobQuery
+from airflow_adaptive.job.repartition import RepartitionError
+from airflow_adaptive.job.writers import (
+    HINT,
+    AdaptiveJobError,
+    Build,
+    PlannedParallelism,
+    Streams,
+    Writers,
+    function_name,
+    require_same,
+    require_writers,
+)
 
-Writer = DataStreamWriter | DataFrameWriter
-"""What the author's function returns: a streaming query that is not started, or a batch that is not saved."""
-
-Build = Callable[[SparkSession, Mapping[str, int]], Writer]
-"""The author's function: `(spark, parallelism per vertex) -> df.writeStream...`, or `-> df.write...`."""
+log = logging.getLogger(__name__)
 
 HALT_TIMEOUT_MS: Final = 10_000
 """How long a query that is stopped at once may take to let go of its thread."""
+
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 SESSION: Final = {
     # A vertex keeps the number of tasks that its plan promises.
@@ -39,12 +42,8 @@ SESSION: Final = {
 }
 
 
-class AdaptiveJobError(TypeError):
-    """The author's function gave something that can't be run: no restart mends that."""
-
-
-class JobQuery:
-    """The one query of the job, run again with each new plan in the same session."""
+class JobQueries:
+    """All queries of the job, run again with each new plan in the same session."""
 
     def __init__(
         self,
@@ -53,58 +52,104 @@ class JobQuery:
         *,
         job: str,
         checkpoint: Callable[[str], str],
+        repartition: Repartition,
     ) -> None:
         """Prepare the session; nothing is built or started.
 
         Args:
             spark: the session.
             build: the author's function.
-            job: id of the job, and name of the query unless the script gives it one.
+            job: id of the job, and name of a single query unless the script gives it one.
             checkpoint: URI of the checkpoint of a query of that name.
+            repartition: of the state in the checkpoints.
         """
         self._spark = spark
         self._build = build
         self._job = job
         self._checkpoint = checkpoint
-        self._query: StreamingQuery | None = None
+        self._repartition = repartition
+        self._pools = FairPools(spark)
+        self._queries: dict[str, JobQuery] = {}
         self._plan: DriverPlan | None = None
-        self._progress = ProgressCounter()
+        self._planned: PlannedParallelism | None = None
         for name, value in SESSION.items():
             spark.conf.set(name, value)
 
     @property
     def plan(self) -> DriverPlan | None:
-        """The plan that the query was started with; None if it was ended, or never started."""
+        """The plan that is in force; None if the queries were ended, or never started."""
         return self._plan
 
-    def runs_on(self, plan: DriverPlan) -> bool:
-        """Whether the query runs and need not be restarted for a plan."""
-        return plan.runs_like(self._plan)
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        """Vertices whose parallelism the author's function asked for since it was called last, None before."""
+        return None if self._planned is None else tuple(sorted(self._planned.asked))
 
-    def build(self, plan: DriverPlan) -> Writer:
-        """Let the author's function make the query, or the batch, for a plan.
+    def runs_on(self, plan: DriverPlan) -> bool:
+        """Whether the queries run and need not be restarted for a plan."""
+        return self._plan is not None and self._plan.built == plan.built
+
+    def adopt(self, plan: DriverPlan) -> None:
+        """Take a plan that `runs_on` for the one that is in force. The stages to come share as it has it."""
+        self._share(plan)
+        self._plan = plan
+
+    def build(self, plan: DriverPlan) -> Writers:
+        """Let the author's function make the queries, or the batch, for a plan; what runs goes on meanwhile.
 
         Raises:
-            AdaptiveJobError: it returned something else than a writer.
+            AdaptiveJobError: it returned something else than writers, or other queries than before, or started one.
+            RepartitionError: the state of a query that runs can't have the plan's partitions.
             Exception: whatever the function raises.
         """
-        self._spark.conf.set("spark.sql.shuffle.partitions", str(plan.state_partitions))
-        return require_writer(self._build(self._spark, dict(plan.parallelism)), _name(self._build))
+        function = function_name(self._build)
+        planned = PlannedParallelism(plan.parallelism)
+        writers = require_writers(self._call(planned, plan), function, self._job)
+        require_same(writers if isinstance(writers, dict) else (), list(self._queries), function)
+        self._check_state(plan)
+        self._planned = planned
+        return writers
 
-    def start(self, writer: DataStreamWriter, plan: DriverPlan) -> None:
-        """Start what `build` returned. Raises what Spark raises, an `AnalysisException` say."""
-        name = _query_name(writer) or self._job
-        self._query = writer.queryName(name).option("checkpointLocation", self._checkpoint(name)).start()
+    def prepare(self, writers: Streams, plan: DriverPlan) -> None:
+        """Give the state of each query the partitions of its plan, and finish what an earlier driver had begun of that.
+
+        Raises:
+            RepartitionError: the state can't be used by the query.
+        """
+        for name, writer in writers.items():
+            self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(name)))
+            self._repartition.settle(self._checkpoint(name), self._to_have(name, plan), writer.queryName(name))
+
+    def start(self, writers: Streams, plan: DriverPlan) -> None:
+        """Start what `build` returned, all or none. Raises what Spark raises, an `AnalysisException` say."""
+        known = self._queries
+        self._queries = {
+            name: known.get(name) or JobQuery(self._spark, name, self._checkpoint(name)) for name in writers
+        }
+        self._share(plan)
+        try:
+            for name, query in self._queries.items():
+                self._pools.enter(name)
+                self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(name)))
+                query.start(writers[name])
+        except Exception:
+            self._stop()
+            raise
+        finally:
+            self._pools.leave()
         self._plan = plan
-        self._progress.begin(name, _trigger_interval_ms(self._query))
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """End the query at a batch boundary; see `BatchBoundary`. Without a query that was done already."""
-        if self._query is None or self._plan is None:
+        """End each query at its batch boundary; see `end_at_boundary`. Without any that was done already."""
+        if self._plan is None:
             return True
-        exact = BatchBoundary(self._spark, self._query, pause=pause).end(timeout_s)
+        exact = end_at_boundary(self._boundaries(), timeout_s, pause)
         self._over()
         return exact
+
+    def between(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+        """Do something while no query runs a batch; see `act_between_batches`."""
+        return act_between_batches(self._boundaries(), timeout_s, pause, act)
 
     def halt(self) -> None:
         """Stop at once whatever query runs in the session, also those that the script started itself."""
@@ -113,101 +158,115 @@ class JobQuery:
         self._over()
 
     def triggered(self, timeout_s: float) -> bool:
-        """Whether the first trigger of this run has begun; waits for it so long. False for a query that has failed.
-
-        The query's thread begins it as soon as it is initialized, whatever the trigger's interval.
-        """
-        if self._query is None:
-            return False
-        execution = self._query._jsq.streamingQuery()
-        try:
-            execution.awaitInitialization(max(1, round(timeout_s * 1000)))
-        except Py4JError:  # what ended the query; see `failure`
-            return False
-        return bool(execution.state().get() != scala_object(self._spark, f"{RUNTIME}.INITIALIZING"))
+        """Whether the first trigger of each query has begun; waits for them so long. False if one has failed."""
+        deadline = time.monotonic() + timeout_s
+        return bool(self._queries) and all(
+            query.triggered(max(0.0, deadline - time.monotonic())) for query in self._queries.values()
+        )
 
     def ended(self) -> bool:
-        """Whether the query has ended without being told to."""
-        return self._plan is not None and self._query is not None and not self._query.isActive
+        """Whether the job is over without being told to: all queries have ended, or one has failed."""
+        if self._plan is None:
+            return False
+        ended = [query for query in self._queries.values() if not query.active()]
+        return len(ended) == len(self._queries) or any(query.failure() for query in ended)
 
     def failure(self) -> FailureReport | None:
-        """Why the query ended, None if it runs or nothing went wrong."""
-        if self._query is None:
-            return None
-        exception = self._query._jsq.exception()
-        return report_throwable(exception.get(), self._query.name) if exception.isDefined() else None
+        """Why the first query that failed did, None if nothing went wrong."""
+        return next(filter(None, (query.failure() for query in self._queries.values())), None)
 
     def close(self) -> None:
-        """Let go of a query that has ended without being told to."""
+        """Let go of queries that have ended without being told to."""
         self._over()
 
     def reports(self) -> tuple[QueryReport, ...]:
-        """Progress of the query."""
-        self._follow()
-        report = self._progress.report
-        return () if report is None else (replace(report, idle=self._is_idle()),)
+        """Progress of each query."""
+        return tuple(filter(None, (query.report() for query in self._queries.values())))
 
     def stateful_run(self) -> StatefulRun | None:
-        """What runs, None if it keeps no state or has not committed a batch yet."""
-        self._follow()
-        report, partitions = self._progress.report, self._progress.state_partitions
-        if self._query is None or self._plan is None or report is None or partitions is None:
-            return None
-        return StatefulRun(run_id=str(self._query.runId), batch_id=report.batch_id, state_partitions=partitions)
+        """What runs with the most state partitions: its tasks are the ones to spread. None without state or batch."""
+        runs = filter(None, (query.stateful_run() for query in self._queries.values()))
+        return None if self._plan is None else max(runs, key=lambda run: run.state_partitions, default=None)
 
     def parallelism(self) -> dict[str, int]:
         """Parallelism per vertex in force.
 
         A checkpoint keeps the number of state partitions with which it was begun. If that is less than planned, no
-        stateful vertex has more subtasks; which vertices are stateful is unknown here, so all are reported so.
+        stateful vertex of its query has more subtasks. Which vertices are stateful is unknown here, and of several
+        queries also whose they are, unless one has the name of its query: a number is less than planned only if it
+        must be.
         """
         if self._plan is None:
             return {}
-        partitions, planned = self._progress.state_partitions, self._plan.state_partitions
-        most = partitions if partitions is not None and partitions < planned else None
-        return {name: count if most is None else min(count, most) for name, count in self._plan.parallelism.items()}
+        return {name: self._capped(name, count, self._plan) for name, count in self._plan.parallelism.items()}
 
-    def _is_idle(self) -> bool:
-        query = self._query
-        return query is not None and query.isActive and not query.status["isTriggerActive"]
+    def _capped(self, vertex: str, count: int, plan: DriverPlan) -> int:
+        of = [vertex] if vertex in self._queries else list(self._queries)
+        kept = [self._queries[name].state_partitions for name in of]
+        caps = [
+            partitions
+            for name, partitions in zip(of, kept, strict=True)
+            if partitions is not None and partitions < plan.partitions_of(name)
+        ]
+        return min(count, max(caps)) if caps and len(caps) == len(of) else count
+
+    def _call(self, planned: PlannedParallelism, plan: DriverPlan) -> object:
+        """The author's function. A query that it starts is stopped, whether it returns or raises; raises that, too."""
+        self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(self._job)))
+        before = {query.runId for query in self._spark.streams.active}
+        try:
+            returned = self._build(self._spark, planned)
+        finally:
+            started = self._stop_others(before)
+        if started:
+            names = ", ".join(repr(name) for name in started)
+            raise AdaptiveJobError(
+                f"{function_name(self._build)}() started a query itself ({names}): {HINT}; the runtime starts it"
+            )
+        return returned
+
+    def _stop_others(self, runs: Set[str]) -> list[str | None]:
+        """Stop the queries of the session but these; the names of those stopped."""
+        others = [query for query in self._spark.streams.active if query.runId not in runs]
+        for query in others:
+            query.stop()
+        return [query.name for query in others]
+
+    def _to_have(self, name: str, plan: DriverPlan) -> int | None:
+        """Partitions that the state of a query is to have; None where it keeps those that it has, or can't have others.
+
+        Queries that run are refused such a plan. Where none runs, in a new driver, going on is better than not to start.
+        """
+        if not plan.repartition:
+            return None
+        try:
+            self._repartition.check(self._checkpoint(name), plan.partitions_of(name))
+        except RepartitionError as error:
+            log.warning("%s; query %s goes on with those that its state has", error, name)
+            return None
+        return plan.partitions_of(name)
+
+    def _check_state(self, plan: DriverPlan) -> None:
+        """Find out what a repartition would fail at while the queries still run. Raises `RepartitionError`."""
+        if not plan.repartition or self._plan is None:
+            return
+        for name, query in self._queries.items():
+            if query.state_partitions != plan.partitions_of(name):
+                self._repartition.check(self._checkpoint(name), plan.partitions_of(name))
+
+    def _share(self, plan: DriverPlan) -> None:
+        self._pools.weigh({name: plan.shares.get(name, 1) for name in self._queries})
+
+    def _boundaries(self) -> list[BatchBoundary]:
+        return [found for query in self._queries.values() if (found := query.boundary()) is not None]
+
+    def _stop(self) -> None:
+        """None runs if not all do."""
+        for query in self._queries.values():
+            query.stop()
+        self._over()
 
     def _over(self) -> None:
-        self._follow()
-        self._progress.end()
+        for query in self._queries.values():
+            query.over()
         self._plan = None
-
-    def _follow(self) -> None:
-        query = self._query
-        if query is not None:
-            self._progress.follow(query.lastProgress, lambda: query.recentProgress)
-
-
-def require_writer(returned: object, name: str) -> Writer:
-    """What the author's function of that name returned, if it is what it should be.
-
-    Raises:
-        TypeError: it is not; says what is, and what to do.
-    """
-    if isinstance(returned, Writer):
-        return returned
-    hint = "return df.writeStream... of a streaming DataFrame, not started, or df.write... of a batch, not saved"
-    if isinstance(returned, StreamingQuery):
-        returned.stop()
-        raise AdaptiveJobError(f"{name}() started its query: {hint}; the runtime starts it")
-    raise AdaptiveJobError(f"{name}() returned {type(returned).__name__}: {hint}")
-
-
-def _name(build: Any) -> str:
-    return getattr(build, "__name__", type(build).__name__)
-
-
-def _trigger_interval_ms(query: StreamingQuery) -> int | None:
-    trigger = query._jsq.streamingQuery().trigger()
-    return int(trigger.intervalMs()) if trigger.getClass().getSimpleName() == "ProcessingTimeTrigger" else None
-
-
-def _query_name(writer: DataStreamWriter) -> str | None:
-    options = writer._jwrite.getClass().getDeclaredField("extraOptions")
-    options.setAccessible(True)
-    name = options.get(writer._jwrite).get("queryName")
-    return str(name.get()) if name.isDefined() else None

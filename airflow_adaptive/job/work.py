@@ -1,4 +1,4 @@
-"""The job's work: a streaming query or a batch, whichever the author's function returns."""
+"""The job's work: streaming queries or a batch, whichever the author's function returns."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from airflow_adaptive.job.batch import BatchQuery
 from airflow_adaptive.job.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.parts import Run
 from airflow_adaptive.job.progress import StatefulRun
-from airflow_adaptive.job.queries import JobQuery, Writer
+from airflow_adaptive.job.queries import JobQueries
+from airflow_adaptive.job.writers import Writers
 
 
 class JobWork:
-    """Builds, and leaves the rest to the query or to the batch that comes of it; see `parts.Query`."""
+    """Builds, and leaves the rest to the queries or to the batch that comes of it; see `parts.Query`."""
 
-    def __init__(self, query: JobQuery, batch: BatchQuery) -> None:
+    def __init__(self, queries: JobQueries, batch: BatchQuery) -> None:
         """Take both; a job is streaming until its function returns a batch."""
-        self._query = query
+        self._queries = queries
         self._batch = batch
-        self._current: Run = query
+        self._current: Run = queries
 
     @property
     def plan(self) -> DriverPlan | None:
@@ -31,18 +32,36 @@ class JobWork:
         """See `parts.Query`."""
         return self._current.runs_on(plan)
 
-    def build(self, plan: DriverPlan) -> Writer:
-        """See `JobQuery.build`."""
-        return self._query.build(plan)
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        """See `parts.Query`."""
+        return self._queries.reads
 
-    def start(self, writer: Writer, plan: DriverPlan) -> None:
+    def adopt(self, plan: DriverPlan) -> None:
+        """See `parts.Query`."""
+        self._current.adopt(plan)
+
+    def build(self, plan: DriverPlan) -> Writers:
+        """See `JobQueries.build`."""
+        return self._queries.build(plan)
+
+    def prepare(self, writers: Writers, plan: DriverPlan) -> None:
+        """See `JobQueries.prepare`; a batch has no state."""
+        if not isinstance(writers, DataFrameWriter):
+            self._queries.prepare(writers, plan)
+
+    def start(self, writers: Writers, plan: DriverPlan) -> None:
         """Start what `build` returned; nothing of it runs now."""
-        if isinstance(writer, DataFrameWriter):
+        if isinstance(writers, DataFrameWriter):
             self._current = self._batch
-            self._batch.start(writer, plan)
+            self._batch.start(writers, plan)
         else:
-            self._current = self._query
-            self._query.start(writer, plan)
+            self._current = self._queries
+            self._queries.start(writers, plan)
+
+    def between(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+        """See `parts.Query`."""
+        return self._current.between(timeout_s, pause, act)
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
         """See `parts.Query`."""
@@ -51,7 +70,7 @@ class JobWork:
     def halt(self) -> None:
         """Stop at once whatever runs in the session."""
         self._batch.halt()
-        self._query.halt()
+        self._queries.halt()
 
     def triggered(self, timeout_s: float) -> bool:
         """See `parts.Query`."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 from airflow_adaptive.job.documents import Action, Directive, DriverPlan
 from airflow_adaptive.runtime.spec import ExecutorShape
+from airflow_adaptive.scheduler import ladder
 from airflow_adaptive.scheduler.assignment import assign
+from airflow_adaptive.scheduler.job_graph import JobVertex
 from airflow_adaptive.scheduler.state import (
     Deploying,
     Executing,
@@ -58,8 +61,16 @@ def _driver_plan(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> 
         hold=executors(plan.hold, executor),
         load_balance=state.options.load_balance_mode.value,
         keep=_keep(state, plan, executor),
-        state_partitions=state.job.state_partitions,
+        state_partitions=dict(plan.state_partitions or state.job.state_partitions),
+        built=plan.built,
+        repartition=ladder.may_repartition(state),
+        shares={name: _slots(plan, vertices) for name, vertices in state.job.groups.items()},
     )
+
+
+def _slots(plan: Plan, vertices: Iterable[JobVertex]) -> int:
+    """Slots of a slot sharing group; of vertices that were deployed since the plan was made it knows nothing."""
+    return max(plan.parallelism.get(vertex.name, 1) for vertex in vertices)
 
 
 def _keep(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> dict[str, int]:

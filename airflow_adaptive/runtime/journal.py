@@ -110,7 +110,7 @@ class Journal:
         self._unsure = None
         await self.history.open()
         if newest is None:
-            created = machine.create(self._spec.graph, self._spec.options)
+            created = self._created()
             state = replace(created, timeline=Timeline(number=self.history.newest))
             now = clock
             self.memory = Memory(epoch=state.epoch, heard=now)
@@ -135,9 +135,8 @@ class Journal:
             JobDirectoryError: the directory can't be used.
             SupersededError: another loop wrote first.
         """
-        graph = self._spec.graph
         suspended = isinstance(ended.current, Finished) and ended.current.outcome is Outcome.SUSPENDED
-        created = machine.create(graph, self._spec.options, epoch=ended.epoch)
+        created = self._created(epoch=ended.epoch)
         requirements = ended.requirements if suspended else created.requirements
         timeline = Timeline(number=ended.timeline.number, requirements=ended.timeline.requirements)
         state = replace(created, requirements=requirements, version=ended.version + 1, timeline=timeline)
@@ -211,6 +210,11 @@ class Journal:
             rescales=[_tagged(step.rescale)] if step.rescale else [],
             heard=self.memory.told(),
         )
+
+    def _created(self, epoch: int = 0) -> SchedulerState:
+        """The job as deployed, in the life after that of the driver of this epoch."""
+        spec = self._spec
+        return machine.create(spec.graph, spec.options, epoch=epoch, deployment=spec.deployment)
 
     def _adopt(self, state: SchedulerState) -> SchedulerState:
         """The saved state with the graph and the options as they are deployed now.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -42,6 +42,7 @@ from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     Event,
+    JobRedeployed,
     RequirementsChanged,
     SchedulingStarted,
     TimerFired,
@@ -206,9 +207,17 @@ class Loop:
             return
         if isinstance(self._state.current, Created):
             await self._take(SchedulingStarted(at=self._now()))
-        elif (redeclared := self._journal.redeclared) not in (None, self._state.requirements):
-            await self._take(RequirementsChanged(at=self._now(), requirements=redeclared))
+        else:
+            await self._take_all(self._deployed_since())
         self._begun = not self._put_off
+
+    def _deployed_since(self) -> Iterator[Event]:
+        """What is declared otherwise than when the log was written."""
+        deployment, redeclared = self._spec.deployment, self._journal.redeclared
+        if deployment != self._state.deployment:
+            yield JobRedeployed(at=self._now(), deployment=deployment)
+        if redeclared not in (None, self._state.requirements):
+            yield RequirementsChanged(at=self._now(), requirements=redeclared)
 
     async def _act(self) -> None:
         looked_at, first = self._now(), self._listens_since is None

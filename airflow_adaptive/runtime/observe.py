@@ -228,7 +228,10 @@ def _reported(
                 version=status.version,
                 trigger_interval=_trigger_interval(status),
                 downtime=None if status.downtime_ms is None else timedelta(milliseconds=status.downtime_ms),
+                reads=status.reads,
             )
+        case _, Deploying() if plan is not None and status.refused == plan.version:
+            yield events.PlanRefused(at=now, epoch=epoch, version=plan.version, failure=_failure(status.refusal))
         case DriverState.FAILED, Deploying() | Executing() | RestartingLocally() | StopWithSavepoint() if (
             plan is not None and status.version == plan.version
         ):

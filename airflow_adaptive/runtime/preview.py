@@ -143,8 +143,9 @@ def _moved(told: Preview, step: Step) -> Preview:
             )
         case Restarting(goal=goal) if goal is not None:
             return replace(moved, consequence=Consequence.RESCALE, after=goal)
-        case Deploying(plan=plan):
-            return replace(moved, consequence=Consequence.START, after=plan.parallelism)
+        case Deploying(plan=plan, before=before):
+            consequence = Consequence.START if before is None else Consequence.RESCALE
+            return replace(moved, consequence=consequence, after=plan.parallelism)
         case _:
             return replace(moved, consequence=Consequence.LATER)
 

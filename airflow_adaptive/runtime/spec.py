@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import Options
 
 LEAST_MEMORY_MB = 450
 """Below it neither a driver nor an executor starts (`org.apache.spark.memory.UnifiedMemoryManager`)."""
+
+
+FINGERPRINT_CHARACTERS = 16
+"""Enough to tell deployments of one job apart, too few to find out what they hold."""
 
 
 class SizeError(ValueError):
@@ -90,6 +96,13 @@ class JobSpec:
     executor: ExecutorShape = ExecutorShape()
     attempt: str = ""
     priority: int = 1
+
+    @property
+    def deployment(self) -> str:
+        """Fingerprint of what a driver is started with: one that was started with something else runs an outdated job."""
+        parts = [self.script, self.py_files, self.args, dict(self.conf), dict(self.env)]
+        text = json.dumps([*parts, asdict(self.driver), asdict(self.executor)], sort_keys=True)
+        return sha256(text.encode()).hexdigest()[:FINGERPRINT_CHARACTERS]
 
 
 _MEMORY = re.compile(r"(\d+)\s*(m|mb|g|gb|t|tb)", re.IGNORECASE)

@@ -27,6 +27,10 @@ class SlotOffer:
     address: str = ""
 
 
+REPARTITION_ERROR = "RepartitionError"
+"""Cause of a refusal: the name of its class in the driver (`job.repartition`), there with its module."""
+
+
 class TimerName(StrEnum):
     """Deadlines that a state may have."""
 
@@ -62,6 +66,14 @@ class RequirementsChanged:
 
     at: datetime
     requirements: Requirements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRedeployed:
+    """The job was deployed anew, with another fingerprint of what its driver is started with."""
+
+    at: datetime
+    deployment: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +133,7 @@ class PlanInForce:
     Attributes:
         trigger_interval: of its queries, the longest; None if unknown.
         downtime: how long the queries did nothing on their way to this plan, as the driver measured it; None if it has not.
+        reads: vertices whose parallelism the script asks for when it builds its queries; None if that is unknown.
     """
 
     at: datetime
@@ -128,6 +141,21 @@ class PlanInForce:
     version: int
     trigger_interval: timedelta | None = None
     downtime: timedelta | None = None
+    reads: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRefused:
+    """The driver can't carry out the plan of this version: its queries run on as they did before.
+
+    Attributes:
+        failure: why. Caused by `REPARTITION_ERROR`, it is the state that can't have the plan's partitions.
+    """
+
+    at: datetime
+    epoch: int
+    version: int
+    failure: Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,11 +236,13 @@ Event = (
     SchedulingStarted
     | SlotsChanged
     | RequirementsChanged
+    | JobRedeployed
     | TimerFired
     | DriverSubmitted
     | DriverEnded
     | DriverSilent
     | PlanInForce
+    | PlanRefused
     | BatchCommitted
     | BatchFailed
     | QueryFailed

@@ -113,9 +113,12 @@ class JobGraph:
         return {name: tuple(vertices) for name, vertices in members.items()}
 
     @property
-    def state_partitions(self) -> int:
-        """Partitions of the state: the largest maximum parallelism of the stateful vertices, 1 without any."""
-        return max((v.effective_max_parallelism for v in self.vertices if v.stateful), default=1)
+    def state_partitions(self) -> Mapping[str, int]:
+        """Partitions of the state of each slot sharing group: the largest maximum of its stateful vertices, 1 without any."""
+        return {
+            name: max((v.effective_max_parallelism for v in vertices if v.stateful), default=1)
+            for name, vertices in self.groups.items()
+        }
 
 
 def default_max_parallelism(parallelism: int) -> int:

@@ -22,7 +22,9 @@ from airflow_adaptive.scheduler.events import (
     DriverSubmitted,
     Event,
     JobCompleted,
+    JobRedeployed,
     PlanInForce,
+    PlanRefused,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -67,6 +69,7 @@ _FromDriver = (
     | DriverEnded
     | DriverSilent
     | PlanInForce
+    | PlanRefused
     | BatchCommitted
     | BatchFailed
     | QueryFailed
@@ -102,7 +105,13 @@ BEHAVIOUR: Mapping[type[Current], Behaviour] = {
 }
 
 
-def create(job: JobGraph, options: Options, requirements: Requirements | None = None, epoch: int = 0) -> SchedulerState:
+def create(
+    job: JobGraph,
+    options: Options,
+    requirements: Requirements | None = None,
+    epoch: int = 0,
+    deployment: str = "",
+) -> SchedulerState:
     """The state of a new job.
 
     Args:
@@ -110,13 +119,16 @@ def create(job: JobGraph, options: Options, requirements: Requirements | None = 
         options: of the job.
         requirements: accepted overrides; the graph's own bounds if None.
         epoch: of the last driver that an earlier run of this job had.
+        deployment: see `SchedulerState.deployment`.
 
     Raises:
         JobGraphError: the graph can't run.
     """
     job.validate()
     bounds = default_requirements(job, options) if requirements is None else requirements
-    return SchedulerState(job=job, options=options, requirements=bounds, current=Created(), epoch=epoch)
+    return SchedulerState(
+        job=job, options=options, requirements=bounds, current=Created(), epoch=epoch, deployment=deployment
+    )
 
 
 def default_requirements(job: JobGraph, options: Options) -> Requirements:
@@ -181,10 +193,21 @@ def _learn(state: SchedulerState, event: Event) -> SchedulerState:
             return replace(state, driver=replace(state.driver, submission_id=submission, application_id=application))
         case DriverEnded():
             return replace(state, driver=None)
-        case PlanInForce(trigger_interval=interval) if interval is not None:
-            return replace(state, trigger_interval=interval)
+        case PlanInForce():
+            return _learn_of_plan(state, event)
+        case JobRedeployed(deployment=deployment):
+            return replace(state, deployment=deployment)
         case _:
             return state
+
+
+def _learn_of_plan(state: SchedulerState, event: PlanInForce) -> SchedulerState:
+    """What a plan in force tells beside that it is."""
+    driver, interval = state.driver, event.trigger_interval or state.trigger_interval
+    deploying = isinstance(state.current, Deploying) and state.current.plan.version == event.version
+    if driver is not None and deploying:
+        driver = replace(driver, reads=driver.reads if event.reads is None else event.reads, refused=None)
+    return replace(state, driver=driver, trigger_interval=interval)
 
 
 def _declare(state: SchedulerState, event: RequirementsChanged) -> Step:

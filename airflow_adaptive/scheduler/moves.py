@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from airflow_adaptive.scheduler import outlook
+from airflow_adaptive.scheduler import ladder, outlook
 from airflow_adaptive.scheduler.commands import Command, KillDriver, SubmitDriver
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
     BatchFailed,
     Event,
+    JobRedeployed,
     PlanInForce,
     RequirementsChanged,
     SlotsChanged,
@@ -86,6 +87,8 @@ def ignore(state: SchedulerState, event: Event) -> Step:
             return stay(state, event)
         case RequirementsChanged():
             return stay(state, event, f"the requirements are noted; nothing can follow from them while {state.name}")
+        case JobRedeployed():
+            return stay(state, event, f"the new deployment is noted; nothing can follow from it while {state.name}")
         case _:
             return stay(state, event, f"{type(event).__name__} ignored while {state.name}")
 
@@ -125,22 +128,44 @@ def wait_for_resources(state: SchedulerState, event: Event, reason: str, goal: P
     return _go(state, event, waiting, reason)
 
 
-def deploy(state: SchedulerState, event: Event, parallelism: Parallelism, reason: str) -> Step:
-    """Enter Deploying: on the living driver, else on a new one under a new epoch."""
-    slots = used_slots(state.job, parallelism)
-    idle = state.options.slot_idle_timeout > NO_TIME
-    hold = max(slots, state.held_slots) if idle else slots
-    plan = Plan(version=state.version + 1, parallelism=parallelism, slots=slots, hold=hold)
-    target = Deploying(since=event.at, plan=plan)
+def deploy(
+    state: SchedulerState, event: Event, parallelism: Parallelism, reason: str, before: Plan | None = None
+) -> Step:
+    """Enter Deploying: on the living driver, else on a new one under a new epoch.
+
+    Args:
+        state: the driver in it is None if there has to be a new one.
+        event: that led here.
+        parallelism: to be reached.
+        reason: for people.
+        before: plan that the living driver runs, None if it runs none.
+    """
+    plan = _plan(state, parallelism, before)
     if state.driver is not None:
-        return _go(state, event, target, reason, tier=Tier.QUERY)
+        repartitioned = before is not None and dict(plan.state_partitions) != dict(before.state_partitions)
+        tier = Tier.STATE if repartitioned else Tier.QUERY
+        return _go(state, event, Deploying(since=event.at, plan=plan, tier=tier, before=before), reason, tier=tier)
     epoch = state.epoch + 1
-    submit = SubmitDriver(epoch=epoch, slots=slots, cause=type(event).__name__)
-    submitted = replace(state, epoch=epoch, driver=Driver(epoch=epoch))
-    return _go(submitted, event, target, reason, tier=Tier.DRIVER, commands=(submit,))
+    submit = SubmitDriver(epoch=epoch, slots=plan.slots, cause=type(event).__name__)
+    submitted = replace(state, epoch=epoch, driver=Driver(epoch=epoch, deployment=state.deployment))
+    return _go(submitted, event, Deploying(since=event.at, plan=plan), reason, tier=Tier.DRIVER, commands=(submit,))
 
 
-def execute(state: SchedulerState, event: Event, plan: Plan, reason: str) -> Step:
+def _plan(state: SchedulerState, parallelism: Parallelism, before: Plan | None) -> Plan:
+    """A plan that the queries are built for."""
+    slots, version = used_slots(state.job, parallelism), state.version + 1
+    idle = state.options.slot_idle_timeout > NO_TIME
+    return Plan(
+        version=version,
+        parallelism=parallelism,
+        slots=slots,
+        hold=max(slots, state.held_slots) if idle else slots,
+        built=version,
+        state_partitions=ladder.state_partitions(state, before),
+    )
+
+
+def execute(state: SchedulerState, event: Event, plan: Plan, reason: str, tier: Tier | None = None) -> Step:
     """Enter Executing: a new visit, with a cooldown of its own."""
     options, now = state.options, event.at
     running = None if state.driver is None else replace(state.driver, running=True)
@@ -155,7 +180,8 @@ def execute(state: SchedulerState, event: Event, plan: Plan, reason: str) -> Ste
         changed=outlook.executing_resources(state, plan) >= Resources.SUFFICIENT,
     )
     forced_at = outlook.forced_rescale_at(state, plan, since=now, planned=None, now=now)
-    return _go(state, event, Executing(since=now, plan=plan, manager=manager, forced_at=forced_at), reason)
+    executing = Executing(since=now, plan=plan, manager=manager, forced_at=forced_at)
+    return _go(state, event, executing, reason, tier=tier)
 
 
 def restart_locally(state: SchedulerState, event: Event, plan: Plan, reason: str) -> Step:
@@ -166,10 +192,71 @@ def restart_locally(state: SchedulerState, event: Event, plan: Plan, reason: str
 # ---- Restarting -----------------------------------------------------------------------------------------------------
 
 
-def rescale(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, reason: str) -> Step:
-    """Enter Restarting for another parallelism, without backoff, on the living driver."""
-    target = _restarting(state, event, plan, in_place=True, goal=goal)
+def rescale(
+    state: SchedulerState,
+    event: Event,
+    plan: Plan,
+    goal: Parallelism,
+    reason: str,
+    least: Tier = Tier.EXECUTORS,
+) -> Step:
+    """Go to another parallelism by the cheapest rung of the ladder: Deploying at once, or Restarting without backoff.
+
+    Args:
+        state: the driver in it lives.
+        event: that led here.
+        plan: that runs.
+        goal: parallelism to be reached.
+        reason: for people.
+        least: rung below which nothing is tried any more.
+    """
+    tier = max(least, ladder.tier(state, plan, goal))
+    if tier is Tier.EXECUTORS:
+        return _scale(state, event, plan, goal, reason)
+    in_place = tier < Tier.DRIVER
+    target = _restarting(state, event, plan, in_place=in_place, goal=goal, before=plan if in_place else None)
+    return _go(_counted(state, rescales=1), event, target, reason, tier=tier)
+
+
+def plan_again(
+    state: SchedulerState,
+    event: Event,
+    deploying: Deploying,
+    goal: Parallelism,
+    reason: str,
+    least: Tier = Tier.QUERY,
+) -> Step:
+    """Leave Deploying for another plan, or for a higher rung: a rescale of what runs, or a new start where nothing does."""
+    if deploying.before is not None:
+        return rescale(state, event, deploying.before, goal, reason, least)
+    target = _restarting(state, event, deploying.plan, in_place=True, goal=goal)
     return _go(_counted(state, rescales=1), event, target, reason, tier=Tier.QUERY)
+
+
+def accept(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, reason: str) -> Step:
+    """Enter Executing on the slots that are left: the queries run on them already, only the plan has to say so (tier 0).
+
+    Args:
+        state: its held slots are those that the goal takes.
+        event: that led here.
+        plan: whose queries run.
+        goal: parallelism that is left.
+        reason: for people.
+    """
+    accepted = _scaled(state, plan, goal)
+    return execute(replace(state, num_rescales=state.num_rescales + 1), event, accepted, reason, tier=Tier.EXECUTORS)
+
+
+def _scale(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, reason: str) -> Step:
+    """Enter Deploying for other executors under the queries that run; what they give back they were using until then."""
+    target = Deploying(since=event.at, plan=_scaled(state, plan, goal), tier=Tier.EXECUTORS, before=plan)
+    scaling = replace(state, num_rescales=state.num_rescales + 1)
+    return _go(scaling, event, target, reason, tier=Tier.EXECUTORS)
+
+
+def _scaled(state: SchedulerState, plan: Plan, goal: Parallelism) -> Plan:
+    slots = used_slots(state.job, goal)
+    return replace(plan, version=state.version + 1, parallelism=goal, slots=slots, hold=slots)
 
 
 def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: str) -> Step:
@@ -222,6 +309,7 @@ def _restarting(
     *,
     in_place: bool,
     goal: Parallelism | None = None,
+    before: Plan | None = None,
     failure: Failure | None = None,
     backoff: timedelta = NO_TIME,
 ) -> Restarting:
@@ -230,6 +318,7 @@ def _restarting(
         since=event.at,
         plan=plan,
         goal=goal,
+        before=before,
         in_place=in_place and lives,
         failure=failure,
         backoff=backoff,

@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from typing import TypeVar, cast
 
 from airflow_adaptive.scheduler.policies.load_balancing import LoadBalanceMode
-from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, ScaleUpController
+from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, ScaleUpController, Tier
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -49,6 +49,15 @@ def one_of(choices: type[Choice]) -> Callable[[object], Choice]:
             raise ValueError(f"{value!r} is none of {', '.join(choices)}") from None
 
     return parse
+
+
+def rescale_tier(value: object) -> Tier:
+    """A rung of the rescale ladder by its number or its name. Raises `ValueError`."""
+    text = str(value).lower()
+    for tier in Tier:
+        if text in (str(tier.value), tier.name.lower()):
+            return tier
+    raise ValueError(f"{value!r} is none of {', '.join(f'{tier.value} ({tier.name.lower()})' for tier in Tier)}")
 
 
 def load_balance_mode(value: object) -> LoadBalanceMode:

@@ -24,9 +24,11 @@ from airflow_adaptive.scheduler.option_values import (
     one_or_more,
     patterns,
     reactive,
+    rescale_tier,
     scale_up_controller,
 )
 from airflow_adaptive.scheduler.policies.load_balancing import LoadBalanceMode
+from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.policies.restart_backoff import ExponentialDelay, RestartStrategy
 from airflow_adaptive.scheduler.policies.transition_manager import CooldownExtension
 from airflow_adaptive.scheduler.restart_strategies import (
@@ -172,6 +174,12 @@ class Options:
         not_negative,
         "How long Spark may take to replace lost executors before a new plan is made.",
     )
+    highest_rescale_tier: Tier = _option(
+        Tier.DRIVER,
+        rescale_tier,
+        "Highest rung of the rescale ladder: 0 executors, 1 query, 2 state, 3 driver. A change that needs a higher one waits"
+        " for the next start of the job, except that slots that are gone are done without.",
+    )
     deploy_timeout: timedelta = _option(
         timedelta(minutes=5),
         positive,
@@ -310,6 +318,8 @@ def _as_text(value: object) -> str | int | None:
         return strategy_name(value)
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Tier):
+        return value.value
     if isinstance(value, tuple):
         return ", ".join(value) or None
     return value if value is None or isinstance(value, int) else str(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from airflow_adaptive.scheduler import ladder
 from airflow_adaptive.scheduler.option_values import load_scale_up_controller
 from airflow_adaptive.scheduler.policies.rescaling import parallelism_changed, should_rescale
 from airflow_adaptive.scheduler.policies.slot_allocation import (
@@ -43,7 +44,10 @@ def executing_resources(state: SchedulerState, plan: Plan) -> Resources:
     """How far the available slots go for a job that runs on `plan`: whether a rescale is worth it."""
     possible, options = possible_parallelism(state), state.options
     controller = load_scale_up_controller(options.scale_up_controller, options.min_parallelism_increase)
-    if possible is None or not should_rescale(plan.parallelism, possible, state.requirements, controller):
+    if possible is None or not ladder.is_allowed(state, plan, possible):
+        return Resources.NONE
+    worth_it = should_rescale(plan.parallelism, possible, state.requirements, controller)
+    if not worth_it and not ladder.is_remade(state, plan):
         return Resources.NONE
     return Resources.DESIRED if _all_there(state) else Resources.SUFFICIENT
 

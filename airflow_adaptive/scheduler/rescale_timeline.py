@@ -30,6 +30,7 @@ from airflow_adaptive.scheduler.state import (
     Failing,
     Finished,
     Outcome,
+    Plan,
     Restarting,
     RestartingLocally,
     SchedulerState,
@@ -180,7 +181,7 @@ def _moved(timeline: Timeline, before: SchedulerState, after: SchedulerState, tr
         case Deploying(plan=plan):
             return _planned(timeline, after, plan.parallelism), None
         case Executing(plan=plan):
-            return _executing(timeline, before.current, after, plan.parallelism, transition.at)
+            return _executing(timeline, before.current, after, plan, transition)
         case Canceling() | Failing() | Finished():
             return _ended(timeline, before.current, after.current, transition)
         case _:
@@ -199,6 +200,8 @@ def _entered(timeline: Timeline, left: Current, after: SchedulerState, transitio
             return _failed_over(timeline, left, after, at, failure.summary)
         case Restarting(goal=goal) if timeline.rescale is None:
             return _open(timeline, after, at, _NEW_RESOURCE if goal is not None else _UPDATE)
+        case Deploying(tier=Tier.EXECUTORS) if timeline.rescale is None:
+            return _open(timeline, after, at, _NEW_RESOURCE)
         case _:
             return timeline
 
@@ -213,15 +216,18 @@ def _failed_over(timeline: Timeline, left: Current, after: SchedulerState, at: d
     return _changed(timeline, failure=failure[:MAX_FAILURE_CHARACTERS])
 
 
-def _executing(timeline: Timeline, left: Current, after: SchedulerState, running: Parallelism, at: datetime) -> _Closed:
+def _executing(timeline: Timeline, left: Current, after: SchedulerState, plan: Plan, transition: Transition) -> _Closed:
     """The plan is in force: the rescale is over, unless the job only could not be stopped."""
-    rescale, ran = timeline.rescale, timeline.running is not None
+    rescale, ran, running = timeline.rescale, timeline.running is not None, plan.parallelism
     timeline = replace(timeline, running=running, stopped=None)
     if isinstance(left, StopWithSavepoint):
         return timeline, None
     if ran and rescale is not None and rescale.downtime is None:
         timeline = _changed(timeline, downtime=NO_TIME)  # it recovered locally
-    return _close(_planned(timeline, after, running), after.name, at, TerminatedReason.SUCCEEDED)
+    if isinstance(left, Deploying) and left.before == plan:
+        timeline = _changed(timeline, failure=transition.reason[:MAX_FAILURE_CHARACTERS])
+        return _close(timeline, after.name, transition.at, TerminatedReason.EXCEPTION_OCCURRED)
+    return _close(_planned(timeline, after, running), after.name, transition.at, TerminatedReason.SUCCEEDED)
 
 
 def _ended(timeline: Timeline, left: Current, entered: Current, transition: Transition) -> _Closed:
@@ -247,7 +253,7 @@ def _how(left: Current, entered: Current) -> TerminatedReason:
 def _runs(current: Current) -> bool:
     """Whether a plan is in force."""
     if isinstance(current, Deploying):
-        return current.in_force
+        return current.in_force or current.tier is Tier.EXECUTORS
     return isinstance(current, Executing | RestartingLocally | StopWithSavepoint)
 
 

@@ -6,6 +6,7 @@ version grows by one with each transition, and what belongs to an older version 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,6 +15,7 @@ from airflow_adaptive.scheduler.events import SlotOffer, TimerName
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
+from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord
 from airflow_adaptive.scheduler.policies.transition_manager import TransitionManager
 from airflow_adaptive.scheduler.requirements import Parallelism, Requirements
@@ -38,12 +40,16 @@ class Plan:
         parallelism: subtasks per vertex.
         slots: slots that this occupies.
         hold: slots that the driver may hold: those above `slots` are idle, and kept for `slot_idle_timeout`.
+        built: version of the plan that the queries are built for: an earlier one if only the executors differ (tier 0).
+        state_partitions: partitions of the state, by slot sharing group.
     """
 
     version: int
     parallelism: Parallelism
     slots: int
     hold: int
+    built: int = 0
+    state_partitions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +61,20 @@ class Driver:
         submission_id: the cluster's name for it, None until the cluster told.
         application_id: the cluster's name for its application, None until that has registered.
         running: whether a plan was ever in force on it.
+        deployment: that it was started with (`SchedulerState.deployment`).
+        reads: vertices whose parallelism its script asks for when it builds its queries; None while that is unknown.
+        refused: parallelism that it could not be brought to: it is not tried again before another one was in force.
+        keeps_state: whether it has found that its state can't be repartitioned.
     """
 
     epoch: int
     submission_id: str | None = None
     application_id: str | None = None
     running: bool = False
+    deployment: str = ""
+    reads: tuple[str, ...] | None = None
+    refused: Parallelism | None = None
+    keeps_state: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +107,15 @@ class Deploying:
         since: when it was handed out.
         plan: that is to run.
         in_force: the driver runs it, but slots of it have not arrived yet.
+        tier: rung of the rescale ladder by which it comes into force.
+        before: plan that runs until then, and after all if the driver can't carry this one out; None if none runs.
     """
 
     since: datetime
     plan: Plan
     in_force: bool = False
+    tier: Tier = Tier.DRIVER
+    before: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +158,7 @@ class Restarting:
         backoff: delay that starts when all has stopped.
         settled: when all had stopped that must stop, None until then.
         stop_deadline: when a driver that has not stopped is killed (again).
+        before: plan that runs on until another one is in force, None if none does.
     """
 
     since: datetime
@@ -150,6 +169,7 @@ class Restarting:
     backoff: timedelta
     settled: datetime | None
     stop_deadline: datetime
+    before: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +272,7 @@ class SchedulerState:
         requirements: bounds in force, complete.
         declaration: requirements that come into force next, None if there are none.
         current: where it stands.
+        deployment: fingerprint of what a driver is started with now: code, arguments, properties, sizes.
         version: grows by one with each transition.
         epoch: of the newest driver, 0 before the first.
         driver: the newest driver until it is verified dead.
@@ -269,6 +290,7 @@ class SchedulerState:
     options: Options
     requirements: Requirements
     current: Current
+    deployment: str = ""
     version: int = 0
     epoch: int = 0
     driver: Driver | None = None

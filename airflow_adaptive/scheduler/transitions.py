@@ -13,7 +13,9 @@ from airflow_adaptive.scheduler.events import (
     DriverSilent,
     Event,
     JobCompleted,
+    JobRedeployed,
     PlanInForce,
+    PlanRefused,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -43,6 +45,8 @@ States = frozenset[type]
 _DONE: States = frozenset({Finished})
 _CANCEL: States = frozenset({Canceling})
 _STOP: States = frozenset({StopWithSavepoint, Finished})
+_RESCALE: States = frozenset({Deploying, Restarting})
+"""By executors alone a job is Deploying at once; else something of it restarts."""
 _LIVING_DRIVER_FAILED: States = frozenset({Restarting, Failing})
 _DRIVER_GONE: States = frozenset({Restarting, Finished})
 """Where nothing runs that could be stopped, Failing and Canceling are skipped."""
@@ -75,24 +79,26 @@ _LEADS_TO: Mapping[type, Mapping[type, States]] = {
     Deploying: {
         **_RUNNING,
         PlanInForce: frozenset({Executing}),
+        PlanRefused: frozenset({Executing}),
         SlotsChanged: frozenset({Executing}),
-        TimerFired: _LIVING_DRIVER_FAILED | _DONE,
+        TimerFired: _LIVING_DRIVER_FAILED | _DONE | {Executing},
         DriverSilent: _LIVING_DRIVER_FAILED | _DONE,
         QueryFailed: _LIVING_DRIVER_FAILED | _DONE,
         CancelRequested: _CANCEL | _DONE,
     },
     Executing: {
         **_RUNNING,
-        SlotsChanged: frozenset({RestartingLocally, Restarting}),
-        RequirementsChanged: frozenset({RestartingLocally, Restarting}),
-        TimerFired: frozenset({RestartingLocally, Restarting}),
-        BatchCommitted: frozenset({Restarting}),
-        BatchFailed: frozenset({Restarting}),
+        SlotsChanged: _RESCALE | {RestartingLocally},
+        RequirementsChanged: _RESCALE | {RestartingLocally},
+        JobRedeployed: _RESCALE,
+        TimerFired: _RESCALE | {RestartingLocally},
+        BatchCommitted: _RESCALE,
+        BatchFailed: _RESCALE,
     },
     RestartingLocally: {
         **_RUNNING,
         SlotsChanged: frozenset({Executing}),
-        TimerFired: frozenset({Restarting}),
+        TimerFired: _RESCALE | {Executing},
     },
     Restarting: {
         TimerFired: frozenset({WaitingForResources, Deploying}),

@@ -54,7 +54,7 @@ class Directory(Protocol):
 
 def log_document(number: int, *, owner: str = "loop-1", job: str = JOB, version: int = 1) -> LogDocument:
     """A log document."""
-    plan = DriverPlan(parallelism={"read": 2}, executors=2, state_partitions=4)
+    plan = DriverPlan(parallelism={"read": 2}, executors=2, state_partitions={"default": 4})
     return LogDocument(
         job=job,
         number=number,

@@ -8,6 +8,7 @@ from airflow_adaptive.job.conf import PREFIX
 from airflow_adaptive.job.documents import (
     Action,
     Directive,
+    DriverPlan,
     DriverState,
     ExecutorReport,
     FailureReport,
@@ -34,6 +35,8 @@ class _Session:
     version: int = 0
     committed: int = 0
     application_id: str | None = None
+    built: int | None = None
+    refused: int = 0
     state: DriverState = DriverState.STARTING
     failure: FailureReport | None = None
 
@@ -46,6 +49,7 @@ class FakeDrivers:
         boots: ticks that a driver's process takes until it has a session.
         commits: whether running queries commit a batch with each tick; else they are idle.
         build_failure: what the author's function raises whenever it is called, None if it works.
+        reads: vertices whose parallelism that function asks for, None if the driver does not tell.
         started: (epoch, version, parallelism) of every start of the queries, in order.
     """
 
@@ -57,6 +61,7 @@ class FakeDrivers:
         self.silent = False
         self.commits = True
         self.build_failure: FailureReport | None = None
+        self.reads: tuple[str, ...] | None = None
         self.started: list[tuple[int, int, dict[str, int]]] = []
 
     def tick(self, cluster: ClusterSnapshot, states: dict[str, SubmissionState]) -> None:
@@ -106,19 +111,29 @@ class FakeDrivers:
 
     def _obey(self, session: _Session, directive: Directive) -> None:
         if directive.action is Action.HOLD or directive.plan is None:
-            session.state, session.failure = DriverState.HOLDING, None
+            session.state, session.failure, session.built = DriverState.HOLDING, None, None
             return
         session.application_id = self._cluster.request_executors(
             session.submission_id, directive.plan.executors, session.cores, session.memory_mb
         )
         there = len(self._cluster.executors(session.submission_id)) >= directive.plan.executors
-        if session.version != directive.version and there and self.build_failure is not None:
-            session.version, session.state, session.failure = directive.version, DriverState.FAILED, self.build_failure
-        elif session.version != directive.version and there:
-            session.version, session.state, session.failure = directive.version, DriverState.RUNNING, None
-            self.started.append((session.epoch, directive.version, dict(directive.plan.parallelism)))
+        if there and session.version != directive.version:
+            self._put_in_force(session, directive.version, directive.plan)
         elif session.state is DriverState.RUNNING and self.commits:
             session.committed += 1
+
+    def _put_in_force(self, session: _Session, version: int, plan: DriverPlan) -> None:
+        runs = session.state is DriverState.RUNNING
+        if self.build_failure is not None and session.built != plan.built:
+            if runs:
+                session.refused = version
+            else:
+                session.version, session.state, session.failure = version, DriverState.FAILED, self.build_failure
+            return
+        if not runs or session.built != plan.built:
+            self.started.append((session.epoch, version, dict(plan.parallelism)))
+        session.version, session.built = version, plan.built
+        session.state, session.failure = DriverState.RUNNING, None
 
     def _leave(self, session: _Session, cluster: ClusterSnapshot, state: DriverState) -> None:
         session.state = state
@@ -147,6 +162,9 @@ class FakeDrivers:
                 executors=executors,
                 queries=(QueryReport(name="q", active=True, committed=session.committed, idle=not self.commits),),
                 failure=session.failure,
+                refused=session.refused,
+                refusal=self.build_failure if session.refused else None,
+                reads=self.reads,
                 submission_id=session.submission_id,
                 application_id=session.application_id,
             )

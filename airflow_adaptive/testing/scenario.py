@@ -8,6 +8,7 @@ Time passes only in `after`; timers that are due are delivered as the loop would
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,7 +22,9 @@ from airflow_adaptive.scheduler.events import (
     DriverSilent,
     Event,
     JobCompleted,
+    JobRedeployed,
     PlanInForce,
+    PlanRefused,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -79,9 +82,15 @@ class Scenario:
             job, Options.of({"slot_request_max_interval": 0, **options}), requirements
         )
         self.steps: list[Step] = []
+        self.reads: tuple[str, ...] | None = None
         self._told = 0
 
     # ---- given ------------------------------------------------------------------------------------------------------
+
+    def given_script(self, *reads: str) -> Scenario:
+        """The script builds its queries for the parallelism of these vertices, and its driver tells so."""
+        self.reads = reads
+        return self
 
     def given_waiting(self, free: int = 0) -> Scenario:
         """Scheduling was started with so many free slots."""
@@ -157,7 +166,21 @@ class Scenario:
     def in_force(self) -> PlanInForce:
         """The event that says so."""
         version = 0 if self.state.plan is None else self.state.plan.version
-        return PlanInForce(at=self.now, epoch=self.state.epoch, version=version)
+        return PlanInForce(at=self.now, epoch=self.state.epoch, version=version, reads=self.reads)
+
+    def when_refused(self, failure: Failure = TRANSIENT) -> Scenario:
+        """The driver can't carry out the plan that it was handed."""
+        return self.when(self.refused(failure))
+
+    def refused(self, failure: Failure = TRANSIENT) -> PlanRefused:
+        """The event that says so."""
+        version = 0 if self.state.plan is None else self.state.plan.version
+        return PlanRefused(at=self.now, epoch=self.state.epoch, version=version, failure=failure)
+
+    def when_redeployed(self, deployment: str = "new", graph: JobGraph | None = None) -> Scenario:
+        """The job was deployed anew, with another graph if there is one."""
+        self.state = replace(self.state, job=graph or self.state.job)
+        return self.when(JobRedeployed(at=self.now, deployment=deployment))
 
     def when_committed(self) -> Scenario:
         """A batch was committed."""

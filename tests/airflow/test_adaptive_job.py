@@ -102,7 +102,7 @@ class Run:
         return [
             datetime.fromisoformat(left["at"]) - datetime.fromisoformat(entered["at"])
             for entered, left in pairwise(transitions)
-            if (entered["target"], left["target"]) == ("Executing", "Restarting")
+            if entered["target"] == "Executing" and left["target"] in ("Deploying", "Restarting")
         ]
 
     def outcomes(self) -> list[str]:

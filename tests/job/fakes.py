@@ -27,8 +27,11 @@ LEASE_S = 60.0
 POLL_S = 0.5
 
 
-def plan(executors: int, **parallelism: int) -> DriverPlan:
-    return DriverPlan(parallelism=parallelism or {"read": executors}, executors=executors, state_partitions=4)
+def plan(executors: int, *, built: int = 1, **parallelism: int) -> DriverPlan:
+    """A plan for queries that were built under that version."""
+    return DriverPlan(
+        parallelism=parallelism or {"read": executors}, executors=executors, state_partitions={"j": 4}, built=built
+    )
 
 
 def directive(
@@ -42,14 +45,22 @@ class World:
     """Everything that the control loop touches; also the script of what happens while it sleeps.
 
     `history` has the calls that change something, and each new state with its version; `balanced` has the number of
-    executors over which tasks are being spread, 0 when that ends.
+    executors over which tasks are being spread, 0 when that ends. Executors are given back in braces while no batch runs.
     """
 
     newest_directive: Directive | Exception | None = None
     executor_count: int = 0
     context_alive: bool = True
     build_error: Exception | None = None
+    prepare_error: Exception | None = None
     during_build: Callable[[], None] = lambda: None
+    during_prepare: Callable[[], None] = lambda: None
+    during_release: Callable[[], None] = lambda: None
+    declared: int = 0
+    asked: tuple[str, ...] = ("read",)
+    reads: tuple[str, ...] | None = None
+    batch_ends: bool = True
+    spread: bool = False
     during_end: Callable[[], None] = lambda: None
     boundary_reached: bool = True
     query_failure: FailureReport | None = None
@@ -98,7 +109,12 @@ class World:
     # ---- what happens ----
 
     def directs_plan(self, version: int, executors: int, **changes: Any) -> Callable[[], None]:
+        """A plan that the queries need not be built for, unless `built` says so."""
         return self.directs(Action.RUN, version, replace(plan(executors), **changes))
+
+    def rebuilds(self, version: int, executors: int = 1) -> Callable[[], None]:
+        """A plan that the queries have to be built for."""
+        return self.directs(Action.RUN, version, plan(executors, built=version))
 
     def directs(self, action: Action, version: int, wanted: DriverPlan | None = None) -> Callable[[], None]:
         return lambda: setattr(self, "newest_directive", directive(action, version, wanted))
@@ -141,10 +157,19 @@ class World:
         self.during_build()
         if self.build_error is not None:
             raise self.build_error
+        self.reads = self.asked
         return plan
 
-    def start(self, writer: DriverPlan, plan: DriverPlan) -> None:
-        assert writer is plan
+    def prepare(self, writers: DriverPlan, plan: DriverPlan) -> None:
+        assert writers is plan
+        assert self.guarded
+        self.history.append("prepare")
+        self.during_prepare()
+        if self.prepare_error is not None:
+            raise self.prepare_error
+
+    def start(self, writers: DriverPlan, plan: DriverPlan) -> None:
+        assert writers is plan
         assert self.guarded
         self.history.append(f"start {plan.executors}")
         self.plan, self.query_over, self.query_failure = plan, False, None
@@ -160,7 +185,20 @@ class World:
         return self.boundary_reached
 
     def runs_on(self, plan: DriverPlan) -> bool:
-        return self.plan is not None if self.is_batch else plan.runs_like(self.plan)
+        return self.plan is not None and (self.is_batch or plan.built == self.plan.built)
+
+    def adopt(self, plan: DriverPlan) -> None:
+        assert self.runs_on(plan)
+        self.plan = plan
+
+    def between(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+        self.history.append("{")
+        if self.batch_ends:
+            act()
+        else:
+            pause(timeout_s)
+        self.history.append("}")
+        return self.batch_ends
 
     def halt(self) -> None:
         self.history.append("halt")
@@ -202,21 +240,24 @@ class World:
         return tuple(ExecutorReport(executor_id=str(number), cores=1) for number in range(self.executor_count))
 
     def declare(self, total: int) -> None:
-        if f"declare {total}" not in self.history[-2:]:
+        if total != self.declared:
             self.history.append(f"declare {total}")
+        self.declared = total
 
     def release(self, total: int, keep: Mapping[str, int]) -> None:
         if self.executor_count > total:
             kept = "".join(f", {count} on {worker}" for worker, count in keep.items())
             self.history.append(f"release down to {total}{kept}")
+            self.during_release()
             self.executor_count = total
 
     # ---- balancer ----
 
-    def follow(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> None:
+    def follow(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
         assert run is self.run
         if self.balanced[-1] != len(executors):
             self.balanced.append(len(executors))
+        return self.spread
 
     def restore(self) -> None:
         if self.balanced[-1]:

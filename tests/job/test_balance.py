@@ -24,6 +24,7 @@ class Query:
         self.looks = 0
         self.waits = True
         self.history: list[str] = []
+        self.done: list[bool] = []
         self.balancer = Balancer(self, clock=lambda: self.time)
 
     def commits(self, *stages: dict[str, int]) -> None:
@@ -34,7 +35,8 @@ class Query:
 
     def is_looked_at(self) -> None:
         executors = [ExecutorReport(executor_id=name, cores=1) for name in self.executors]
-        self.balancer.follow(executors, StatefulRun(run_id=self.run_id, batch_id=self.batch_id, state_partitions=12))
+        run = StatefulRun(run_id=self.run_id, batch_id=self.batch_id, state_partitions=12)
+        self.done.append(self.balancer.follow(executors, run))
 
     def last_batch(self, run: StatefulRun) -> list[dict[str, int]]:
         assert (run.run_id, run.batch_id) == (self.run_id, self.batch_id)
@@ -69,6 +71,24 @@ def test_the_wait_is_dropped_until_the_tasks_are_spread():
     for tasks in (PILED, {"0": 8, "1": 2, "2": 2}, EVEN, EVEN):
         query.commits(tasks)
     assert query.history == ["dropped after 1", "restored after 3"]
+
+
+def test_it_tells_when_no_more_is_to_be_done_about_it():
+    query = Query("0", "1", "2")
+    query.commits()
+    for tasks in (PILED, EVEN, EVEN):
+        query.commits(tasks)
+    query.executors = ("0", "1", "2", "3")
+    query.is_looked_at()
+    query.is_looked_at()
+    assert query.done == [False, False, True, True, False, False]
+
+
+def test_it_tells_that_it_has_given_up():
+    query = Query("0", "1", "2")
+    for _ in range(MAX_BATCHES + 1):
+        query.commits(PILED)
+    assert query.done == [*[False] * MAX_BATCHES, True]
 
 
 def test_an_executor_that_came_under_the_query_is_reason_at_once(settled: Query):

@@ -114,6 +114,15 @@ def test_batch_is_not_restarted_for_another_plan(spark: Spark, batch: BatchQuery
     assert batch.runs_on(plan(3))
 
 
+def test_batch_gives_executors_back_at_once_and_keeps_its_parallelism(spark: Spark, batch: BatchQuery) -> None:
+    acts: list[str] = []
+    batch.start(Writer(spark), plan(1, read=2))
+    assert batch.between(0.0, no_time_passes, lambda: acts.append("released"))
+    batch.adopt(plan(3, read=6))
+    assert acts == ["released"]
+    assert batch.parallelism() == {"read": 2}
+
+
 def test_failed_batch_says_why(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark, fails=True), plan(1))
     let_go(spark, batch)
@@ -190,6 +199,8 @@ def test_batch_of_a_dead_context_is_left_to_it(spark: Spark, batch: BatchQuery) 
 class Query:
     """A streaming query that notes what it is asked."""
 
+    reads = ("read",)
+
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.writer: object = None
@@ -213,21 +224,26 @@ class Query:
 def test_what_the_function_returns_decides_who_runs(spark: Spark, batch: BatchQuery) -> None:
     query: Any = Query()
     work = JobWork(query, batch)
-    query.writer = DataStreamWriter.__new__(DataStreamWriter)
+    query.writer = {"flights": DataStreamWriter.__new__(DataStreamWriter)}
+    work.prepare(work.build(plan(1)), plan(1))
     work.start(work.build(plan(1)), plan(1))
     answers: list[Any] = [
         work.plan,
         work.runs_on(plan(1)),
+        work.between(1, no_time_passes, lambda: None),
         work.end(1, no_time_passes),
         work.triggered(1),
         work.ended(),
     ]
     answers += [work.failure(), work.reports(), work.stateful_run(), work.parallelism()]
+    work.adopt(plan(1))
     work.close()
-    assert query.asked == ["start", *answers, "close"]
+    assert query.asked == ["prepare", "start", *answers, "adopt", "close"]
+    assert work.reads == ("read",)
 
     query.asked.clear()
     query.writer = Writer(spark)
+    work.prepare(work.build(plan(1)), plan(1))
     work.start(work.build(plan(1)), plan(1))
     assert work.plan == plan(1)
     assert work.runs_on(plan(2))

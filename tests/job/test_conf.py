@@ -43,6 +43,7 @@ def test_session_starts_with_its_executors_and_may_grow():
     allocation = "spark.dynamicAllocation."
     assert conf["spark.cores.max"] == "15"
     assert conf["spark.executor.memory"] == "700m"
+    assert conf["spark.scheduler.mode"] == "FAIR"
     assert [conf[f"{allocation}{bound}Executors"] for bound in ("initial", "min", "max")] == ["2", "2", "5"]
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -24,40 +26,113 @@ def test_starts_when_the_executors_are_there():
     assert end is DriverState.STOPPED
     assert world.history == [
         *("declare 2", "STARTING 0"),
-        *("build", "start 2", "RUNNING 1"),
+        *("build", "prepare", "start 2", "RUNNING 1"),
         *("end", "STOPPED 1"),
     ]
 
 
-def test_rescales_at_a_boundary_when_all_new_executors_are_there():
+def test_restarts_at_a_boundary_when_all_new_executors_are_there_and_the_new_queries_are_built():
     world = running(1)
-    world.obey(world.directs(Action.RUN, 2, plan(3)), world.has_executors(2), world.has_executors(3), world.nothing)
+    world.obey(world.rebuilds(2, 3), world.has_executors(2), world.has_executors(3), world.nothing)
     assert world.after("RUNNING 1") == [
         *("declare 3", "RESCALING 1"),
-        *("end", "build", "start 3", "RUNNING 2"),
+        *("build", "end", "prepare", "start 3", "RUNNING 2"),
         *("end", "STOPPED 2"),
     ]
 
 
-def test_rescales_down_before_it_releases_when_less_is_planned():
+def test_gives_surplus_executors_back_before_it_restarts_when_less_is_planned():
     world = running(3)
-    world.obey(world.directs(Action.RUN, 2, plan(1)), world.nothing)
+    world.obey(world.rebuilds(2, 1), world.nothing)
     assert world.after("RUNNING 1") == [
         *("declare 1", "RESCALING 1"),
-        *("end", "release down to 1", "build", "start 1", "RUNNING 2"),
+        *("build", "end", "release down to 1", "prepare", "start 1", "RUNNING 2"),
         *("end", "STOPPED 2"),
     ]
+
+
+def test_executors_come_under_the_running_queries_and_only_then_is_the_plan_in_force():
+    world = running(1)
+    world.obey(world.directs_plan(2, 3), world.has_executors(2), world.has_executors(3), world.nothing)
+    assert world.after("RUNNING 1") == ["declare 3", "RESCALING 1", "RUNNING 2", "end", "STOPPED 2"]
+    reported = [len(status.executors) for status in world.statuses if status.state is DriverState.RESCALING]
+    assert reported == [1, 2]
+
+
+def test_executors_go_under_the_running_queries_between_two_batches():
+    world = running(3)
+    world.obey(world.directs_plan(2, 1, keep={"http://w1": 1}), world.nothing)
+    assert world.after("RUNNING 1") == [
+        *("declare 1", "{", "release down to 1, 1 on http://w1", "}", "RUNNING 2"),
+        *("end", "STOPPED 2"),
+    ]
+
+
+def test_executors_go_at_a_later_turn_when_the_batches_left_no_moment_for_it():
+    world = running(3)
+    world.batch_ends = False
+    world.obey(world.directs_plan(2, 1), world.nothing, lambda: setattr(world, "batch_ends", True), world.nothing)
+    assert world.after("RUNNING 1") == [
+        *("declare 1", "{", "RESCALING 1", "}"),
+        *("{", "release down to 1", "}", "RUNNING 2"),
+        *("end", "STOPPED 2"),
+    ]
+
+
+def test_is_fenced_when_a_moment_between_batches_is_awaited():
+    world = running(3)
+    world.batch_ends = False
+    successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
+    end = world.obey(world.directs_plan(2, 1), lambda: setattr(world, "newest_directive", successor))
+    assert end is DriverState.FENCED
+    assert world.after("RUNNING 1") == ["declare 1", "{", "halt", "FENCED"]
+
+
+def test_waits_for_no_moment_between_batches_when_another_directive_has_come():
+    world = running(3)
+    world.batch_ends = False
+    world.obey(world.directs_plan(2, 1), world.directs(Action.HOLD, 2), world.nothing)
+    assert world.after("RUNNING 1") == ["declare 1", "{", "RESCALING 1", "end", "HOLDING 2", "STOPPED 2"]
+
+
+def test_waits_on_for_a_moment_between_batches_while_the_log_can_not_be_read():
+    world = running(3)
+    world.batch_ends = False
+    world.obey(
+        *(world.directs_plan(2, 1), lambda: setattr(world, "newest_directive", DirectoryError("gone"))),
+        *(world.directs_plan(2, 1), world.nothing),
+    )
+    assert world.after("RUNNING 1")[:4] == ["declare 1", "{", "RESCALING 1", "}"]
+
+
+def test_the_next_rung_is_taken_when_executors_did_not_come_or_go():
+    world = running(3)
+    world.batch_ends = False
+    world.obey(world.directs_plan(2, 1), world.nothing, world.rebuilds(3, 1), world.nothing, world.nothing)
+    assert world.after("}")[:-2] == [
+        *("build", "end", "release down to 1", "prepare", "start 1", "RUNNING 3"),
+    ]
+
+
+def test_a_plan_in_force_stays_so_when_executors_of_it_are_lost():
+    world = running(3)
+    world.obey(world.has_executors(1), world.nothing, world.has_executors(3), world.nothing)
+    assert world.after("RUNNING 1") == ["end", "STOPPED 1"]
 
 
 def test_follows_the_newer_directive_when_it_waits_for_executors():
     world = running(1)
-    world.obey(
-        world.directs(Action.RUN, 2, plan(3)),
-        world.has_executors(2),
-        world.directs(Action.RUN, 3, plan(1)),
-    )
-    # The old plan is the new one: nothing restarts, and the executor that came is given back.
-    assert world.after("RUNNING 1")[:-2] == ["declare 3", "RESCALING 1", "declare 1", "release down to 1", "RUNNING 3"]
+    world.obey(world.directs_plan(2, 3), world.has_executors(2), world.directs_plan(3, 1), world.nothing)
+    assert world.after("RUNNING 1")[:-2] == [
+        *("declare 3", "RESCALING 1"),
+        *("declare 1", "{", "release down to 1", "}", "RUNNING 3"),
+    ]
+
+
+def test_waits_for_executors_no_more_when_it_is_to_run_on_as_before():
+    world = running(1)
+    world.obey(world.directs_plan(2, 3), world.directs_plan(1, 1), world.nothing)
+    assert world.after("RUNNING 1")[:-2] == ["declare 3", "RESCALING 1", "declare 1", "RUNNING 1"]
 
 
 def test_reports_the_version_without_restart_when_only_that_is_new():
@@ -73,9 +148,9 @@ def test_holds_and_runs_again():
     assert world.after("RUNNING 1")[:-2] == [
         "end",
         "HOLDING 1",
-        "declare 1",
         "RESCALING 1",
         "build",
+        "prepare",
         "start 1",
         "RUNNING 1",
     ]
@@ -167,9 +242,7 @@ def test_runs_on_when_the_log_is_readable_again_within_the_lease():
 def test_is_fenced_when_a_batch_is_awaited():
     world = running(1)
     successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
-    end = world.obey(
-        world.directs(Action.RUN, 2, plan(1, read=2)), lambda: setattr(world, "newest_directive", successor)
-    )
+    end = world.obey(world.rebuilds(2), lambda: setattr(world, "newest_directive", successor))
     assert end is DriverState.FENCED
     assert world.history[-3:] == ["end", "halt", "FENCED"]
 
@@ -195,8 +268,11 @@ def test_starts_nothing_when_building_outlasts_the_lease():
 
 def test_reports_a_failed_query_and_waits_for_another_version():
     world = running(1)
-    world.obey(world.ends_query(FAILURE), world.nothing, world.directs(Action.RUN, 2, plan(1)))
-    assert world.after("RUNNING 1")[:-2] == ["FAILED 1", "declare 1", "RESCALING 1", "build", "start 1", "RUNNING 2"]
+    world.obey(world.ends_query(FAILURE), world.nothing, world.nothing, world.directs(Action.RUN, 2, plan(1)))
+    assert world.after("RUNNING 1")[:-2] == [
+        *("end", "FAILED 1", "RESCALING 1"),
+        *("build", "prepare", "start 1", "RUNNING 2"),
+    ]
     failed = [status for status in world.statuses if status.state is DriverState.FAILED]
     assert len(failed) == 2
     assert all(status.failure == FAILURE for status in failed)
@@ -225,8 +301,8 @@ def test_reports_the_failure_of_the_last_batch_when_told_to_stop():
 def test_reports_the_failure_of_the_last_batch_when_rescaling():
     world = running(1)
     world.during_end = lambda: setattr(world, "query_failure", FAILURE)
-    world.obey(world.directs(Action.RUN, 2, plan(1, read=2)))
-    assert world.after("RUNNING 1") == ["declare 1", "RESCALING 1", "end", "FAILED 2", "STOPPED 2"]
+    world.obey(world.rebuilds(2))
+    assert world.after("RUNNING 1") == ["RESCALING 1", "build", "end", "FAILED 2", "STOPPED 2"]
 
 
 def test_complains_when_a_batch_was_cut():
@@ -245,9 +321,8 @@ def test_finishes_when_a_bounded_query_ends():
 def test_batch_goes_on_under_another_plan_and_gets_its_executors():
     world = running(1)
     world.is_batch = True
-    world.obey(world.directs(Action.RUN, 2, plan(3)), world.nothing, world.ends_query())
-    assert world.after("RUNNING 1") == ["declare 3", "RUNNING 2", "FINISHED 2"]
-    assert world.history.count("build") == 1
+    world.obey(world.rebuilds(2, 3), world.has_executors(3), world.nothing, world.ends_query())
+    assert world.after("RUNNING 1") == ["declare 3", "RESCALING 1", "RUNNING 2", "FINISHED 2"]
 
 
 @pytest.mark.parametrize("action", [Action.HOLD, Action.STOP])
@@ -301,22 +376,29 @@ def test_keeps_surplus_executors_until_the_plan_holds_fewer():
     world = running(3)
     world.obey(world.directs_plan(2, 1, hold=3), world.nothing, world.directs_plan(2, 1, hold=1), world.nothing)
     assert world.after("RUNNING 1") == [
-        *("declare 1", "RESCALING 1", "end", "build", "start 1", "RUNNING 2"),
-        *("declare 1", "release down to 1"),
+        *("declare 1", "RUNNING 2"),
+        *("{", "release down to 1", "}"),
         *("end", "STOPPED 2"),
     ]
 
 
-def test_gives_back_where_the_plan_keeps_fewest():
+def test_stays_running_when_there_is_no_moment_to_give_back_what_is_held_no_more():
     world = running(3)
-    world.obey(world.directs_plan(2, 1, keep={"http://w1": 1}), world.nothing)
-    assert "release down to 1, 1 on http://w1" in world.history
+    world.batch_ends = False
+    world.obey(world.directs_plan(2, 1, hold=3), world.nothing, world.directs_plan(2, 1, hold=1), world.nothing)
+    assert world.after("RUNNING 2") == ["{", "}", "end", "STOPPED 2"]
 
 
 def test_restarts_no_query_when_only_what_is_held_kept_or_balanced_changes():
     world = running(2)
     world.obey(world.directs_plan(2, 2, hold=4, keep={"http://w1": 2}, load_balance=TASKS), world.nothing)
-    assert world.after("RUNNING 1") == ["declare 2", "RUNNING 2", "end", "STOPPED 2"]
+    assert world.after("RUNNING 1") == ["RUNNING 2", "end", "STOPPED 2"]
+
+
+def test_gives_back_where_the_plan_keeps_fewest():
+    world = running(3)
+    world.obey(world.directs(Action.RUN, 2, replace(plan(1, built=2), keep={"http://w1": 1})), world.nothing)
+    assert "release down to 1, 1 on http://w1" in world.history
 
 
 def test_balances_a_stateful_query_until_it_is_told_not_to():
@@ -343,7 +425,7 @@ def balancing() -> World:
     "event",
     [
         lambda world: world.directs(Action.HOLD, 1),
-        lambda world: world.directs_plan(2, 2, load_balance=TASKS),  # waits for an executor that does not come
+        lambda world: world.directs_plan(2, 2, built=2, load_balance=TASKS),  # waits for an executor that does not come
         lambda world: world.ends_query(FAILURE),
         lambda world: lambda: setattr(world, "run", None),
     ],
@@ -354,6 +436,62 @@ def test_balances_nothing_any_more_when_the_tasks_are_to_go(event):
     seen = []
     world.obey(world.nothing, event(world), lambda: seen.append(list(world.balanced)))
     assert seen == [[0, 1, 0]]
+
+
+def stateful(executors: int) -> World:
+    """A world in which the driver starts a stateful query, and is not told to balance anything."""
+    world = running(executors)
+    world.run = StatefulRun(run_id="r", batch_id=1, state_partitions=4)
+    return world
+
+
+def test_spreads_the_tasks_over_executors_that_a_plan_has_added_until_they_are():
+    world = stateful(1)
+    world.obey(
+        world.directs_plan(2, 2),
+        world.nothing,
+        world.has_executors(2),
+        world.nothing,
+        lambda: setattr(world, "spread", True),
+        world.nothing,
+        lambda: setattr(world, "spread", False),
+    )
+    assert world.balanced == [0, 2, 0]
+    assert world.history[-3:] == ["RUNNING 2", "end", "STOPPED 2"]
+
+
+def test_spreads_on_when_no_more_than_the_version_is_new():
+    world = stateful(1)
+    world.obey(world.directs_plan(2, 2), world.has_executors(2), world.directs_plan(3, 2, hold=3), world.nothing)
+    seen = list(world.balanced)
+    assert seen == [0, 2, 0]
+    assert world.after("RUNNING 3") == ["end", "STOPPED 3"]
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda world: world.directs_plan(3, 1),
+        lambda world: world.rebuilds(3, 2),
+        lambda world: world.directs(Action.HOLD, 3),
+    ],
+    ids=["fewer executors", "a restart", "hold"],
+)
+def test_spreads_no_more_when_the_executors_or_the_queries_go(then):
+    world = stateful(1)
+    seen: list[list[int]] = []
+
+    def look() -> None:
+        seen.append(list(world.balanced))
+
+    world.obey(world.directs_plan(2, 2), world.has_executors(2), look, then(world), world.nothing, look)
+    assert seen == [[0, 2], [0, 2, 0]]
+
+
+def test_spreads_nothing_when_an_executor_that_was_lost_is_replaced():
+    world = stateful(2)
+    world.obey(world.has_executors(1), world.nothing, world.has_executors(2), world.nothing)
+    assert world.balanced == [0]
 
 
 def test_balances_nothing_any_more_when_it_is_fenced():
@@ -370,10 +508,15 @@ def test_balances_nothing_any_more_when_the_loop_itself_fails():
     assert world.balanced == [0, 1, 0]
 
 
-def test_measures_the_dead_time_of_a_rescale():
+def test_measures_the_dead_time_of_a_restart_without_the_building():
     world = running(1)
-    world.during_build = lambda: setattr(world, "time", world.time + 1.25)
-    world.obey(world.directs(Action.RUN, 2, plan(1, read=2)), world.nothing)
+    world.obey(
+        world.nothing,
+        lambda: setattr(world, "during_build", lambda: setattr(world, "time", world.time + 7.0)),
+        lambda: setattr(world, "during_prepare", lambda: setattr(world, "time", world.time + 1.25)),
+        world.rebuilds(2),
+        world.nothing,
+    )
     reported = {(status.version, status.state): status.downtime_ms for status in world.statuses}
     assert reported[1, DriverState.RUNNING] is None
     assert reported[1, DriverState.RESCALING] is None
@@ -384,7 +527,7 @@ def test_measures_on_when_the_first_trigger_takes_its_time():
     world = running(1)
     world.obey(
         lambda: setattr(world, "first_trigger_after_s", 3 * POLL_S),
-        world.directs(Action.RUN, 2, plan(1, read=2)),
+        world.rebuilds(2),
         world.nothing,  # while the old query ends
         world.nothing,
         world.nothing,
@@ -393,13 +536,215 @@ def test_measures_on_when_the_first_trigger_takes_its_time():
     assert list(dict.fromkeys(reported)) == [None, 2500]
 
 
+def test_executors_that_come_take_no_time_from_the_queries_and_those_that_go_as_long_as_they_are_held():
+    world = running(1)
+    world.during_release = lambda: setattr(world, "time", world.time + 0.02)
+    world.obey(world.directs_plan(2, 2), world.has_executors(2), world.directs_plan(3, 1), world.nothing)
+    reported = {status.version: status.downtime_ms for status in world.statuses if status.state is DriverState.RUNNING}
+    assert reported == {1: None, 2: 0, 3: 20}
+
+
+def test_a_restart_is_still_measured_when_executors_come_before_its_first_trigger():
+    world = running(1)
+    world.obey(
+        lambda: setattr(world, "first_trigger_after_s", 3 * POLL_S),
+        world.rebuilds(2),
+        world.directs_plan(3, 1, built=2),  # while the old query ends
+        world.rebuilds(2),
+        world.directs_plan(3, 1, built=2),
+        world.nothing,
+        world.nothing,
+    )
+    assert world.statuses[-1].downtime_ms is not None
+    assert world.statuses[-1].downtime_ms > 0
+
+
 def test_a_restart_after_a_hold_or_a_failure_is_no_rescale():
     world = running(1)
     world.obey(
         world.directs(Action.HOLD, 1, plan(1)),
-        world.directs(Action.RUN, 1, plan(1)),
+        world.directs(Action.RUN, 1, plan(1)),  # while the query ends
+        world.nothing,
         world.ends_query(FAILURE),
         world.directs(Action.RUN, 2, plan(1)),
         world.nothing,
     )
+    assert world.history.count("start 1") == 3
     assert {status.downtime_ms for status in world.statuses} == {None}
+
+
+def refusing() -> World:
+    """A world in which the author's function will raise when it is called again."""
+    world = running(1)
+    world.during_build = lambda: setattr(world, "build_error", KeyError("carrier") if world.plan else None)
+    return world
+
+
+def test_queries_go_on_as_before_when_they_can_not_be_built_for_a_plan():
+    world = refusing()
+    world.obey(world.nothing, world.rebuilds(2), world.nothing, world.nothing)
+    assert world.after("RUNNING 1") == ["RESCALING 1", "build", "RUNNING 1", "end", "STOPPED 2"]
+    status = world.statuses[-2]
+    assert (status.state, status.version, status.refused, status.failure) == (DriverState.RUNNING, 1, 2, None)
+    assert status.refusal is not None
+    assert (status.refusal.error_class, status.refusal.causes) == ("KeyError", (BUILD_FUNCTION_ERROR, "KeyError"))
+    assert "plan 2 refused: KeyError: 'carrier'" in world.complaints[0]
+
+
+def test_executors_of_a_refused_plan_go_back():
+    world = refusing()
+    world.obey(world.nothing, world.rebuilds(2, 3), world.has_executors(3), world.nothing, world.nothing)
+    assert world.after("RUNNING 1") == [
+        *("declare 3", "RESCALING 1", "build", "RUNNING 1"),
+        *("declare 1", "{", "release down to 1", "}"),
+        *("end", "STOPPED 2"),
+    ]
+
+
+def test_the_plan_before_is_obeyed_again_after_a_refusal():
+    world = refusing()
+    world.obey(world.rebuilds(2), world.directs_plan(1, 1), world.nothing, world.rebuilds(2), world.nothing)
+    assert world.history.count("build") == 2
+    assert world.statuses[-2].refused == 2
+
+
+def mends(world: World) -> Callable[[], None]:
+    """The author's function raises no more."""
+
+    def mend() -> None:
+        world.build_error, world.during_build = None, world.nothing
+
+    return mend
+
+
+def test_a_refused_plan_is_tried_again_under_another_version():
+    world = refusing()
+    world.obey(world.rebuilds(2), world.nothing, world.rebuilds(3), world.nothing)
+    assert list(dict.fromkeys(status.refused for status in world.statuses)) == [0, 2, 3]
+
+
+def test_a_plan_that_comes_into_force_ends_the_word_of_a_refusal():
+    world = refusing()
+    world.obey(world.rebuilds(2), world.nothing, mends(world), world.rebuilds(3), world.nothing, world.nothing)
+    assert world.history[-3:] == ["RUNNING 3", "end", "STOPPED 3"]
+    assert (world.statuses[-1].refused, world.statuses[-1].refusal) == (0, None)
+
+
+def test_a_query_that_fails_after_a_refusal_has_failed():
+    world = refusing()
+    world.obey(world.rebuilds(2), world.nothing, world.ends_query(FAILURE), world.nothing)
+    assert world.after("RUNNING 1") == ["RESCALING 1", "build", "RUNNING 1", "end", "FAILED 2", "STOPPED 2"]
+
+
+def test_a_refused_plan_is_tried_again_when_nothing_runs_any_more():
+    world = refusing()
+    world.obey(
+        *(world.rebuilds(2), world.nothing, mends(world)),
+        *(world.directs(Action.HOLD, 2), world.nothing, world.rebuilds(2), world.nothing),
+    )
+    assert world.after("HOLDING 2") == ["RESCALING 2", "build", "prepare", "start 1", "RUNNING 2", "end", "STOPPED 2"]
+
+
+def test_fails_when_the_state_can_not_be_made_ready():
+    world = running(1)
+    world.during_end = lambda: setattr(world, "prepare_error", ValueError("4 partitions"))
+    world.obey(world.rebuilds(2), world.nothing, world.nothing)
+    assert world.after("RUNNING 1") == ["RESCALING 1", "build", "end", "prepare", "FAILED 2", "STOPPED 2"]
+    assert not world.guarded
+
+
+def test_starts_nothing_when_the_directive_changed_while_the_state_was_made_ready():
+    world = running(1)
+    world.during_prepare = world.directs(Action.HOLD, 1)
+    world.obey(world.nothing)
+    assert world.history[-3:] == ["prepare", "HOLDING 1", "STOPPED 1"]
+    assert not world.guarded
+
+
+def test_ends_nothing_when_the_directive_changed_while_building():
+    world = running(1)
+    world.obey(
+        world.nothing,
+        lambda: setattr(world, "during_build", world.directs_plan(3, 1)),
+        world.rebuilds(2),
+        world.nothing,
+    )
+    assert world.after("RUNNING 1") == ["RESCALING 1", "build", "RUNNING 3", "end", "STOPPED 3"]
+
+
+def test_tells_which_vertices_the_queries_were_built_with():
+    world = running(1)
+    world.obey(world.nothing)
+    assert {status.reads for status in world.statuses if status.version} == {("read",)}
+    assert {status.reads for status in world.statuses if not status.version} == {None}
+
+
+def waits_for(condition: Callable[[], bool]) -> None:
+    """Take until that is so, as the real thing would take its time."""
+    deadline = time.monotonic() + 10.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("act", ["during_build", "during_prepare"])
+def test_is_not_silent_while_building_or_preparing_takes_its_time(act):
+    world = running(1)
+    seen = []
+
+    def take_long() -> None:
+        reports = len(world.statuses)
+        world.time += POLL_S
+        waits_for(lambda: len(world.statuses) > reports)
+        seen.append(world.statuses[-1].state)
+
+    setattr(world, act, take_long)
+    assert world.obey(world.nothing, world.nothing) is DriverState.STOPPED
+    assert seen == [DriverState.STARTING]
+
+
+def test_is_fenced_when_it_makes_state_ready_and_can_not_report_for_the_lease():
+    world = running(1)
+
+    def take_long() -> None:
+        world.writable = False
+        world.time += LEASE_S
+        waits_for(lambda: "halt" in world.history)
+
+    world.during_prepare = take_long
+    assert world.obey(world.nothing, world.nothing) is DriverState.FENCED
+    assert world.history[-3:] == ["prepare", "halt", "FENCED"]
+    assert not world.guarded
+
+
+def test_touches_no_state_before_it_is_known_again_when_ending_has_outlasted_the_lease():
+    world = running(1)
+    world.during_end = lambda: setattr(world, "time", world.time + 2 * LEASE_S)
+    world.obey(world.rebuilds(2), world.nothing, world.nothing)
+    assert world.after("end")[:5] == ["build", "prepare", "start 1", "RUNNING 2", "end"]
+
+
+def test_ends_the_queries_when_it_is_fenced_while_others_are_built():
+    world = running(1)
+    successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
+
+    def take_long() -> None:
+        world.newest_directive = successor
+        world.time += POLL_S
+        waits_for(lambda: "halt" in world.history)
+
+    steps = (lambda: setattr(world, "during_build", take_long), world.rebuilds(2), world.nothing)
+    assert world.obey(*steps) is DriverState.FENCED
+    assert world.after("RUNNING 1") == ["RESCALING 1", "build", "halt", "FENCED"]
+
+
+def test_script_that_exits_ends_the_driver():
+    world = running(1)
+    world.build_error = None
+
+    def leave() -> None:
+        raise SystemExit(7)
+
+    world.during_build = leave
+    with pytest.raises(SystemExit):
+        world.obey()

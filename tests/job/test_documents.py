@@ -92,7 +92,8 @@ def test_a_plan_of_an_older_version_holds_what_it_runs_on_and_balances_nothing()
     fields = json.loads(encode_log(DOCUMENT))
     fields["directive"]["plan"] = {"parallelism": {"read": 3}, "executors": 3, "state_partitions": 4}
     read = decode_log(json.dumps(fields).encode()).directive.plan
-    assert read == DriverPlan(parallelism={"read": 3}, executors=3, state_partitions=4)
+    assert read == DriverPlan(parallelism={"read": 3}, executors=3, state_partitions={"": 4})
+    assert (read.partitions_of("departures"), read.built, read.repartition) == (4, 0, False)
     assert (read.held, read.load_balance, read.keep) == (3, NONE, {})
 
 
@@ -101,7 +102,15 @@ def test_a_plan_holds_at_least_the_executors_that_it_runs_on(hold: int, held: in
     assert replace(plan(3), hold=hold).held == held
 
 
-def test_only_what_a_query_runs_on_tells_whether_it_is_restarted():
-    assert replace(plan(3), hold=5, load_balance=TASKS, keep={"http://w:8081": 2}).runs_like(plan(3))
-    others = [plan(2), plan(3, read=2), plan(3, write=3), replace(plan(3), state_partitions=8), None]
-    assert [other for other in others if plan(3).runs_like(other)] == []
+def test_query_has_the_state_partitions_of_the_group_of_its_name_or_the_most_of_all():
+    several = replace(plan(3), state_partitions={"flights": 4, "weather": 8})
+    assert [several.partitions_of(name) for name in ("flights", "weather", "departures")] == [4, 8, 8]
+
+
+@pytest.mark.parametrize("field", ["parallelism", "state_partitions", "shares", "keep"])
+@pytest.mark.parametrize("value", [None, [1], {"read": "3"}, {"read": -1}, {"read": True}])
+def test_plan_with_something_else_than_counts_is_not_trusted(field: str, value: object):
+    fields = json.loads(encode_log(DOCUMENT))
+    fields["directive"]["plan"][field] = value
+    with pytest.raises(DocumentError, match="DriverPlan"):
+        decode_log(json.dumps(fields).encode())

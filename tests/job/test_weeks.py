@@ -90,11 +90,11 @@ class Weeks(World):
             self.happen(self.turn // TURNS_BETWEEN)
 
     def happen(self, number: int) -> None:
-        """New plans, and every seventh time the query fails, which the loop answers with a new version."""
+        """New plans, every other to be built for, and every seventh time the query fails, which a new version answers."""
         if number % 7 == 0 and self.plan is not None:
             self.query_over, self.query_failure = True, FAILURE
         self.executor_count = 1 + number % 3
-        self.direct(directive(Action.RUN, self.number + 1, plan(self.executor_count)))
+        self.direct(directive(Action.RUN, self.number + 1, plan(self.executor_count, built=number // 2)))
 
     def follow_progress(self) -> None:
         if self.plan is None:

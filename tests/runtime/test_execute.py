@@ -16,3 +16,17 @@ def test_driver_logs_warnings_only_unless_its_author_wants_more(conf: dict[str, 
     spec = replace(Simulation().spec, conf=conf)
     command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
     assert submission(command, spec, "nonce").conf["spark.log.level"] == level
+
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+@pytest.mark.parametrize(
+    ("conf", "provider"), [({}, "RocksDBStateStoreProvider"), ({PROVIDER: "my.Provider"}, "my.Provider")]
+)
+def test_new_state_can_be_repartitioned_unless_its_author_keeps_it_elsewhere(
+    conf: dict[str, str], provider: str
+) -> None:
+    command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
+    submitted = submission(command, replace(Simulation().spec, conf=conf), "nonce").conf
+    assert submitted[PROVIDER].endswith(provider)

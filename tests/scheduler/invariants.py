@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from airflow_adaptive.scheduler import machine, outlook
+from airflow_adaptive.scheduler import ladder, machine, outlook
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
@@ -21,6 +21,7 @@ from airflow_adaptive.scheduler.events import (
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.options import BelowLowerBound
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
+from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.policies.restart_backoff import ExponentialDelay, FixedDelay, NoRestart
 from airflow_adaptive.scheduler.policies.slot_allocation import used_slots
 from airflow_adaptive.scheduler.policies.transition_manager import CooldownExtension, Phase
@@ -79,7 +80,6 @@ def check_state(state: SchedulerState) -> None:
     check_driver_of(state)
     check_way_out(state)
     check_manager(state)
-    assert state.num_rescales <= state.num_restarts
 
 
 def check_driver_of(state: SchedulerState) -> None:
@@ -141,7 +141,7 @@ def check_edge(before: SchedulerState, event: Event, step: Step) -> None:
         assert step.state == before
         assert not step.commands
     check_table(before, event, step)
-    check_plan(step)
+    check_plan(before, step)
     check_driver(before, event, step)
     check_commands(before, step)
     check_restarts(before, event, step)
@@ -174,7 +174,7 @@ def check_table(before: SchedulerState, event: Event, step: Step) -> None:
         assert step.transition.reason
 
 
-def check_plan(step: Step) -> None:
+def check_plan(before: SchedulerState, step: Step) -> None:
     """A plan that is made lies within the bounds, on slots that are there, and is new."""
     state, current = step.state, step.state.current
     if step.transition is None:
@@ -183,9 +183,26 @@ def check_plan(step: Step) -> None:
         check_parallelism(state, current.plan.parallelism)
         assert current.plan.version == state.version
         assert current.plan.slots == used_slots(state.job, current.plan.parallelism) <= current.plan.hold
+        check_rung(state, current)
     if isinstance(current, Restarting) and current.goal is not None:
         check_parallelism(state, current.goal)
-        assert dict(current.goal) != dict(current.plan.parallelism)
+        assert dict(current.goal) != dict(current.plan.parallelism) or may_stay(before, state, current)
+
+
+def check_rung(state: SchedulerState, deploying: Deploying) -> None:
+    """Queries that run on are not built anew, all others are; no rescale goes above the highest rung that is allowed."""
+    plan, before = deploying.plan, deploying.before
+    if deploying.tier is Tier.EXECUTORS:
+        assert before is not None
+        assert (plan.built, plan.state_partitions, plan.hold) == (before.built, before.state_partitions, plan.slots)
+    else:
+        assert plan.built == plan.version
+    assert before is None or deploying.tier <= state.options.highest_rescale_tier
+
+
+def may_stay(before: SchedulerState, state: SchedulerState, restarting: Restarting) -> bool:
+    """A rung that did not hold is left for the next one to the same parallelism; and a job may be deployed anew."""
+    return isinstance(before.current, Deploying) or ladder.is_remade(state, restarting.plan)
 
 
 def check_parallelism(state: SchedulerState, parallelism: Parallelism) -> None:
@@ -308,6 +325,8 @@ def check_cooldown(before: SchedulerState, event: Event, step: Step) -> None:
     cooling = left.manager.phase is Phase.COOLDOWN and event.at < left.since + left.manager.cooldown
     if isinstance(current, Executing) and cooling:
         assert current.manager.phase is Phase.COOLDOWN
+    if isinstance(current, Deploying):
+        assert not cooling
     if isinstance(current, Restarting) and current.failure is None and current.goal is not None:
         assert not cooling
     if isinstance(current, Restarting) and current.failure is None and current.goal is None:

@@ -1,6 +1,7 @@
 """Jobs in every state, each reached by a life that leads there: what the tables of states and events are run on."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
@@ -78,6 +79,29 @@ def short_of_the_goal() -> Scenario:
     return scenario.unsettled(scenario.slots(held=2))
 
 
+def executors_to_come(**options: Any) -> Scenario:
+    """Only executors are missing; what was due in the meantime has not happened yet."""
+    waits = {"scaling_interval_min": 30, "max_failed_batches": 1, "highest_rescale_tier": 0}
+    scenario = Scenario(**{**waits, **options}).given_script().given_executing(2).when_slots(held=2, free=2)
+    scenario.now += timedelta(hours=1)
+    return scenario
+
+
+def rescaling_beside_the_query(**options: Any) -> Scenario:
+    """Executors are added or given back while the query runs on."""
+    return Scenario(**{**NO_WAIT, **options}).given_script().given_executing(2).when_slots(held=2, free=2)
+
+
+def rescaled_beside_the_query() -> Scenario:
+    return rescaling_beside_the_query().when_slots(held=4).when_in_force()
+
+
+def too_few_slots_beside_the_query() -> Scenario:
+    """Of four slots two are left and a third may come; nothing has followed yet."""
+    scenario = rescaled_beside_the_query()
+    return scenario.unsettled(scenario.slots(held=2, free=1))
+
+
 LIVES: Mapping[str, Callable[[], Scenario]] = {
     "created": Scenario,
     "waiting for anything": lambda: Scenario().given_waiting(),
@@ -86,7 +110,11 @@ LIVES: Mapping[str, Callable[[], Scenario]] = {
     "deploying": lambda: Scenario().given_deploying(2),
     "deploying, no restarts": lambda: Scenario(**NO_RESTART).given_deploying(2),
     "deploying again": deploying_again,
-    "deploying again, no restarts": lambda: deploying_again(**NO_RESTART).when_slots(held=4),
+    "deploying again, no restarts": lambda: deploying_again(**NO_RESTART, highest_rescale_tier=1).when_slots(held=4),
+    "executors to come": executors_to_come,
+    "rescaling beside the query": rescaling_beside_the_query,
+    "slots lost beside the query": lambda: rescaled_beside_the_query().when_slots(held=2, free=2),
+    "too few slots beside the query": too_few_slots_beside_the_query,
     "partly deployed": partly_deployed,
     "executing": lambda: Scenario(**NO_WAIT).given_executing(2),
     "stabilized": stabilized,

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import (
+    REPARTITION_ERROR,
     BatchCommitted,
     BatchFailed,
     CancelRequested,
@@ -16,7 +17,9 @@ from airflow_adaptive.scheduler.events import (
     DriverSubmitted,
     Event,
     JobCompleted,
+    JobRedeployed,
     PlanInForce,
+    PlanRefused,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -29,6 +32,7 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import (
@@ -48,6 +52,8 @@ from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT
 SECOND = timedelta(seconds=1)
 LONG_AGO = timedelta(seconds=-4)
 """Longer than any deadline of these models, and the second that a timer may be late."""
+
+UNREPARTITIONABLE = Failure(error_class="UNSUPPORTED", message="state that can't be moved", causes=(REPARTITION_ERROR,))
 
 DEADLINES: Mapping[str, object] = {
     "resource_wait_timeout": 2,
@@ -87,12 +93,18 @@ class Model:
         options: beside `DEADLINES`; no deadline is longer than two seconds.
         slots: that there may be, as (held by the job, free).
         bounds: that may be required, of all vertices alike.
+        reads: vertices that the script builds its queries for, None if drivers do not tell.
+        deployments: that may follow each other.
+        refusals: why a driver may refuse a plan.
     """
 
     vertices: tuple[JobVertex, ...] = (vertex("job", 1, 2),)
     options: Mapping[str, object] = field(default_factory=dict)
     slots: tuple[tuple[int, int], ...] = ((0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0))
     bounds: tuple[tuple[int, int], ...] = ((1, 1), (1, 2), (2, 2))
+    reads: tuple[str, ...] | None = None
+    deployments: tuple[str, ...] = ()
+    refusals: tuple[Failure, ...] = ()
 
     def begin(self) -> "Place":
         """The job when nothing has happened."""
@@ -113,6 +125,23 @@ MODELS: Mapping[str, Model] = {
     "requirements folded, idle slots kept": Model(
         options={**NO_WAIT, "slot_request_max_interval": 1, "slot_idle_timeout": 1}
     ),
+    "executors come and go under the query": Model(
+        vertices=(vertex("job", 1, 1),),
+        options={"max_failed_batches": 1},
+        bounds=((1, 1), (1, 2), (1, 3)),
+        reads=(),
+        deployments=("",),
+        refusals=(TRANSIENT,),
+    ),
+    "deployed anew": Model(
+        options=NO_WAIT,
+        reads=("job",),
+        slots=((0, 0), (0, 2), (1, 1), (2, 0)),
+        bounds=((1, 1), (1, 2)),
+        deployments=("", "new"),
+        refusals=(UNREPARTITIONABLE,),
+    ),
+    "only executors": Model(options={**NO_WAIT, "highest_rescale_tier": 0}, reads=("job",), refusals=(TRANSIENT,)),
     "reactive": Model(options={"reactive": True}, bounds=((1, 1), (1, 3))),
     "two vertices, one group": Model(vertices=(vertex("read", 1, 1), vertex("count", 1, 2)), options=NO_WAIT),
     "two vertices, two groups": Model(
@@ -128,7 +157,7 @@ MODELS: Mapping[str, Model] = {
 
 _BOOK_KEEPING: Mapping[type, set[str]] = {
     SchedulerState: {"job", "options", "version", "epoch", "num_restarts", "num_rescales", "failures", "timeline"},
-    Plan: {"version"},
+    Plan: {"version", "built"},
     Driver: {"epoch"},
 }
 """What no decision depends on, or what is the same in all states of a model: the newest version, the newest epoch."""
@@ -208,7 +237,11 @@ def events(model: Model, place: Place) -> Iterator[Event]:
         yield DriverEnded(at=now, epoch=epoch, failure=failure)
         yield DriverSilent(at=now, epoch=epoch, failure=failure)
         yield QueryFailed(at=now, epoch=epoch, failure=failure)
-    yield PlanInForce(at=now, epoch=epoch, version=state.version)
+    yield PlanInForce(at=now, epoch=epoch, version=state.version, reads=model.reads)
+    for failure in model.refusals:
+        yield PlanRefused(at=now, epoch=epoch, version=state.version, failure=failure)
+    for deployment in model.deployments:
+        yield JobRedeployed(at=now, deployment=deployment)
     yield BatchCommitted(at=now, epoch=epoch)
     yield BatchFailed(at=now, epoch=epoch)
     yield SavepointCompleted(at=now, epoch=epoch)
@@ -238,7 +271,7 @@ def helped(model: Model, place: Place) -> tuple[datetime, Event] | None:
     if slots != state.offers:
         return now, SlotsChanged(at=now, offers=slots)
     if isinstance(state.current, Deploying):
-        return now, PlanInForce(at=now, epoch=state.epoch, version=state.version)
+        return now, PlanInForce(at=now, epoch=state.epoch, version=state.version, reads=model.reads)
     return fired(place) if timers else None
 
 

@@ -17,7 +17,16 @@ pytestmark = pytest.mark.no_cover
 """Coverage would make it three times as slow."""
 
 DEPTH = 4
-SHALLOW = {"reactive": 3, "two vertices, one group": 3, "two vertices, two groups": 3}
+pytestmark = pytest.mark.xdist_group("exploration")
+"""What one process has explored is not explored again by another."""
+
+SHALLOW = {
+    "reactive": 3,
+    "only executors": 3,
+    "deployed anew": 3,
+    "two vertices, one group": 3,
+    "two vertices, two groups": 3,
+}
 """Models that add little to the others in the time that there is."""
 
 

@@ -95,7 +95,7 @@ def test_job_without_a_graph_is_one_stateful_vertex():
     single = JobGraph.single("flights", ParallelismRange(1, 4), max_parallelism=8)
     assert single.requirements == {DEFAULT_VERTEX: ParallelismRange(1, 4)}
     assert single.max_parallelism == {DEFAULT_VERTEX: 8}
-    assert single.state_partitions == 8
+    assert single.state_partitions == {"default": 8}
 
 
 def test_groups_keep_the_order_of_their_first_vertex():
@@ -108,8 +108,10 @@ def test_groups_keep_the_order_of_their_first_vertex():
 
 
 def test_state_partitions_are_those_of_the_widest_stateful_vertex():
-    assert graph(vertex("a", stateful=False), vertex("b", upper=3), vertex("c", upper=2)).state_partitions == 3
-    assert graph(vertex("a", stateful=False)).state_partitions == 1
+    assert graph(vertex("a", stateful=False), vertex("b", upper=3), vertex("c", upper=2)).state_partitions == {
+        "default": 3
+    }
+    assert graph(vertex("a", stateful=False)).state_partitions == {"default": 1}
 
 
 def test_stateful_vertex_has_no_more_partitions_than_it_can_use():

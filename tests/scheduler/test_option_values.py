@@ -3,10 +3,10 @@
 import pytest
 
 from airflow_adaptive.scheduler.errors import OptionError
-from airflow_adaptive.scheduler.option_values import load_scale_up_controller, patterns
+from airflow_adaptive.scheduler.option_values import load_scale_up_controller, patterns, rescale_tier
 from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.load_balancing import LoadBalanceMode
-from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease
+from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, Tier
 from airflow_adaptive.scheduler.requirements import Parallelism
 
 
@@ -85,3 +85,16 @@ def test_impossible_value_is_named_with_its_option(option: str, value: object, c
 def test_controller_is_ours_or_the_users():
     assert load_scale_up_controller("minimal-increase", 3) == MinimalIncrease(min_increase=3)
     assert isinstance(load_scale_up_controller(f"{__name__}:OnlyDoubles", 1), OnlyDoubles)
+
+
+@pytest.mark.parametrize(
+    ("given", "tier"), [(0, Tier.EXECUTORS), ("1", Tier.QUERY), ("State", Tier.STATE), (Tier.DRIVER, Tier.DRIVER)]
+)
+def test_rescale_tier_is_read_by_number_or_name(given: object, tier: Tier) -> None:
+    assert rescale_tier(given) is tier
+
+
+@pytest.mark.parametrize("given", [4, -1, "", "fast", None, True])
+def test_rescale_tier_that_is_none_is_refused_with_those_that_there_are(given: object) -> None:
+    with pytest.raises(ValueError, match=r"is none of 0 \(executors\), 1 \(query\), 2 \(state\), 3 \(driver\)"):
+        rescale_tier(given)

@@ -35,6 +35,7 @@ DEFAULTS = {
     "slot_idle_timeout": "50 s",
     "below_lower_bound": "wait",
     "local_recovery_timeout": "1 min",
+    "highest_rescale_tier": 3,
     "deploy_timeout": "5 min",
     "stop_timeout": "1 min",
     "driver_heartbeat_timeout": "1 min",

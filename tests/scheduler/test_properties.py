@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.commands import SubmitDriver
 from airflow_adaptive.scheduler.events import (
+    REPARTITION_ERROR,
     BatchCommitted,
     BatchFailed,
     CancelRequested,
@@ -19,7 +20,9 @@ from airflow_adaptive.scheduler.events import (
     DriverSubmitted,
     Event,
     JobCompleted,
+    JobRedeployed,
     PlanInForce,
+    PlanRefused,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -33,6 +36,7 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import SchedulerState
@@ -66,6 +70,7 @@ OPTIONS = st.fixed_dictionaries(
         "local_recovery_timeout": DURATIONS,
         "restart_strategy": st.sampled_from(["none", TWICE, EVERY_TIME, EVERY_TIME]),
         "failure_history_size": st.sampled_from([1, 16]),
+        "highest_rescale_tier": st.sampled_from([0, 1, 2, 3, 3]),
     }
 )
 
@@ -186,10 +191,20 @@ class Scheduler(RuleBasedStateMachine):
 
     # ---- the driver -------------------------------------------------------------------------------------------------
 
-    @rule(stale=STALE)
-    def plan_in_force(self, stale: int) -> None:
+    @rule(stale=STALE, reads=st.sampled_from([None, (), ("read",)]))
+    def plan_in_force(self, stale: int, reads: tuple[str, ...] | None = None) -> None:
         version = 0 if self.state.plan is None else self.state.plan.version
-        self.take(PlanInForce(at=self.now, epoch=self.state.epoch, version=version + stale))
+        self.take(PlanInForce(at=self.now, epoch=self.state.epoch, version=version + stale, reads=reads))
+
+    @rule(stale=STALE, causes=st.sampled_from([(), (REPARTITION_ERROR,)]))
+    def plan_refused(self, stale: int, causes: tuple[str, ...]) -> None:
+        version = 0 if self.state.plan is None else self.state.plan.version
+        failure = Failure(error_class="REFUSED", message="can't be done", causes=causes)
+        self.take(PlanRefused(at=self.now, epoch=self.state.epoch, version=version + stale, failure=failure))
+
+    @rule(deployment=st.sampled_from(["", "new"]))
+    def redeployed(self, deployment: str) -> None:
+        self.take(JobRedeployed(at=self.now, deployment=deployment))
 
     @rule(kind=st.sampled_from([BatchCommitted, BatchFailed, SavepointCompleted, SavepointFailed]), stale=STALE)
     def batch_or_savepoint(

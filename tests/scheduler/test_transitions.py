@@ -16,6 +16,7 @@ from airflow_adaptive.scheduler.events import (
     DriverSubmitted,
     Event,
     JobCompleted,
+    JobRedeployed,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -50,6 +51,9 @@ def events(job: Scenario) -> Iterator[Event]:
         yield DriverSilent(at=now, epoch=epoch, failure=failure)
         yield QueryFailed(at=now, epoch=epoch, failure=failure)
     yield job.in_force()
+    yield job.refused()
+    for deployment in ("", "new"):
+        yield JobRedeployed(at=now, deployment=deployment)
     yield BatchCommitted(at=now, epoch=epoch)
     yield BatchFailed(at=now, epoch=epoch)
     yield SavepointCompleted(at=now, epoch=epoch)

@@ -7,6 +7,7 @@ taken away.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -49,6 +50,29 @@ class MinimalIncrease:
 def parallelism_changed(current: Parallelism, new: Parallelism) -> bool:
     """Whether any vertex differs."""
     return dict(current) != dict(new)
+
+
+def cheapest_tier(
+    current: Parallelism, new: Parallelism, *, reads: Collection[str] | None, repartitions: bool, redeployed: bool
+) -> Tier:
+    """The lowest rung that leads from one parallelism to another.
+
+    Args:
+        current: parallelism in force.
+        new: parallelism to be reached.
+        reads: vertices whose parallelism the script asks for when it builds its queries: only a new query has another one.
+            Of the others the executors alone decide. None if that is unknown.
+        repartitions: whether the state is to have another number of partitions.
+        redeployed: whether the driver is to run something else than it was started with.
+    """
+    if redeployed:
+        return Tier.DRIVER
+    if repartitions:
+        return Tier.STATE
+    changed = {name for name, parallelism in new.items() if current.get(name) != parallelism}
+    if reads is None or not changed.isdisjoint(reads):
+        return Tier.QUERY
+    return Tier.EXECUTORS
 
 
 def should_rescale(

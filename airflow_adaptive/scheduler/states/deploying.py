@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler import moves, outlook
-from airflow_adaptive.scheduler.events import Event, PlanInForce, SlotsChanged, TimerFired, TimerName
+from dataclasses import replace
+
+from airflow_adaptive.scheduler import ladder, moves, outlook
+from airflow_adaptive.scheduler.events import (
+    REPARTITION_ERROR,
+    Event,
+    PlanInForce,
+    PlanRefused,
+    SlotsChanged,
+    TimerFired,
+    TimerName,
+)
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.state import Deploying, SchedulerState, Timer
+from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.requirements import Parallelism
+from airflow_adaptive.scheduler.state import Deploying, Plan, SchedulerState, Timer
 from airflow_adaptive.scheduler.states import running
 
 DEPLOY_TIMEOUT = "DEPLOY_TIMEOUT"
@@ -19,6 +31,8 @@ def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
             return _in_force(state, deploying, event)
         case SlotsChanged() if deploying.in_force:
             return _in_force(state, deploying, event)
+        case PlanRefused(version=version) if version == deploying.plan.version and deploying.before is not None:
+            return _refused(state, deploying.before, deploying.plan, event)
         case TimerFired():
             return _overdue(state, deploying, event)
         case _:
@@ -46,6 +60,17 @@ def _is_hopeless(state: SchedulerState, deploying: Deploying) -> bool:
     return registered and state.available_slots < deploying.plan.slots
 
 
+def _refused(state: SchedulerState, before: Plan, plan: Plan, event: PlanRefused) -> Step:
+    """The job goes on as before; what was refused is not asked for again."""
+    failure = event.failure
+    named = {name.rpartition(".")[2] for name in (failure.error_class, *failure.causes)}
+    fixed = REPARTITION_ERROR in named
+    learned = {"keeps_state": True} if fixed else {"refused": plan.parallelism}
+    driver = None if state.driver is None else replace(state.driver, **learned)
+    reason = f"the driver can't carry the plan out and goes on as before: {failure.summary}"
+    return moves.execute(replace(state, driver=driver), event, before, reason)
+
+
 def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> Step:
     """Plan again with what is there; if that is not the reason, the deployment has failed."""
     plan, waited = deploying.plan, (event.at - deploying.since).total_seconds()
@@ -53,13 +78,35 @@ def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> 
         slots, why = state.available_slots, f"only {state.available_slots} of {plan.slots} slot(s) are left"
     else:
         slots, why = state.held_slots, f"only {state.held_slots} of {plan.slots} slot(s) arrived in {waited:g} s"
-    possible = outlook.possible_parallelism(state, slots)
+    left, possible = _left(state, deploying), outlook.possible_parallelism(state, slots)
+    if left is not None and deploying.before is not None:
+        return moves.accept(state, event, deploying.before, left, f"{why}: they are taken as they are")
     if possible is not None and slots < plan.slots:
-        return moves.rescale(state, event, plan, possible, f"{why}: plan again")
+        return moves.plan_again(state, event, deploying, possible, f"{why}: plan again")
     if _is_hopeless(state, deploying):
         return moves.stop_and_wait(state, event, plan, f"{why}: {outlook.shortage(state, slots)}")
+    goal = plan.parallelism if outlook.is_startable(state, plan.parallelism) else possible
+    higher = None if deploying.before is None else _next_rung(deploying.tier)
+    if goal is not None and higher is not None and higher <= state.options.highest_rescale_tier:
+        reason = f"tier {deploying.tier.value} has not brought the plan into force in {waited:g} s: on to tier {higher.value}"
+        return moves.plan_again(state, event, deploying, goal, reason, higher)
     failure = Failure(
         error_class=DEPLOY_TIMEOUT,
         message=f"the plan was not in force after {waited:g} s; {slots} slot(s) had arrived",
     )
     return moves.handle_failure(state, event, plan, failure, moves.NEUTRAL_DRAW, kill=True)
+
+
+def _left(state: SchedulerState, deploying: Deploying) -> Parallelism | None:
+    """What the queries that run make of the slots that have arrived, None if they can't, or if all have."""
+    before, possible = deploying.before, outlook.possible_parallelism(state, state.held_slots)
+    if before is None or possible is None or state.held_slots >= deploying.plan.slots:
+        return None
+    return possible if ladder.tier(state, before, possible) is Tier.EXECUTORS else None
+
+
+def _next_rung(tier: Tier) -> Tier | None:
+    """What is tried when a rung did not hold, None after the last; the state is as it should be, or a new driver sees to it."""
+    if tier is Tier.EXECUTORS:
+        return Tier.QUERY
+    return Tier.DRIVER if tier < Tier.DRIVER else None

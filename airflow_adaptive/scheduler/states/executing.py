@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from airflow_adaptive.scheduler import moves, outlook
+from airflow_adaptive.scheduler import ladder, moves, outlook
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
     BatchFailed,
     Event,
+    JobRedeployed,
     RequirementsChanged,
     SlotsChanged,
     TimerFired,
@@ -17,10 +18,10 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.options import BelowLowerBound
-from airflow_adaptive.scheduler.policies.rescaling import parallelism_changed
+from airflow_adaptive.scheduler.policies.rescaling import Tier, parallelism_changed
 from airflow_adaptive.scheduler.policies.transition_manager import Phase, TransitionManager
 from airflow_adaptive.scheduler.requirements import Parallelism
-from airflow_adaptive.scheduler.state import Executing, SchedulerState, Timer
+from airflow_adaptive.scheduler.state import Executing, Plan, SchedulerState, Timer
 from airflow_adaptive.scheduler.states import running
 
 
@@ -33,7 +34,7 @@ def on_event(state: SchedulerState, executing: Executing, event: Event) -> Step:
         case SlotsChanged() | RequirementsChanged() | TimerFired() if _must_stop(state):
             reason = f"below the lower bound: {outlook.shortage(state)}; stops and waits"
             return moves.stop_and_wait(state, event, executing.plan, reason)
-        case SlotsChanged() | RequirementsChanged():
+        case SlotsChanged() | RequirementsChanged() | JobRedeployed():
             return _on_change(state, executing, event)
         case BatchCommitted():
             return _on_trigger(state, executing, event)
@@ -98,9 +99,11 @@ def _on_batch_failed(state: SchedulerState, executing: Executing, event: Event) 
 
 def _follow(state: SchedulerState, executing: Executing, event: Event, manager: TransitionManager) -> Step:
     plan, possible = executing.plan, outlook.possible_parallelism(state)
+    if possible is not None and ladder.tier(state, plan, possible) is Tier.EXECUTORS:
+        # Executors come and go while the queries run: no batch has to end for that.
+        manager = manager.trigger(event.at, outlook.executing_resources(state, plan))
     if manager.phase is Phase.TRANSITIONING and possible is not None:
-        reason = f"{state.available_slots} slot(s) are there, {plan.slots} used: {outlook.change(executing.plan.parallelism, possible)}"
-        return moves.rescale(state, event, plan, possible, reason)
+        return moves.rescale(state, event, plan, possible, _why(state, plan, possible))
     followed = replace(executing, manager=manager)
     return moves.stay(replace(state, current=followed), event, _why_not(state, followed, possible))
 
@@ -114,16 +117,29 @@ def _free_idle_slots(state: SchedulerState, executing: Executing, event: TimerFi
 
 def _force(state: SchedulerState, executing: Executing, event: Event) -> Step:
     plan, possible = executing.plan, outlook.possible_parallelism(state)
-    if possible is None or not parallelism_changed(plan.parallelism, possible):
+    changes = possible is not None and parallelism_changed(plan.parallelism, possible)
+    if possible is None or not changes or not ladder.is_allowed(state, plan, possible):
         return moves.stay(moves.with_current(state, forced_at=None), event, "nothing is left to be forced")
     reason = f"forced after scaling_interval_max: {outlook.change(executing.plan.parallelism, possible)}"
     return moves.rescale(state, event, plan, possible, reason)
 
 
+def _why(state: SchedulerState, plan: Plan, possible: Parallelism) -> str:
+    if parallelism_changed(plan.parallelism, possible):
+        change = outlook.change(plan.parallelism, possible)
+        return f"{state.available_slots} slot(s) are there, {plan.slots} used: {change}"
+    return f"deployed anew: {ladder.remade(state, plan)}"
+
+
 def _why_not(state: SchedulerState, executing: Executing, possible: Parallelism | None) -> str | None:
+    plan, manager = executing.plan, executing.manager
     if possible is None:
         return f"below the lower bound: {outlook.shortage(state)}; keeps running"
-    if not parallelism_changed(executing.plan.parallelism, possible):
-        return None
-    waits = executing.manager.phase if executing.manager.first_change else "below the minimal increase"
-    return f"{outlook.change(executing.plan.parallelism, possible)} possible, not yet: {waits}"
+    if not parallelism_changed(plan.parallelism, possible):
+        waits = manager.first_change is not None and ladder.is_remade(state, plan)
+        return f"deployed anew, not yet: {manager.phase}" if waits else None
+    change = outlook.change(plan.parallelism, possible)
+    if not ladder.is_allowed(state, plan, possible):
+        return f"{change} possible, and not done: {ladder.why_not(state, plan, possible)}"
+    waits_for = manager.phase if manager.first_change else "below the minimal increase"
+    return f"{change} possible, not yet: {waits_for}"

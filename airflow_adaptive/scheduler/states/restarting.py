@@ -24,7 +24,7 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
     """Failures in the meantime change nothing: the restart is under way."""
     match event:
         case DriverEnded():
-            settled = moves.with_current(state, in_place=False, settled=restarting.settled or event.at)
+            settled = moves.with_current(state, in_place=False, before=None, settled=restarting.settled or event.at)
             return moves.stay(settled, event, "the driver is gone")
         case DriverSilent() if restarting.in_place:
             return _distrust(state, event)
@@ -51,7 +51,7 @@ def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
 
 def _distrust(state: SchedulerState, event: DriverSilent) -> Step:
     deadline = event.at + state.options.stop_timeout
-    stopping = moves.with_current(state, in_place=False, settled=None, stop_deadline=deadline)
+    stopping = moves.with_current(state, in_place=False, before=None, settled=None, stop_deadline=deadline)
     step = moves.stay(stopping, event, "the driver is silent: it is killed")
     return replace(step, commands=moves.kill_driver(state, event))
 
@@ -60,7 +60,7 @@ def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
     """A rescale starts on the plan it was made for (FLINK-40379); a failed job needs all it desires, or waits."""
     goal, possible = restarting.goal, outlook.possible_parallelism(state)
     if goal is not None and outlook.is_startable(state, goal):
-        return moves.deploy(state, event, goal, "the rescale's slots are there")
+        return moves.deploy(state, event, goal, "the rescale's slots are there", restarting.before)
     if possible is not None and outlook.waiting_resources(state) is Resources.DESIRED:
-        return moves.deploy(state, event, possible, "all desired slots are there")
+        return moves.deploy(state, event, possible, "all desired slots are there", restarting.before)
     return moves.wait_for_resources(state, event, "the restart needs resources", goal)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler import moves, outlook
+from airflow_adaptive.scheduler import ladder, moves, outlook
 from airflow_adaptive.scheduler.events import Event, RequirementsChanged, SlotsChanged, TimerFired, TimerName
 from airflow_adaptive.scheduler.moves import Step
+from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.policies.slot_allocation import used_slots
 from airflow_adaptive.scheduler.state import RestartingLocally, SchedulerState, Timer
 from airflow_adaptive.scheduler.states import running
 
@@ -34,12 +36,16 @@ def _is_hopeless(state: SchedulerState, recovering: RestartingLocally) -> bool:
 
 
 def _escalate(state: SchedulerState, recovering: RestartingLocally, event: Event) -> Step:
-    plan = recovering.plan
+    plan, held = recovering.plan, state.held_slots
     if _is_hopeless(state, recovering):
         slots, why = state.available_slots, "the lost slots can't come back"
     else:
-        slots, why = state.held_slots, "the lost slots did not come back in time"
+        slots, why = held, "the lost slots did not come back in time"
     possible = outlook.possible_parallelism(state, slots)
     if possible is None:
         return moves.stop_and_wait(state, event, plan, f"{why}: {outlook.shortage(state, slots)}")
-    return moves.rescale(state, event, plan, possible, f"{why}: {outlook.change(plan.parallelism, possible)}")
+    reason = f"{why}: {outlook.change(plan.parallelism, possible)}"
+    there = used_slots(state.job, possible) <= held
+    if there and ladder.tier(state, plan, possible) is Tier.EXECUTORS:
+        return moves.accept(state, event, plan, possible, reason)
+    return moves.rescale(state, event, plan, possible, reason)

@@ -1,0 +1,183 @@
+"""Streaming queries without Spark: a session, writers that start queries, and the JVM's objects behind them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from airflow_adaptive.job.queries import SHUFFLE_PARTITIONS
+
+
+class Maybe:
+    """Scala's `Option`."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def isDefined(self) -> bool:
+        return self._value is not None
+
+    def get(self) -> Any:
+        return self._value
+
+
+class Throwable:
+    """What ended a query."""
+
+    def getClass(self) -> Any:
+        return SimpleNamespace(getName=lambda: "org.apache.spark.SparkArithmeticException")
+
+    def getMessage(self) -> str:
+        return "[DIVIDE_BY_ZERO] no"
+
+    def getCause(self) -> None:
+        return None
+
+
+class Pool:
+    """`org.apache.spark.scheduler.Pool`, and the empty queue of its stages."""
+
+    def __init__(self, name: str = "", mode: str = "", floor: int = 0, weight: int = 1) -> None:
+        self.name = name
+        self.settings = (mode, floor, weight)
+        self.busy = False
+        self.pools: list[Pool] = []
+        self.by_name: dict[str, Pool] = {}
+
+    def weight(self) -> int:
+        return self.settings[2]
+
+    def addSchedulable(self, pool: Pool) -> None:
+        self.pools.append(pool)
+        self.by_name[pool.name] = pool
+
+    def schedulableQueue(self) -> Pool:
+        return self
+
+    def isEmpty(self) -> bool:
+        return not self.busy
+
+    def remove(self, pool: Pool) -> None:
+        self.pools.remove(pool)
+
+
+class Spark:
+    """A session as far as queries use it, and its context."""
+
+    def __init__(self) -> None:
+        self.conf = self
+        self.streams = self
+        self.sparkContext = self
+        self._jsc = self
+        self.settings: dict[str, str] = {}
+        self.local: dict[str, str] = {}
+        self.queries: list[Query] = []
+        self.root = Pool()
+        scheduling = {
+            "SchedulingMode": SimpleNamespace(FAIR=lambda: "FAIR"),
+            "Pool": Pool,
+        }
+        self._jvm = SimpleNamespace(
+            **{f"org.apache.spark.scheduler.{name}": value for name, value in scheduling.items()}
+        )
+
+    @property
+    def active(self) -> list[Query]:
+        return [query for query in self.queries if query.isActive]
+
+    def set(self, name: str, value: str) -> None:
+        self.settings[name] = value
+
+    def setLocalProperty(self, name: str, value: str) -> None:
+        self.local[name] = value
+
+    def sc(self) -> Spark:
+        return self
+
+    def taskScheduler(self) -> Any:
+        return SimpleNamespace(rootPool=lambda: self.root)
+
+
+class Query(StreamingQuery):
+    """One run; `over` or `fails` end it."""
+
+    def __init__(self, spark: Spark, name: str, checkpoint: str = "") -> None:
+        self.query_name = name
+        self.checkpoint = checkpoint
+        self.partitions = spark.settings.get(SHUFFLE_PARTITIONS)
+        self.pool = spark.local.get("spark.scheduler.pool")
+        self.running = True
+        self.stopped = False
+        self.error: Throwable | None = None
+        self.progress: list[Any] = []
+        self.number = len(spark.queries)
+        spark.queries.append(self)
+        once = SimpleNamespace(getClass=lambda: SimpleNamespace(getSimpleName=lambda: "OneTimeTrigger"))
+        self._jsq = SimpleNamespace(
+            exception=lambda: Maybe(self.error), streamingQuery=lambda: SimpleNamespace(trigger=lambda: once)
+        )
+
+    @property
+    def name(self) -> str:
+        return self.query_name
+
+    @property
+    def runId(self) -> str:
+        return f"run {self.number}"
+
+    @property
+    def isActive(self) -> bool:
+        return self.running
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return {"isTriggerActive": False}
+
+    @property
+    def lastProgress(self) -> Any:
+        return self.progress[-1] if self.progress else None
+
+    @property
+    def recentProgress(self) -> list[Any]:
+        return self.progress
+
+    def stop(self) -> None:
+        self.running, self.stopped = False, True
+
+    def over(self) -> None:
+        self.running = False
+
+    def fails(self) -> None:
+        self.running, self.error = False, Throwable()
+
+
+class Stream(DataStreamWriter):
+    """A writer that a script has given a name, or none; with an error it can't be started."""
+
+    def __init__(self, name: str | None = None, spark: Spark | None = None, *, error: Exception | None = None) -> None:
+        self.session = spark
+        self.error = error
+        self.given: dict[str, Any] = {} if name is None else {"queryName": name}
+
+    @property
+    def _jwrite(self) -> Any:
+        options = SimpleNamespace(get=lambda name: Maybe(self.given.get(name)))
+        field = SimpleNamespace(setAccessible=lambda _: None, get=lambda _: options)
+        return SimpleNamespace(getClass=lambda: SimpleNamespace(getDeclaredField=lambda _: field))
+
+    def queryName(self, name: str) -> Stream:
+        self.given["queryName"] = name
+        return self
+
+    def option(self, key: str, value: Any) -> Stream:
+        self.given[key] = value
+        return self
+
+    def start(self, *_: Any, **__: Any) -> Query:
+        if self.error is not None:
+            raise self.error
+        assert self.session is not None
+        return Query(self.session, self.given["queryName"], self.given["checkpointLocation"])

@@ -1,0 +1,81 @@
+"""The rescale ladder through the real loop, in a simulated world: what becomes of the driver and its queries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.job.documents import FailureReport
+from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.scheduler.state import Executing
+from airflow_adaptive.testing.manual_clock import START
+from airflow_adaptive.testing.simulation import Simulation
+
+QUICK: dict[str, Any] = {
+    "resource_stabilization_timeout": "2 s",
+    "scaling_interval_min": "5 s",
+    "executing_stabilization_timeout": "2 s",
+    "max_trigger_delay": "3 s",
+}
+MISTAKE = FailureReport(error_class="ZeroDivisionError", message="division by zero", causes=("BUILD_FUNCTION_ERROR",))
+
+
+@pytest.fixture
+def small() -> Simulation:
+    """A cluster with room for the driver and one slot; a second slot comes after 20 s."""
+    simulation = Simulation(**QUICK)
+    simulation.cluster.add_worker(cores=2, memory_mb=1024)
+    simulation.clock.at(20, lambda: simulation.cluster.add_worker(cores=1, memory_mb=512))
+    return simulation
+
+
+def run_until(simulation: Simulation, seconds: int) -> Executing:
+    """Run a loop until then; the job executes."""
+    current = simulation.run(Leave(recycle_at=START + timedelta(seconds=seconds))).current
+    assert isinstance(current, Executing)
+    return current
+
+
+def test_query_that_does_not_depend_on_its_slots_runs_on_when_one_is_added(small: Simulation) -> None:
+    small.drivers.reads = ()
+    assert run_until(small, 60).plan.parallelism == {"job": 2}
+    assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1]
+    assert small.states == ["WaitingForResources", "Deploying", "Executing", "Deploying", "Executing"]
+
+
+def test_function_that_fails_for_another_plan_leaves_the_job_as_it_was(small: Simulation) -> None:
+    small.clock.at(10, lambda: setattr(small.drivers, "build_failure", MISTAKE))
+    assert run_until(small, 120).plan.parallelism == {"job": 1}
+    assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1]
+    assert "division by zero" in small.transitions[-1]["reason"]
+    assert small.states.count("Deploying") == 2
+
+
+def test_new_attempt_with_other_properties_gets_a_new_driver(small: Simulation) -> None:
+    run_until(small, 60)
+    small.spec = replace(small.spec, attempt="attempt-2", conf={"spark.sql.session.timeZone": "UTC"})
+    run_until(small, 120)
+    assert [(epoch, parallelism["job"]) for epoch, _, parallelism in small.drivers.started] == [(1, 1), (1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("change", [{"attempt": "attempt-2"}, {"priority": 7}, {}], ids=str)
+def test_driver_is_adopted_if_it_would_be_started_with_the_same(small: Simulation, change: dict[str, Any]) -> None:
+    run_until(small, 60)
+    small.spec = replace(small.spec, **change)
+    run_until(small, 120)
+    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 1]
+
+
+def test_fingerprint_tells_deployments_apart_and_nothing_of_what_they_hold(small: Simulation) -> None:
+    secret = replace(small.spec, conf={"spark.hadoop.fs.s3a.secret.key": "hunter2"})
+    others = [
+        secret,
+        replace(small.spec, script="file:///jobs/job/code/other.py"),
+        replace(small.spec, args=("--from", "2013")),
+        replace(small.spec, executor=replace(small.spec.executor, memory_mb=1024)),
+    ]
+    assert len({small.spec.deployment, *[other.deployment for other in others]}) == len(others) + 1
+    assert "hunter2" not in secret.deployment
