@@ -1,6 +1,7 @@
 # Type `make` for the list of targets.
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+PARALLEL := --numprocesses auto --dist loadgroup
 UNIT := -m "not cluster and not airflow and not browser and not faults"
 
 .DEFAULT_GOAL := help
@@ -46,7 +47,8 @@ lint: install ## style, types and layers
 	$(BIN)/lint-imports
 
 unit: install ## unit tests, with every branch of the scheduler covered
-	$(BIN)/python -m pytest $(UNIT) --numprocesses auto --dist loadgroup --cov --cov-report=
+	$(BIN)/python -m pytest $(UNIT) $(PARALLEL) --ignore tests/scheduler
+	$(BIN)/python -m pytest tests/scheduler $(PARALLEL) --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
 
 explore: install ## all that can happen to small jobs, as deep as five minutes allow: states and steps by depth

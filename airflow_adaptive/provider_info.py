@@ -21,7 +21,13 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Adaptive Spark",
         "description": "Spark Structured Streaming jobs under an adaptive scheduler.",
         "integrations": [{"integration-name": INTEGRATION, "tags": ["apache"]}],
-        "operators": [_modules("airflow_adaptive.operators.adaptive_spark", "airflow_adaptive.operators.job_control")],
+        "operators": [
+            _modules(
+                "airflow_adaptive.operators.adaptive_spark",
+                "airflow_adaptive.operators.job_control",
+                "airflow_adaptive.operators.rescale_policy",
+            )
+        ],
         "sensors": [_modules("airflow_adaptive.sensors.spark_resources", "airflow_adaptive.sensors.adaptive_job")],
         "hooks": [_modules("airflow_adaptive.hooks.adaptive_spark")],
         "triggers": [

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import psutil
+import pytest
 
 from airflow_adaptive.job.documents import (
     Action,
@@ -142,6 +143,7 @@ def footprint() -> Footprint:
     return Footprint(sys.getallocatedblocks(), psutil.Process().num_fds(), threading.active_count())
 
 
+@pytest.mark.no_cover  # coverage remembers each of the threads in which queries are built
 def test_thousands_of_batches_and_plans_leave_no_more_than_hundreds() -> None:
     world = Weeks(executor_count=1, turns=(2_000, 12_000))
     assert world.obey() is DriverState.STOPPED

@@ -1,0 +1,232 @@
+"""What a rescale policy is: from what is seen of a job, and what it remembers, to the bounds that it advises.
+
+A policy writes resource requirements and nothing else: cooldown, stabilisation, tiers and safety stay with the
+scheduler. It is pure: no clock, no I/O, no randomness. Policies and memories are frozen dataclasses that
+`scheduler.snapshot.encode` and `decode` write and read, since they go into a trigger's arguments and the job's log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeVar
+
+from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.requirements import (
+    RESET_TO_DEFAULT,
+    Parallelism,
+    ParallelismRange,
+    Requirements,
+)
+
+EVERY_VERTEX = "*"
+"""Name under which `Bounds` has what holds for every vertex that it does not name."""
+
+
+class RescalePolicyError(ValueError):
+    """A policy that can't be used; the message lists every finding.
+
+    Attributes:
+        findings: each names the thing and the fix.
+    """
+
+    def __init__(self, subject: str, findings: Sequence[str]) -> None:
+        self.findings = tuple(findings)
+        super().__init__(f"{subject}: " + "; ".join(self.findings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VertexLimits:
+    """What the job itself allows a vertex.
+
+    Attributes:
+        max_parallelism: most subtasks that it may ever have.
+        declared: bounds that its DAG declares.
+    """
+
+    max_parallelism: int
+    declared: ParallelismRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a policy wants: bounds per vertex, or `EVERY_VERTEX` for those that are not named.
+
+    A vertex that is neither named nor meant by `EVERY_VERTEX` keeps what its DAG declares; a bound of -1 is its default
+    (FLIP-291).
+    """
+
+    vertices: Mapping[str, ParallelismRange]
+
+    @classmethod
+    def of(cls, bounds: Bounds | int | Sequence[int] | Mapping[str, Any]) -> Bounds:
+        """From bounds of every vertex (a number, or a lower and an upper one), or from a mapping of vertex to bounds.
+
+        Raises:
+            ValueError: it is none of these.
+        """
+        if isinstance(bounds, Bounds):
+            return bounds
+        if not isinstance(bounds, Mapping):
+            bounds = {EVERY_VERTEX: bounds}
+        return cls(vertices={str(name): _range(wanted) for name, wanted in bounds.items()})
+
+    def findings(self, limits: Mapping[str, VertexLimits] | None = None) -> list[str]:
+        """Everything that is wrong with them: in themselves, and for these limits if they are known."""
+        wrong = (
+            [] if self.vertices else ["no vertex has bounds: give a number, a pair (lower, upper), or vertex: bounds"]
+        )
+        for name, wanted in self.vertices.items():
+            wrong += _crossed(name, wanted)
+        if limits is not None:
+            wrong += [
+                f"the job has no vertex {name!r}: it has {', '.join(map(repr, limits))}"
+                for name in self._strange(limits)
+            ]
+            wrong += [finding for name in limits for finding in self._too_much(name, limits[name])]
+        return list(dict.fromkeys(wrong))
+
+    def complete(self, limits: Mapping[str, VertexLimits]) -> Requirements:
+        """The bounds of every vertex of the job, with -1 replaced by the default."""
+        return {name: self._expanded(name, limit) for name, limit in limits.items()}
+
+    def _strange(self, limits: Mapping[str, VertexLimits]) -> list[str]:
+        return [name for name in self.vertices if name != EVERY_VERTEX and name not in limits]
+
+    def _expanded(self, name: str, limit: VertexLimits) -> ParallelismRange:
+        wanted = self.vertices.get(name, self.vertices.get(EVERY_VERTEX, limit.declared))
+        upper = limit.declared.upper if wanted.upper == RESET_TO_DEFAULT else wanted.upper
+        return ParallelismRange(1 if wanted.lower == RESET_TO_DEFAULT else wanted.lower, upper)
+
+    def _too_much(self, name: str, limit: VertexLimits) -> list[str]:
+        expanded = self._expanded(name, limit)
+        if expanded.upper > limit.max_parallelism:
+            return [
+                f"upper bound {expanded.upper} of vertex {name!r} is above its max_parallelism {limit.max_parallelism}: lower it"
+            ]
+        return _crossed(name, expanded)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What a policy advises.
+
+    Attributes:
+        bounds: of every vertex of the job.
+        reason: why, in plain words.
+        next_at: when the advice changes by itself next, None if it does not.
+        source: who set the bounds, for people: "calendar", "load", "calendar and load", or whoever overrides both.
+        dry_run: whether it is to be told only, and not acted on.
+    """
+
+    bounds: Requirements
+    reason: str
+    next_at: datetime | None = None
+    source: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFigures:
+    """What was measured of a query; every figure is as it came in, and may be nonsense.
+
+    Attributes:
+        vertices: names of its vertices.
+        input_rate: rows per second that came in.
+        busy_rate: rows per second that it processed while it was busy.
+        backlog: rows that it has not read yet, None if its sources do not tell.
+        busy: share of the time in which it was busy, 0 to 1.
+        batch_duration: of its last batches, in ms.
+        trigger_interval: in ms, None if it starts a batch as soon as the last one has ended.
+        epoch: of the driver that measured.
+        sequence: of the report within the epoch; it does not move while figures are frozen.
+        running: how long the batch that runs now has been running, in ms; None if none runs, or if that is unknown.
+    """
+
+    vertices: tuple[str, ...]
+    input_rate: float | None
+    busy_rate: float | None
+    backlog: float | None
+    busy: float | None
+    batch_duration: float | None
+    trigger_interval: float | None
+    epoch: int
+    sequence: int
+    running: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Bounds that a person has set; they win over a policy.
+
+    Attributes:
+        by: who, for people.
+        until: when they expire, None if they hold until they are lifted.
+    """
+
+    by: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What is known of a job at an instant.
+
+    Attributes:
+        at: the instant, with a time zone.
+        requirements: in force, of every vertex.
+        limits: what the job allows, per vertex.
+        parallelism: in force, None while it does not run.
+        queries: figures per query (slot sharing group).
+        rescale_costs: how long a rescale took until its parallelism was in force, per tier, as measured.
+        state_partitions: partitions of the state, by slot sharing group.
+        override: of a person, None if there is none.
+        tier: rung of the ladder that a change of parallelism takes, None if that is unknown.
+    """
+
+    at: datetime
+    requirements: Requirements
+    limits: Mapping[str, VertexLimits]
+    parallelism: Parallelism | None = None
+    queries: Mapping[str, QueryFigures] = field(default_factory=dict)
+    rescale_costs: Mapping[Tier, timedelta] = field(default_factory=dict)
+    state_partitions: Mapping[str, int] = field(default_factory=dict)
+    override: Override | None = None
+    tier: Tier | None = None
+
+
+Memory = TypeVar("Memory")
+
+
+class RescalePolicy(Protocol[Memory]):
+    """Advises bounds; a frozen dataclass."""
+
+    def remember(self) -> Memory:
+        """The memory to begin with."""
+        ...
+
+    def advise(self, memory: Memory, seen: Observation) -> tuple[Memory, Advice | None]:
+        """What to remember, and what to have now; None: nothing to say.
+
+        Raises:
+            RescalePolicyError: the job can't have what the policy wants; lists everything.
+        """
+        ...
+
+
+def _range(wanted: Any) -> ParallelismRange:
+    bounds = wanted if isinstance(wanted, ParallelismRange) else ParallelismRange.of(wanted)
+    if any(isinstance(bound, bool) for bound in (bounds.lower, bounds.upper)):
+        raise ValueError(f"parallelism {wanted!r} must be a whole number, or a pair of them (lower, upper)")
+    return bounds
+
+
+def _crossed(name: str, bounds: ParallelismRange) -> list[str]:
+    vertex = "every vertex" if name == EVERY_VERTEX else f"vertex {name!r}"
+    too_low = [bound for bound in (bounds.lower, bounds.upper) if bound < 1 and bound != RESET_TO_DEFAULT]
+    if too_low:
+        return [f"bound {too_low[0]} of {vertex} must be at least 1 (-1 is its default)"]
+    if RESET_TO_DEFAULT not in (bounds.lower, bounds.upper) and bounds.lower > bounds.upper:
+        return [f"lower bound {bounds.lower} of {vertex} is above its upper bound {bounds.upper}: swap them"]
+    return []

@@ -1,0 +1,188 @@
+"""What a simulated run cost and what it was worth, and runs beside each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+from airflow_adaptive.autoscaling.load_model import MOST_SLOTS, aligned
+from airflow_adaptive.autoscaling.simulation.job import Query
+from airflow_adaptive.autoscaling.simulation.trace import Trace
+from airflow_adaptive.autoscaling.simulation.world import Run
+
+HOUR = 3600.0
+
+P99 = 0.99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Figures of one run.
+
+    Attributes:
+        name: of the policy.
+        slot_hours: that the job held.
+        over_share: share of the time with more slots than the load took.
+        over_slots: how many more, on average in that time.
+        under_share: share of the time with fewer.
+        under_slots: how many fewer, on average in that time.
+        mean_lag: age of the oldest row when a batch is committed, seconds; over time.
+        p99_lag: 99th percentile of that.
+        max_lag: highest of that.
+        rescales: that the scheduler carried out.
+        rows_in: rows that came in.
+        rows_processed: rows that were processed.
+        rows_waiting: the rest.
+    """
+
+    name: str
+    slot_hours: float
+    over_share: float
+    over_slots: float
+    under_share: float
+    under_slots: float
+    mean_lag: float
+    p99_lag: float
+    max_lag: float
+    rescales: int
+    rows_in: float
+    rows_processed: float
+    rows_waiting: float
+
+    def is_better_than(self, other: Figures) -> bool:
+        """Whether it takes fewer slot-hours at equal or less p99 lag."""
+        return self.slot_hours < other.slot_hours and self.p99_lag <= other.p99_lag
+
+
+def figures(name: str, run: Run, query: Query, trace: Trace) -> Figures:
+    """The figures of a run."""
+    over, under, held = _Sum(), _Sum(), 0.0
+    needed = {rate: slots_for(query, rate) for rate in set(trace.rates)}
+    for seconds, slots, rate in _stretches(run, trace):
+        held += slots * seconds
+        spare = slots - needed[rate]
+        (over if spare > 0 else under).add(seconds, abs(spare))
+    batches = run.batches
+    rows_in = batches.arrived(run.end)
+    return Figures(
+        name=name,
+        slot_hours=held / HOUR,
+        over_share=over.seconds / run.end,
+        over_slots=over.mean,
+        under_share=under.seconds / run.end,
+        under_slots=under.mean,
+        mean_lag=_mean(batches.lags, batches.spans),
+        p99_lag=percentile(batches.lags, batches.spans, P99),
+        max_lag=max(batches.lags, default=math.inf),
+        rescales=run.rescales,
+        rows_in=rows_in,
+        rows_processed=batches.processed,
+        rows_waiting=batches.waiting(),
+    )
+
+
+def slots_for(query: Query, rate: float) -> int:
+    """Fewest slots that can process this rate for ever; at least one."""
+    room = query.trigger - query.fixed
+    if room <= 0:
+        return MOST_SLOTS
+    return aligned(rate * query.trigger / (room * query.slot_rate), query.partitions)
+
+
+def percentile(values: Sequence[float], weights: Sequence[float], share: float) -> float:
+    """The smallest value that this share of the weight does not exceed; infinite without any."""
+    left = share * sum(weights)
+    for value, weight in sorted(zip(values, weights, strict=True)):
+        left -= weight
+        if left <= 0:
+            return value
+    return math.inf
+
+
+def table(rows: Sequence[Figures]) -> str:
+    """The runs as text, the first one compared with the others."""
+    head = ("policy", "slot-hours", "over", "by", "under", "by", "mean lag", "p99 lag", "max lag", "rescales")
+    cells = [head, *(_cells(row) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    lines = ["  ".join(_padded(row, widths)) for row in cells]
+    return "\n".join([*lines, "", *_verdicts(rows)])
+
+
+def document(rows: Iterable[Figures], **about: Any) -> dict[str, Any]:
+    """The runs as JSON-able values; what is not finite is null."""
+    return {**about, "runs": [{key: _finite(value) for key, value in asdict(row).items()} for row in rows]}
+
+
+def _stretches(run: Run, trace: Trace) -> Iterator[tuple[float, int, float]]:
+    """Seconds, slots and rate, as long as both stay the same."""
+    changes = [*run.held, (run.end, 0)]
+    segment = 0
+    for (begin, slots), (end, _) in pairwise(changes):
+        at = begin
+        while at < end:
+            while segment + 1 < len(trace.rates) and trace.times[segment + 1] <= at:
+                segment += 1
+            last = segment + 1 == len(trace.rates)
+            until = end if last else min(end, trace.times[segment + 1])
+            yield until - at, slots, trace.rates[segment]
+            at = until
+
+
+class _Sum:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._total = 0.0
+
+    def add(self, seconds: float, size: float) -> None:
+        if size > 0:
+            self.seconds += seconds
+            self._total += seconds * size
+
+    @property
+    def mean(self) -> float:
+        return self._total / self.seconds if self.seconds else 0.0
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    total = sum(weights)
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / total if total else math.inf
+
+
+def _cells(row: Figures) -> tuple[str, ...]:
+    return (
+        row.name,
+        f"{row.slot_hours:.1f}",
+        f"{row.over_share:.1%}",
+        f"{row.over_slots:.2f}",
+        f"{row.under_share:.1%}",
+        f"{row.under_slots:.2f}",
+        f"{row.mean_lag:.1f} s",
+        f"{row.p99_lag:.1f} s",
+        f"{row.max_lag:.1f} s",
+        str(row.rescales),
+    )
+
+
+def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [
+        cell.ljust(width) if not index else cell.rjust(width)
+        for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+
+
+def _verdicts(rows: Sequence[Figures]) -> Iterator[str]:
+    ours, *rivals = rows
+    if not rivals:
+        return
+    better = [rival.name for rival in rivals if rival.is_better_than(ours)]
+    if better:
+        yield f"fewer slot-hours at equal or less p99 lag than {ours.name}: {', '.join(better)}"
+    else:
+        yield f"none takes fewer slot-hours than {ours.name} at equal or less p99 lag"
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

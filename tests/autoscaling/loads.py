@@ -1,0 +1,105 @@
+"""A query whose figures are those of a model, and a policy that looks at it: for the tests of the load policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow_adaptive.autoscaling.load import LoadMemory, LoadPolicy
+from airflow_adaptive.autoscaling.load_model import effective
+from airflow_adaptive.autoscaling.policy import Advice, Observation, QueryFigures, VertexLimits
+from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+
+START = datetime(2030, 1, 7, tzinfo=UTC)
+QUERY = "default"
+VERTEX = "job"
+
+
+def figures(rate: float, slots: int, sequence: int = 1, **changes: Any) -> QueryFigures:
+    """Of a query that reads so many rows per second, 100 of them on a slot, with batches every 10 s."""
+    partitions = changes.pop("partitions", 1)
+    seconds = rate * 10 / (100 * effective(slots, partitions))
+    given = QueryFigures(
+        vertices=(VERTEX,),
+        input_rate=rate,
+        busy_rate=rate * 10 / seconds if seconds else 0.0,
+        backlog=0.0,
+        busy=min(1.0, seconds / 10),
+        batch_duration=seconds * 1000,
+        trigger_interval=10_000.0,
+        epoch=1,
+        sequence=sequence,
+    )
+    return replace(given, **changes)
+
+
+def seen(at: datetime, slots: int, queries: Mapping[str, QueryFigures], **changes: Any) -> Observation:
+    """A job of one vertex with bounds 1 to 20."""
+    limits = {VERTEX: VertexLimits(max_parallelism=20, declared=ParallelismRange(1, 20))}
+    given = Observation(
+        at=at,
+        requirements={VERTEX: ParallelismRange(1, slots)},
+        limits=limits,
+        parallelism={VERTEX: slots},
+        queries=queries,
+        rescale_costs={Tier.QUERY: timedelta(seconds=12)},
+        tier=Tier.QUERY,
+    )
+    return replace(given, **changes)
+
+
+def bounds(lower: int, upper: int) -> Mapping[str, VertexLimits]:
+    """Limits of the only vertex."""
+    return {VERTEX: VertexLimits(max_parallelism=20, declared=ParallelismRange(lower, upper))}
+
+
+@dataclass
+class Watched:
+    """A job that the policy looks at every 15 seconds; it follows the advice at once, unless it is told not to."""
+
+    policy: LoadPolicy
+    slots: int = 4
+    follows: bool = True
+
+    def __post_init__(self) -> None:
+        self.memory: LoadMemory = self.policy.remember()
+        self.now = START
+        self.advice: Advice | None = None
+        self.looks = 0
+        self.path = [self.slots]
+
+    @property
+    def upper(self) -> int:
+        """The bound that was advised last."""
+        assert self.advice is not None
+        return self.advice.bounds[VERTEX].upper
+
+    @property
+    def reason(self) -> str:
+        """The reason that was given last."""
+        assert self.advice is not None
+        return self.advice.reason
+
+    def look(self, rate: float = 0.0, seconds: float = 15.0, **changes: Any) -> Watched:
+        """One look."""
+        observed = changes.pop("seen", {})
+        self.looks += 1
+        self.now += timedelta(seconds=seconds)
+        figured = changes.pop("figures", None) or figures(rate, self.slots, **{"sequence": self.looks} | changes)
+        self.memory, self.advice = self.policy.advise(
+            self.memory, seen(self.now, self.slots, {QUERY: figured}, **observed)
+        )
+        if self.follows and self.advice is not None:
+            self.slots = self.upper
+            if self.path[-1] != self.slots:
+                self.path.append(self.slots)
+        return self
+
+    def watch(self, rate: float, minutes: float, **changes: Any) -> Watched:
+        """A look every 15 seconds for so long."""
+        for _ in range(int(minutes * 4)):
+            self.look(rate, **changes)
+        return self

@@ -1,0 +1,57 @@
+"""Cron expressions as days and times of day."""
+
+from datetime import date, datetime, time, timedelta
+
+import pytest
+from croniter import croniter
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from airflow_adaptive.autoscaling.calendar_cron import parse_cron
+
+NUMBERED = {"5#3", "l5"}
+FIELDS = st.tuples(
+    st.sampled_from(["0", "30", "*/20", "5,10", "15-17"]),
+    st.sampled_from(["8", "*", "*/6", "22-2", "0,12"]),
+    st.sampled_from(["*", "1", "29", "31", "l", "*/10", "1-7"]),
+    st.sampled_from(["*", "2", "jan-mar", "*/5"]),
+    st.sampled_from(["*", "1-5", "sun", "7", *sorted(NUMBERED), "mon,wed"]),
+).filter(lambda fields: fields[2] == "*" or fields[4] not in NUMBERED)
+
+
+@settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@given(FIELDS.map(" ".join), st.dates(date(2000, 1, 1), date(2050, 1, 1)))
+def test_expression_fires_at_the_minutes_at_which_croniter_says_so(expression, day):
+    cron = parse_cron(expression)
+    mine = {datetime.combine(day, time()) + timedelta(minutes=minute) for minute in cron.minutes if cron.fires_on(day)}
+    candidates = {datetime.combine(day, time(hour, minute)) for hour in (0, 8, 22) for minute in (0, 5, 16, 30)}
+    assert {moment for moment in candidates if croniter.match(expression, moment)} == mine & candidates
+
+
+def test_weekly_expression_is_known_as_such():
+    assert parse_cron("0 8 * * 1-5").is_weekly
+    assert not parse_cron("0 8 1 * *").is_weekly
+    assert not parse_cron("0 8 * 2 *").is_weekly
+    assert not parse_cron("0 8 * * 5#3").is_weekly
+
+
+def test_expression_that_fires_in_each_hour_is_known_as_such():
+    assert parse_cron("*/15 * * * *").every_hour
+    assert not parse_cron("0 */2 * * *").every_hour
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("nonsense", "must have five fields"),
+        ("0 25 * * *", "can't be read: .* out of range"),
+        ("0 8 1 * 5#3", "give each a window of its own"),
+        ("@sometimes", "can't be read"),
+        ("H 3 * * *", "leaves its times to chance"),
+        ("R(0-10) 3 * * *", "leaves its times to chance"),
+        ("0 0 * * * 30", "must have five fields"),
+    ],
+)
+def test_what_is_no_expression_of_five_fields_is_refused(expression, told):
+    with pytest.raises(ValueError, match=told):
+        parse_cron(expression)

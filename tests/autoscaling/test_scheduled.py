@@ -1,0 +1,423 @@
+"""The scheduled policy: what it advises, what it refuses, and what it tells beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.autoscaling import scheduled_declaration
+from airflow_adaptive.autoscaling.policy import Bounds, Observation, RescalePolicyError, VertexLimits
+from airflow_adaptive.autoscaling.scheduled import LookAhead, ScheduledMemory, ScheduledPolicy, Window
+from airflow_adaptive.autoscaling.scheduled_declaration import period
+from airflow_adaptive.autoscaling.scheduled_preview import bounds_at, last_change, preview
+from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import decode, encode
+
+window: Callable[..., Window] = scheduled_declaration.window
+scheduled_policy: Callable[..., ScheduledPolicy] = scheduled_declaration.scheduled_policy
+
+LIMITS = {
+    "read": VertexLimits(max_parallelism=16, declared=ParallelismRange(2, 4)),
+    "count": VertexLimits(max_parallelism=16, declared=ParallelismRange(1, 8)),
+}
+QUICK = {Tier.QUERY: timedelta(minutes=2), Tier.DRIVER: timedelta(hours=1)}
+EXACT = LookAhead(margin=0.0)
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def advice(policy, when, costs=QUICK, memory=None):
+    seen = Observation(at=at(when), requirements={}, limits=LIMITS, rescale_costs=costs)
+    return policy.advise(policy.remember() if memory is None else memory, seen)
+
+
+def read(policy, when, costs=QUICK) -> tuple[int, int]:
+    """Bounds of one vertex."""
+    bounds = advice(policy, when, costs)[1].bounds["read"]
+    return bounds.lower, bounds.upper
+
+
+def office(**options: Any) -> ScheduledPolicy:
+    """More by day on weekdays."""
+    hours = window("day", (4, 8), weekdays="mon-fri", start="08:00", end="20:00", holidays="never")
+    return scheduled_policy(**({"zone": "UTC", "windows": [hours], "default": (1, 4), "look_ahead": EXACT} | options))
+
+
+def refused(**options: Any) -> tuple[str, ...]:
+    with pytest.raises(RescalePolicyError) as raised:
+        scheduled_policy(**({"zone": "UTC", "windows": [window("day", 2)]} | options))
+    return raised.value.findings
+
+
+def test_a_change_that_gives_more_is_advised_so_early_that_the_rescale_has_ended_when_the_window_begins():
+    policy = office()
+    assert read(policy, "2026-06-01T07:57:59Z") == (1, 4)
+    _, early = advice(policy, "2026-06-01T07:58:00Z")
+    assert early.bounds == {name: ParallelismRange(4, 8) for name in LIMITS}
+    assert early.reason == "the default, early for window 'day' from 2026-06-01 08:00+00:00 (UTC)"
+    assert early.next_at == at("2026-06-01T08:00Z")
+
+
+def test_a_change_that_gives_less_is_advised_when_the_window_ends():
+    policy = office()
+    assert advice(policy, "2026-06-01T08:00Z")[1].next_at == at("2026-06-01T20:00Z")
+    assert read(policy, "2026-06-01T19:59:59Z") == (4, 8)
+    assert read(policy, "2026-06-01T20:00Z") == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("costs", "lead"),
+    [
+        ({}, 60),
+        ({Tier.QUERY: timedelta(seconds=20)}, 30),
+        ({Tier.QUERY: timedelta(seconds=20), Tier.STATE: timedelta(seconds=40), Tier.DRIVER: timedelta(hours=1)}, 60),
+        ({Tier.DRIVER: timedelta(seconds=40)}, 60),
+        ({Tier.QUERY: timedelta(hours=3)}, 900),
+        ({Tier.QUERY: timedelta(0)}, 1),
+        ({Tier.QUERY: timedelta(seconds=-5)}, 60),
+    ],
+)
+def test_lead_is_the_longest_measured_rescale_with_a_margin_and_a_limit(costs, lead):
+    assert LookAhead(margin=0.5, unmeasured=timedelta(seconds=40)).lead(costs) == timedelta(seconds=lead)
+
+
+def test_early_change_stays_though_rescales_turn_out_to_be_shorter():
+    policy = office()
+    memory, _ = advice(policy, "2026-06-01T07:58:30Z")
+    assert memory == ScheduledMemory(lead=timedelta(minutes=2), until=at("2026-06-01T08:00Z"))
+    quicker = {Tier.QUERY: timedelta(seconds=10)}
+    assert read(policy, "2026-06-01T07:59:00Z", quicker) == (1, 4)
+    memory, still = advice(policy, "2026-06-01T07:59:00Z", quicker, memory)
+    assert still.bounds["read"] == ParallelismRange(4, 8)
+    memory, _ = advice(policy, "2026-06-01T08:00:00Z", quicker, memory)
+    assert memory == ScheduledMemory()
+
+
+def test_policy_without_look_ahead_changes_when_the_window_begins():
+    assert read(office(look_ahead=None), "2026-06-01T07:59:59Z") == (1, 4)
+    assert read(office(look_ahead=None), "2026-06-01T08:00:00Z") == (4, 8)
+
+
+def test_window_names_vertices_and_others_keep_what_is_declared():
+    policy = office(windows=[window("day", {"read": (3, -1)})], default=None)
+    assert advice(policy, "2026-06-01T12:00Z")[1].bounds == {
+        "read": ParallelismRange(3, 4),
+        "count": ParallelismRange(1, 8),
+    }
+
+
+def test_of_overlapping_windows_the_one_with_the_highest_priority_holds():
+    peak = window("peak", 12, start="12:00", end="13:00", priority=1)
+    policy = office(windows=[*office().windows, peak], look_ahead=None)
+    assert [read(policy, f"2026-06-01T{hour}:00Z")[0] for hour in (11, 12, 13)] == [4, 12, 4]
+
+
+def test_window_that_begins_in_the_evening_ends_on_the_next_day():
+    policy = office(
+        windows=[window("night", 1, weekdays="fri", start="22:00", end="06:00")], default=5, look_ahead=None
+    )
+    assert [read(policy, f"2026-06-0{when}:00Z")[0] for when in ("5T21", "5T22", "6T05", "6T06", "6T23")] == [
+        5,
+        1,
+        1,
+        5,
+        5,
+    ]
+
+
+def test_holidays_and_dates_decide_on_which_days_a_window_begins():
+    off = window("off", 1, holidays="only")
+    sale = window("sale", 9, dates=[(date(2026, 11, 27), "2026-11-30")], priority=1)
+    policy = office(windows=[*office().windows, off, sale], holidays=lambda: [date(2026, 6, 1)], look_ahead=None)
+    noon = [read(policy, f"{day}T12:00Z")[0] for day in ("2026-06-01", "2026-06-02", "2026-11-27", "2026-11-30")]
+    assert noon == [1, 4, 9, 9]
+
+
+def test_cron_window_lasts_as_long_as_it_says():
+    policy = office(windows=[window("first", 7, cron="30 6 1 * *", lasts="90 min")], look_ahead=None)
+    assert [read(policy, f"2026-06-01T{when}Z")[0] for when in ("06:29", "06:30", "07:59", "08:00")] == [1, 7, 7, 1]
+    assert advice(policy, "2026-06-01T08:00Z")[1].next_at == at("2026-07-01T06:30Z")
+
+
+def test_hourly_cron_begins_in_both_passes_of_a_doubled_hour_and_not_in_a_gap():
+    policy = office(
+        zone="Europe/Berlin", windows=[window("tick", 7, cron="15 * * * *", lasts="5 min")], look_ahead=None
+    )
+    begins = [each.local for each in preview(policy, at("2026-10-24T23:50Z"), 8) if each.window == "tick"]
+    assert begins[:3] == ["2026-10-25T02:15:00+02:00", "2026-10-25T02:15:00+01:00", "2026-10-25T03:15:00+01:00"]
+    begins = [each.local for each in preview(policy, at("2026-03-29T00:00Z"), 4) if each.window == "tick"]
+    assert begins == ["2026-03-29T01:15:00+01:00", "2026-03-29T03:15:00+02:00"]
+
+
+def test_leap_day_is_foreseen_years_before():
+    policy = office(windows=[window("leap", 7, cron="0 0 29 2 *", lasts="1 d")], look_ahead=None)
+    assert [each.local for each in preview(policy, at("2026-03-01T00:00Z"), 2)] == [
+        "2028-02-29T00:00:00+00:00",
+        "2028-03-01T00:00:00+00:00",
+    ]
+
+
+def test_date_far_away_is_foreseen():
+    policy = office(windows=[window("jubilee", 7, dates=["2050-01-01"])], look_ahead=None)
+    assert advice(policy, "2026-06-01T00:00Z")[1].next_at == at("2050-01-01T00:00Z")
+    assert advice(policy, "2050-01-02T00:00Z")[1].next_at is None
+
+
+def test_nothing_moves_in_an_excluded_period_and_what_was_due_moves_at_its_end():
+    policy = office(
+        excluded=[period("freeze", start="07:00", end="09:00"), period("release", start="19:00", end="23:00")]
+    )
+    assert [read(policy, f"2026-06-01T{when}Z") for when in ("06:59", "08:30", "09:00")] == [(1, 4), (1, 4), (4, 8)]
+    assert [read(policy, f"2026-06-01T{when}Z") for when in ("19:30", "22:59", "23:00")] == [(4, 8), (4, 8), (1, 4)]
+    assert "nothing may move" in advice(policy, "2026-06-01T08:30Z")[1].reason
+
+
+def test_window_that_begins_with_an_excluded_period_is_in_force_in_it():
+    policy = office(excluded=[period("sale", dates=["2026-06-01"], start="08:00", end="21:00")])
+    assert [read(policy, f"2026-06-01T{when}Z") for when in ("07:58", "08:00", "20:30", "21:00")] == [
+        (4, 8),
+        (4, 8),
+        (4, 8),
+        (1, 4),
+    ]
+
+
+def test_no_rescale_is_begun_that_would_run_into_an_excluded_period():
+    policy = office(excluded=[period("freeze", start="07:59", end="07:59:30")])
+    assert [read(policy, f"2026-06-01T{when}Z") for when in ("07:58:30", "07:59:10", "07:59:30")] == [
+        (1, 4),
+        (1, 4),
+        (4, 8),
+    ]
+
+
+def test_excluded_period_of_months_holds_what_was_when_it_began():
+    policy = office(excluded=[period("leave", dates=["2026-06-01/2027-03-31"])])
+    assert read(policy, "2027-02-02T12:00Z") == (1, 4)
+    assert advice(policy, "2027-02-02T12:00Z")[1].next_at == at("2027-04-01T00:00Z")
+
+
+def test_excluded_periods_of_many_years_are_held_throughout():
+    policy = office(excluded=[period("sleep", dates=["2026-06-01/2036-05-31", "2036-06-01/2045-12-31"])])
+    assert advice(policy, "2045-02-02T12:00Z")[1].bounds["read"] == ParallelismRange(1, 4)
+    assert advice(policy, "2027-02-02T12:00Z")[1].next_at == at("2046-01-01T00:00Z")
+
+
+def test_preview_tells_when_what_changes_to_what_and_why():
+    first, second = preview(office(), at("2026-06-01T00:00Z"), 2, limits=LIMITS, lead=timedelta(minutes=2))
+    assert first.at == at("2026-06-01T07:58Z")
+    assert first.local == "2026-06-01T07:58:00+00:00"
+    assert first.ready_at == at("2026-06-01T08:00Z")
+    assert (first.before["read"], first.after["read"]) == (ParallelismRange(1, 4), ParallelismRange(4, 8))
+    assert (first.window, second.window) == ("day", None)
+    assert second.ready_at is None
+
+
+def test_preview_without_limits_tells_what_is_declared_as_minus_one():
+    changes = preview(
+        office(windows=[window("day", {"read": 3}, start="08:00")], default=None), at("2026-06-01T00:00Z"), 1
+    )
+    assert changes[0].before == {"read": ParallelismRange(1, -1), "*": ParallelismRange(1, -1)}
+    assert preview(office(), at("2026-06-01T00:00Z"), 0) == []
+    assert preview(office(windows=[window("all", 3)]), at("2026-06-01T00:00Z"), 5) == []
+
+
+def test_preview_tells_what_clocks_that_are_set_make_of_windows():
+    windows = [
+        window("a", 5, start="02:30", end="05:00"),
+        window("b", 6, start="02:05", end="02:10", priority=1),
+        window("c", 7, start="20:00", end="02:15", priority=2),
+    ]
+    policy = office(zone="Europe/Berlin", windows=windows, look_ahead=None)
+    spring = [remark for each in preview(policy, at("2026-03-28T12:00Z"), 3) for remark in each.remarks]
+    assert spring == [
+        "'c' ends at 2026-03-29T03:00:00+02:00: 2026-03-29 02:15 does not exist (Europe/Berlin)",
+        "'a' begins at 2026-03-29T03:00:00+02:00: 2026-03-29 02:30 does not exist (Europe/Berlin)",
+        "'b' does not take place on 2026-03-29: its times do not exist (Europe/Berlin)",
+    ]
+    autumn = [remark for each in preview(policy, at("2026-10-24T22:30Z"), 2) for remark in each.remarks]
+    assert (
+        "'a' begins at 2026-10-25T02:30:00+02:00: 2026-10-25 02:30 comes twice, the first counts (Europe/Berlin)"
+        in autumn
+    )
+
+
+def test_last_change_is_when_the_bounds_came_into_force_that_hold():
+    policy = office()
+    assert last_change(policy, at("2026-06-06T12:00Z"), timedelta(0)) == at("2026-06-05T20:00Z")
+    assert last_change(policy, at("2026-06-01T20:00Z"), timedelta(0)) == at("2026-06-01T20:00Z")
+    assert last_change(office(windows=[window("all", 3)]), at("2026-06-06T12:00Z"), timedelta(0)) is None
+
+
+def test_bounds_of_an_instant_are_known_without_the_jobs_limits():
+    assert bounds_at(office(), at("2026-06-01T12:00Z"), ["read"]) == {"read": ParallelismRange(4, 8)}
+    with pytest.raises(RescalePolicyError, match="no vertex 'sink'"):
+        bounds_at(office(windows=[window("day", {"sink": 1})]), at("2026-06-01T12:00Z"), ["read"])
+
+
+def test_vertex_whose_declared_bounds_are_not_known_is_not_early():
+    closing = window("closing", {"read": 9}, start="18:00", end="20:00", priority=1)
+    policy = office(windows=[*office().windows, closing])
+    assert bounds_at(policy, at("2026-06-01T17:59:30Z"), ["read", "count"]) == {
+        "read": ParallelismRange(9, 9),
+        "count": ParallelismRange(4, 8),
+    }
+    assert bounds_at(policy, at("2026-06-01T18:00Z"), ["read", "count"])["count"] == ParallelismRange(1, -1)
+
+
+def test_policy_and_memory_survive_the_way_through_json():
+    policy = office(excluded=[period("freeze", cron="0 7 * * 1", lasts="1 h")], holidays=["2026-12-25"])
+    memory = ScheduledMemory(lead=timedelta(seconds=90), until=at("2026-06-01T08:00Z"))
+    assert decode(ScheduledPolicy, json.loads(json.dumps(encode(policy)))) == policy
+    assert decode(ScheduledMemory, json.loads(json.dumps(encode(memory)))) == memory
+
+
+def test_policy_can_be_written_as_a_document():
+    document: dict[str, Any] = {
+        "zone": "UTC",
+        "windows": [{"name": "day", "parallelism": [4, 8], "weekdays": ["Monday", "tue-thu", "fri"], "start": "08:00",
+                     "end": "20:00", "holidays": "never"}],
+        "default": [1, 4],
+    }  # fmt: skip
+    assert scheduled_policy(**document, look_ahead={"margin": 0.0, "at_most": "15 min"}) == office()
+    assert window("day", 1, start=time(8), end=time(8, 0, 30)).when.end == "08:00:30"
+    assert window("day", 1, dates=[datetime(2026, 6, 1, 8, tzinfo=UTC)]).when.dates == ("2026-06-01",)
+    assert window("day", 1, dates="2026-06-01").when.dates == ("2026-06-01",)
+    assert window("day", 1, weekdays="sat-mon").when.weekdays == ("sat", "sun", "mon")
+
+
+def test_instant_without_a_time_zone_is_refused():
+    with pytest.raises(ValueError, match="has no time zone"):
+        preview(office(), datetime(2026, 6, 1), 1)  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"zone": "Europe/Berln"}, "time zone 'Europe/Berln' is not known: did you mean 'Europe/Berlin'?"),
+        ({"windows": []}, "there is no window: give at least one, or no policy"),
+        ({"windows": [window("a", "x")]}, "window 'a': parallelism 'x' must be a number"),
+        ({"windows": [window("a", (5, 2))]}, "window 'a': lower bound 5 of every vertex is above its upper bound 2"),
+        ({"windows": [window("a", 0)]}, "window 'a': bound 0 of every vertex must be at least 1"),
+        ({"windows": [window("a", {})]}, "window 'a': no vertex has bounds"),
+        ({"windows": [window("a", 1, start="8:00", end="08:00")]}, "window 'a': it is empty"),
+        ({"windows": [window("a", 1, start="24:00")]}, "window 'a': it starts at 24:00"),
+        ({"windows": [window("a", 1, start="8 am")]}, "window 'a': '8 am' is no time of day"),
+        ({"windows": [window("a", 1, end="24:30")]}, "window 'a': '24:30' is no time of day"),
+        ({"windows": [window("a", 1, start=8)]}, "window 'a': 8 must be text"),
+        ({"windows": [window("a", 1, weekdays="mon-fry")]}, "window 'a': weekday 'mon-fry' is not known"),
+        ({"windows": [window("a", 1, holidays="maybe")]}, "window 'a': holidays 'maybe' must be one of 'like_others'"),
+        ({"windows": [window("a", 1, holidays="only")]}, "it is for holidays only, and the policy has none"),
+        ({"windows": [window("a", 1, dates=["2026-02-30"])]}, "window 'a': '2026-02-30' is no date"),
+        (
+            {"windows": [window("a", 1, dates=["2026-03-02/2026-03-01"])]},
+            "'2026-03-02/2026-03-01' ends before it begins",
+        ),
+        ({"windows": [window("a", 1, dates=["2020-01-01/2099-01-01"])]}, "are more than ten years"),
+        ({"windows": [window("a", 1, dates=["2026-06-06"], weekdays="mon")]}, "'a' never begins: none of its dates"),
+        ({"windows": [window("a", 1, cron="0 0 31 2 *", lasts="1 h")]}, "no day on which cron '0 0 31 2 *' fires"),
+        ({"windows": [window("a", 1, cron="0 0 * *", lasts="1 h")]}, "window 'a': "),
+        ({"windows": [window("a", 1, cron="0 0 * * *")]}, "window 'a': cron says when it begins: say with lasts"),
+        (
+            {"windows": [window("a", 1, cron="0 0 * * *", lasts="1 h", end="08:00")]},
+            "leave out start, end and weekdays",
+        ),
+        ({"windows": [window("a", 1, start="01:00", lasts="1 h", end="08:00")]}, "end and lasts exclude each other"),
+        ({"windows": [window("a", 1, lasts="soon")]}, "window 'a': lasts 'soon' is no duration"),
+        ({"windows": [window("a", 1, lasts=0)]}, "must be longer than zero"),
+        ({"windows": [window("a", 1, priority=1.5)]}, "window 'a': priority 1.5 must be a whole number"),
+        ({"windows": [window("", 1)]}, "the name '' must be a text that is not empty"),
+        ({"windows": [{"name": "a"}]}, "window 'a': missing 1 required positional argument: 'parallelism'"),
+        ({"windows": [{"name": "a", "parallelism": 1, "dates": 5}]}, "period 'a': dates 5 must be a list of dates"),
+        ({"default": "x"}, "the default: parallelism 'x' must be a number"),
+        ({"holidays": "no.such:thing"}, "the holidays: 'no.such:thing' can't be imported"),
+        ({"holidays": "math:pi"}, "the holidays: 'math:pi' is no callable"),
+        ({"holidays": "os:getcwd"}, "the holidays: '/' is no date"),
+        ({"holidays": lambda: 1 / 0}, "returned no dates: ZeroDivisionError"),
+        ({"repeated": "third"}, "repeated 'third' must be one of 'first', 'second'"),
+        ({"look_ahead": LookAhead(margin=float("nan"))}, "look_ahead: margin nan must be a number from 0 to 10"),
+        ({"look_ahead": {"margin": 1, "early": 3}}, "must be a LookAhead, or None"),
+        ({"look_ahead": {"at_most": "soon"}}, "look_ahead: at_most soon must be a duration"),
+        ({"windows": ["day"]}, "window 'day' must be made by window()"),
+        ({"look_ahead": LookAhead(at_most=timedelta(days=2))}, "look_ahead: at_most 2 days"),
+        ({"excluded": [period("x")]}, "the excluded periods leave no time in which anything may move"),
+        ({"excluded": [period("day", start="01:00", end="02:00")]}, "have the name 'day': give each its own"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_name_and_the_fix(options, told):
+    assert any(told in finding for finding in refused(**options))
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    windows = [window("a", 0, start="25:00"), {"name": "b", "color": 1}, window("c", 1, dates=["never"])]
+    assert len(refused(zone="Mars", windows=windows, holidays="x:y", default=(3, 1))) == 7
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "when"),
+    [
+        (
+            {"weekdays": "mon-fri", "start": "06:00", "end": "12:00"},
+            {"start": "11:00", "end": "13:00"},
+            "each Monday at 11:00",
+        ),
+        (
+            {"weekdays": "sun", "start": "22:00", "end": "06:00"},
+            {"weekdays": "mon", "end": "05:00"},
+            "each Monday at 00:00",
+        ),
+        (
+            {"dates": ["2026-05-01"]},
+            {"weekdays": "fri", "start": "08:00", "end": "09:00"},
+            "first on 2026-05-01 at 08:00",
+        ),
+        (
+            {"cron": "0 0 13 * *", "lasts": "1 h"},
+            {"cron": "30 0 * * 5#2", "lasts": "1 h"},
+            "first on 2028-10-13 at 00:30",
+        ),
+        (
+            {"start": "20:00", "lasts": "36 h", "weekdays": "fri"},
+            {"weekdays": "sun", "end": "12:00"},
+            "each Sunday at 00:00",
+        ),
+    ],
+)
+def test_windows_of_the_same_priority_that_overlap_at_any_time_are_refused(one, other, when):
+    (finding,) = refused(windows=[window("a", 1, **one), window("b", 2, **other)])
+    assert when in finding
+    assert "'a'" in finding
+    assert "'b'" in finding
+    scheduled_policy(zone="UTC", windows=[window("a", 1, **one), window("b", 2, priority=1, **other)])
+
+
+def test_windows_that_adjoin_do_not_overlap_in_any_zone():
+    parts = [window("a", 1, end="02:30"), window("b", 2, start="02:30", end="02:45"), window("c", 3, start="02:45")]
+    policy = scheduled_policy(zone="Australia/Lord_Howe", windows=parts)
+    assert all(one.at < other.at for one, other in pairwise(preview(policy, at("2026-04-03T00:00Z"), 12)))
+
+
+def test_bounds_outside_of_the_jobs_maximum_are_refused_when_it_is_known():
+    policy = office(windows=[window("a", {"read": 17, "sink": 1}, priority=1), *office().windows], default=(9, -1))
+    with pytest.raises(RescalePolicyError) as raised:
+        advice(policy, "2026-06-01T12:00Z")
+    assert raised.value.findings == (
+        "window 'a': the job has no vertex 'sink': it has 'read', 'count'",
+        "window 'a': upper bound 17 of vertex 'read' is above its max_parallelism 16: lower it",
+        "the default: lower bound 9 of vertex 'read' is above its upper bound 4: swap them",
+        "the default: lower bound 9 of vertex 'count' is above its upper bound 8: swap them",
+    )
+
+
+def test_bounds_are_made_of_what_people_write():
+    assert Bounds.of(3) == Bounds.of((3, 3)) == Bounds.of({"*": [3, 3]}) == Bounds.of(Bounds.of(3))
+    with pytest.raises(ValueError, match="whole number"):
+        Bounds.of(True)

@@ -1,0 +1,149 @@
+"""The program: what it prints and writes, and what it says to bad input."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.autoscaling.policy import RescalePolicyError
+from airflow_adaptive.autoscaling.simulate import main
+from airflow_adaptive.autoscaling.simulation import plots
+
+RIVALS = ("static maximum", "static mean", "DS2 rule", "doubling rule", "DStream rule", "dynamic allocation")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A day in which load swings, with a spike."""
+    values = [300 + 40 * min(hour, 24 - hour) + (2000 if hour == 15 else 0) for hour in range(24)]
+    path = tmp_path / "small.csv"
+    path.write_text("\n".join(f"2030-01-01 {hour:02}:00:00,{value}" for hour, value in enumerate(values)))
+    return path
+
+
+def test_policy_is_compared_with_every_rival_and_none_is_better(small: Path, tmp_path: Path, capsys):
+    assert main([str(small), "--strict", "--every", "30", "--json", str(tmp_path / "out.json")]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in ("load policy", *RIVALS))
+    written = json.loads((tmp_path / "out.json").read_text())
+    runs = {run["name"]: run for run in written["runs"]}
+    assert set(runs) == {"load policy", *RIVALS}
+    assert runs["load policy"]["rescales"] < runs["DS2 rule"]["rescales"] + 5
+    assert runs["load policy"]["slot_hours"] < runs["static maximum"]["slot_hours"]
+    for run in runs.values():
+        assert run["rows_processed"] + run["rows_waiting"] == pytest.approx(run["rows_in"])
+    assert written["trace"] == "small.csv"
+
+
+def test_part_of_a_trace_and_settings_of_the_policy_are_taken(small: Path, tmp_path: Path, capsys):
+    settings = tmp_path / "settings.json"
+    settings.write_text('{"target": 0.5}')
+    asked = [str(small), "--alone", "--begin", "0.25", "--days", "0.25", "--option", "slot_idle_timeout=0 s"]
+    assert main([*asked, "--settings", str(settings), "--tier", "0"]) == 0
+    roomy = capsys.readouterr().out
+    assert main([*asked, "--settings", '{"target": 0.8}', "--tier", "0"]) == 0
+    tight = capsys.readouterr().out
+    hours = [float(text.splitlines()[1].split()[2]) for text in (roomy, tight)]
+    assert hours[0] > hours[1]
+
+
+CALENDAR = json.dumps(
+    {
+        "zone": "UTC",
+        "windows": [{"name": "day", "parallelism": [4, 16], "start": "08:00", "end": "20:00"}],
+        "default": [2, 6],
+    }
+)
+
+
+def test_calendar_and_both_together_are_tried_in_the_same_way(small: Path, tmp_path: Path, capsys):
+    hours = {}
+    for policy in ("calendar", "combined"):
+        out = tmp_path / f"{policy}.json"
+        asked = [str(small), "--alone", "--every", "60", "--policy", policy, "--calendar", CALENDAR, "--json", str(out)]
+        assert main(asked) == 0
+        (run,) = json.loads(out.read_text())["runs"]
+        hours[run["name"]] = run["slot_hours"]
+    assert hours["scheduled policy"] == pytest.approx(12 * 16 + 12 * 6, rel=0.02)
+    assert hours["combined policy"] < 0.9 * hours["scheduled policy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--slots", "0", "--trigger", "-1"], "--slots is 0.*--trigger is -1"),
+        (["--fixed", "10"], "--fixed is 10.0: give at least 0, and less than --trigger"),
+        (["--slot-rate", "nan"], "--slot-rate is nan"),
+        (["--settings", "{"], "is no JSON object"),
+        (["--settings", "/nowhere.json"], "no file with one"),
+        (["--settings", '{"target": 2}'], "0 < target < high <= 1"),
+        (["--policy", "combined"], "give the windows with --calendar"),
+        (["--policy", "calendar", "--calendar", '{"zone": "UTC", "window": []}'], "--calendar: .*'window'"),
+        (["--policy", "calendar", "--calendar", '{"zone": "Mars", "windows": []}'], "scheduled policy: .*Mars"),
+        (["--option", "cooldown"], "give name=value"),
+        (["--option", "cooldown=3"], "unknown option 'cooldown'"),
+        (["--days", "0.01"], "take a longer part"),
+        (["--alone", "--json", "/nowhere/at/all.json"], "can't be written"),
+    ],
+)
+def test_bad_input_is_told_in_one_line_and_ends_with_2(small: Path, capsys, arguments: list[str], told: str):
+    assert main([str(small), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert re.search(told, error)
+
+
+def test_missing_matplotlib_is_told_before_anything_runs(small: Path, tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main([str(small), "--plot", str(tmp_path / "plot.png")]) == 2
+    told = capsys.readouterr()
+    assert "matplotlib is not installed: pip install 'airflow-adaptive[plots]'" in told.err
+    assert not told.out
+
+
+class _Canvas:
+    """What `plots` asks of pyplot; it keeps the titles."""
+
+    def __init__(self) -> None:
+        self.titles: list[str] = []
+        self.saved: list[Path] = []
+
+    def __getattr__(self, _: str):
+        return lambda *_args, **_kwargs: None
+
+    def subplots(self, *_args: object, **_kwargs: object):
+        return self, self
+
+    def __getitem__(self, place: tuple[int | slice, int]):
+        return [self] if isinstance(place[0], slice) else self
+
+    def set_title(self, title: str, **_: object) -> None:
+        self.titles.append(title)
+
+    def savefig(self, path: Path, **_: object) -> None:
+        if not path.parent.is_dir():
+            raise FileNotFoundError(path)
+        self.saved.append(path)
+
+
+def test_plot_has_a_panel_for_each_run(small: Path, tmp_path: Path, capsys, monkeypatch):
+    canvas = _Canvas()
+    monkeypatch.setattr(plots, "require", lambda: canvas)
+    assert main([str(small), "--alone", "--plot", str(tmp_path / "plot.png")]) == 0
+    assert canvas.saved == [tmp_path / "plot.png"]
+    assert canvas.titles[0].startswith("load policy: ")
+    assert main([str(small), "--alone", "--plot", str(tmp_path / "no" / "plot.png")]) == 2
+    assert "can't be written" in capsys.readouterr().err
+
+
+def test_matplotlib_is_asked_for_by_name():
+    if importlib.util.find_spec("matplotlib") is None:
+        with pytest.raises(RescalePolicyError, match="matplotlib"):
+            plots.require()
+    else:
+        assert plots.require().__name__ == "matplotlib.pyplot"
