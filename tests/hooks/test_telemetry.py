@@ -226,7 +226,8 @@ async def store_shows_view_and_figures() -> None:
     await store.publish(seen())
     await store.measure(figures(input=7.5))
     await store.finish()
-    await asyncio.wait([task for task in asyncio.all_tasks() if task is not asyncio.current_task()], timeout=10)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.wait_for(asyncio.gather(*others), timeout=10)  # none is left if the sending was quick
     store.close()
     traffic.close()
 
