@@ -23,6 +23,11 @@ def require(airflow: LocalAirflow, lower: int, upper: int) -> None:
     airflow.api._request("PUT", f"{API}/resource-requirements", bounds)
 
 
+def is_shown(airflow: LocalAirflow, state: str, parallelism: int) -> bool:
+    shown = airflow.api._find(API)
+    return (shown["state"], shown["parallelism"]) == (state, {"job": parallelism})
+
+
 def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_told(
     airflow: LocalAirflow,
     begin: Begin,  # noqa: F811
@@ -36,8 +41,7 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_told(
     wait_until(lambda: airflow.api._find(f"{API}/metrics?step=10")["points"], TIMEOUT_S, "the first figures")
     require(airflow, 1, 1)
     run.until_executing(1)
-    shown = airflow.api._find(API)
-    assert (shown["state"], shown["parallelism"]) == ("Executing", {"job": 1})
+    wait_until(lambda: is_shown(airflow, "Executing", 1), TIMEOUT_S, "the smaller plan, as it is shown")
 
     control = airflow.api.trigger("control")
     wait_until(lambda: airflow.api.run_state("control", control) == "success", TIMEOUT_S, "the end of the control")
