@@ -6,7 +6,7 @@ UNIT := -m "not cluster and not airflow and not browser and not faults"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo test test-faults test-weeks check lint format unit explore mutants bench-scheduler bench-balance bench-triggerer clean
+.PHONY: help install ui ui-check demo test test-long test-faults test-weeks check lint format unit explore mutants bench-scheduler bench-balance bench-triggerer clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,11 +26,14 @@ ui-check: install ## types, style and unit tests of the page (half a minute)
 demo: install ## watch a real job on a real Airflow and a real Spark cluster (at most 6 minutes)
 	$(BIN)/python -m demo
 
-test: check ui ui-check ## everything: what `check` does, then the tests on real Spark, real Airflow and in a browser (some 20 minutes)
+test: check ui ui-check ## what `check` does, then the tests on real Spark, real Airflow and in a browser (some 15 minutes)
 	scripts/ensure_chromium.sh
-	$(BIN)/python -m pytest -m "(cluster or airflow) and not browser"
+	$(BIN)/python -m pytest -m "(cluster or airflow) and not browser and not long"
 	$(BIN)/python -m pytest -m "browser and airflow"
 	$(BIN)/python -m pytest -m "browser and not airflow"
+
+test-long: install ## the other tests on real Spark and real Airflow (some 20 minutes)
+	$(BIN)/python -m pytest -m long
 
 test-faults: install ## break everything on a real Spark cluster; results in docs/faults.md (hours; SHARD=1/3, goes on where it was)
 	$(BIN)/python -m pytest -m faults tests/faults

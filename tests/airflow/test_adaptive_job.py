@@ -197,6 +197,7 @@ def test_marking_the_task_failed_stops_the_job(begin: Begin, spark_cluster: Loca
     assert run.task_state == "failed"
 
 
+@pytest.mark.long
 def test_recycled_trigger_leaves_the_driver_alone(begin: Begin) -> None:
     run = begin("recycled")
     first = run.status()
@@ -218,6 +219,7 @@ def test_cleared_task_adopts_the_running_driver(begin: Begin) -> None:
     assert (run.status().epoch, run.status().submission_id) == (before.epoch, before.submission_id)
 
 
+@pytest.mark.long
 def test_job_in_a_worker_is_stopped_with_its_task(begin: Begin, spark_cluster: LocalCluster, statsd: Statsd) -> None:
     run = begin("in_worker")
     assert run.task_state == "running"
@@ -226,6 +228,7 @@ def test_job_in_a_worker_is_stopped_with_its_task(begin: Begin, spark_cluster: L
     wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
 
 
+@pytest.mark.long
 def test_job_of_a_paused_dag_is_looked_after_and_ends_with_its_task(begin: Begin, spark_cluster: LocalCluster) -> None:
     """Airflow runs no slice of a paused DAG: the recycled trigger has nobody to hand the job on to, nor calls `on_kill`."""
     run = begin("paused")

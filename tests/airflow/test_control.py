@@ -58,6 +58,7 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_told(
     assert from_json(airflow.api.asset_state(JOB, "scheduler")).num_rescales == summary["rescales"]
 
 
+@pytest.mark.long
 def test_suspended_job_is_resumed_and_canceled_by_rest(
     airflow: LocalAirflow,
     begin: Begin,  # noqa: F811

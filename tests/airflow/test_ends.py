@@ -39,7 +39,7 @@ def runs(airflow: LocalAirflow, spark_master: LocalCluster, playground: Path) ->
     spark_master.reset()
 
 
-@pytest.mark.parametrize("job", ["drained", "found_batch"])
+@pytest.mark.parametrize("job", ["drained", pytest.param("found_batch", marks=pytest.mark.long)])
 def test_bounded_stream_and_batch_in_the_driver_finish_the_job(
     runs: Mapping[str, Run], playground: Path, job: str
 ) -> None:
@@ -49,6 +49,7 @@ def test_bounded_stream_and_batch_in_the_driver_finish_the_job(
     assert written(playground, job) == ["one", "three", "two"]
 
 
+@pytest.mark.long
 def test_declared_batch_is_run_by_spark_submit_and_says_so(
     runs: Mapping[str, Run], airflow: LocalAirflow, playground: Path
 ) -> None:

@@ -213,6 +213,7 @@ MISBEHAVIOURS = {
 """Version of the plan, and number of the function's call -> what it does then, and what the refusal says."""
 
 
+@pytest.mark.long
 def test_query_runs_on_whatever_the_script_does_when_it_is_called_again(driver, tmp_path):
     started(driver, 1, tmp_path)
     for call, (how, error_class, message) in MISBEHAVIOURS.items():

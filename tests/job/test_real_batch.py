@@ -60,6 +60,7 @@ def test_batch_runs_to_its_end_on_executors_that_join_it(driver: DriverUnderTest
     assert written(tmp_path) == list(range(TASKS))
 
 
+@pytest.mark.long
 def test_batch_that_is_told_to_stop_is_cut_and_commits_nothing(driver: DriverUnderTest, tmp_path: Path) -> None:
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(PATIENT, executors=1)

@@ -191,6 +191,7 @@ def test_queries_run_beside_each_other_and_go_on_with_another_plan_and_another_d
     assert state_partitions(driver) == 2
 
 
+@pytest.mark.long
 def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_does(driver, rows, tmp_path):
     rows.write(6)
     driver.direct(Action.RUN, 1, plan(1, 1))
@@ -228,6 +229,7 @@ def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_d
     assert cut(driver) == []
 
 
+@pytest.mark.long
 def test_state_of_each_query_gets_the_partitions_of_its_plan(driver, rows):
     rows.write(6)
     driver.direct(Action.RUN, 1, plan(1, 2))
@@ -246,6 +248,7 @@ def test_state_of_each_query_gets_the_partitions_of_its_plan(driver, rows):
     assert cut(driver) == []
 
 
+@pytest.mark.long
 def test_job_is_finished_when_the_last_query_is(driver, rows):
     rows.write(8)
     driver.direct(Action.RUN, 1, plan(1, 1))

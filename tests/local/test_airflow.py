@@ -90,6 +90,7 @@ def run_to_its_end(api: AirflowApi, conf: dict[str, object]) -> tuple[str, str]:
 
 
 @pytest.mark.airflow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 class TestRunningAirflow:
     def test_run_succeeds_with_its_xcom_and_log(self, airflow: LocalAirflow) -> None:
