@@ -10,7 +10,7 @@ from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.scheduler.snapshot import from_json
 from tests.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F401  a fixture
 
-pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 
 ACCEPTED = 202
 JOB = "controlled"
@@ -58,7 +58,6 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_told(
     assert from_json(airflow.api.asset_state(JOB, "scheduler")).num_rescales == summary["rescales"]
 
 
-@pytest.mark.long
 def test_suspended_job_is_resumed_and_canceled_by_rest(
     airflow: LocalAirflow,
     begin: Begin,  # noqa: F811

@@ -14,7 +14,7 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.airflow.conftest import SECRET
 from tests.airflow.test_adaptive_job import Run
 
-pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(500)]
 
 
 PATIENCE_S = 240.0
@@ -39,7 +39,7 @@ def runs(airflow: LocalAirflow, spark_master: LocalCluster, playground: Path) ->
     spark_master.reset()
 
 
-@pytest.mark.parametrize("job", ["drained", pytest.param("found_batch", marks=pytest.mark.long)])
+@pytest.mark.parametrize("job", ["drained", "found_batch"])
 def test_bounded_stream_and_batch_in_the_driver_finish_the_job(
     runs: Mapping[str, Run], playground: Path, job: str
 ) -> None:
@@ -49,7 +49,6 @@ def test_bounded_stream_and_batch_in_the_driver_finish_the_job(
     assert written(playground, job) == ["one", "three", "two"]
 
 
-@pytest.mark.long
 def test_declared_batch_is_run_by_spark_submit_and_says_so(
     runs: Mapping[str, Run], airflow: LocalAirflow, playground: Path
 ) -> None:
