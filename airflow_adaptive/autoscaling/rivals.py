@@ -6,6 +6,7 @@ They see the same figures, go through the same scheduler, and are kept within th
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -35,6 +36,29 @@ class RuleMemory:
     backlog: float = 0.0
 
 
+class Rule(ABC):
+    """One that decides by the figures of a job's first query, and only while they are there and the job runs."""
+
+    __slots__ = ()
+
+    def remember(self) -> RuleMemory:
+        """Nothing was seen yet."""
+        return RuleMemory()
+
+    def advise(self, memory: RuleMemory, seen: Observation) -> tuple[RuleMemory, Advice | None]:
+        """See `RescalePolicy`."""
+        query = next(iter(seen.queries.values()), None)
+        if query is None or not seen.parallelism:
+            return memory, None
+        return self.decide(memory, seen, query, max(seen.parallelism.values()))
+
+    @abstractmethod
+    def decide(
+        self, memory: RuleMemory, seen: Observation, query: QueryFigures, slots: int
+    ) -> tuple[RuleMemory, Advice | None]:
+        """`advise`, with the query's figures and the slots that it has."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticRule:
     """The same number of slots all the time."""
@@ -51,7 +75,7 @@ class StaticRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DS2Rule:
+class DS2Rule(Rule):
     """DS2 (OSDI'18): the rate that comes in, by the true rate of a slot, once in each interval.
 
     Attributes:
@@ -60,14 +84,11 @@ class DS2Rule:
 
     interval: timedelta = timedelta(minutes=1)
 
-    def remember(self) -> RuleMemory:
-        """Nothing was seen yet."""
-        return RuleMemory()
-
-    def advise(self, memory: RuleMemory, seen: Observation) -> tuple[RuleMemory, Advice | None]:
-        """See `RescalePolicy`."""
-        query, slots = _query(seen), _slots(seen)
-        if query is None or slots is None or not _is_due(memory, seen, self.interval):
+    def decide(
+        self, memory: RuleMemory, seen: Observation, query: QueryFigures, slots: int
+    ) -> tuple[RuleMemory, Advice | None]:
+        """See `Rule`."""
+        if not _is_due(memory, seen, self.interval):
             return memory, None
         passed = (seen.at - memory.decided).total_seconds() if memory.decided else math.inf
         growth = max(0.0, (query.backlog or 0.0) - memory.backlog) / passed
@@ -80,7 +101,7 @@ class DS2Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoublingRule:
+class DoublingRule(Rule):
     """Amazon Managed Service for Apache Flink: twice as many at 75 % for 15 minutes, half at 10 % for 6 hours."""
 
     high: float = 0.75
@@ -88,15 +109,10 @@ class DoublingRule:
     low: float = 0.10
     low_for: timedelta = timedelta(hours=6)
 
-    def remember(self) -> RuleMemory:
-        """Nothing was seen yet."""
-        return RuleMemory()
-
-    def advise(self, memory: RuleMemory, seen: Observation) -> tuple[RuleMemory, Advice | None]:
-        """See `RescalePolicy`."""
-        query, slots = _query(seen), _slots(seen)
-        if query is None or slots is None:
-            return memory, None
+    def decide(
+        self, memory: RuleMemory, seen: Observation, query: QueryFigures, slots: int
+    ) -> tuple[RuleMemory, Advice | None]:
+        """See `Rule`."""
         busy = query.busy or 0.0
         above = (memory.above or seen.at) if busy >= self.high else None
         below = (memory.below or seen.at) if busy <= self.low else None
@@ -108,7 +124,7 @@ class DoublingRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DStreamRule:
+class DStreamRule(Rule):
     """Spark's `ExecutorAllocationManager` of DStreams: duration of batches by their interval, once a minute.
 
     Attributes:
@@ -121,14 +137,11 @@ class DStreamRule:
     down: float = 0.3
     interval: timedelta = timedelta(seconds=60)
 
-    def remember(self) -> RuleMemory:
-        """Nothing was seen yet."""
-        return RuleMemory()
-
-    def advise(self, memory: RuleMemory, seen: Observation) -> tuple[RuleMemory, Advice | None]:
-        """See `RescalePolicy`."""
-        query, slots = _query(seen), _slots(seen)
-        if query is None or slots is None or not query.trigger_interval:
+    def decide(
+        self, memory: RuleMemory, seen: Observation, query: QueryFigures, slots: int
+    ) -> tuple[RuleMemory, Advice | None]:
+        """See `Rule`."""
+        if not query.trigger_interval:
             return memory, None
         ratio = (query.batch_duration or 0.0) / query.trigger_interval
         summed = replace(memory, total=memory.total + ratio, looks=memory.looks + 1, decided=memory.decided or seen.at)
@@ -144,7 +157,7 @@ class DStreamRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DynamicAllocationRule:
+class DynamicAllocationRule(Rule):
     """Spark core's dynamic allocation: tasks that wait for a second double what is asked for, idle executors go after a minute.
 
     A batch has as many tasks as the job may have slots. It knows nothing of batches: a task in each of them keeps an executor.
@@ -157,15 +170,10 @@ class DynamicAllocationRule:
     backlog: timedelta = timedelta(seconds=1)
     idle: timedelta = timedelta(seconds=60)
 
-    def remember(self) -> RuleMemory:
-        """Nothing was seen yet."""
-        return RuleMemory()
-
-    def advise(self, memory: RuleMemory, seen: Observation) -> tuple[RuleMemory, Advice | None]:
-        """See `RescalePolicy`."""
-        query, slots = _query(seen), _slots(seen)
-        if query is None or slots is None:
-            return memory, None
+    def decide(
+        self, memory: RuleMemory, seen: Observation, query: QueryFigures, slots: int
+    ) -> tuple[RuleMemory, Advice | None]:
+        """See `Rule`."""
         seconds = max(query.batch_duration or 0.0, query.running or 0.0) / 1000
         tasks = max(limit.declared.upper for limit in seen.limits.values())
         if not query.busy_rate and query.running is None:
@@ -186,14 +194,6 @@ def _advice(seen: Observation, slots: int, reason: str) -> Advice:
         for name, limit in seen.limits.items()
     }
     return Advice(bounds=bounds, reason=reason)
-
-
-def _query(seen: Observation) -> QueryFigures | None:
-    return next(iter(seen.queries.values()), None)
-
-
-def _slots(seen: Observation) -> int | None:
-    return max(seen.parallelism.values()) if seen.parallelism else None
 
 
 def _partitions(seen: Observation) -> int:

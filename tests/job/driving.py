@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from airflow_adaptive.spark.rest import create_request
 
 JOB = "departures"
 NONCE = "n1"
+ROWS = 10
 PATIENCE_S = 90.0
 """Two cores and many JVMs: a first batch may take long."""
 
@@ -46,6 +47,30 @@ def plan(executors: int, *, state_partitions: int = 2, built: int = 1, **paralle
         state_partitions={JOB: state_partitions},
         built=built,
     )
+
+
+class Input:
+    """A directory of files of `ROWS` rows that appear at once."""
+
+    def __init__(self, root: Path) -> None:
+        self._directory = root / "in"
+        self._directory.mkdir()
+        self._files = 0
+
+    def write(self, files: int) -> None:
+        for _ in range(files):
+            first = self._files * ROWS
+            self.put(f"{self._files:05d}.json", range(first, first + ROWS))
+            self._files += 1
+
+    def put(self, name: str, ids: Sequence[int]) -> None:
+        hidden = self._directory / f".{name}"
+        hidden.write_text("".join(json.dumps({"id": number}) + "\n" for number in ids))
+        hidden.rename(self._directory / name)
+
+    @property
+    def ids(self) -> list[int]:
+        return list(range(self._files * ROWS))
 
 
 @dataclass

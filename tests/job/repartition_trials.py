@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.repartition import FORMAT, ROCKSDB, RepartitionError, StateRepartition
+from airflow_adaptive.local.waiting import wait_until
 
 RESULT = "trials.json"
 PARTITIONS = 2
@@ -269,11 +269,11 @@ def killed(spark: SparkSession, root: Path) -> Iterator[tuple[str, dict[str, obj
 def kill_when(condition: Callable[[], bool], trial: Trial, partitions: int) -> None:
     arguments = [sys.executable, __file__, str(trial.root), trial.checkpoint.name, str(partitions)]
     victim = subprocess.Popen(arguments, start_new_session=True, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition() and victim.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.002)
-    os.killpg(victim.pid, signal.SIGKILL)
-    victim.wait()
+    try:
+        wait_until(lambda: condition() or victim.poll() is not None, PATIENCE_S, "the moment to kill", interval_s=0.002)
+    finally:
+        os.killpg(victim.pid, signal.SIGKILL)
+        victim.wait()
 
 
 PARTS: dict[str, Callable[[SparkSession, Path], dict[str, Any]]] = {

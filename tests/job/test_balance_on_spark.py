@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from airflow_adaptive.job.balance import spread
 from airflow_adaptive.job.documents import TASKS, Action, DriverPlan
-from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.driving import PATIENCE_S, DriverUnderTest, plan
 
@@ -44,12 +42,6 @@ AdaptiveJob(count).run()
 
 FOUND = "unset 1s"
 DROPPED = "0s 0s"
-
-
-@pytest.fixture
-def driver(spark_cluster: LocalCluster, tmp_path: Path) -> DriverUnderTest:
-    spark_cluster.add_worker(cores=3, memory_mb=2048)
-    return DriverUnderTest(spark_cluster, tmp_path)
 
 
 def balanced(executors: int) -> DriverPlan:

@@ -1,32 +1,18 @@
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.job import boundary_trials
+from tests.job.trials import made
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    directory = tmp_path_factory.mktemp("boundary")
-    root = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, boundary_trials.__file__, str(directory)],
-        env={**os.environ, "PYTHONPATH": root, "SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, list[dict[str, Any]]] = json.loads((directory / boundary_trials.RESULT).read_text())
+    found: dict[str, list[dict[str, Any]]] = made(boundary_trials, tmp_path_factory.mktemp("boundary"))
     return found
 
 

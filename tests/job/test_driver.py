@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_adaptive.job.documents import Action, DriverState
-from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.job.driving import JOB, PATIENCE_S, DriverUnderTest, plan, sink_rows
+from tests.job.driving import JOB, PATIENCE_S, ROWS, plan, sink_rows
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
-
-ROWS = 10
 
 # Stateful, so that a batch that is lost or doubled shows; a row with id -1 makes its batch fail.
 UNBOUNDED = """
@@ -44,41 +40,6 @@ def copy(spark, parallelism):
 
 AdaptiveJob(copy).run()
 """
-
-
-class Input:
-    """A directory of files that appear at once."""
-
-    def __init__(self, root: Path) -> None:
-        self._directory = root / "in"
-        self._directory.mkdir()
-        self._files = 0
-
-    def write(self, files: int) -> None:
-        for _ in range(files):
-            first = self._files * ROWS
-            self.put(f"{self._files:05d}.json", range(first, first + ROWS))
-            self._files += 1
-
-    def put(self, name: str, ids: range) -> None:
-        hidden = self._directory / f".{name}"
-        hidden.write_text("".join(json.dumps({"id": number}) + "\n" for number in ids))
-        hidden.rename(self._directory / name)
-
-    @property
-    def ids(self) -> list[int]:
-        return list(range(self._files * ROWS))
-
-
-@pytest.fixture
-def rows(tmp_path: Path) -> Input:
-    return Input(tmp_path)
-
-
-@pytest.fixture
-def driver(spark_cluster: LocalCluster, tmp_path: Path) -> DriverUnderTest:
-    spark_cluster.add_worker(cores=3, memory_mb=2048)
-    return DriverUnderTest(spark_cluster, tmp_path)
 
 
 def written(root: Path) -> list[int]:

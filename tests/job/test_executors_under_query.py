@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.job.documents import Action, DriverPlan, DriverState, Status
-from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.driving import PATIENCE_S, DriverUnderTest, plan
 
@@ -81,12 +80,6 @@ class Batch:
     @property
     def ended(self) -> float:
         return self.began + self.took
-
-
-@pytest.fixture
-def driver(spark_cluster: LocalCluster, tmp_path: Path) -> DriverUnderTest:
-    spark_cluster.add_worker(cores=3, memory_mb=2048)
-    return DriverUnderTest(spark_cluster, tmp_path)
 
 
 def on(executors: int, *, built: int = 1, hold: int = 0) -> DriverPlan:

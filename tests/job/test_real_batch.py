@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.job.documents import Action, DriverState
-from airflow_adaptive.local.cluster import LocalCluster
 from tests.job.driving import JOB, DriverUnderTest, plan
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -33,12 +32,6 @@ def numbers(spark, parallelism):
 
 AdaptiveJob(numbers).run()
 """
-
-
-@pytest.fixture
-def driver(spark_cluster: LocalCluster, tmp_path: Path) -> DriverUnderTest:
-    spark_cluster.add_worker(cores=3, memory_mb=2048)
-    return DriverUnderTest(spark_cluster, tmp_path)
 
 
 def written(root: Path) -> list[int]:

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.job import repartition_trials
 from tests.job.repartition_trials import KEYS, PARTITIONS
+from tests.job.trials import made
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    directory = tmp_path_factory.mktemp("repartition")
-    root = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, repartition_trials.__file__, str(directory)],
-        env={**os.environ, "PYTHONPATH": root, "SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads((directory / repartition_trials.RESULT).read_text())
+    found: dict[str, Any] = made(repartition_trials, tmp_path_factory.mktemp("repartition"))
     return found
 
 

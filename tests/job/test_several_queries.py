@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import operator
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from airflow_adaptive.job.documents import Action, DriverPlan, DriverState, Status
-from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.job.driving import PATIENCE_S, DriverUnderTest, sink_rows
+from tests.job.driving import PATIENCE_S, DriverUnderTest, Input, sink_rows
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 
-ROWS = 10
 FIRST_BATCH_S = 2 * PATIENCE_S
 """Of two queries that begin at once."""
 
@@ -74,41 +69,6 @@ def copies(spark, parallelism):
 
 AdaptiveJob(copies).run()
 """
-
-
-class Input:
-    """A directory of files that appear at once."""
-
-    def __init__(self, root: Path) -> None:
-        self._directory = root / "in"
-        self._directory.mkdir()
-        self._files = 0
-
-    def write(self, files: int) -> None:
-        for _ in range(files):
-            first = self._files * ROWS
-            self.put(f"{self._files:05d}.json", range(first, first + ROWS))
-            self._files += 1
-
-    def put(self, name: str, ids: Sequence[int]) -> None:
-        hidden = self._directory / f".{name}"
-        hidden.write_text("".join(json.dumps({"id": number}) + "\n" for number in ids))
-        hidden.rename(self._directory / name)
-
-    @property
-    def ids(self) -> list[int]:
-        return list(range(self._files * ROWS))
-
-
-@pytest.fixture
-def rows(tmp_path: Path) -> Input:
-    return Input(tmp_path)
-
-
-@pytest.fixture
-def driver(spark_cluster: LocalCluster, tmp_path: Path) -> DriverUnderTest:
-    spark_cluster.add_worker(cores=3, memory_mb=2048)
-    return DriverUnderTest(spark_cluster, tmp_path)
 
 
 def plan(version: int, executors: int, **shares: int) -> DriverPlan:
