@@ -121,7 +121,7 @@ class ControlLoop:
         while True:
             directive = self._contact.look()
             end = None if directive is None else self._obey(directive)
-            if not self._executors.alive():
+            if end is None and not self._executors.alive():
                 failure = self._status.failure or CONTEXT_STOPPED
                 end = self._set(DriverState.FAILED, failure=failure)
             self._contact.report()

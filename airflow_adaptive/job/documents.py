@@ -158,6 +158,7 @@ class LogDocument:
         decisions: reasons, for the timeline.
         rescales: that ended with this step.
         heard: the newest report of the driver that the loop has seen (epoch, sequence), and when it saw it first.
+        rule: whose bounds hold, and what a rescale policy remembers; empty while they are the DAG's.
     """
 
     job: str
@@ -171,6 +172,7 @@ class LogDocument:
     decisions: list[dict[str, Any]] = field(default_factory=list)
     rescales: list[dict[str, Any]] = field(default_factory=list)
     heard: dict[str, Any] = field(default_factory=dict)
+    rule: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +222,7 @@ class QueryReport:
         idle: it runs, and no batch does: it is at a batch boundary now.
         trigger_interval_ms: of a processing-time trigger, 0 for "as fast as possible"; None with another trigger, and
             before the query was started.
+        input_rate: rows per second that came in for the newest batch, since the trigger before; None if that is not known.
     """
 
     name: str
@@ -233,6 +236,7 @@ class QueryReport:
     watermark: str | None = None
     idle: bool = False
     trigger_interval_ms: int | None = None
+    input_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +282,7 @@ class Status:
         downtime_ms: dead time of the last rescale in this driver: from the end of the old query, after its last batch,
             until the new one's first trigger began; or, if the queries ran on, how long all of them were held for it. None
             before the first rescale, and while one restarts them.
+        note: what people should know of this driver, None if there is nothing.
     """
 
     job: str
@@ -298,6 +303,7 @@ class Status:
     refusal: FailureReport | None = None
     reads: tuple[str, ...] | None = None
     downtime_ms: int | None = None
+    note: str | None = None
 
 
 def log_name(number: int) -> str:

@@ -6,6 +6,7 @@ Polled rather than listened to: a listener's events come late, through a callbac
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -125,6 +126,7 @@ class ProgressCounter:
             batch_rows=progress.numInputRows,
             backlog=_backlog(progress),
             batch_duration_ms=progress.durationMs.get("triggerExecution", 0),
+            input_rate=_input_rate(progress),
             watermark=_watermark(progress),
         )
 
@@ -136,6 +138,13 @@ def _committed(progress: StreamingQueryProgress) -> bool:
 
 def _last_committed(progress: StreamingQueryProgress) -> int:
     return progress.batchId if _committed(progress) else progress.batchId - 1
+
+
+def _input_rate(progress: StreamingQueryProgress) -> float | None:
+    """Of the first trigger of a run Spark says 0, whatever it read: there is no trigger before (`ProgressContext`)."""
+    rate = progress.inputRowsPerSecond
+    known = math.isfinite(rate) and (rate > 0 or progress.numInputRows == 0)
+    return round(rate, 3) if known else None
 
 
 def _backlog(progress: StreamingQueryProgress) -> int | None:

@@ -41,8 +41,12 @@ class JobQuery:
     def start(self, writer: DataStreamWriter) -> None:
         """Start the query on the session's configuration of this moment. Raises what Spark raises."""
         self._query = None
-        self._query = writer.queryName(self.name).option("checkpointLocation", self._checkpoint).start()
-        self._progress.begin(self.name, _trigger_interval_ms(self._query))
+        self.take(writer.queryName(self.name).option("checkpointLocation", self._checkpoint).start())
+
+    def take(self, query: StreamingQuery) -> None:
+        """Follow a run that was started."""
+        self._query = query
+        self._progress.begin(self.name, _trigger_interval_ms(query))
 
     def boundary(self) -> BatchBoundary | None:
         """Its batch boundary; None for a query that was never started."""

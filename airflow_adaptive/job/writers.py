@@ -113,10 +113,15 @@ def require_same(names: Iterable[str], before: Sequence[str], function: str) -> 
 
 def query_name(writer: DataStreamWriter) -> str | None:
     """The name that the script gave a query, None without one."""
+    return query_option(writer, "queryName")
+
+
+def query_option(writer: DataStreamWriter, name: str) -> str | None:
+    """What the script set an option of a query to, None if it did not."""
     options = writer._jwrite.getClass().getDeclaredField("extraOptions")
     options.setAccessible(True)
-    name = options.get(writer._jwrite).get("queryName")
-    return str(name.get()) if name.isDefined() else None
+    value = options.get(writer._jwrite).get(name)
+    return str(value.get()) if value.isDefined() else None
 
 
 def function_name(build: Any) -> str:

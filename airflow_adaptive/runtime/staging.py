@@ -1,8 +1,8 @@
 """Put the code of a job where the cluster finds it: a standalone master uploads nothing.
 
-The DAG author's script, its extra modules and a zip of the driver's runtime go into `code/<sha256>/` of the job directory.
-The folder is named by all their content, so that it never changes: staging again is free, and a driver that runs on
-keeps the code that it was started with.
+The DAG author's script, its extra modules, the program that runs it, and a zip of the driver's runtime go into
+`code/<sha256>/` of the job directory. The folder is named by all their content, so that it never changes: staging again is
+free, and a driver that runs on keeps the code that it was started with.
 """
 
 from __future__ import annotations
@@ -22,6 +22,15 @@ from airflow_adaptive.runtime.storage import Storage
 CODE = "code"
 PACKAGE = "airflow_adaptive"
 RUNTIME_ZIP = f"{PACKAGE}.zip"
+
+MAIN_PROGRAM = """\
+# Written by airflow-adaptive: runs {script} under the adaptive scheduler.
+from pathlib import Path
+
+from airflow_adaptive.job.launcher import launch
+
+launch(Path(__file__).with_name({script!r}))
+"""
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Time of all files in the zip (the earliest that the format knows), so that equal content gives equal bytes."""
@@ -44,8 +53,9 @@ class StagedCode:
     """Where the cluster finds the code of a job.
 
     Attributes:
-        script: URI of the script.
-        py_files: URIs for `PYTHONPATH`: the runtime's zip, then the author's extra files.
+        script: URI of the driver's main program, which runs the author's script beside it (`job.launcher`).
+        py_files: URIs for `PYTHONPATH`: the runtime's zip, then the author's script, which is fetched with them to where the
+            main program is, then the author's extra files.
     """
 
     script: str
@@ -92,14 +102,17 @@ def _zip_entry(name: str) -> zipfile.ZipInfo:
 
 
 def _stage(storage: Storage, script: Path, py_files: Sequence[Path]) -> StagedCode:
-    contents = _contents([script, *py_files])
+    contents, main_program = _contents([script, *py_files]), f"run_{script.name}"
+    if main_program in contents:
+        raise StagingError([f"{main_program!r} is what the program is called that runs {script.name!r}: rename one"])
+    contents[main_program] = MAIN_PROGRAM.format(script=script.name).encode()
     folder = storage.below(f"{CODE}/{_digest(contents)}")
     for name, content in contents.items():
         if not folder.create(name, content):
             raise StagingError([f"{folder.uri(name)} is damaged: remove it, it will be staged again"])
     return StagedCode(
-        script=folder.uri(script.name),
-        py_files=tuple(folder.uri(name) for name in (RUNTIME_ZIP, *(path.name for path in py_files))),
+        script=folder.uri(main_program),
+        py_files=tuple(folder.uri(name) for name in (RUNTIME_ZIP, *(path.name for path in (script, *py_files)))),
     )
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,7 +9,11 @@ from airflow_adaptive.job.directory import DirectoryError
 from airflow_adaptive.job.documents import TASKS, Action, DriverState, FailureReport
 from airflow_adaptive.job.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.job.progress import StatefulRun
+from airflow_adaptive.local.waiting import wait_until
 from tests.job.fakes import EPOCH, LEASE_S, NONCE, POLL_S, World, directive, plan
+
+THREAD_S = 10.0
+"""Longer than another thread takes to be seen."""
 
 FAILURE = FailureReport(error_class="DIVIDE_BY_ZERO", message="no", causes=("SparkArithmeticException",), query="j")
 
@@ -349,6 +352,13 @@ def test_fails_for_good_when_the_context_is_dead():
     assert failure.error_class == "SPARK_CONTEXT_STOPPED"
 
 
+def test_driver_that_has_stopped_as_told_has_not_failed_when_its_context_ends_with_its_queries():
+    world = running(1)
+    world.during_end = lambda: setattr(world, "context_alive", False)
+    assert world.obey(world.directs(Action.STOP, 1)) is DriverState.STOPPED
+    assert world.statuses[-1].failure is None
+
+
 def break_down() -> None:
     raise ZeroDivisionError
 
@@ -679,14 +689,6 @@ def test_tells_which_vertices_the_queries_were_built_with():
     assert {status.reads for status in world.statuses if not status.version} == {None}
 
 
-def waits_for(condition: Callable[[], bool]) -> None:
-    """Take until that is so, as the real thing would take its time."""
-    deadline = time.monotonic() + 10.0
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("act", ["during_build", "during_prepare"])
 def test_is_not_silent_while_building_or_preparing_takes_its_time(act):
     world = running(1)
@@ -695,7 +697,7 @@ def test_is_not_silent_while_building_or_preparing_takes_its_time(act):
     def take_long() -> None:
         reports = len(world.statuses)
         world.time += POLL_S
-        waits_for(lambda: len(world.statuses) > reports)
+        wait_until(lambda: len(world.statuses) > reports, THREAD_S, "a report", POLL_S / 100)
         seen.append(world.statuses[-1].state)
 
     setattr(world, act, take_long)
@@ -709,7 +711,7 @@ def test_is_fenced_when_it_makes_state_ready_and_can_not_report_for_the_lease():
     def take_long() -> None:
         world.writable = False
         world.time += LEASE_S
-        waits_for(lambda: "halt" in world.history)
+        wait_until(lambda: "halt" in world.history, THREAD_S, "the halt", POLL_S / 100)
 
     world.during_prepare = take_long
     assert world.obey(world.nothing, world.nothing) is DriverState.FENCED
@@ -731,7 +733,7 @@ def test_ends_the_queries_when_it_is_fenced_while_others_are_built():
     def take_long() -> None:
         world.newest_directive = successor
         world.time += POLL_S
-        waits_for(lambda: "halt" in world.history)
+        wait_until(lambda: "halt" in world.history, THREAD_S, "the halt", POLL_S / 100)
 
     steps = (lambda: setattr(world, "during_build", take_long), world.rebuilds(2), world.nothing)
     assert world.obey(*steps) is DriverState.FENCED

@@ -43,9 +43,9 @@ def local(uri: str) -> Path:
 async def test_staged_files_hold_what_the_author_wrote(directory: JobDirectory, script: Path, tmp_path: Path) -> None:
     helper = write(tmp_path / "helper.py", "ANSWER = 42\n")
     staged = await stage(directory, script, [helper])
-    assert local(staged.script).read_bytes() == script.read_bytes()
-    assert [local(uri).name for uri in staged.py_files] == ["airflow_adaptive.zip", "helper.py"]
-    assert local(staged.py_files[1]).read_bytes() == helper.read_bytes()
+    assert [local(uri).name for uri in staged.py_files] == ["airflow_adaptive.zip", "departures.py", "helper.py"]
+    assert local(staged.py_files[1]).read_bytes() == script.read_bytes()
+    assert local(staged.py_files[2]).read_bytes() == helper.read_bytes()
     assert {local(uri).parent.parent for uri in (staged.script, *staged.py_files)} == {local(directory.uri) / "code"}
 
 
@@ -62,13 +62,32 @@ async def test_changed_code_gets_a_folder_of_its_own(directory: JobDirectory, sc
     write(script, "print('goodbye')\n")
     second = await stage(directory, script)
     assert second.script != first.script
-    assert local(first.script).read_text() == "print('hello')\n"
+    assert local(first.py_files[1]).read_text() == "print('hello')\n"
 
 
 async def test_code_is_staged_to_an_object_store(s3: S3FileSystem, bucket: str, script: Path) -> None:
     staged = await stage(JobDirectory(Storage(s3, f"{bucket}/jobs"), "flights"), script)
     assert staged.script.startswith(f"s3a://{bucket}/jobs/flights/code/")
-    assert s3.cat_file(staged.script.removeprefix("s3a://")) == script.read_bytes()
+    assert s3.cat_file(staged.py_files[1].removeprefix("s3a://")) == script.read_bytes()
+
+
+async def test_main_program_runs_the_script_beside_it(directory: JobDirectory, script: Path) -> None:
+    staged = await stage(directory, script)
+    assert local(staged.script) == local(staged.py_files[1]).with_name("run_departures.py")
+    runtime = str(local(staged.py_files[0]))
+    arguments = [sys.executable, "-W", "error", str(local(staged.script))]
+    ran = subprocess.run(arguments, env={"PYTHONPATH": runtime}, capture_output=True, text=True, check=True)
+    assert ran.stdout == "hello\n"
+
+
+async def test_module_with_the_name_of_the_main_program_is_refused(
+    directory: JobDirectory, script: Path, tmp_path: Path
+) -> None:
+    module = write(tmp_path / "run_departures.py", "")
+    with pytest.raises(
+        StagingError, match=r"'run_departures.py' is what the program is called that runs 'departures.py'"
+    ):
+        await stage(directory, script, [module])
 
 
 async def test_missing_script_is_named(directory: JobDirectory, tmp_path: Path) -> None:
@@ -93,7 +112,7 @@ async def test_archives_are_copied_as_they_are(directory: JobDirectory, script: 
     archive = tmp_path / "helpers.zip"
     archive.write_bytes(b"PK\x05\x06" + bytes(18))
     staged = await stage(directory, script, [archive])
-    assert local(staged.py_files[1]).read_bytes() == archive.read_bytes()
+    assert local(staged.py_files[2]).read_bytes() == archive.read_bytes()
 
 
 async def test_files_of_one_name_are_refused(directory: JobDirectory, script: Path, tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""The program that runs a script is not seen: not by the script, and not by who reads what it wrote last."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.job.failures import traced
+from airflow_adaptive.runtime.staging import MAIN_PROGRAM, runtime_zip
+
+WITH_PYSPARK, WITHOUT = ("-W", "error"), ("-S", "-W", "error")
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runtime") / "airflow_adaptive.zip"
+    path.write_bytes(runtime_zip())
+    return path
+
+
+@pytest.fixture
+def run(tmp_path, runtime):
+    def run(source: str, *arguments: str, options: tuple[str, ...] = WITHOUT) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "departures.py").write_text(source)
+        program = tmp_path / "run_departures.py"
+        program.write_text(MAIN_PROGRAM.format(script="departures.py"))
+        command = [sys.executable, *options, str(program), *arguments]
+        return subprocess.run(command, env={"PYTHONPATH": str(runtime)}, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_script_is_run_as_by_python(run, tmp_path):
+    ran = run("import sys\nprint(__name__, __file__, sys.argv, sys.path[0])", "--from", "1")
+    script = str(tmp_path / "departures.py")
+    assert ran.stdout == f"__main__ {script} {[script, '--from', '1']} {tmp_path}\n"
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("options", [WITH_PYSPARK, WITHOUT])
+def test_script_that_raises_leaves_the_traceback_that_python_would(run, tmp_path, options):
+    ran = run("def fly():\n    raise ValueError('no such airport')\n\nfly()\n", options=options)
+    assert ran.returncode == 1
+    assert "run_departures.py" not in ran.stderr
+    assert "runpy" not in ran.stderr
+    raised = traced(ran.stderr)
+    assert raised is not None
+    assert (raised.name, raised.message) == ("ValueError", "no such airport (departures.py:2)")
+    assert ran.stderr.startswith(f'Traceback (most recent call last):\n  File "{tmp_path}/departures.py", line 4')
+
+
+def test_script_that_does_not_import_is_told_with_its_line(run):
+    raised = traced(run("import sys\n\nimport airports\n").stderr)
+    assert raised is not None
+    assert (raised.name, raised.message) == ("ModuleNotFoundError", "No module named 'airports' (departures.py:3)")
+
+
+def test_script_that_finds_no_pyspark_says_so_itself(run):
+    raised = traced(run("from pyspark.sql import SparkSession\n").stderr)
+    assert raised is not None
+    assert (raised.name, raised.message) == ("ModuleNotFoundError", "No module named 'pyspark' (departures.py:1)")
+
+
+def test_syntax_error_that_only_the_workers_python_has_is_told_with_its_line(run):
+    ran = run("x = 1\nif x\n")
+    assert ran.returncode == 1
+    assert 'departures.py", line 2' in ran.stderr
+    assert "run_departures.py" not in ran.stderr
+
+
+@pytest.mark.parametrize(("argument", "code", "said"), [("", 0, ""), ("0", 0, ""), ("3", 3, ""), ("'no', ", 1, "no\n")])
+def test_script_chooses_its_exit_code(run, argument, code, said):
+    ran = run(f"import sys\nsys.exit({argument.removesuffix(', ')})\n")
+    assert (ran.returncode, ran.stderr) == (code, said)
+
+
+def test_threads_of_the_script_are_waited_for_as_python_does(run):
+    ran = run("import threading\nthreading.Timer(0.1, print, ['last']).start()\nprint('first')\n")
+    assert (ran.returncode, ran.stdout) == (0, "first\nlast\n")
