@@ -14,6 +14,9 @@ RESULTS = ROOT / ".faults" / "results.jsonl"
 PAGE = ROOT / "docs" / "faults.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
+MATRIX = "/test_matrix.py::"
+"""In the ids of cases that the page shows as a matrix, not in the table."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
@@ -55,7 +58,7 @@ def write_page(results: Iterable[Result]) -> None:
 def table(results: Iterable[Result]) -> str:
     """One row for each fault and place."""
     runs: dict[tuple[str, str], list[Outcome]] = {}
-    for result in results:
+    for result in (result for result in results if MATRIX not in result.case):
         runs.setdefault((result.fault, result.where), []).append(result.outcome)
     rows = [_row(fault, where, outcomes) for (fault, where), outcomes in sorted(runs.items())]
     head = (

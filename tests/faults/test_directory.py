@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.local.waiting import wait_until
 from tests.faults.conftest import WORKER
+from tests.faults.disk import NoMountError, full, read_only, small_disk
 from tests.faults.outcome import Outcome
 from tests.faults.world import LEASE_S, FaultWorld
 
@@ -30,19 +29,16 @@ MEANWHILE = "and the loop killed meanwhile"
 
 SIZE_MB = 4
 
-BUSY_S = 10.0
-"""A file system can't be made read-only while a file on it is being written."""
 
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[None]:
-    """All job directories are on a file system of their own, in memory."""
+@pytest.fixture(name="small_disk")
+def job_directories_on_a_small_disk(tmp_path: Path) -> Iterator[None]:
+    """All of them are on a file system of their own, in memory."""
     (tmp_path / "jobs").mkdir()
-    mounted = _run("mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(tmp_path / "jobs"))
-    if mounted.returncode:
-        pytest.fail(f"can't mount: {mounted.stderr.strip()}: run this as root, or under `unshare -Urm`", pytrace=False)
-    yield
-    _run("umount", "-l", str(tmp_path / "jobs")).check_returncode()
+    try:
+        with small_disk(tmp_path / "jobs", SIZE_MB):
+            yield
+    except NoMountError as error:
+        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture
@@ -55,34 +51,6 @@ def small_world(
     world = make_world()
     yield world
     world.close()
-
-
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=False, capture_output=True, text=True)
-
-
-def remount(world: FaultWorld, how: str) -> None:
-    """Make the disk read-only ("ro") or writable ("rw")."""
-    command = ("mount", "-o", f"remount,{how}", str(world.base))
-    wait_until(lambda: _run(*command).returncode == 0, BUSY_S, f"remount {how} of {world.base}")
-
-
-@contextmanager
-def read_only(world: FaultWorld) -> Iterator[None]:
-    """The disk is, meanwhile."""
-    remount(world, "ro")
-    yield
-    remount(world, "rw")
-
-
-@contextmanager
-def full(world: FaultWorld) -> Iterator[None]:
-    """The disk is, meanwhile."""
-    filler = world.base / "filler"
-    filled = _run("dd", "if=/dev/zero", f"of={filler}", "bs=1k")
-    assert "No space left on device" in filled.stderr
-    yield
-    filler.unlink()
 
 
 def replaced(world: FaultWorld, loop: subprocess.Popen[bytes], reason: str) -> subprocess.Popen[bytes]:
@@ -125,7 +93,7 @@ def test_directory_that_can_not_be_written(
     loop = world.start_loop()
     world.run_well()
     breaks, reason = BROKEN[broken]
-    with breaks(world):
+    with breaks(world.base):
         world.ask(parallelism=(2, 2))  # something to write down
         world.fault()
         world.last(seconds)
@@ -143,7 +111,7 @@ def test_directory_that_can_not_be_written_when_the_loop_is_killed(
     loop = world.start_loop()
     world.run_well()
     breaks, reason = BROKEN[broken]
-    with breaks(world):
+    with breaks(world.base):
         world.fault()
         loop = replaced(world, loop, reason)
     world.recover()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,6 +163,10 @@ class FaultWorld(WatchedJob):
         """What has come out, when all drivers have found their end."""
         self.wait_for("the end of all drivers", lambda: not self.cluster.state()["activedrivers"])
         self.wait_for("the end of their processes", lambda: not self.drivers_left())
+        return self.so_far()
+
+    def so_far(self) -> Outcome:
+        """What has come out of a job that has taken in what there is."""
         rows, batches = self.rows(), list(sink_batches(self.root / "out"))
         writers = [max(row["epoch"] for row in rows) for _, rows in batches if rows]
         assert writers == sorted(writers), f"a driver wrote after its successor: {writers}"
@@ -199,12 +203,13 @@ def start_loops(worlds: Sequence[FaultWorld], **config: Any) -> subprocess.Popen
 
 @contextmanager
 def frozen(processes: list[psutil.Process]) -> Iterator[None]:
-    """Processes stand still meanwhile."""
+    """Processes stand still meanwhile, those of them that live."""
     for process in processes:
-        process.suspend()
+        with suppress(psutil.NoSuchProcess):
+            process.suspend()
     try:
         yield
     finally:
         for process in processes:
-            if process.is_running():
+            with suppress(psutil.NoSuchProcess):
                 process.resume()

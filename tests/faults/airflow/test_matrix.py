@@ -1,0 +1,134 @@
+"""The rows of the matrix (`tests/faults/matrix/cells.py`) whose faults are those of Airflow's own processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.local.airflow import Component, LocalAirflow
+from airflow_adaptive.local.cluster import LocalCluster
+from tests.faults.airflow.world import AirflowWorld
+from tests.faults.conftest import WORKER
+from tests.faults.matrix.cells import UNDER_AIRFLOW, Cell, marked
+from tests.faults.matrix.page import write_grid
+from tests.faults.matrix.world import SCRIPT, backs_off, feed_twice
+from tests.faults.outcome import Outcome
+from tests.faults.results import Result, remember, remembered
+from tests.faults.world import frozen
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+
+BACKOFF = {"type": "fixed-delay", "attempts": 1000, "delay": "15 s"}
+"""Longer than a component of Airflow needs to come back."""
+
+
+class StatefulAirflowWorld(AirflowWorld):
+    """The stateful job, its one vertex being what its script reads and its state too."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.script.write_bytes(SCRIPT.read_bytes())
+
+    def feed(self, files: int = 2) -> None:
+        feed_twice(self, files)
+
+    def run(self) -> None:
+        """Deploy it and run it."""
+        self.deploy(application_args=[str(self.root), "job"], restart_strategy=BACKOFF)
+        self.start()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A moment, as it is reached and left under Airflow.
+
+    Attributes:
+        lead: sets off what leads there.
+        seen: whether the job is there.
+        go_on: when the fault is over.
+        holds: whether the driver is frozen until then, since it would pass.
+    """
+
+    lead: Callable[[StatefulAirflowWorld], None]
+    seen: Callable[[StatefulAirflowWorld], bool]
+    go_on: Callable[[StatefulAirflowWorld], None] = lambda job: None
+    holds: bool = False
+
+
+def run_well(job: StatefulAirflowWorld) -> None:
+    job.run()
+    job.run_well()
+
+
+def fail_a_batch(job: StatefulAirflowWorld) -> None:
+    run_well(job)
+    job.put("poison.json", range(-1, 0))
+
+
+def cure(job: StatefulAirflowWorld) -> None:
+    job.put("poison.json", range(0))
+
+
+def run_again(job: StatefulAirflowWorld) -> None:
+    job.wait_for("Finished", lambda: job.is_in("Finished"))
+    job.wait_task("success", "failed")
+    job.start()
+
+
+PLACES = {
+    "Deploying": Place(lead=StatefulAirflowWorld.run, seen=lambda job: job.is_in("Deploying")),
+    "Executing": Place(lead=run_well, seen=lambda job: job.is_in("Executing")),
+    "Restarting": Place(lead=fail_a_batch, seen=backs_off, go_on=cure),
+    "StopWithSavepoint": Place(
+        lead=lambda job: job.wish("suspend"),
+        seen=lambda job: job.is_in("StopWithSavepoint"),
+        go_on=run_again,
+        holds=True,
+    ),
+    "Canceling": Place(
+        lead=lambda job: job.wish("cancel"), seen=lambda job: job.is_in("Canceling"), go_on=run_again, holds=True
+    ),
+}
+
+
+def name_of(cell: Cell) -> str:
+    return "-".join(re.sub(r"\W+", "_", name) for name in (cell.fault, cell.moment))
+
+
+@pytest.fixture
+def job(
+    fault_airflow: LocalAirflow, fault_cluster: LocalCluster, dags: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[StatefulAirflowWorld]:
+    """Of this case's name; not deployed."""
+    if not fault_cluster.workers:
+        fault_cluster.add_worker(**WORKER)
+    name = re.sub(r"\W+", "_", request.node.callspec.id)
+    world = StatefulAirflowWorld(fault_airflow, fault_cluster, dags, tmp_path, name)
+    yield world
+    world.remove()
+
+
+@pytest.mark.parametrize("cell", marked(UNDER_AIRFLOW), ids=name_of)
+def test_process_of_airflow_that_is_killed_at_a_moment(
+    job: StatefulAirflowWorld, request: pytest.FixtureRequest, cell: Cell
+) -> None:
+    place, component = PLACES[cell.moment], Component(cell.fault)
+    if place.holds:
+        run_well(job)
+    with frozen(job.driver_processes()) if place.holds else nullcontext():
+        place.lead(job)
+        job.wait_for(cell.moment, lambda: place.seen(job))
+        job.fault()
+        job.airflow.kill(component)
+    job.airflow.restart(component)
+    place.go_on(job)
+    job.recover()
+    outcome: Outcome = job.suspend()
+    assert outcome.drivers_at_once <= 1
+    remember(Result(case=request.node.nodeid, fault=cell.fault, where=cell.moment, outcome=outcome))
+    write_grid(remembered())

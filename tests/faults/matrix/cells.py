@@ -1,0 +1,75 @@
+"""The table: which fault strikes at which moment, and why not where none does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.faults.matrix.faults import FAULTS, Fault
+from tests.faults.matrix.moments import MOMENTS, Moment
+
+RUNS = "x"
+UNDER_AIRFLOW = "A"
+
+TABLE = """
+                           | Waiting | Deploying | Executing | tier 0 up | tier 0 down | tier 1 | tier 2 | tier 3 | RestartingLocally | Restarting | StopWithSavepoint | Canceling
+executor                   | n       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
+worker                     | x       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
+driver JVM                 | n       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
+driver Python              | n       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
+master                     | x       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
+triggerer (loop's process) | x       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
+job directory full         | x       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
+job directory read-only    | x       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
+Airflow worker             | w       | w         | w         | w         | w           | w      | w      | w      | w                 | w          | w                 | w
+scheduler                  | s       | A         | A         | s         | s           | =      | s      | s      | s                 | s          | A                 | A
+api-server                 | a       | A         | A         | a         | a           | =      | a      | a      | a                 | A          | A                 | A
+"""
+
+REASONS = {
+    "n": "there is none. A job that waits has given back its executors, and its driver has ended.",
+    "w": "no worker takes part. The task is deferred from before `Waiting` until the job has ended.",
+    "s": "as in `Executing`. The scheduler takes no part in what loop and driver do; it sees a deferred task.",
+    "a": "as in `Executing`. The loop shows its transitions through the api-server, later if that is away.",
+    "=": "in the table above, as *requirements accepted, then a process killed*.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One field of the table.
+
+    Attributes:
+        fault: name of the row.
+        moment: name of the column.
+        mark: what it holds: `RUNS`, `UNDER_AIRFLOW`, or a key of `REASONS`.
+    """
+
+    fault: str
+    moment: str
+    mark: str
+
+
+def cells() -> Iterator[Cell]:
+    """All fields, row by row."""
+    head, *lines = [[field.strip() for field in line.split("|")] for line in TABLE.strip("\n").splitlines()]
+    for fault, *marks in lines:
+        for moment, mark in zip(head[1:], marks, strict=True):
+            yield Cell(fault=fault, moment=moment, mark=mark)
+
+
+def marked(mark: str) -> list[Cell]:
+    """The fields with that mark."""
+    return [cell for cell in cells() if cell.mark == mark]
+
+
+def fault_of(cell: Cell) -> Fault:
+    """What breaks."""
+    (found,) = [fault for fault in FAULTS if fault.name == cell.fault]
+    return found
+
+
+def moment_of(cell: Cell) -> Moment:
+    """When."""
+    (found,) = [moment for moment in MOMENTS if moment.name == cell.moment]
+    return found

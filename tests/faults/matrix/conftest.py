@@ -1,0 +1,120 @@
+"""A cluster whose master remembers, a stateful job, and the page that tells what came of each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.local.cluster import LocalCluster
+from tests.faults.disk import NoMountError, small_disk
+from tests.faults.master import recovering
+from tests.faults.matrix.page import write_grid
+from tests.faults.matrix.world import WORKER, WORKERS, MatrixWorld
+from tests.faults.outcome import Outcome
+from tests.faults.results import Result, remember, remembered
+
+DISK_MB = 24
+
+JOB = "distinct"
+
+CELLS = 8
+"""That one job suffers, at most."""
+
+
+@pytest.fixture(scope="session")
+def matrix_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One for all cells of a shard."""
+    memory = tmp_path_factory.mktemp("master")
+    with LocalCluster(properties=recovering(memory)) as cluster:
+        yield cluster
+
+
+def furnish(cluster: LocalCluster) -> None:
+    """As each job finds it."""
+    if cluster.state()["activedrivers"] or len(cluster.workers) > WORKERS:
+        cluster.reset()
+    for _ in range(WORKERS - len(cluster.workers)):
+        cluster.add_worker(**WORKER)
+
+
+class Jobs:
+    """One job after the other; each suffers some cells, as long as it does well."""
+
+    def __init__(self, cluster: LocalCluster, root: Path) -> None:
+        self._cluster = cluster
+        self._root = root
+        self._count = 0
+        self._owned = ExitStack()
+        self.current: MatrixWorld | None = None
+        self.cells = 0
+
+    def take(self) -> MatrixWorld:
+        """A job that runs; all its directory is on a small disk."""
+        self.current = self.current or self._start()
+        return self.current
+
+    def finish(self) -> None:
+        """See what has come out of it in the end."""
+        try:
+            if self.current is not None and self.cells:
+                self.current.finish(self.current.loop)
+        finally:
+            self.drop()
+
+    def drop(self) -> None:
+        """It did not do well, or has ended."""
+        self.current, self.cells = None, 0
+        self._owned.close()
+
+    def _start(self) -> MatrixWorld:
+        furnish(self._cluster)
+        self._count += 1
+        folder = self._root / str(self._count)
+        (folder / "jobs").mkdir(parents=True)
+        self._owned.enter_context(small_disk(folder / "jobs", DISK_MB))
+        world = MatrixWorld(self._cluster, folder / JOB, folder / "jobs", JOB)
+        self._owned.callback(world.close)
+        world.begin()
+        return world
+
+
+@pytest.fixture(scope="session")
+def jobs(matrix_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    """For all cells of a shard."""
+    jobs = Jobs(matrix_cluster, tmp_path_factory.mktemp("matrix"))
+    try:
+        yield jobs
+        jobs.finish()
+    finally:
+        jobs.drop()
+
+
+@pytest.fixture
+def world(jobs: Jobs) -> Iterator[MatrixWorld]:
+    """A job that runs, and has suffered nothing that it did not survive."""
+    before = jobs.cells
+    try:
+        yield jobs.take()
+    except NoMountError as error:
+        pytest.fail(str(error), pytrace=False)
+    finally:
+        if jobs.cells == before:
+            jobs.drop()
+        elif jobs.cells == CELLS:
+            jobs.finish()
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest, jobs: Jobs) -> Callable[[str, str, Outcome], None]:
+    """Remember what came of this cell."""
+
+    def record(fault: str, moment: str, outcome: Outcome) -> None:
+        assert outcome.drivers_at_once <= 1
+        remember(Result(case=request.node.nodeid, fault=fault, where=moment, outcome=outcome))
+        write_grid(remembered())
+        jobs.cells += 1
+
+    return record

@@ -1,0 +1,185 @@
+"""The moments at which a fault strikes: how the job is led there, how one sees that it is there, and how it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from airflow_adaptive.job.documents import DriverState
+from airflow_adaptive.scheduler.policies.rescaling import Tier
+from tests.faults.matrix.world import FEW, MORE_THAN_THERE_IS, MatrixWorld, backs_off, where
+from tests.faults.world import frozen
+
+TRIES = 5
+"""A rescale that was over before it was seen is asked for again."""
+
+LEAD_S = 60.0
+"""From what leads to a moment until it is there, or was and is over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """Where a job is when a fault strikes.
+
+    Attributes:
+        name: as the table has it.
+        prepare: brings the job to where the lead begins.
+        lead: sets off what leads there.
+        seen: whether it is there.
+        passes: whether it may be over within milliseconds: then the driver is frozen until the fault has struck.
+        go_on: what ends the moment, or leads back from it, when the fault is over.
+    """
+
+    name: str
+    lead: Callable[[MatrixWorld], None]
+    seen: Callable[[MatrixWorld], bool]
+    prepare: Callable[[MatrixWorld], None] = lambda world: None
+    passes: bool = False
+    go_on: Callable[[MatrixWorld], None] = lambda world: None
+
+
+class MissedError(AssertionError):
+    """The moment did not come, or had passed each time it was looked at."""
+
+
+@contextmanager
+def reached(
+    world: MatrixWorld, moment: Moment, there: Callable[[MatrixWorld], bool], *, holding: bool
+) -> Iterator[None]:
+    """The job is there, and what is to break is.
+
+    Args:
+        world: of the job.
+        moment: to be reached.
+        there: whether there is something to break.
+        holding: whether the driver is frozen meanwhile, if the moment would pass.
+    """
+    holds = moment.passes and holding
+    for _ in range(TRIES):
+        moment.prepare(world)
+        driver = world.drivers_left() if holds else []
+        moment.lead(world)
+        if world.catch(lambda: moment.seen(world) and there(world), LEAD_S):
+            with frozen(driver):
+                if not holds or moment.seen(world):
+                    yield
+                    return
+    raise MissedError(f"{moment.name}: missed\n{world.story()}")
+
+
+def in_state(name: str) -> Callable[[MatrixWorld], bool]:
+    """The log has the job in that state."""
+    return lambda world: bool(where(world)["type"] == name)
+
+
+def during(tier: Tier) -> Callable[[MatrixWorld], bool]:
+    """The plan by that rung is written, and the driver has not reported it in force; from tier 1 on it has begun."""
+
+    def seen(world: MatrixWorld) -> bool:
+        status = world.status()
+        if status is None or (tier >= Tier.QUERY and status.state is not DriverState.RESCALING):
+            return False
+        state = where(world)
+        waits = state["type"] == "Deploying" and state["tier"] == tier and not state["in_force"]
+        return bool(waits and status.version < state["plan"]["version"])
+
+    return seen
+
+
+def leaves_its_driver(world: MatrixWorld) -> bool:
+    """The driver is to stop in favour of another."""
+    state = where(world)
+    return state["type"] == "Restarting" and not state["in_place"] and state["failure"] is None
+
+
+def _run(**parallelism: int) -> Callable[[MatrixWorld], None]:
+    return lambda world: world.have(**parallelism)
+
+
+def _ask_for(**bounds: tuple[int, int]) -> Callable[[MatrixWorld], None]:
+    return lambda world: world.require(**bounds)
+
+
+def _change_what_is_read(world: MatrixWorld) -> None:
+    world.require(read=(1, 1) if world.runs_on(read=2) else (1, 2))
+
+
+def _change_partitions(world: MatrixWorld) -> None:
+    world.redeploy(partitions=FEW + 1 if world.partitions == FEW else FEW)
+
+
+def _change_conf(world: MatrixWorld) -> None:
+    world.redeploy(conf={"spark.deployed.by": str(world.attempt)})
+
+
+def _lose_an_executor(world: MatrixWorld) -> None:
+    world.executors()[0].kill()
+
+
+def _suspend(world: MatrixWorld) -> None:
+    world.ask("suspend")
+    world.wait_end()
+
+
+def _resume(world: MatrixWorld) -> None:
+    world.wait_end()
+    world.resume()
+
+
+WAITING = Moment(
+    name="Waiting",
+    lead=_ask_for(read=(MORE_THAN_THERE_IS, MORE_THAN_THERE_IS)),
+    seen=in_state("WaitingForResources"),
+    go_on=_ask_for(read=(1, 1)),
+)
+DEPLOYING = Moment(name="Deploying", prepare=_suspend, lead=MatrixWorld.resume, seen=in_state("Deploying"))
+EXECUTING = Moment(name="Executing", lead=lambda world: None, seen=in_state("Executing"))
+TIER_0_UP = Moment(
+    name="tier 0 up",
+    prepare=_run(read=1, distinct=1),
+    lead=_ask_for(distinct=(1, 2)),
+    seen=during(Tier.EXECUTORS),
+    passes=True,
+)
+TIER_0_DOWN = Moment(
+    name="tier 0 down",
+    prepare=_run(read=1, distinct=2),
+    lead=_ask_for(distinct=(1, 1)),
+    seen=during(Tier.EXECUTORS),
+    passes=True,
+)
+TIER_1 = Moment(
+    name="tier 1", prepare=_run(distinct=2), lead=_change_what_is_read, seen=during(Tier.QUERY), passes=True
+)
+TIER_2 = Moment(name="tier 2", prepare=_run(distinct=2), lead=_change_partitions, seen=during(Tier.STATE), passes=True)
+TIER_3 = Moment(name="tier 3", lead=_change_conf, seen=leaves_its_driver, passes=True)
+RESTARTING_LOCALLY = Moment(
+    name="RestartingLocally", prepare=_run(distinct=2), lead=_lose_an_executor, seen=in_state("RestartingLocally")
+)
+BACKOFF = Moment(name="Restarting", lead=MatrixWorld.poison, seen=backs_off, go_on=MatrixWorld.cure)
+SUSPENDING = Moment(
+    name="StopWithSavepoint",
+    lead=lambda world: world.ask("suspend"),
+    seen=in_state("StopWithSavepoint"),
+    passes=True,
+    go_on=_resume,
+)
+CANCELING = Moment(
+    name="Canceling", lead=lambda world: world.ask("cancel"), seen=in_state("Canceling"), passes=True, go_on=_resume
+)
+
+MOMENTS = (
+    WAITING,
+    DEPLOYING,
+    EXECUTING,
+    TIER_0_UP,
+    TIER_0_DOWN,
+    TIER_1,
+    TIER_2,
+    TIER_3,
+    RESTARTING_LOCALLY,
+    BACKOFF,
+    SUSPENDING,
+    CANCELING,
+)

@@ -1,0 +1,25 @@
+"""Each fault at each moment of a stateful job's life, by the table in `cells`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.matrix.cells import RUNS, Cell, fault_of, marked, moment_of
+from tests.faults.matrix.strike import strike
+from tests.faults.matrix.world import MatrixWorld
+from tests.faults.outcome import Outcome
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+
+
+def name_of(cell: Cell) -> str:
+    return "-".join(re.sub(r"\W+", "_", name).strip("_") for name in (cell.fault, cell.moment))
+
+
+@pytest.mark.parametrize("cell", marked(RUNS), ids=name_of)
+def test_fault_at_a_moment(world: MatrixWorld, record: Callable[[str, str, Outcome], None], cell: Cell) -> None:
+    strike(world, fault_of(cell), moment_of(cell))
+    record(cell.fault, cell.moment, world.so_far())
