@@ -6,7 +6,7 @@ UNIT := -m "not cluster and not airflow and not browser and not faults"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo test test-long test-faults test-weeks check lint format unit explore mutants bench-scheduler bench-balance bench-triggerer clean
+.PHONY: help install ui ui-check demo test test-long test-faults test-weeks chaos check lint format unit explore mutants bench-scheduler bench-balance bench-triggerer bench-rescale clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ test-faults: install ## break everything on a real Spark cluster; results in doc
 test-weeks: install ## three weeks of a job's life, with a thousand rescales and failures: nothing may grow (some 15 minutes)
 	$(BIN)/python -m pytest -m faults -s tests/runtime/test_weeks.py
 
+chaos: install ## break one job at random, then count its rows (MINUTES=10; SEED=1 for the same faults again)
+	$(BIN)/python -m tests.faults.chaos $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),10)
+
 check: lint unit ## lint, types, layers and unit tests (a few minutes)
 
 lint: install ## style, types and layers
@@ -69,11 +72,14 @@ bench-balance: install ## where tasks run on a real Spark cluster, without and w
 bench-triggerer: install ## what a triggerer needs for 10, 100 and 1,000 jobs (some 15 minutes)
 	$(BIN)/python -m benchmarks.triggerer
 
+bench-rescale: install ## what each tier of a rescale costs on a real Spark cluster, beside Flink (half an hour)
+	$(BIN)/python -m benchmarks.rescale
+
 format: install ## rewrite the code the way `lint` wants it
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(BIN)/python scripts/build_ui.py format
 
 clean: ## remove .venv and what the tools and the demo left
-	rm -rf .venv .demo .faults .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .bench .demo .faults .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	cd airflow_adaptive/plugin/ui && rm -rf dist node_modules src/generated
