@@ -14,6 +14,8 @@ from airflow_adaptive.autoscaling.scheduled import ScheduledPolicy
 from airflow_adaptive.autoscaling.scheduled_preview import last_change, preview
 from airflow_adaptive.scheduler.snapshot import decode, encode
 
+LONGEST_LEAD = timedelta(days=1)
+
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -47,7 +49,7 @@ class RescalePolicyTimetable(Timetable):
         Raises:
             AirflowTimetableInvalid: it is not.
         """
-        if not timedelta(0) <= self.lead <= timedelta(days=1):
+        if not timedelta(0) <= self.lead <= LONGEST_LEAD:
             raise AirflowTimetableInvalid(f"lead {self.lead} must be from 0 to 1 day")
 
     def serialize(self) -> dict[str, Any]:

@@ -262,16 +262,40 @@ class Wish(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Who asked for bounds.
+
+    Attributes:
+        by: name, "" if that is not known.
+        via: by what way, for people: "REST", "CLI", "task"; "" if that is not known.
+        until: when they expire, None if they hold until they are lifted.
+    """
+
+    by: str = ""
+    via: str = ""
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inbox:
     """What was asked from outside since the job began: level, not edge; reading it again gives the same.
 
     Attributes:
         wish: run, suspend or cancel.
-        requirements: vertex -> (lower bound, upper bound) that override the DAG's, empty if none were set.
+        requirements: vertex -> (lower bound, upper bound) that a person has set, empty if none were. If all are -1, what was
+            set before is lifted.
+        origin: who has.
+        calendar: likewise, of a calendar that is kept apart from the job; a person's win.
+        calendar_origin: whose calendar.
+        is_read: whether all this was read since the loop began; else it is what is assumed until then.
     """
 
     wish: Wish = Wish.RUN
     requirements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    origin: Origin = Origin()
+    calendar: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    calendar_origin: Origin = Origin()
+    is_read: bool = field(default=True, compare=False)
 
 
 class JobStore(Protocol):

@@ -8,15 +8,20 @@ import os
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import httpx
 import pytest
 from airflow.sdk.exceptions import AirflowException
 from fsspec.implementations.local import LocalFileSystem
 
+from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
+from airflow_adaptive.job import ordinary
 from airflow_adaptive.job.conf import NotSubmittedError, read_settings
 from airflow_adaptive.job.documents import FORMAT, Action, Directive, LogDocument, encode_log, log_name
+from airflow_adaptive.job.ordinary import OrdinaryScript
+from airflow_adaptive.job.script_queries import ScriptQueries
 from airflow_adaptive.job.writers import AdaptiveJobError, require_same, require_writers
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.operators.ending import result
@@ -40,6 +45,8 @@ messages are made by the code itself when the tests run.
 """
 
 TABLE = "| Situation | Message | What to do |\n|---|---|---|\n"
+
+TOO_MUCH = scheduled_policy(zone="UTC", windows=[window("day", (2, 9), start="08:00", end="20:00")])
 
 SCRIPT = "from airflow_adaptive.job import AdaptiveJob\n"
 
@@ -201,6 +208,26 @@ def returned_other_queries() -> str:
     return f"AdaptiveJobError: {raised.value}"
 
 
+def local_master() -> str:
+    writer: Any = SimpleNamespace(_spark=SimpleNamespace(sparkContext=SimpleNamespace(master="local[*]")))
+    with pytest.raises(AdaptiveJobError) as raised:
+        OrdinaryScript()._begin(writer, "")
+    return f"AdaptiveJobError: {raised.value}"
+
+
+def query_before_the_job() -> str:
+    script = OrdinaryScript()
+    script._queries = ScriptQueries(cast(Any, None), job="departures")
+    with pytest.raises(AdaptiveJobError) as raised:
+        script.leave_alone()
+    return f"AdaptiveJobError: {raised.value}"
+
+
+def exit_code() -> str:
+    report = ordinary.report_end(SystemExit(3))
+    return f"{report.error_class}: {report.message}"
+
+
 def by_hand() -> str:
     with pytest.raises(NotSubmittedError) as raised:
         read_settings(lambda _: None)
@@ -234,6 +261,16 @@ def declared(desk: Desk) -> list[Row]:
         ),
         Row("malformed duration", desk.refusal(stop_timeout="soon"), "write it in one of these ways"),
         Row("contradicting options", desk.refusal(scaling_interval_max="10 s"), "see [options](options.md)"),
+        Row(
+            "rescale policy that is none",
+            desk.refusal(rescale_policy="daily"),
+            "see [rescale policies](rescale-policies.md)",
+        ),
+        Row(
+            "rescale policy beyond the job's maximum",
+            desk.refusal(rescale_policy=TOO_MUCH),
+            "or give the job a larger `max_parallelism`",
+        ),
         Row("memory below Spark's least", desk.refusal(executor_memory="100m"), "give it more"),
         Row(
             "a property that a parameter decides",
@@ -291,11 +328,22 @@ def in_the_driver() -> list[Row]:
     return [
         Row("script that does not import", failed(with_driver(dies(IMPORT_ERROR))), "no restart: it would not help"),
         Row(
-            "script that never calls `run`",
+            "script that starts no query, and never calls `run`",
             failed(with_driver(lambda simulation, driver: simulation.cluster.finish_driver(driver))),
             "no restart",
         ),
-        Row("script that starts its query itself, or returns nothing", returned_nothing(), "no restart"),
+        Row(
+            "[script without `AdaptiveJob`](scripts.md#scripts-without-adaptivejob) that has its own master",
+            local_master(),
+            "no restart",
+        ),
+        Row("script that starts a query itself, and then calls `run`", query_before_the_job(), "no restart"),
+        Row(
+            "script without `AdaptiveJob` that ends itself",
+            exit_code(),
+            "the job restarts with backoff; exit code 0 is its end",
+        ),
+        Row("script whose function starts its query itself, or returns nothing", returned_nothing(), "no restart"),
         Row(
             "script whose function returns other queries for another plan",
             returned_other_queries(),

@@ -7,11 +7,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airflow_adaptive.autoscaling.load import LoadMemory, LoadPolicy, override
-from airflow_adaptive.autoscaling.policy import Advice, Observation, VertexLimits
-from airflow_adaptive.autoscaling.scheduled import ScheduledMemory, ScheduledPolicy, days_of
+from airflow_adaptive.autoscaling.policy import (
+    Advice,
+    Observation,
+    RescalePolicyError,
+    VertexLimits,
+    dry_run_findings,
+)
+from airflow_adaptive.autoscaling.scheduled import CALENDAR, ScheduledMemory, ScheduledPolicy, days_of
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
 
-CALENDAR = "calendar"
 BOTH = "calendar and load"
 
 _INSTANT = timedelta(microseconds=1)
@@ -41,12 +46,32 @@ class CombinedPolicy:
     Attributes:
         calendar: its bounds take the place of those that the DAG declares.
         load: advises within these.
-        dry_run: advice is told, and not acted on.
+        dry_run: advice is told, and not acted on; for both parts alike.
+
+    Raises:
+        RescalePolicyError: a part is something else, or has a dry run of its own.
     """
 
     calendar: ScheduledPolicy
     load: LoadPolicy = field(default_factory=LoadPolicy)
     dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the parts. Raises `RescalePolicyError`."""
+        parts = (("calendar", self.calendar, ScheduledPolicy), ("load", self.load, LoadPolicy))
+        wrong = [
+            f"{name} is a {type(part).__name__}: give a {kind.__name__}"
+            for name, part, kind in parts
+            if not isinstance(part, kind)
+        ]
+        wrong += [
+            f"{name} has a dry_run of its own: set it on the combined policy, it holds for both"
+            for name, part, _ in parts
+            if getattr(part, "dry_run", False)
+        ]
+        wrong += dry_run_findings(self.dry_run)
+        if wrong:
+            raise RescalePolicyError("combined policy", wrong)
 
     def remember(self) -> CombinedMemory:
         """See `RescalePolicy`."""

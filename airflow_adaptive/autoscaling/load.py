@@ -16,7 +16,14 @@ from typing import Any
 
 from airflow_adaptive.autoscaling.load_query import Allowed, QueryMemory, Seen, follow, hold
 from airflow_adaptive.autoscaling.load_settings import LoadSettings, setting_findings
-from airflow_adaptive.autoscaling.policy import Advice, Observation, QueryFigures, RescalePolicyError, VertexLimits
+from airflow_adaptive.autoscaling.policy import (
+    Advice,
+    Observation,
+    QueryFigures,
+    RescalePolicyError,
+    VertexLimits,
+    dry_run_findings,
+)
 from airflow_adaptive.scheduler.durations import parse_duration
 from airflow_adaptive.scheduler.errors import did_you_mean
 from airflow_adaptive.scheduler.policies.rescaling import Tier
@@ -48,11 +55,17 @@ class LoadMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPolicy(LoadSettings):
-    """Advises as many slots as the load takes; see `LoadSettings` for what can be set."""
+    """Advises as many slots as the load takes; see `LoadSettings` for what can be set.
+
+    Attributes:
+        dry_run: advice is told, and not acted on.
+    """
+
+    dry_run: bool = False
 
     def __post_init__(self) -> None:
         """Check the settings. Raises `RescalePolicyError`."""
-        wrong = setting_findings(self)
+        wrong = [*setting_findings(self), *dry_run_findings(self.dry_run)]
         if wrong:
             raise RescalePolicyError("load policy", wrong)
 
@@ -84,7 +97,7 @@ class LoadPolicy(LoadSettings):
         """See `RescalePolicy`; None before any query has told figures that can be believed."""
         overridden = override(seen)
         if overridden is not None:
-            return memory, overridden
+            return memory, replace(overridden, dry_run=self.dry_run)
         allowed = self._allowed(memory, seen.at)
         queries: dict[str, QueryMemory] = {}
         reasons: list[str] = []
@@ -98,7 +111,8 @@ class LoadPolicy(LoadSettings):
         if all(query.target is None for query in kept.queries.values()):
             return kept, None
         bounds = {name: limit.declared for name, limit in seen.limits.items()} | dict(_bounds(kept.queries, seen))
-        return kept, Advice(bounds=bounds, reason="; ".join(reasons) or "no query tells figures", source=SOURCE)
+        reason = "; ".join(reasons) or "no query tells figures"
+        return kept, Advice(bounds=bounds, reason=reason, source=SOURCE, dry_run=self.dry_run)
 
     def _query(
         self, name: str, memory: QueryMemory, figures: QueryFigures, seen: Observation, allowed: Allowed
@@ -154,13 +168,18 @@ def _limits(vertices: tuple[str, ...], seen: Observation) -> Mapping[str, Vertex
 
 
 def _bounds(queries: Mapping[str, QueryMemory], seen: Observation) -> Iterator[tuple[str, ParallelismRange]]:
-    """Of the vertices of all queries that were ever seen: one that tells nothing now keeps what it has."""
-    for query in sorted(queries, key=lambda name: name in seen.queries):
-        target = queries[query].target
-        for vertex, limit in _limits(queries[query].vertices, seen).items():
-            if target is not None:
-                lower, upper = limit.declared.lower, limit.declared.upper
-                yield vertex, ParallelismRange(lower, min(max(target, lower), upper))
+    """Of the vertices of all queries that were ever seen: one that tells nothing now keeps what it has.
+
+    Where queries share their slots, the one that needs the most decides.
+    """
+    targets: dict[str, int] = {}
+    for query in queries.values():
+        for vertex in query.vertices:
+            targets[vertex] = max(query.target or 0, targets.get(vertex, 0))
+    for vertex, target in targets.items():
+        if target and vertex in seen.limits:
+            lower, upper = seen.limits[vertex].declared.lower, seen.limits[vertex].declared.upper
+            yield vertex, ParallelismRange(lower, min(max(target, lower), upper))
 
 
 def _cost(seen: Observation) -> timedelta:

@@ -8,17 +8,25 @@ scheduler. It is pure: no clock, no I/O, no randomness. Policies and memories ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.requirements import (
-    RESET_TO_DEFAULT,
-    Parallelism,
-    ParallelismRange,
-    Requirements,
-)
+from airflow_adaptive.runtime.advice import Advice, Observation, Override, QueryFigures, VertexLimits
+from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements
+
+__all__ = [
+    "EVERY_VERTEX",
+    "Advice",
+    "Bounds",
+    "Observation",
+    "Override",
+    "QueryFigures",
+    "RescalePolicy",
+    "RescalePolicyError",
+    "VertexLimits",
+    "dry_run_findings",
+]
+"""With what a loop and its policy tell each other (`runtime.advice`)."""
 
 EVERY_VERTEX = "*"
 """Name under which `Bounds` has what holds for every vertex that it does not name."""
@@ -34,19 +42,6 @@ class RescalePolicyError(ValueError):
     def __init__(self, subject: str, findings: Sequence[str]) -> None:
         self.findings = tuple(findings)
         super().__init__(f"{subject}: " + "; ".join(self.findings))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VertexLimits:
-    """What the job itself allows a vertex.
-
-    Attributes:
-        max_parallelism: most subtasks that it may ever have.
-        declared: bounds that its DAG declares.
-    """
-
-    max_parallelism: int
-    declared: ParallelismRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,94 +103,6 @@ class Bounds:
         return _crossed(name, expanded)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """What a policy advises.
-
-    Attributes:
-        bounds: of every vertex of the job.
-        reason: why, in plain words.
-        next_at: when the advice changes by itself next, None if it does not.
-        source: who set the bounds, for people: "calendar", "load", "calendar and load", or whoever overrides both.
-        dry_run: whether it is to be told only, and not acted on.
-    """
-
-    bounds: Requirements
-    reason: str
-    next_at: datetime | None = None
-    source: str = ""
-    dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryFigures:
-    """What was measured of a query; every figure is as it came in, and may be nonsense.
-
-    Attributes:
-        vertices: names of its vertices.
-        input_rate: rows per second that came in.
-        busy_rate: rows per second that it processed while it was busy.
-        backlog: rows that it has not read yet, None if its sources do not tell.
-        busy: share of the time in which it was busy, 0 to 1.
-        batch_duration: of its last batches, in ms.
-        trigger_interval: in ms, None if it starts a batch as soon as the last one has ended.
-        epoch: of the driver that measured.
-        sequence: of the report within the epoch; it does not move while figures are frozen.
-        running: how long the batch that runs now has been running, in ms; None if none runs, or if that is unknown.
-    """
-
-    vertices: tuple[str, ...]
-    input_rate: float | None
-    busy_rate: float | None
-    backlog: float | None
-    busy: float | None
-    batch_duration: float | None
-    trigger_interval: float | None
-    epoch: int
-    sequence: int
-    running: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Override:
-    """Bounds that a person has set; they win over a policy.
-
-    Attributes:
-        by: who, for people.
-        until: when they expire, None if they hold until they are lifted.
-    """
-
-    by: str
-    until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """What is known of a job at an instant.
-
-    Attributes:
-        at: the instant, with a time zone.
-        requirements: in force, of every vertex.
-        limits: what the job allows, per vertex.
-        parallelism: in force, None while it does not run.
-        queries: figures per query (slot sharing group).
-        rescale_costs: how long a rescale took until its parallelism was in force, per tier, as measured.
-        state_partitions: partitions of the state, by slot sharing group.
-        override: of a person, None if there is none.
-        tier: rung of the ladder that a change of parallelism takes, None if that is unknown.
-    """
-
-    at: datetime
-    requirements: Requirements
-    limits: Mapping[str, VertexLimits]
-    parallelism: Parallelism | None = None
-    queries: Mapping[str, QueryFigures] = field(default_factory=dict)
-    rescale_costs: Mapping[Tier, timedelta] = field(default_factory=dict)
-    state_partitions: Mapping[str, int] = field(default_factory=dict)
-    override: Override | None = None
-    tier: Tier | None = None
-
-
 Memory = TypeVar("Memory")
 
 
@@ -213,6 +120,11 @@ class RescalePolicy(Protocol[Memory]):
             RescalePolicyError: the job can't have what the policy wants; lists everything.
         """
         ...
+
+
+def dry_run_findings(dry_run: object) -> list[str]:
+    """What is wrong with a policy's `dry_run`."""
+    return [] if isinstance(dry_run, bool) else [f"dry_run is {dry_run!r}: give True or False"]
 
 
 def _range(wanted: Any) -> ParallelismRange:

@@ -15,9 +15,19 @@ from functools import cache
 from airflow_adaptive.autoscaling.calendar_clock import Repeated, WallClock, plain
 from airflow_adaptive.autoscaling.calendar_period import Period, joined, read_dates
 from airflow_adaptive.autoscaling.calendar_timeline import Piece, Standing, Timeline, timeline
-from airflow_adaptive.autoscaling.policy import Advice, Bounds, Observation, RescalePolicyError, VertexLimits
+from airflow_adaptive.autoscaling.policy import (
+    Advice,
+    Bounds,
+    Observation,
+    RescalePolicyError,
+    VertexLimits,
+    dry_run_findings,
+)
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
+
+CALENDAR = "calendar"
+"""Source of its advice."""
 
 _DAY = timedelta(days=1)
 _INSTANT = timedelta(microseconds=1)
@@ -111,6 +121,7 @@ class ScheduledPolicy:
         holidays: dates, as those of a period.
         look_ahead: how early a change that gives more is advised; None for not early.
         repeated: which instant a local time means that clocks show twice.
+        dry_run: advice is told, and not acted on.
 
     Raises:
         RescalePolicyError: listing everything that is wrong.
@@ -123,11 +134,12 @@ class ScheduledPolicy:
     holidays: tuple[str, ...] = ()
     look_ahead: LookAhead | None = LookAhead()
     repeated: Repeated = Repeated.FIRST
+    dry_run: bool = False
 
     def __post_init__(self) -> None:
         from airflow_adaptive.autoscaling.scheduled_findings import findings  # noqa: PLC0415  it knows this module
 
-        wrong = findings(self)
+        wrong = [*findings(self), *dry_run_findings(self.dry_run)]
         if wrong:
             raise RescalePolicyError("scheduled policy", wrong)
 
@@ -166,7 +178,13 @@ class ScheduledPolicy:
         remembered = (
             ScheduledMemory() if outlook.ready_at is None else ScheduledMemory(lead=lead, until=outlook.ready_at)
         )
-        return remembered, Advice(bounds=outlook.bounds, reason=outlook.reason, next_at=outlook.next_at)
+        return remembered, Advice(
+            bounds=outlook.bounds,
+            reason=outlook.reason,
+            next_at=outlook.next_at,
+            source=CALENDAR,
+            dry_run=self.dry_run,
+        )
 
     def lead(self, costs: Mapping[Tier, timedelta]) -> timedelta:
         """How early a change that gives more is advised if rescales took this long."""

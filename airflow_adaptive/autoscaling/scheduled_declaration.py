@@ -89,6 +89,7 @@ def scheduled_policy(
     holidays: Days = (),
     look_ahead: LookAhead | Mapping[str, Any] | None = LookAhead(),  # noqa: B008  frozen
     repeated: Repeated | str = Repeated.FIRST,
+    dry_run: bool = False,
 ) -> ScheduledPolicy:
     """A scheduled policy.
 
@@ -100,6 +101,7 @@ def scheduled_policy(
         holidays: dates; a callable is called now, and not again.
         look_ahead: how early a change that gives more is advised, or its fields as a mapping; None for not early.
         repeated: which instant a local time means that clocks show twice, "first" or "second".
+        dry_run: advice is told, and not acted on.
 
     Raises:
         RescalePolicyError: listing everything that is wrong.
@@ -116,12 +118,13 @@ def scheduled_policy(
             holidays=_tried(lambda: _dates(holidays, "the holidays"), wrong) or (),
             look_ahead=_looking(look_ahead),
             repeated=Repeated(repeated) if repeated in list(Repeated) else cast(Repeated, repeated),
+            dry_run=dry_run,
         )
     except RescalePolicyError as error:
         wrong += [
             finding for finding in error.findings if any(read_windows) or finding != NO_WINDOW or not read_windows
         ]
-        raise RescalePolicyError("scheduled policy", wrong) from error
+        raise RescalePolicyError("scheduled policy", wrong) from None  # an import error of Airflow shows all of a chain
     if wrong:
         raise RescalePolicyError("scheduled policy", wrong)
     return policy

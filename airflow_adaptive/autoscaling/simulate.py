@@ -108,7 +108,7 @@ def _simulate(asked: argparse.Namespace) -> int:
     if asked.json is not None:
         _write(asked.json, json.dumps(document(rows, trace=asked.trace.name, days=trace.duration / DAY), indent=2))
     if asked.plot is not None:
-        plots.draw(asked.plot, trace, shape.query, runs)
+        plots.draw(asked.plot, trace, shape.query, list(zip(rows, runs.values(), strict=True)))
     return 1 if asked.strict and any(row.is_better_than(rows[0]) for row in rows[1:]) else 0
 
 

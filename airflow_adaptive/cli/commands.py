@@ -110,11 +110,11 @@ def show_history(args: Namespace) -> None:
 
 @_reads
 def get_requirements(args: Namespace) -> None:
-    """Show the bounds of every vertex: those that were set last, or else those of the DAG."""
+    """Show the bounds of every vertex: those that somebody has set, or else those of its policy, a calendar or the DAG."""
     job = _job(args.job)
     seen = _seen(job)
     state = control.known_state(job, seen)
-    _print_requirements(args, wanted(seen.asked_requirements, state), state)
+    _print_requirements(args, wanted(seen.standing_requirements(datetime.now(UTC)), state), state)
 
 
 # ---- changing -------------------------------------------------------------------------------------------------------
@@ -132,8 +132,17 @@ def set_requirements(args: Namespace) -> None:
         told = details.preview(preview(state, control.check_accepted(body, state), datetime.now(UTC)), state)
         _print(args, told, tables.preview(told))
         return
-    asked = control.set_requirements(job, _asker(), body, lambda version: args.if_version in (None, version))
+    until = control.expires(args.lasts, args.until)
+    asked = control.set_requirements(job, _asker(), body, lambda version: args.if_version in (None, version), until)
     _print_requirements(args, asked, state)
+
+
+@_changes
+def lift_requirements(args: Namespace) -> None:
+    """Have the bounds hold no more that were set."""
+    job = _job(args.job)
+    control.lift_requirements(job, _asker())
+    _say(f"What was set of job {job.name!r} holds no more: its policy, a calendar or its DAG says its bounds.")
 
 
 @_changes

@@ -39,6 +39,8 @@ BOUNDS = Arg(
 IF_VERSION = Arg(
     ("--if-version",), help="Change nothing unless this is the version that is there (`requirements get` tells it)"
 )
+LASTS = Arg(("--for",), help="For how long they hold: '2 h', '30 min', seconds", dest="lasts")
+UNTIL = Arg(("--until",), help="Until when they hold: ISO 8601 with a time zone, as 2026-01-31T18:00:00Z")
 PREVIEW = Arg(("--preview",), help="Only tell what this would lead to now", action="store_true", default=False)
 HISTORY_OF = Arg(("--of",), help="What to tell (default: transitions)", choices=WHAT, default=WHAT[0])
 LIMIT = Arg(("--limit",), help="The newest so many (default: 20)", type=positive_int(allow_zero=False), default=20)
@@ -81,7 +83,13 @@ def _requirements() -> tuple[CLICommand, ...]:
             "set",
             "Set the bounds of every vertex, while the job runs",
             "set_requirements",
-            *(JOB, BOUNDS, IF_VERSION, PREVIEW, ARG_OUTPUT),
+            *(JOB, BOUNDS, IF_VERSION, LASTS, UNTIL, PREVIEW, ARG_OUTPUT),
+        ),
+        _command(
+            "lift",
+            "Have the bounds hold no more that were set: those of its policy, a calendar or the DAG come back",
+            "lift_requirements",
+            JOB,
         ),
     )
 

@@ -47,12 +47,14 @@ def _properties(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
         yield "cause", found.cause
     yield "wish", _text(found.wish)
     for key, asked in found.asked.items():
-        yield f"asked ({key})", f"by {asked.by} via {asked.via} at {_moment(asked.at)}"
+        until = "" if asked.until is None else f" until {_moment(asked.until)}"
+        yield f"asked ({key})", f"by {asked.by} via {asked.via} at {_moment(asked.at)}{until}"
     if found.task is not None:
         yield "task", f"{found.task.dag_id} / {found.task.task_id} / {found.task.run_id}"
     yield "dags", ", ".join(found.dag_ids)
     yield "parallelism", _parallelism(found.parallelism)
     yield "bounds", _bounds(found.requirements)
+    yield from _decided(found)
     if found.pending_requirements is not None:
         yield "bounds asked for", _bounds(found.pending_requirements)
     if found.slots is not None:
@@ -66,6 +68,25 @@ def _properties(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
         yield "last transition", f"{_moment(found.last_transition.at)} {_told(found.last_transition)}"
     yield from ((f"{name} page", url) for name, url in found.urls if url)
     yield "shown at", _moment(found.updated_at)
+
+
+def _decided(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
+    """Whose the bounds are, and what the policy says."""
+    whose, policy = found.bounds_by, found.policy
+    if whose is not None:
+        until = "" if whose.until is None else f" until {_moment(whose.until)}"
+        yield "bounds by", f"{whose.source} since {_moment(whose.since)}{until}"
+    if policy is None:
+        return
+    yield (
+        "rescale policy",
+        f"{policy.kind}, {'a dry run' if policy.dry_run else 'acts' if policy.acts else 'does not act'}",
+    )
+    if policy.problem is not None:
+        yield "policy's problem", policy.problem
+    if policy.advice is not None:
+        yield "policy's advice", f"{_bounds(policy.advice.bounds)}: {policy.advice.reason}"
+        yield "advice changes", _moment(policy.advice.next_at)
 
 
 def _measured(figures: schemas.Figures | None) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
@@ -18,10 +19,10 @@ from airflow.sdk.execution_time.xcom import XCom
 from airflow_adaptive.hooks.signal import note
 from airflow_adaptive.hooks.store_traffic import FIGURES_INTERVAL, INBOX_INTERVAL, Mirror, StoreTraffic
 from airflow_adaptive.hooks.telemetry import Telemetry
-from airflow_adaptive.ports import Clock, Inbox, Wish
+from airflow_adaptive.ports import Clock, Inbox, Origin, Wish
 from airflow_adaptive.runtime.history import newest_within
 from airflow_adaptive.runtime.metrics import PAGES
-from airflow_adaptive.runtime.mirror import REQUIREMENTS, WISH, documents
+from airflow_adaptive.runtime.mirror import ASKED, CALENDAR, REQUIREMENTS, WISH, documents
 from airflow_adaptive.runtime.resource_requirements import body_of
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
@@ -51,6 +52,12 @@ LINKS = {
     XCOM_STDERR_URL: "stderr",
 }
 """XComs of the extra links, and their names among a job's addresses."""
+
+BOUNDS_KEYS = ((REQUIREMENTS, "requirements", "origin"), (CALENDAR, "calendar", "calendar_origin"))
+"""Keys of the state store with bounds, and what of the inbox they and who has set them are."""
+
+READS_BETWEEN = 4
+"""A calendar's bounds, and for how long a person's hold, are read each time that the wish is read but so many."""
 
 LAST_WORDS = timedelta(seconds=30)
 """How long a loop that has ended waits until people have been shown so."""
@@ -104,7 +111,10 @@ class AirflowJobStore:
         self._measures_turn = traffic.figures.join()
         self._unmeasured: dict[str, Any] = {}
         self._telemetry = Telemetry(job, task.dag_id, task.task_id)
-        self._inbox = Inbox()
+        self._inbox = Inbox(is_read=False)
+        self._asked: Mapping[str, Any] = {}
+        self._overrides: Any = {}
+        self._reads = 0
         self._has_wish = False
         self._view: Mapping[str, Any] | None = None
         self._pushed: dict[str, Any] = {}
@@ -113,7 +123,9 @@ class AirflowJobStore:
 
     async def inbox(self) -> Inbox:
         """The wish and the overrides as they were last read; what can't be read leaves them as they were."""
-        if self._turn.due(self._clock.now(), INBOX_INTERVAL, at_once=await self._is_marked()):
+        marked = await self._is_marked()
+        if self._turn.due(self._clock.now(), INBOX_INTERVAL, at_once=marked):
+            self._reads = 0 if marked else self._reads
             await self._traffic.read(lambda: self._carefully(self._read))
             if self._view is not None and not self._shown:
                 self._mirror.publish(self._view)
@@ -175,10 +187,28 @@ class AirflowJobStore:
         self._has_wish = wish is not None
         # One after the other: overrides that nobody understands must not hide the wish to cancel.
         self._follow(WISH, wish or Wish.RUN.value, lambda value: replace(self._inbox, wish=Wish(value)))
-        overrides = self._accessor.get(REQUIREMENTS, {})
-        self._follow(
-            REQUIREMENTS, overrides, lambda value: replace(self._inbox, requirements=parse_requirements(value))
-        )
+        self._reads -= 1
+        if self._reads < 0 or self._accessor.get(REQUIREMENTS, {}) != self._overrides:
+            self._read_bounds()
+            self._reads = READS_BETWEEN
+        self._inbox = replace(self._inbox, is_read=True)
+
+    def _read_bounds(self) -> None:
+        """Read all bounds, and who has set them.
+
+        Who has is written last, and read first: so bounds that have expired never get the time of those that follow them.
+        """
+        asked = self._accessor.get(ASKED, {})
+        self._asked = asked if isinstance(asked, Mapping) else {}
+        for key, name, origin in BOUNDS_KEYS:
+            value = self._accessor.get(key, {})
+            self._overrides = value if key == REQUIREMENTS else self._overrides
+            self._follow(key, value, partial(self._with_bounds, key, name, origin))
+
+    def _with_bounds(self, key: str, name: str, origin: str, value: Any) -> Inbox:
+        """The inbox with these bounds, and who has set them."""
+        told: dict[str, Any] = {name: parse_requirements(value), origin: parse_origin(self._asked.get(key))}
+        return replace(self._inbox, **told)
 
     def _follow(self, key: str, value: JsonValue, read: Callable[[Any], Inbox]) -> None:
         try:
@@ -188,9 +218,12 @@ class AirflowJobStore:
 
     def _bring_back(self) -> str:
         """Fill the asset's store anew: Airflow deletes an asset that no live DAG names, and with it all that it has."""
-        bounds = {name: ParallelismRange(*pair) for name, pair in self._inbox.requirements.items()}
-        if bounds:
-            self._accessor.set(REQUIREMENTS, body_of(bounds))
+        for key, name, _ in BOUNDS_KEYS:
+            bounds = {vertex: ParallelismRange(*pair) for vertex, pair in getattr(self._inbox, name).items()}
+            if bounds:
+                self._accessor.set(key, body_of(bounds))
+        if self._asked:
+            self._accessor.set(ASKED, dict(self._asked))
         self._accessor.set(WISH, self._inbox.wish.value)
         self._shown.clear()
         return self._inbox.wish.value
@@ -255,6 +288,23 @@ def parse_requirements(body: Any) -> Mapping[str, tuple[int, int]]:
     if odd:
         raise ValueError(f"{body!r} has bounds that are no whole numbers: {odd}")
     return overrides
+
+
+def parse_origin(asked: Any) -> Origin:
+    """Who asked for bounds, as the inbox has it; what is not understood is not known."""
+    if not isinstance(asked, Mapping):
+        return Origin()
+    by, via, until = (asked.get(name) for name in ("by", "via", "until"))
+    return Origin(by=str(by or ""), via=str(via or ""), until=moment(until))
+
+
+def moment(text: Any) -> datetime | None:
+    """A time with a zone that is written in ISO 8601, None if it is none."""
+    try:
+        at = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return at if at.tzinfo is not None else None
 
 
 def ask(job: str, wish: Wish) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_adaptive.autoscaling.advisor import require as require_policy
+from airflow_adaptive.autoscaling.advisor import written
+from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.hooks import declaration
 from airflow_adaptive.hooks.configuration import configured_options
 from airflow_adaptive.hooks.world import job_directory
@@ -21,6 +24,9 @@ from airflow_adaptive.scheduler.snapshot import from_json
 if TYPE_CHECKING:
     from airflow.sdk.definitions.callback import AsyncCallback
 
+    from airflow_adaptive.autoscaling.combined import CombinedPolicy
+    from airflow_adaptive.autoscaling.load import LoadPolicy
+    from airflow_adaptive.autoscaling.scheduled import ScheduledPolicy
     from airflow_adaptive.hooks.batch import Batch
 
 
@@ -44,6 +50,7 @@ class DeclaredJob:
     driver_memory: str
     executor_cores: int
     executor_memory: str
+    rescale_policy: ScheduledPolicy | LoadPolicy | CombinedPolicy | None
     on_rescale_callback: AsyncCallback | None
     options: Mapping[str, Any]
 
@@ -111,6 +118,7 @@ class DeclaredJob:
             driver=driver,
             executor=executor,
             attempt=attempt,
+            rescale_policy=None if self.rescale_policy is None else written(self.rescale_policy),
         )
 
     def _check(self, *, streaming: bool = True) -> None:
@@ -132,11 +140,23 @@ class DeclaredJob:
                 lambda: declaration.graph(self.graph),
                 lambda: declaration.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
                 lambda: declaration.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
+                lambda: self._check_policy(streaming),
                 lambda: declaration.callback(on_rescale_callback=self.on_rescale_callback),
                 lambda: declaration.cluster(str(self.conn_id), streaming=streaming),
                 *(of_streaming if streaming else ()),
             ]
         )
+
+    def _check_policy(self, streaming: bool) -> None:
+        """Refuse a rescale policy that the job can't have. Raises `RescalePolicyError`, or what is wrong with graph or options."""
+        if self.rescale_policy is None:
+            return
+        if not streaming:
+            raise RescalePolicyError(
+                "batch", ["rescale_policy is given for a batch, which never rescales: leave it out"]
+            )
+        declaration.graph(self.graph)
+        require_policy(self.rescale_policy, self.graph(), reactive=self._options().reactive)
 
     def _options(self) -> Options:
         return Options.of(self.options, configured_options())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk.exceptions import AirflowRuntimeError
@@ -11,7 +11,7 @@ from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
 from airflow_adaptive.hooks.signal import note
 from airflow_adaptive.ports import Wish
-from airflow_adaptive.runtime.mirror import ASKED, REQUIREMENTS, SCHEDULER, SUMMARY, WISH
+from airflow_adaptive.runtime.mirror import ASKED, CALENDAR, REQUIREMENTS, SCHEDULER, SUMMARY, WISH
 from airflow_adaptive.runtime.resource_requirements import accepted, body_of, require_rescalable
 from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange
@@ -73,12 +73,21 @@ class JobControl:
         """
         self._ask(WISH, wish.value, by)
 
-    def require(self, parallelism: Bounds | Mapping[str, Bounds] | None, by: str) -> Mapping[str, Any]:
+    def require(
+        self,
+        parallelism: Bounds | Mapping[str, Bounds] | None,
+        by: str,
+        hold: timedelta | None = None,
+        *,
+        calendar: bool = False,
+    ) -> Mapping[str, Any]:
         """Ask for other bounds; return them as FLIP-291's body, complete.
 
         Args:
-            parallelism: of every vertex, or of all alike; None for what the DAG declares.
+            parallelism: of every vertex, or of all alike; None to lift what was set before.
             by: who asks, for people.
+            hold: for how long they hold, None until they are lifted.
+            calendar: whether a calendar asks: what people have set wins over that.
 
         Raises:
             UnknownJobError: there is no such job, or it has never run.
@@ -88,8 +97,10 @@ class JobControl:
         summary = self.known()
         state = self._state()
         require_rescalable(self._job, state, summary.get("job_type"), summary.get("outcome"))
-        body = body_of(accepted(_asked(parallelism, state), state))
-        self._ask(REQUIREMENTS, body, by)
+        asked = _asked(parallelism, state)
+        body = body_of(accepted(asked, state))
+        until = None if hold is None else (datetime.now(UTC) + hold).isoformat()
+        self._ask(CALENDAR if calendar else REQUIREMENTS, asked, by, until)
         return body
 
     def _state(self) -> SchedulerState:
@@ -98,8 +109,10 @@ class JobControl:
         except SnapshotError as error:
             raise UnknownJobError(f"what job {self._job!r} shows of itself can't be read: {error}") from error
 
-    def _ask(self, key: str, value: Any, by: str) -> None:
-        told: JsonValue = {"by": by, "at": datetime.now(UTC).isoformat(), "via": "task"}
+    def _ask(self, key: str, value: Any, by: str, until: str | None = None) -> None:
+        told: dict[str, JsonValue] = {"by": by, "at": datetime.now(UTC).isoformat(), "via": "task"}
+        if until is not None:
+            told["until"] = until
         asked = self._store.get(ASKED, {})
         try:
             self._store.set(key, value)

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
+    from airflow_adaptive.autoscaling.combined import CombinedPolicy
+    from airflow_adaptive.autoscaling.load import LoadPolicy
+    from airflow_adaptive.autoscaling.scheduled import ScheduledPolicy
     from airflow_adaptive.hooks.batch import BatchSubmission
 
 KILL_TIMEOUT = timedelta(seconds=60)
@@ -50,7 +53,8 @@ class AdaptiveSparkOperator(BaseOperator):
 
     Args:
         job: id of the job; also the name of the Airflow Asset that stands for it. Fixed when the DAG is parsed.
-        application: path of the PySpark script on the Airflow side; it calls `AdaptiveJob(...).run()`. (templated)
+        application: path of the PySpark script on the Airflow side; it calls `AdaptiveJob(...).run()`, or starts its
+            queries itself. (templated)
         job_directory: URI of the folder of all job directories, readable by Airflow and by Spark: `s3://conn@bucket/jobs`,
             `file:///shared/jobs`. Log, checkpoints and staged code of the job are in its folder `job`. (templated)
         parallelism: lower and upper bound of a job without a graph; a single number for both.
@@ -68,6 +72,8 @@ class AdaptiveSparkOperator(BaseOperator):
         driver_memory: heap of the driver, "1g" say.
         executor_cores: cores of an executor; each is a slot.
         executor_memory: heap of an executor.
+        rescale_policy: changes the job's bounds by itself, by a calendar, by its load, or by both: a `ScheduledPolicy`, a
+            `LoadPolicy` or a `CombinedPolicy` (`airflow_adaptive.autoscaling`). What a person sets wins over it.
         on_rescale_callback: told of each rescale, and of each restart after a failure, while the job runs:
             `AsyncCallback(SmtpNotifier, kwargs={"to": ..., "subject": "{{ message }}"})`, say. It runs where the loop runs, so
             it is importable there, and without secrets. Templates know `message`, `job`, `rescale`, `dag_id`, `task_id`, `run_id`.
@@ -107,6 +113,7 @@ class AdaptiveSparkOperator(BaseOperator):
         driver_memory: str = "1g",
         executor_cores: int = 1,
         executor_memory: str = "1g",
+        rescale_policy: ScheduledPolicy | LoadPolicy | CombinedPolicy | None = None,
         on_rescale_callback: AsyncCallback | None = None,
         deferrable: bool = True,
         **kwargs: Any,
@@ -135,6 +142,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self.driver_memory = driver_memory
         self.executor_cores = executor_cores
         self.executor_memory = executor_memory
+        self.rescale_policy = rescale_policy
         self.on_rescale_callback = on_rescale_callback
         self.deferrable = deferrable
         self.options = options

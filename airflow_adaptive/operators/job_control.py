@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -26,24 +26,37 @@ ENDS: Final = tuple(outcome.value for outcome in Outcome)
 class SetResourceRequirementsOperator(BaseOperator):
     """Change the bounds of a running job (FLIP-291), as `PUT /jobs/<job>/resource-requirements` does.
 
-    The job follows within seconds, as its cooldown allows. The bounds stay until somebody changes them again, also over
-    restarts and the next run of its DAG; None brings back what its DAG declares. A suspended job is resumed with them; a batch, a
+    The job follows within seconds, as its cooldown allows. The bounds win over the job's rescale policy, also over restarts and
+    the next run of its DAG, until they expire or somebody changes them again; None lifts them. A suspended job is resumed with them; a batch, a
     job in reactive mode and one that has ended for good can't have other bounds. XCom: the bounds, in FLIP-291's form.
 
     Args:
         job: id of the job. (templated)
         parallelism: lower and upper bound, or a number for both, of every vertex alike; or vertex -> bounds, for all vertices;
-            -1 is the default of a bound; None resets all. (templated; numbers need `render_template_as_native_obj` of the DAG)
+            -1 is the default of a bound; None lifts what was set. (templated; numbers need `render_template_as_native_obj` of
+            the DAG)
+        hold: for how long they hold, "2 h" say; None until they are lifted. (templated)
         kwargs: of every Airflow operator.
     """
 
-    template_fields: Sequence[str] = ("job", "parallelism")
+    template_fields: Sequence[str] = ("job", "parallelism", "hold")
 
-    def __init__(self, *, job: str, parallelism: Bounds | Mapping[str, Bounds] | None, **kwargs: Any) -> None:
+    is_calendar: ClassVar[bool] = False
+    """Whether the bounds are a calendar's: what people have set wins over them."""
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        parallelism: Bounds | Mapping[str, Bounds] | None,
+        hold: timedelta | float | str | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Only assign."""
         super().__init__(**kwargs)
         self.job = job
         self.parallelism = parallelism
+        self.hold = hold
 
     def execute(self, context: Context) -> Mapping[str, Any]:
         """Validate the bounds, and leave them for the job.
@@ -53,11 +66,18 @@ class SetResourceRequirementsOperator(BaseOperator):
                 wrong.
         """
         try:
-            return JobControl(self.job).require(self.parallelism, by=_who(context))
+            by, control = _who(context), JobControl(self.job)
+            return control.require(self.parallelism, by=by, hold=self._holds(), calendar=self.is_calendar)
         except NotRescalableError as error:
             raise AirflowFailException(str(error)) from error
         except ValueError as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
+
+    def _holds(self) -> timedelta | None:
+        """For how long the bounds hold. Raises `ValueError`."""
+        if self.hold is not None and self.parallelism is None:
+            raise ValueError("hold is given without bounds that could hold: give parallelism, or leave hold out")
+        return None if self.hold is None else positive(self.hold)
 
 
 class StopAdaptiveJobOperator(BaseOperator):

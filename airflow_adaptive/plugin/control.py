@@ -5,8 +5,9 @@ What is asked is committed to the job's inbox before anything is answered; its l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -14,10 +15,13 @@ from airflow_adaptive.plugin.mirrored import Mirrored
 from airflow_adaptive.plugin.problems import ProblemError, conflict, not_found
 from airflow_adaptive.plugin.store import Asker, Change, GoneError, Job, NotPersistedError, RunKey, change, is_over
 from airflow_adaptive.ports import Wish
-from airflow_adaptive.runtime.mirror import ASKED, REQUIREMENTS, SCHEDULER, SUMMARY, WISH
+from airflow_adaptive.runtime.mirror import ASKED, CALENDAR, POLICY, REQUIREMENTS, SCHEDULER, SUMMARY, WISH
 from airflow_adaptive.runtime.resource_requirements import (
     NotRescalableError,
     accepted,
+    expiry,
+    is_lift,
+    lift,
     require_rescalable,
     version_of,
     wanted,
@@ -26,7 +30,7 @@ from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState
 
-KEYS: Final = (SUMMARY, SCHEDULER, WISH, REQUIREMENTS, ASKED)
+KEYS: Final = (SUMMARY, SCHEDULER, WISH, REQUIREMENTS, CALENDAR, ASKED, POLICY)
 """What decides whether something may be asked."""
 
 SHORTLY_S: Final = 5
@@ -73,16 +77,29 @@ def invalid(error: RequirementsError) -> ProblemError:
     return ProblemError(HTTPStatus.BAD_REQUEST, "invalid-requirements", " ".join(error.findings), error.findings)
 
 
+def expires(lasts: str | None, until: str | None) -> datetime | None:
+    """When bounds are to expire, None for never. Raises `ProblemError` (400) if what is given makes no sense."""
+    try:
+        return expiry(lasts, until, datetime.now(UTC))
+    except ValueError as error:
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid-expiry", str(error)) from error
+
+
 def set_requirements(
-    job: Job, asker: Asker, body: Any, expected: Callable[[str], bool] = lambda _: True
+    job: Job,
+    asker: Asker,
+    body: Any,
+    expected: Callable[[str], bool] = lambda _: True,
+    until: datetime | None = None,
 ) -> Requirements:
-    """Ask for other requirements; asking for the same again changes nothing.
+    """Ask for other requirements, above all policies; asking for the same again changes nothing.
 
     Args:
         job: that they are for.
         asker: who asks.
         body: decoded, of FLIP-291.
         expected: whether the version that is there is the one that who asks knows.
+        until: when they expire, None if they hold until they are lifted.
 
     Returns:
         The requirements, complete and without -1.
@@ -93,12 +110,25 @@ def set_requirements(
     with _changed(job, asker) as (made, mirrored):
         state = check_rescalable(job, mirrored)
         asked = check_accepted(body, state)
-        if not expected(version_of(wanted(mirrored.asked_requirements, state))):
+        standing = mirrored.standing_requirements(datetime.now(UTC))
+        if not expected(version_of(wanted(standing, state))):
             detail = f"The requirements of job {job.name!r} are not those that you have read: read them again."
             raise ProblemError(HTTPStatus.PRECONDITION_FAILED, "lost-update", detail)
-        if body != mirrored.asked_requirements:
-            made.ask(REQUIREMENTS, body, "adaptive_requirements", run_of(mirrored))
+        told = mirrored.asked.get(REQUIREMENTS)
+        if body != mirrored.asked_requirements or until != (None if told is None else told.until):
+            made.ask(REQUIREMENTS, body, "adaptive_requirements", run_of(mirrored), until)
         return asked
+
+
+def lift_requirements(job: Job, asker: Asker) -> None:
+    """Have the requirements hold no more that were set; of a job that has ended, too, whose next run would go by them.
+
+    What its policy or a calendar says comes back, or else what its DAG declares.
+    """
+    with _changed(job, asker) as (made, mirrored):
+        asked = mirrored.asked_requirements
+        if isinstance(asked, Mapping) and asked and not is_lift(asked):
+            made.ask(REQUIREMENTS, lift(asked), "adaptive_requirements", run_of(mirrored))
 
 
 # ---- wishes ---------------------------------------------------------------------------------------------------------

@@ -46,7 +46,9 @@ def details(job: Job, mirrored: Mirrored, *, editable: bool | None = None) -> sc
         "vertices": [],
         "options": {},
     }
-    return schemas.JobDetails(**_item(job, mirrored), **{**unknown, **known}, asked=mirrored.asked, editable=editable)
+    return schemas.JobDetails(
+        **_item(job, mirrored), **{**unknown, **known}, asked=mirrored.asked, policy=mirrored.policy, editable=editable
+    )
 
 
 def plan(state: SchedulerState, mirrored: Mirrored) -> schemas.Plan:

@@ -19,16 +19,19 @@ from airflow_adaptive.ports import Wish
 from airflow_adaptive.runtime.metrics import COLUMNS
 from airflow_adaptive.runtime.mirror import (
     ASKED,
+    CALENDAR,
     DRIVER,
     FORMAT,
     HISTORY,
     METRICS,
+    POLICY,
     REQUIREMENTS,
     RESCALES,
     SCHEDULER,
     SUMMARY,
     WISH,
 )
+from airflow_adaptive.runtime.resource_requirements import is_lift
 from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.snapshot import decode, from_json
 from airflow_adaptive.scheduler.state import SchedulerState
@@ -103,6 +106,20 @@ class Mirrored:
         """FLIP-291's body in the inbox, None without one."""
         return self.documents.get(REQUIREMENTS)
 
+    def standing_requirements(self, now: datetime) -> Any:
+        """FLIP-291's body in the inbox, None without one, and if something else holds than that: it was lifted, or has expired."""
+        told = self.asked.get(REQUIREMENTS)
+        if told is not None and told.until is not None and told.until <= now:
+            return None
+        others = self.documents.get(CALENDAR) or (self.policy is not None and not self.policy.dry_run)
+        return None if others and is_lift(self.asked_requirements) else self.asked_requirements
+
+    @property
+    def policy(self) -> schemas.Policy | None:
+        """The job's own rescale policy, and what it says."""
+        document = self.documents.get(POLICY)
+        return _understood(lambda: schemas.Policy.model_validate(document), POLICY) if document else None
+
     @property
     def asked(self) -> dict[str, schemas.Asked]:
         """Who asked for what is in the inbox."""
@@ -157,7 +174,7 @@ class Mirrored:
     @property
     def updated_at(self) -> datetime | None:
         """When the job showed something last."""
-        shown = [at for key, at in self.revisions.items() if key not in (WISH, REQUIREMENTS, ASKED)]
+        shown = [at for key, at in self.revisions.items() if key not in (WISH, REQUIREMENTS, CALENDAR, ASKED)]
         return max(shown, default=None)
 
     def _history(self, name: str, model: type[Any]) -> list[Any]:

@@ -84,7 +84,7 @@ def _problems(path: str, method: str) -> dict[str, tuple[str, str]]:
         del found["403"], found["404"]
     if method != "get":
         found |= CHANGING
-    if "resource-requirements" in path and method != "get":
+    if "resource-requirements" in path and method not in ("get", "delete"):
         found |= WITH_BODY
     if method == "put":
         found |= PUTTING

@@ -160,6 +160,24 @@ class Urls(Answer):
     stderr: str | None = None
 
 
+class BoundsBy(Answer):
+    """Whose bounds are in force."""
+
+    kind: str = Field(
+        description=(
+            "DAG: as declared; CALENDAR: set by a DAG that is a calendar; POLICY: advised by the job's own rescale policy; "
+            "PERSON: set by somebody, and above all others."
+        )
+    )
+    source: str = Field(description='Who, for people: "dag", "calendar", "load", "calendar and load", or a name.')
+    via: str | None = Field(default=None, description="By what way they were set.")
+    since: datetime | None = Field(default=None, description="Since when they hold.")
+    until: datetime | None = Field(
+        default=None, description="When a person's expire, or a policy's change by themselves; null for never."
+    )
+    reason: str = ""
+
+
 class Summary(Answer):
     """A job in short, as its loop shows it."""
 
@@ -170,6 +188,7 @@ class Summary(Answer):
     cause: str | None = Field(default=None, description="Why it failed.")
     parallelism: dict[str, int] | None = Field(default=None, description="In force, null without a plan.")
     requirements: dict[str, Range] = Field(default={}, description="In force.")
+    bounds_by: BoundsBy | None = Field(default=None, description="Whose they are; null while that is not known.")
     slots: Slots | None = None
     restarts: int = 0
     rescales: int = 0
@@ -216,6 +235,7 @@ class Asked(Answer):
     by: str
     at: datetime
     via: str
+    until: datetime | None = Field(default=None, description="Of bounds: when they expire; null for never.")
 
 
 class Clock(Answer):
@@ -252,10 +272,32 @@ class Vertex(Answer):
     inputs: list[str]
 
 
+class Advice(Answer):
+    """What a rescale policy advises."""
+
+    at: datetime = Field(description="When it was given, or changed.")
+    since: datetime = Field(description="Since when it has advised these bounds.")
+    bounds: dict[str, Range]
+    source: str
+    reason: str
+    next_at: datetime | None = Field(default=None, description="When it changes by itself; null for never.")
+
+
+class Policy(Answer):
+    """The rescale policy of a job."""
+
+    kind: str = Field(examples=["CombinedPolicy"])
+    dry_run: bool = Field(description="Its advice is told only.")
+    acts: bool = Field(description="Whether the bounds in force are its own.")
+    advice: Advice | None = None
+    problem: str | None = Field(default=None, description="Why it is not followed now.")
+
+
 class JobDetails(JobItem):
     """A job with all that is at hand."""
 
     asked: dict[str, Asked] = Field(description="Who asked for what the inbox has.")
+    policy: Policy | None = Field(default=None, description="The job's own rescale policy; null without one.")
     editable: bool | None = Field(description="Whether you may change it.")
     reactive: bool | None
     pending_requirements: dict[str, Range] | None = Field(description="Asked for, and not in force yet.")

@@ -233,7 +233,7 @@ class Change:
         """Documents of the job as they are now, not as they were when the change began."""
         return documents([self._job.asset_id], keys, self._session)[self._job.asset_id]
 
-    def ask(self, key: str, value: Any, event: str, task: RunKey | None) -> None:
+    def ask(self, key: str, value: Any, event: str, task: RunKey | None, until: datetime | None = None) -> None:
         """Put something into the inbox, with who asked for it, and a line into Airflow's event log.
 
         Args:
@@ -241,9 +241,11 @@ class Change:
             value: what is asked.
             event: name of the line in the event log.
             task: that ran the job last, None if that is unknown.
+            until: when it expires, None for never.
         """
         asked = self.inbox().get(ASKED)
         told = {"by": self._asker.name, "at": datetime.now(UTC).isoformat(), "via": self._asker.via}
+        told |= {} if until is None else {"until": until.isoformat()}
         self._set(key, value)
         self._set(ASKED, {**(asked if isinstance(asked, dict) else {}), key: told})
         self._audit(event, value, task)

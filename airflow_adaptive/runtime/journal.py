@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from airflow_adaptive.job.documents import LogDocument
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
+from airflow_adaptive.runtime.authority import KEEP_YOUNG, Authority
 from airflow_adaptive.runtime.directive import directive
 from airflow_adaptive.runtime.history import History
 from airflow_adaptive.runtime.job_directory import append
@@ -31,7 +32,7 @@ from airflow_adaptive.scheduler.state import (
     SchedulerState,
     StopWithSavepoint,
 )
-from airflow_adaptive.scheduler.timeline import Timeline
+from airflow_adaptive.scheduler.timeline import Decision, Timeline
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +63,18 @@ class SupersededError(Exception):
 class Journal:
     """One loop's hold on the job's log."""
 
-    def __init__(self, channel: JobChannel, spec: JobSpec) -> None:
-        """Take note; nothing is read before `open`."""
+    def __init__(self, channel: JobChannel, spec: JobSpec, authority: Authority | None = None) -> None:
+        """Take note; nothing is read before `open`.
+
+        Args:
+            channel: the job's directory.
+            spec: the job as deployed.
+            authority: knows whose bounds the job has; it goes on with what the log tells of that.
+        """
         self._channel = channel
         self._spec = spec
+        self._authority = authority or Authority()
+        self._mark: tuple[Any, ...] = ()
         self._owner = _token(spec.attempt)
         self._number = 0
         self._written_at = datetime.min.replace(tzinfo=UTC)
@@ -118,6 +127,7 @@ class Journal:
             self.ahead = _ahead(newest, clock)
             now = clock + self.ahead
             self._number, self.nonce = newest.number, newest.directive.nonce
+            self._authority.recall(newest.rule)
             state = self._adopt(snapshot.from_json(newest.scheduler))
             attempt = _attempt(newest.owner)
             self.inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDS)
@@ -160,12 +170,26 @@ class Journal:
     async def renew(self, state: SchedulerState, now: datetime) -> None:
         """Tell the driver that somebody looks after it, if the log has told it nothing for `trigger_lifetime`.
 
+        And the next loop that somebody else's bounds hold than the log says, or what a policy remembers.
+
         Raises:
             JobDirectoryError: the directory can't be used.
             SupersededError: another loop wrote first.
         """
-        if now - self._written_at >= self._spec.options.trigger_lifetime:
+        patience = self._spec.options.trigger_lifetime
+        if self._authority.has_memory:
+            patience = min(patience, KEEP_YOUNG)
+        if now - self._written_at >= patience or self._mark != self._authority.mark:
             await self._create(state, now)
+
+    async def tell(self, text: str, state: SchedulerState, now: datetime) -> None:
+        """Put something into the timeline that nothing follows from.
+
+        Raises:
+            JobDirectoryError: the directory can't be used; it may be told again.
+            SupersededError: another loop wrote first.
+        """
+        await self._create(state, now, Step(state=state, decision=Decision(at=now, state=state.name, reason=text)))
 
     async def check(self) -> None:
         """Find out whether another loop has written since; see to the history. Raises `SupersededError`."""
@@ -181,7 +205,7 @@ class Journal:
             newest = await self._channel.newest()
             raise SupersededError(self._unsure.number, "" if newest is None else newest.owner)
         self._unsure = None
-        self._number, self._written_at = document.number, now
+        self._number, self._written_at, self._mark = document.number, now, self._authority.mark
         self.history.take(document)
         await self.history.keep()
         await self._compact()
@@ -209,6 +233,7 @@ class Journal:
             decisions=[_tagged(step.decision)] if step.decision else [],
             rescales=[_tagged(step.rescale)] if step.rescale else [],
             heard=self.memory.told(),
+            rule=self._authority.told(),
         )
 
     def _created(self, epoch: int = 0) -> SchedulerState:
@@ -219,12 +244,14 @@ class Journal:
     def _adopt(self, state: SchedulerState) -> SchedulerState:
         """The saved state with the graph and the options as they are deployed now.
 
-        Overrides stay as long as the graph can have them; else its own bounds take their place, which the scheduler
+        Overrides, and what a policy has set, stay as long as the graph can have them; else its own bounds take their place, which the scheduler
         hears of as an event.
         """
         graph, options, requirements = self._spec.graph, self._spec.options, state.requirements
         declared = machine.default_requirements(graph, options)
-        overridden = requirements != machine.default_requirements(state.job, state.options)
+        overridden = self._authority.is_policys or requirements != machine.default_requirements(
+            state.job, state.options
+        )
         if not overridden or options.reactive or findings(requirements, graph.max_parallelism):
             self.redeclared = declared
         if requirements.keys() != declared.keys():

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from airflow_adaptive.job.documents import Status
 from airflow_adaptive.ports import (
@@ -26,16 +26,21 @@ from airflow_adaptive.ports import (
     JobStore,
     SubmissionStatus,
 )
+from airflow_adaptive.runtime.advice import Advisor
 from airflow_adaptive.runtime.attention import FILE_LOOKS, Attention
+from airflow_adaptive.runtime.authority import Authority, Look, undated
 from airflow_adaptive.runtime.execute import execute
 from airflow_adaptive.runtime.journal import Journal
 from airflow_adaptive.runtime.last_words import LastWords
 from airflow_adaptive.runtime.ledger import bid
 from airflow_adaptive.runtime.metrics import Figures
+from airflow_adaptive.runtime.mirror import POLICY
 from airflow_adaptive.runtime.observe import World, observe, own_status, refusal, requested
 from airflow_adaptive.runtime.pacing import Budget
+from airflow_adaptive.runtime.rescale_costs import rescale_costs
 from airflow_adaptive.runtime.shared_cluster import Seat, SharedCluster
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.runtime.standing import THE_DAG, Ruling
 from airflow_adaptive.runtime.urls import Urls
 from airflow_adaptive.runtime.view import view
 from airflow_adaptive.scheduler import machine
@@ -48,6 +53,7 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
 )
 from airflow_adaptive.scheduler.moves import Step
+from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.state import (
     Canceling,
     Created,
@@ -103,7 +109,14 @@ class Leave:
 class Loop:
     """Runs one job until it has ended or the loop must leave."""
 
-    def __init__(self, spec: JobSpec, ports: Ports, draw: Callable[[], float], leave: Leave | None = None) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        ports: Ports,
+        draw: Callable[[], float],
+        leave: Leave | None = None,
+        advisor: Advisor | None = None,
+    ) -> None:
         """Take note; nothing is done before `run`.
 
         Args:
@@ -111,12 +124,15 @@ class Loop:
             ports: the world.
             draw: uniform in [0, 1), for the restart backoff.
             leave: when to return early; never by default.
+            advisor: the job's rescale policy, None without one.
         """
         self._spec = spec
         self._ports = ports
         self._draw = draw
         self._leave = leave or Leave()
-        self._journal = Journal(ports.channel, spec)
+        self._authority = Authority(advisor)
+        self._journal = Journal(ports.channel, spec, self._authority)
+        self._costs: tuple[int, Mapping[Tier, timedelta]] = (0, {})
         self._last_words = LastWords(ports.cluster)
         self._seat = Seat(ports.shared or SharedCluster(ports.cluster, ports.clock))
         self._attention = Attention(ports.files or Budget(FILE_LOOKS))
@@ -124,7 +140,8 @@ class Loop:
         self._held = False
         self._begun = False
         self._put_off = False
-        self._shown: tuple[SchedulerState, Urls] | None = None
+        self._shown: tuple[SchedulerState, Urls, Mapping[str, Any] | None] | None = None
+        self._advice_shown: Mapping[str, Any] | None = None
         self._unsaved: Step | None = None
         self._said: str | None = None
         self._refused: str | None = None
@@ -196,6 +213,9 @@ class Loop:
         await self._begin()
         if self._unsaved is not None:
             await self._take_all(await self._carry_out(self._unsaved))
+        while self._authority.news:
+            await self._journal.tell(self._authority.news[0], self._state, self._now())
+            del self._authority.news[0]
         await self._journal.renew(self._state, self._now())
         if self._has_ended() and not self._over():
             self._state = await self._journal.start_again(self._state, self._now())
@@ -217,7 +237,7 @@ class Loop:
         if deployment != self._state.deployment:
             yield JobRedeployed(at=self._now(), deployment=deployment)
         if redeclared not in (None, self._state.requirements):
-            yield RequirementsChanged(at=self._now(), requirements=redeclared)
+            yield RequirementsChanged(at=self._now(), requirements=redeclared, by=THE_DAG)
 
     async def _act(self) -> None:
         looked_at, first = self._now(), self._listens_since is None
@@ -244,21 +264,43 @@ class Loop:
         self._journal.memory = self._journal.memory.after(self._state, None, self._now())
         inbox = await self._ports.store.inbox()
         self._tell_refusal(inbox)
+        ruling = self._rule(inbox, status)
         troubled, self.trouble = self.trouble, None
-        wish = bid(self._spec, requested(self._state, inbox))
+        wish = bid(self._spec, requested(self._state, ruling))
         look = await self._answer(self._seat.look(wish, self._spec.options.poll_interval))
         submission = await self._submission(None if look is None else look.cluster)
         self._tell_trouble(troubled)
         if look is None:
-            return World(status=status, submission=submission, inbox=inbox, listened=self._listened(read_at))
+            return World(
+                status=status, submission=submission, inbox=inbox, ruling=ruling, listened=self._listened(read_at)
+            )
         return World(
             cluster=look.cluster,
             share=look.share,
             status=status,
             submission=submission,
             inbox=inbox,
+            ruling=ruling,
             listened=self._listened(read_at),
         )
+
+    def _rule(self, inbox: Inbox, status: Status | None) -> Ruling | None:
+        """The bounds that the job is to have; a policy is asked as often as the files are read."""
+        look = Look(
+            state=self._state,
+            inbox=inbox,
+            report=status,
+            costs=self._measured_costs(),
+            at=self._ports.clock.now(),
+            asks=self._attention.reads,
+        )
+        return self._authority.rule(look)
+
+    def _measured_costs(self) -> Mapping[Tier, timedelta]:
+        newest = self._journal.history.newest
+        if newest != self._costs[0]:
+            self._costs = (newest, rescale_costs(self._journal.history.rescales))
+        return self._costs[1]
 
     def _listened(self, read_at: datetime | None) -> datetime | None:
         """When the driver's report was read for this look, None if its silence can't be judged by that.
@@ -389,13 +431,24 @@ class Loop:
 
     async def _publish(self) -> None:
         """Show what has changed."""
-        newest = (self._state, self._urls)
+        bounds_by = self._authority.bounds_by
+        newest = (self._state, self._urls, bounds_by)
         if newest != self._shown:
             self._shown = newest
             shown = view(self._state, self._journal.history, self._urls, self._spec.attempt, self._figures.report)
-            await self._ports.store.publish(shown)
+            policy = self._authority.policy
+            await self._ports.store.publish({**shown, "bounds_by": bounds_by, "policy": policy})
+            self._advice_shown = policy
         if (news := self._figures.news()) is not None:
-            await self._ports.store.measure(news)
+            await self._ports.store.measure({**news, **self._advice_news()})
+
+    def _advice_news(self) -> Mapping[str, Any]:
+        """What the policy says, if that is something else than was shown; it says something with each look."""
+        policy = self._authority.policy
+        if policy is None or undated(policy) == undated(self._advice_shown):
+            return {}
+        self._advice_shown = policy
+        return {POLICY: policy}
 
     def _say(self, text: str) -> None:
         """Log what is new; a reason that repeats with every poll is said once."""

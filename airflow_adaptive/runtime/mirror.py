@@ -15,14 +15,16 @@ FORMAT: Final = 1
 
 WISH: Final = "wish"
 REQUIREMENTS: Final = "requirements"
+CALENDAR: Final = "calendar"
 ASKED: Final = "asked"
-"""Keys of the inbox: what is wished, FLIP-291's body, and who asked for them."""
+"""Keys of the inbox: what is wished, FLIP-291's body that a person has set, and that of a calendar, and who asked for them."""
 
 SUMMARY: Final = "summary"
 SCHEDULER: Final = "scheduler"
 HISTORY: Final = "history"
 RESCALES: Final = "rescales"
 DRIVER: Final = "driver"
+POLICY: Final = "policy"
 METRICS: Final = "metrics/"
 """Keys of the mirror; of the last one there are several, one for each step in seconds (`runtime.metrics`)."""
 
@@ -43,6 +45,7 @@ def documents(view: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any
         HISTORY: {"transitions": view["transitions"], "decisions": view["decisions"]},
         RESCALES: view["all_rescales"],
         DRIVER: view["driver"],
+        POLICY: view.get("policy") or {},
     }
     return {key: value if fits(value) else {} for key, value in shown.items()}  # stores take no null
 
@@ -61,6 +64,7 @@ def _summary(view: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]
         **{name: view[name] for name in told},
         **counts,
         "failures": len(view["failures"]),
+        "bounds_by": view.get("bounds_by"),
         "last_transition": transitions[-1] if transitions else None,
         "task": dict(task),
     }

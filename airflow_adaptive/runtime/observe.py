@@ -17,12 +17,13 @@ from airflow_adaptive.ports import ClusterSnapshot, Inbox, SubmissionState, Subm
 from airflow_adaptive.runtime.directive import action
 from airflow_adaptive.runtime.room import Executors
 from airflow_adaptive.runtime.spec import ExecutorShape
+from airflow_adaptive.runtime.standing import Ruling, newest
 from airflow_adaptive.scheduler import events
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.events import Event, SlotOffer
 from airflow_adaptive.scheduler.machine import default_requirements
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, accept
+from airflow_adaptive.scheduler.requirements import ParallelismRange, accept
 from airflow_adaptive.scheduler.state import (
     Canceling,
     Deploying,
@@ -53,6 +54,7 @@ class World:
         status: the driver's report, of whatever epoch.
         submission: what the cluster knows of the driver process.
         inbox: what people want.
+        ruling: bounds that the job is to have, None if those that it has.
         listened: when the report was read, None if the driver's silence can't be judged by this look.
     """
 
@@ -61,6 +63,7 @@ class World:
     status: Status | None = None
     submission: SubmissionStatus | None = None
     inbox: Inbox = Inbox()
+    ruling: Ruling | None = None
     listened: datetime | None = None
 
 
@@ -120,10 +123,15 @@ def observe(
     """What has happened since the scheduler last looked; `world.status` must be the own one (`own_status`)."""
     slots = list(_slots(state, world, now, executor))
     told = list(_told(state, world, memory, now, draw))
+    wanted = list(_wanted(state, world, now))
+    if state.plan is None:
+        yield from wanted  # a job that is yet to be planned is planned within the bounds that it is to have
     # Of a driver that has ended its end is the news, not the slots that went with it; else slots come first, so that
     # whatever the driver's report leads to is decided on the slots that there are.
     yield from told + slots if _is_over(world.submission) else slots + told
-    yield from _wanted(state, world.inbox, now)
+    yield from _asked(state, world.inbox, now)
+    if state.plan is not None:
+        yield from wanted
 
 
 def _slots(state: SchedulerState, world: World, now: datetime, executor: ExecutorShape) -> Iterator[Event]:
@@ -229,6 +237,7 @@ def _reported(
                 trigger_interval=_trigger_interval(status),
                 downtime=None if status.downtime_ms is None else timedelta(milliseconds=status.downtime_ms),
                 reads=status.reads,
+                note=status.note,
             )
         case _, Deploying() if plan is not None and status.refused == plan.version:
             yield events.PlanRefused(at=now, epoch=epoch, version=plan.version, failure=_failure(status.refusal))
@@ -291,7 +300,7 @@ def _end(state: SchedulerState, world: World) -> Failure:
         patience = "no loop had looked after it for orphan_timeout: it stopped by itself, at a batch boundary"
         return Failure(error_class=DRIVER_ORPHANED, message=patience)
     if world.status is None and submission.state is SubmissionState.FINISHED:
-        advice = "the script ended without AdaptiveJob(...).run(): make that its last line"
+        advice = "the script ended without a streaming query: let it start one, or call AdaptiveJob(...).run()"
         return Failure(error_class=SCRIPT_WITHOUT_JOB, message=advice)
     said = f": {submission.message}" if submission.message else ""
     output = (
@@ -327,7 +336,7 @@ def _committed(status: Status) -> int:
 # ---- people ---------------------------------------------------------------------------------------------------------
 
 
-def _wanted(state: SchedulerState, inbox: Inbox, now: datetime) -> Iterator[Event]:
+def _asked(state: SchedulerState, inbox: Inbox, now: datetime) -> Iterator[Event]:
     match inbox.wish:
         case Wish.CANCEL if not isinstance(state.current, Canceling | Finished):
             yield events.CancelRequested(at=now)
@@ -335,35 +344,30 @@ def _wanted(state: SchedulerState, inbox: Inbox, now: datetime) -> Iterator[Even
             yield events.SuspendRequested(at=now)
         case _:
             pass
-    wanted = _requirements(state, inbox)
-    newest = state.requirements if state.declaration is None else state.declaration.requirements
-    if wanted is not None and wanted != newest:
-        yield events.RequirementsChanged(at=now, requirements=wanted)
 
 
-def requested(state: SchedulerState, inbox: Inbox) -> SchedulerState:
-    """The job with the bounds that it is asked to have: it bids for these, and so learns of their slots before it obeys."""
-    wanted = _requirements(state, inbox)
-    return state if wanted is None else replace(state, requirements=wanted)
+def _wanted(state: SchedulerState, world: World, now: datetime) -> Iterator[Event]:
+    ruling = world.ruling
+    if ruling is not None and ruling.requirements != newest(state):
+        yield events.RequirementsChanged(at=now, requirements=ruling.requirements, by=ruling.standing.signature)
 
 
-def _requirements(state: SchedulerState, inbox: Inbox) -> Requirements | None:
-    """The overrides as accepted, None if there are none or they can't hold (`refusal` says why)."""
-    try:
-        return _accepted(state, inbox) if inbox.requirements else None
-    except RequirementsError:
-        return None
+def requested(state: SchedulerState, ruling: Ruling | None) -> SchedulerState:
+    """The job with the bounds that it is to have: it bids for these, and so learns of their slots before it obeys."""
+    return state if ruling is None else replace(state, requirements=ruling.requirements)
 
 
 def refusal(state: SchedulerState, inbox: Inbox) -> str | None:
-    """Why the overrides can't hold, None if they can: whoever wrote them into the inbox was not told."""
+    """Why overrides can't hold, None if they can: whoever wrote them into the inbox was not told."""
     try:
-        _accepted(state, inbox)
+        for asked in (inbox.requirements, inbox.calendar):
+            _require_acceptable(state, asked)
     except RequirementsError as error:
         return f"{error} They are ignored."
     return None
 
 
-def _accepted(state: SchedulerState, inbox: Inbox) -> Requirements:
-    asked = {name: ParallelismRange(lower, upper) for name, (lower, upper) in inbox.requirements.items()}
-    return accept(asked, default_requirements(state.job, state.options), state.job.max_parallelism) if asked else {}
+def _require_acceptable(state: SchedulerState, asked: Mapping[str, tuple[int, int]]) -> None:
+    bounds = {name: ParallelismRange(lower, upper) for name, (lower, upper) in asked.items()}
+    if bounds:
+        accept(bounds, default_requirements(state.job, state.options), state.job.max_parallelism)

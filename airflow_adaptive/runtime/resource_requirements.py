@@ -11,13 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
 
+from airflow_adaptive.scheduler.durations import positive
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.job_graph import JobType
 from airflow_adaptive.scheduler.machine import default_requirements
 from airflow_adaptive.scheduler.requirements import (
+    RESET_TO_DEFAULT,
     ParallelismRange,
     Requirements,
     accept,
@@ -144,6 +147,46 @@ def wanted(asked: Any, state: SchedulerState) -> Requirements:
         return accepted(asked, state)
     except RequirementsError:
         return state.requirements if state.declaration is None else state.declaration.requirements
+
+
+def expiry(lasts: str | None, until: str | None, now: datetime) -> datetime | None:
+    """When bounds expire, None if they hold until they are lifted.
+
+    Args:
+        lasts: for how long they hold: "2 h", or seconds.
+        until: or when they expire, ISO 8601 with a time zone.
+        now: the time.
+
+    Raises:
+        ValueError: both are given, or one that makes no sense.
+    """
+    if lasts is not None and until is not None:
+        raise ValueError("Both for how long the bounds hold and until when are given: give one of the two.")
+    if lasts is not None:
+        return now + positive(lasts)
+    if until is None:
+        return None
+    try:
+        at = datetime.fromisoformat(until)
+    except ValueError as error:
+        hint = "give ISO 8601 with a time zone, as 2026-01-31T18:00:00Z (in a URL a + is %2B)"
+        raise ValueError(f"{_shown(until)} is no time: {hint}") from error
+    if at.tzinfo is None:
+        raise ValueError(f"{_shown(until)} has no time zone: add Z, or an offset such as +01:00 (in a URL %2B01:00).")
+    if at <= now:
+        raise ValueError(f"{_shown(until)} lies in the past: give a time that is to come.")
+    return at.astimezone(UTC)
+
+
+def is_lift(body: Any) -> bool:
+    """Whether a body asks for the default of every bound: what was set before holds no more."""
+    resets = {"parallelism": dict.fromkeys(BOUNDS, RESET_TO_DEFAULT)}
+    return isinstance(body, Mapping) and bool(body) and all(item == resets for item in body.values())
+
+
+def lift(vertices: Iterable[str]) -> dict[str, Any]:
+    """The body that asks for it."""
+    return body_of(dict.fromkeys(vertices, ParallelismRange(RESET_TO_DEFAULT, RESET_TO_DEFAULT)))
 
 
 def version_of(requirements: Requirements) -> str:

@@ -82,6 +82,7 @@ class JobSpec:
         executor: size of an executor.
         attempt: token of the attempt that deploys it; the same attempt never starts a finished job again.
         priority: among jobs that compete for slots one with a higher priority goes first.
+        rescale_policy: as text (`autoscaling.advisor`), which nobody here reads; None without one.
     """
 
     graph: JobGraph
@@ -96,6 +97,7 @@ class JobSpec:
     executor: ExecutorShape = ExecutorShape()
     attempt: str = ""
     priority: int = 1
+    rescale_policy: str | None = None
 
     @property
     def deployment(self) -> str:

@@ -62,10 +62,15 @@ class SlotsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementsChanged:
-    """Somebody set resource requirements; they are complete, valid and expanded (`requirements.accept`)."""
+    """Somebody set resource requirements; they are complete, valid and expanded (`requirements.accept`).
+
+    Attributes:
+        by: whose they are and why, for people; "" if that is not told.
+    """
 
     at: datetime
     requirements: Requirements
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +139,7 @@ class PlanInForce:
         trigger_interval: of its queries, the longest; None if unknown.
         downtime: how long the queries did nothing on their way to this plan, as the driver measured it; None if it has not.
         reads: vertices whose parallelism the script asks for when it builds its queries; None if that is unknown.
+        note: what people should know of the driver, None if there is nothing.
     """
 
     at: datetime
@@ -142,6 +148,7 @@ class PlanInForce:
     trigger_interval: timedelta | None = None
     downtime: timedelta | None = None
     reads: tuple[str, ...] | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

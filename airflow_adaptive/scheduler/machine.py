@@ -63,6 +63,7 @@ from airflow_adaptive.scheduler.states import (
     stop_with_savepoint,
     waiting_for_resources,
 )
+from airflow_adaptive.scheduler.timeline import Decision
 
 _FromDriver = (
     DriverSubmitted
@@ -168,7 +169,8 @@ def _react(state: SchedulerState, event: Event) -> Step:
         case RequirementsChanged():
             return _declare(state, event)
         case TimerFired(timer=TimerName.DECLARE) if state.declaration is not None:
-            return _require(state, RequirementsChanged(at=event.at, requirements=state.declaration.requirements))
+            newest = state.declaration
+            return _require(state, RequirementsChanged(at=event.at, requirements=newest.requirements, by=newest.by))
         case _:
             return BEHAVIOUR[type(known.current)].on_event(known, known.current, event)
 
@@ -222,7 +224,7 @@ def _declare(state: SchedulerState, event: RequirementsChanged) -> Step:
     if not interval:
         return _require(state, event)
     due = event.at + interval if waiting is None else waiting.due
-    noted = replace(state, declaration=Declaration(requirements=wanted, due=due))
+    noted = replace(state, declaration=Declaration(requirements=wanted, due=due, by=event.by))
     return moves.stay(noted, event, "new requirements: they come into force with those that follow at once")
 
 
@@ -231,4 +233,14 @@ def _require(state: SchedulerState, event: RequirementsChanged) -> Step:
     required = replace(state, requirements=event.requirements, declaration=None)
     if required.requirements == state.requirements:
         return moves.stay(required, event, "the requirements are as before after all: nothing to do")
-    return BEHAVIOUR[type(required.current)].on_event(required, required.current, event)
+    return _signed(BEHAVIOUR[type(required.current)].on_event(required, required.current, event), required, event)
+
+
+def _signed(step: Step, state: SchedulerState, event: RequirementsChanged) -> Step:
+    """The step with whose requirements it is about, also where nothing else would be told."""
+    if not event.by:
+        return step
+    decision = step.decision or Decision(at=event.at, state=state.name, reason="nothing else follows now")
+    reason = f"bounds by {event.by}: {decision.reason}"
+    transition = None if step.transition is None else replace(step.transition, reason=reason)
+    return replace(step, decision=replace(decision, reason=reason), transition=transition)

@@ -256,10 +256,12 @@ class Declaration:
     Attributes:
         requirements: the newest.
         due: when they come into force.
+        by: whose they are, as `RequirementsChanged` has it.
     """
 
     requirements: Requirements
     due: datetime
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

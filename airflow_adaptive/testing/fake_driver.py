@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from airflow_adaptive.job.conf import PREFIX
 from airflow_adaptive.job.documents import (
@@ -50,6 +52,7 @@ class FakeDrivers:
         commits: whether running queries commit a batch with each tick; else they are idle.
         build_failure: what the author's function raises whenever it is called, None if it works.
         reads: vertices whose parallelism that function asks for, None if the driver does not tell.
+        measures: what the query's report says beside, by the slots that it runs on; None for nothing.
         started: (epoch, version, parallelism) of every start of the queries, in order.
     """
 
@@ -62,6 +65,7 @@ class FakeDrivers:
         self.commits = True
         self.build_failure: FailureReport | None = None
         self.reads: tuple[str, ...] | None = None
+        self.measures: Callable[[int], Mapping[str, Any]] | None = None
         self.started: list[tuple[int, int, dict[str, int]]] = []
 
     def tick(self, cluster: ClusterSnapshot, states: dict[str, SubmissionState]) -> None:
@@ -150,6 +154,9 @@ class FakeDrivers:
             if worker in address
         )
         newest = self._channel.log[max(self._channel.log)]
+        query = QueryReport(name="q", active=True, committed=session.committed, idle=not self.commits)
+        if self.measures is not None:
+            query = replace(query, **self.measures(len(placed) * session.cores))
         self._channel.report(
             Status(
                 job=decode_log(newest).job,
@@ -160,7 +167,7 @@ class FakeDrivers:
                 state=session.state,
                 version=session.version,
                 executors=executors,
-                queries=(QueryReport(name="q", active=True, committed=session.committed, idle=not self.commits),),
+                queries=(query,),
                 failure=session.failure,
                 refused=session.refused,
                 refusal=self.build_failure if session.refused else None,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
+from airflow_adaptive.autoscaling.advisor import Policy, advisor, written
 from airflow_adaptive.runtime.loop import Leave, Loop, Ports
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.scheduler.job_graph import JobGraph
@@ -51,7 +53,11 @@ class Simulation:
 
     def loop(self, leave: Leave | None = None) -> Loop:
         """A loop over this world; several may run one after the other, or against each other."""
-        return Loop(self.spec, self.ports, lambda: NEUTRAL_DRAW, leave)
+        return Loop(self.spec, self.ports, lambda: NEUTRAL_DRAW, leave, advisor(self.spec.rescale_policy))
+
+    def follow(self, policy: Policy | None) -> None:
+        """From the next loop on the job is deployed with this rescale policy."""
+        self.spec = replace(self.spec, rescale_policy=None if policy is None else written(policy))
 
     def run(self, leave: Leave | None = None) -> SchedulerState:
         """Run a loop to its end."""

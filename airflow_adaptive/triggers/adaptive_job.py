@@ -13,6 +13,7 @@ from typing import Any, cast
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_adaptive.autoscaling.advisor import advisor
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.hooks.world import world
@@ -205,7 +206,7 @@ async def run_loop(
     try:
         patience = spec.options.deploy_timeout
         async with world(conn_id, base, spec.graph.job, task, patience, on_rescale) as ports:
-            loop = Loop(spec, ports, random.random, leave)
+            loop = Loop(spec, ports, random.random, leave, advisor(spec.rescale_policy))
             return outcome(spec, await loop.run(), leave, loop.trouble)
     except (PortError, AdaptiveSchedulerError, ValueError) as error:
         return {"status": "error", "message": str(error), "driver": None if loop is None else loop.driver}
@@ -233,7 +234,8 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
         if await _was_taken_over(ports.channel, spec.attempt):
             log.info("Another attempt runs job %s by now: it is left alone", spec.graph.job)
             return
-        await Loop(replace(spec, options=hasty), ports, random.random).cancel()
+        policy = advisor(spec.rescale_policy)  # its memory is to outlive this, too
+        await Loop(replace(spec, options=hasty), ports, random.random, advisor=policy).cancel()
 
 
 async def _was_taken_over(channel: JobChannel, attempt: str) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.dates import num2date
 
-from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.autoscaling.simulate import main
 from airflow_adaptive.autoscaling.simulation import plots
 
@@ -99,51 +99,67 @@ def test_bad_input_is_told_in_one_line_and_ends_with_2(small: Path, capsys, argu
 
 
 def test_missing_matplotlib_is_told_before_anything_runs(small: Path, tmp_path: Path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main([str(small), "--plot", str(tmp_path / "plot.png")]) == 2
     told = capsys.readouterr()
     assert "matplotlib is not installed: pip install 'airflow-adaptive[plots]'" in told.err
     assert not told.out
 
 
-class _Canvas:
-    """What `plots` asks of pyplot; it keeps the titles."""
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are drawn, before they are written."""
+    figures: list[Any] = []
+    picture = plots.picture
 
-    def __init__(self) -> None:
-        self.titles: list[str] = []
-        self.saved: list[Path] = []
+    def keep(*given: Any) -> Any:
+        figures.append(picture(*given))
+        return figures[-1]
 
-    def __getattr__(self, _: str):
-        return lambda *_args, **_kwargs: None
-
-    def subplots(self, *_args: object, **_kwargs: object):
-        return self, self
-
-    def __getitem__(self, place: tuple[int | slice, int]):
-        return [self] if isinstance(place[0], slice) else self
-
-    def set_title(self, title: str, **_: object) -> None:
-        self.titles.append(title)
-
-    def savefig(self, path: Path, **_: object) -> None:
-        if not path.parent.is_dir():
-            raise FileNotFoundError(path)
-        self.saved.append(path)
+    monkeypatch.setattr(plots, "picture", keep)
+    return figures
 
 
-def test_plot_has_a_panel_for_each_run(small: Path, tmp_path: Path, capsys, monkeypatch):
-    canvas = _Canvas()
-    monkeypatch.setattr(plots, "require", lambda: canvas)
-    assert main([str(small), "--alone", "--plot", str(tmp_path / "plot.png")]) == 0
-    assert canvas.saved == [tmp_path / "plot.png"]
-    assert canvas.titles[0].startswith("load policy: ")
-    assert main([str(small), "--alone", "--plot", str(tmp_path / "no" / "plot.png")]) == 2
-    assert "can't be written" in capsys.readouterr().err
+def test_plot_has_slots_and_lag_of_every_rule_on_comparable_axes(small: Path, tmp_path: Path, drawn: list[Any]):
+    out = tmp_path / "plot.png"
+    assert main([str(small), "--every", "60", "--plot", str(out), "--json", str(tmp_path / "out.json")]) == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+    (figure,) = drawn
+    runs = json.loads((tmp_path / "out.json").read_text())["runs"]
+    slots, lags = figure.axes[::2], figure.axes[1::2]
+    assert [axis.get_title("left").split(":")[0] for axis in slots] == ["load policy", *RIVALS]
+    for axis, lag, run in zip(slots, lags, runs, strict=True):
+        assert (axis.get_ylabel(), lag.get_ylabel()) == ("slots", "lag (seconds)")
+        assert f"{run['slot_hours']:.0f} slot-hours" in axis.get_title("left")
+        assert f"p99 lag {run['p99_lag']:.1f} s" in lag.get_title("left")
+        assert [line.get_label() for line in (*axis.lines, *lag.lines)] == [plots.HELD, plots.LAG]
+        assert [area.get_label() for area in axis.collections] == [plots.NEEDED, plots.SHORT]
+        assert max(lag.lines[0].get_ydata()) == pytest.approx(run["max_lag"])
+        assert (axis.get_ylim(), lag.get_ylim()) == (slots[0].get_ylim(), lags[0].get_ylim())
+    assert [axis.get_xlabel() for axis in figure.axes[-2:]] == ["time (UTC)"] * 2
+    (legend,) = figure.legends
+    assert {text.get_text() for text in legend.get_texts()} == {plots.HELD, plots.NEEDED, plots.SHORT, plots.LAG}
 
 
-def test_matplotlib_is_asked_for_by_name():
-    if importlib.util.find_spec("matplotlib") is None:
-        with pytest.raises(RescalePolicyError, match="matplotlib"):
-            plots.require()
-    else:
-        assert plots.require().__name__ == "matplotlib.pyplot"
+def test_plotted_slots_are_those_that_were_held_at_the_times_of_the_trace(
+    small: Path, tmp_path: Path, drawn: list[Any]
+):
+    calendar = json.dumps(
+        {"zone": "UTC", "windows": [{"name": "day", "parallelism": 9, "start": "08:00", "end": "20:00"}]}
+    )
+    asked = [str(small), "--alone", "--begin", "0.25", "--policy", "calendar", "--calendar", calendar]
+    assert main([*asked, "--plot", str(tmp_path / "plot.svg")]) == 0
+    (held,) = drawn[0].axes[0].lines
+    hours = [num2date(at).hour + num2date(at).minute / 60 for at in held.get_xdata(orig=False)]
+    by_day = [count for hour, count in zip(hours, held.get_ydata(), strict=True) if 8.1 < hour < 19.9]
+    assert by_day
+    assert set(by_day) == {9}
+    assert hours[0] == 6, "the part begins a quarter of a day after midnight"
+
+
+def test_plot_that_can_t_be_written_is_told(small: Path, tmp_path: Path, capsys):
+    assert main([str(small), "--alone", "--every", "600", "--plot", str(tmp_path / "no" / "plot.png")]) == 2
+    assert main([str(small), "--alone", "--every", "600", "--plot", str(tmp_path / "plot.xyz")]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2
+    assert all("can't be written" in line for line in told)

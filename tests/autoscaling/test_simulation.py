@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -264,5 +264,7 @@ def test_trace_that_can_t_be_read_is_told(tmp_path: Path):
 def test_part_of_a_trace_begins_at_zero():
     part = trace(1, 2, 3, 4).part(600, 1800)
     assert (part.times, part.rates) == ((0.0, 600.0, 1200.0), (2, 3))
+    assert part.start == START + timedelta(seconds=600)
+    assert trace(1, 2, 3, 4).part(500, 1800) == part, "a part begins with a point"
     with pytest.raises(RescalePolicyError, match="take a longer part"):
         trace(1, 2).part(600, 700)

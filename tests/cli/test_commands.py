@@ -20,6 +20,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from tests.cli.conftest import Ran, Run
 from tests.plugin.shown import batch, canceled, executing, place, suspended
+from tests.plugin.test_requirements import with_policy
 from tests.plugin.world import BODY, AirflowWorld
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -380,3 +381,32 @@ def test_page_shows_what_the_commands_print(world: AirflowWorld, run: Run) -> No
     shown = [(command, printed(run(*shlex.split(command)))) for command, _ in examples()]
     assert examples() == shown
     assert len(shown) == 9
+
+
+# ---- policies, and people above them --------------------------------------------------------------------------------
+
+
+def test_bounds_are_set_for_a_while_and_lifted(world: AirflowWorld, run: Run) -> None:
+    asset = place(world, executing())
+    assert run("requirements", "set", "departures", "2:3", "--for", "2 h").code == 0
+    assert "until" in world.stored(asset, "asked")["requirements"]
+    assert " until " in properties(run("show", "departures").out)["asked (requirements)"]
+    ran = run("requirements", "lift", "departures")
+    assert (ran.code, "holds no more" in ran.out) == (0, True)
+    assert world.stored(asset, "requirements")["job"]["parallelism"] == {"lowerBound": -1, "upperBound": -1}
+
+
+def test_expiry_in_the_past_is_refused(world: AirflowWorld, run: Run) -> None:
+    place(world, executing())
+    ran = run("requirements", "set", "departures", "2:3", "--until", "2013-01-01T00:00:00Z")
+    assert (ran.code, "lies in the past" in ran.err) == (1, True)
+
+
+def test_job_is_shown_with_whose_bounds_hold_and_its_policys_advice(world: AirflowWorld, run: Run) -> None:
+    asset = place(world, executing())
+    world.show(asset, with_policy(problem="it wants too much"))
+    told = properties(run("show", "departures").out)
+    assert told["bounds by"].startswith("load since")
+    assert told["rescale policy"] == "LoadPolicy, acts"
+    assert told["policy's problem"] == "it wants too much"
+    assert told["policy's advice"] == "1:4: busy"

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from airflow.sdk import Variable
 
-from airflow_adaptive.hooks.asset_store import AirflowJobStore, TaskKey, ask, parse_requirements
+from airflow_adaptive.hooks.asset_store import READS_BETWEEN, AirflowJobStore, TaskKey, ask, parse_requirements
 from airflow_adaptive.hooks.signal import MOST_MARKS, note, read_marks
 from airflow_adaptive.hooks.store_traffic import StoreTraffic
-from airflow_adaptive.ports import Inbox, Wish
+from airflow_adaptive.ports import Inbox, Origin, Wish
 from airflow_adaptive.testing.manual_clock import ManualClock
 from tests.comms import FakeComms, api_server_error
 
@@ -208,7 +209,9 @@ def test_inboxes_of_many_jobs_are_read_in_turn(
         asyncio.run(clock.sleep(1))
         read_all(crowd)
     assert set(read_all(crowd)) == {Wish.SUSPEND}
-    assert airflow.reads <= 2 * 130 + 7, "two operations for an inbox, ten inboxes a second, the signal every two"
+    assert airflow.reads <= 4 * 130 + 7, (
+        "two to four operations for an inbox, ten inboxes a second, the signal every two"
+    )
 
 
 def test_job_that_was_asked_something_is_read_at_once_however_many_there_are(
@@ -219,7 +222,7 @@ def test_job_that_was_asked_something_is_read_at_once_however_many_there_are(
     asyncio.run(clock.sleep(2))
     before = airflow.reads
     assert asyncio.run(crowd[42].inbox()).wish is Wish.CANCEL
-    assert airflow.reads == before + 3, "the signal, and two of the inbox"
+    assert airflow.reads == before + 5, "the signal, and all four of the inbox"
 
 
 def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
@@ -284,3 +287,57 @@ def test_what_airflow_deleted_with_the_asset_is_brought_back(
     assert asyncio.run(live()) == Inbox(wish=Wish.SUSPEND, requirements={"job": (1, -1)})
     assert (airflow.asset_states["wish"], airflow.asset_states["requirements"]) == ("suspend", BODY)
     assert airflow.asset_states["summary"]["state"] == "Executing"
+
+
+# ---- who has set them, and until when -------------------------------------------------------------------------------
+
+
+def test_who_has_set_bounds_and_until_when_is_read_with_them(airflow: FakeComms, store: AirflowJobStore) -> None:
+    told = {"by": "alice", "via": "REST", "at": "2013-01-01T00:00:00Z", "until": "2013-01-01T02:00:00+00:00"}
+    airflow.asset_states = {"requirements": BODY, "asked": {"requirements": told}}
+    origin = Origin(by="alice", via="REST", until=datetime(2013, 1, 1, 2, tzinfo=UTC))
+    assert asyncio.run(store.inbox()) == Inbox(requirements={"job": (1, -1)}, origin=origin)
+
+
+def test_bounds_of_a_calendar_are_kept_apart_from_those_of_people(airflow: FakeComms, store: AirflowJobStore) -> None:
+    airflow.asset_states = {"calendar": BODY, "asked": {"calendar": {"by": "calendar/set/r", "via": "task"}}}
+    origin = Origin(by="calendar/set/r", via="task")
+    assert asyncio.run(store.inbox()) == Inbox(calendar={"job": (1, -1)}, calendar_origin=origin)
+
+
+@pytest.mark.parametrize("asked", ["nobody", {"requirements": 7}, {"requirements": {"until": "soon"}}, 3])
+def test_who_asked_in_a_form_that_nobody_understands_is_not_known(
+    airflow: FakeComms, store: AirflowJobStore, asked: Any
+) -> None:
+    airflow.asset_states = {"requirements": BODY, "asked": asked}
+    assert asyncio.run(store.inbox()) == Inbox(requirements={"job": (1, -1)})
+
+
+def test_longer_hold_of_the_same_bounds_is_seen_within_a_few_reads(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    airflow.asset_states = {"requirements": BODY, "asked": {"requirements": {"until": "2013-01-01T02:00:00+00:00"}}}
+    asyncio.run(store.inbox())
+    airflow.asset_states["asked"] = {"requirements": {"until": "2013-01-01T03:00:00+00:00"}}
+    reads = [read_later(store, clock) for _ in range(READS_BETWEEN + 1)]
+    assert reads[-1].origin.until == datetime(2013, 1, 1, 3, tzinfo=UTC)
+
+
+def test_inbox_that_could_not_be_read_yet_says_so(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    airflow.error = OSError("a backend's own")
+    assert not asyncio.run(store.inbox()).is_read
+    airflow.error = None
+    assert read_later(store, clock).is_read
+
+
+def test_who_asked_is_brought_back_too_when_airflow_has_deleted_the_asset(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    before = {"wish": "run", "requirements": BODY, "calendar": BODY, "asked": {"requirements": {"by": "alice"}}}
+    airflow.asset_states = dict(before)
+    first = asyncio.run(store.inbox())
+    airflow.asset_states.clear()
+    assert read_later(store, clock) == first
+    assert {key: airflow.asset_states[key] for key in before} == before

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,6 +10,10 @@ from airflow.sdk import DAG, Asset
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
+from airflow_adaptive.autoscaling.advisor import advisor, read
+from airflow_adaptive.autoscaling.combined import CombinedPolicy
+from airflow_adaptive.autoscaling.load import LoadPolicy
+from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
 from airflow_adaptive.hooks import batch
 from airflow_adaptive.hooks.asset_store import LINKS
 from airflow_adaptive.hooks.batch import Batch
@@ -87,6 +92,50 @@ def test_options_come_from_default_args(script, tmp_path):
             task_id="t", job="j", application=script, job_directory=f"file://{tmp_path}", parallelism=2
         )
     assert staged(operator).options.stop_timeout == timedelta(seconds=7)
+
+
+CALENDAR = scheduled_policy(zone="Europe/Berlin", windows=[window("day", (2, 4), start="08:00", end="20:00")])
+TOO_MUCH = scheduled_policy(zone="UTC", windows=[window("day", (2, 9), start="08:00", end="20:00")])
+
+
+@pytest.mark.parametrize("policy", [CALENDAR, LoadPolicy(dry_run=True), CombinedPolicy(calendar=CALENDAR)])
+def test_rescale_policy_reaches_the_triggerer_as_it_was_declared(make, policy):
+    spec = decode(JobSpec, json.loads(json.dumps(encode(staged(make(rescale_policy=policy))))))
+    assert read(spec.rescale_policy) == policy
+    asked = advisor(spec.rescale_policy)
+    assert asked is not None
+    assert asked.kind == type(policy).__name__
+
+
+def test_another_policy_is_no_reason_for_another_driver(make):
+    assert staged(make(rescale_policy=CALENDAR)).deployment == staged(make()).deployment
+
+
+@pytest.mark.parametrize(
+    ("changes", "finding"),
+    [
+        (
+            {"rescale_policy": "daily"},
+            "rescale_policy is a str: give a ScheduledPolicy or a LoadPolicy or a CombinedPolicy",
+        ),
+        (
+            {"rescale_policy": TOO_MUCH},
+            "window 'day': upper bound 9 of vertex 'job' is above its max_parallelism 4: lower it",
+        ),
+        ({"rescale_policy": CombinedPolicy(calendar=TOO_MUCH)}, "is above its max_parallelism 4"),
+        ({"rescale_policy": CALENDAR, "reactive": True}, "rescale_policy is given for a reactive job"),
+        ({"rescale_policy": CALENDAR, "parallelism": "1-4"}, "parallelism '1-4' must be a whole number"),
+    ],
+)
+def test_policy_that_the_job_can_not_have_is_refused_before_anything_is_staged(make, tmp_path, changes, finding):
+    with pytest.raises(ValueError, match=re.escape(finding)):
+        staged(make(**changes))
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_batch_with_a_rescale_policy_is_refused(make):
+    with pytest.raises(ValueError, match="rescale_policy is given for a batch, which never rescales: leave it out"):
+        make(job_type="batch", rescale_policy=CALENDAR)._declared.batch()
 
 
 def test_job_graph_replaces_the_bounds(make):

@@ -96,24 +96,51 @@ def fire(trigger: Any) -> Any:
 # ---- requirements ---------------------------------------------------------------------------------------------------
 
 
+def body(lower: int, upper: int) -> dict[str, Any]:
+    return {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
+
+
+def test_bounds_that_are_to_hold_for_two_hours_are_left_with_when_they_expire(airflow: FakeComms) -> None:
+    before = datetime.now(UTC)
+    SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=2, hold="2 h").execute(CONTEXT)
+    until = datetime.fromisoformat(airflow.asset_states["asked"]["requirements"]["until"])
+    assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=1)
+
+
 @pytest.mark.parametrize(
-    ("parallelism", "bounds"),
+    ("given", "finding"),
     [
-        ((2, 3), (2, 3)),
-        ([2, 3], (2, 3)),
-        (4, (4, 4)),
-        ({"job": (1, 3)}, (1, 3)),
-        ({"job": (-1, 2)}, (1, 2)),
-        (None, (1, 4)),
+        ({"parallelism": 2, "hold": "for a while"}, "'for a while' is no duration"),
+        ({"parallelism": 2, "hold": 0}, "must be longer than zero"),
+        ({"parallelism": None, "hold": "2 h"}, "hold is given without bounds that could hold"),
+    ],
+)
+def test_hold_that_makes_no_sense_fails_the_task_for_good(
+    airflow: FakeComms, given: dict[str, Any], finding: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=finding):
+        SetResourceRequirementsOperator(task_id="t", job="departures", **given).execute(CONTEXT)
+    assert "requirements" not in airflow.asset_states
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "asked", "bounds"),
+    [
+        ((2, 3), (2, 3), (2, 3)),
+        ([2, 3], (2, 3), (2, 3)),
+        (4, (4, 4), (4, 4)),
+        ({"job": (1, 3)}, (1, 3), (1, 3)),
+        ({"job": (-1, 2)}, (-1, 2), (1, 2)),
+        (None, (-1, -1), (1, 4)),
     ],
 )
 def test_bounds_are_left_for_the_job_with_who_asked(
-    airflow: FakeComms, parallelism: Any, bounds: tuple[int, int]
+    airflow: FakeComms, parallelism: Any, asked: tuple[int, int], bounds: tuple[int, int]
 ) -> None:
-    body = {"job": {"parallelism": {"lowerBound": bounds[0], "upperBound": bounds[1]}}}
     operator = SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=parallelism)
-    assert operator.execute(CONTEXT) == body
-    assert airflow.asset_states["requirements"] == body
+    assert operator.execute(CONTEXT) == body(*bounds)
+    assert airflow.asset_states["requirements"] == body(*asked)
+    assert "until" not in airflow.asset_states["asked"]["requirements"]
     assert airflow.asset_states["asked"]["requirements"]["by"] == "night/shrink/r"
     assert "departures" in str(airflow.variables), "the loop is told to look"
 

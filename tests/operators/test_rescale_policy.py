@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,8 @@ from airflow.serialization.encoders import encode_timetable
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import DataInterval, TimeRestriction
 
+from airflow_adaptive.autoscaling.load import LoadPolicy
+from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
 from airflow_adaptive.operators.rescale_policy import TASK_ID, ApplyRescalePolicyOperator, rescale_policy_dag
 from airflow_adaptive.policy_timetable import RescalePolicyTimetable
@@ -118,11 +121,41 @@ def test_dag_can_be_serialized_and_has_one_task_for_the_job():
     assert run.start == run.end == pendulum.datetime(2026, 7, 1)
 
 
+def test_what_is_wrong_with_a_dag_of_a_policy_is_one_error_that_lists_everything():
+    with pytest.raises(RescalePolicyError) as told:
+        rescale_policy_dag("calendar", job=" ", policy=LoadPolicy(), lead="soon", schedule="@daily")  # type: ignore[arg-type]
+    for finding in (
+        "rescale_policy_dag 'calendar': job is ' ': give the id of the job",
+        "schedule can't be given: the policy is the schedule",
+        "policy is a LoadPolicy: give what scheduled_policy() returns",
+        "lead: 'soon'",
+    ):
+        assert finding in str(told.value)
+    with pytest.raises(RescalePolicyError, match="lead '2 d' must be from 0 to 1 day"):
+        rescale_policy_dag("calendar", job="departures", policy=POLICY, lead="2 d")
+
+
+def test_lead_of_a_dag_is_written_as_any_other_duration():
+    dag = rescale_policy_dag("calendar", job="departures", policy=POLICY, lead="10 min")
+    assert isinstance(dag.timetable, RescalePolicyTimetable)
+    assert dag.timetable.lead == timedelta(minutes=10)
+    assert vars(dag.get_task(TASK_ID))["lead"] == timedelta(minutes=10)
+
+
 def test_task_sets_what_the_policy_asks_for_now(airflow):
     operator = ApplyRescalePolicyOperator(task_id=TASK_ID, job="departures", policy=ALWAYS)
     body = operator.execute(CONTEXT)
     assert body == {"job": {"parallelism": {"lowerBound": 2, "upperBound": 3}}}
-    assert airflow.asset_states["requirements"] == body
+    assert airflow.asset_states["calendar"] == body
+    assert airflow.asset_states["asked"]["calendar"]["by"] == "calendar/set_requirements/r"
+    assert "requirements" not in airflow.asset_states, "that is where people's bounds are, which win"
+
+
+def test_policy_that_is_a_dry_run_tells_what_it_would_set_and_sets_nothing(airflow):
+    policy = replace(ALWAYS, dry_run=True)
+    with pytest.raises(AirflowSkipException, match=r"dry run: the rescale policy would set \{'job': \(2, 3\)\}"):
+        ApplyRescalePolicyOperator(task_id=TASK_ID, job="departures", policy=policy).execute(CONTEXT)
+    assert not {"requirements", "calendar"} & airflow.asset_states.keys()
 
 
 @pytest.mark.parametrize("outcome", ["SUSPENDED", "FINISHED"])
@@ -130,7 +163,7 @@ def test_job_that_was_suspended_or_has_ended_is_left_alone(airflow, outcome):
     airflow.asset_states["summary"] |= {"state": "Finished", "outcome": outcome}
     with pytest.raises(AirflowSkipException, match="leaves it alone"):
         ApplyRescalePolicyOperator(task_id=TASK_ID, job="departures", policy=ALWAYS).execute(CONTEXT)
-    assert "requirements" not in airflow.asset_states
+    assert "calendar" not in airflow.asset_states
 
 
 def test_policy_for_a_vertex_that_the_job_does_not_have_fails(airflow):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -385,3 +386,118 @@ def test_too_wide_a_job_is_told_of_by_its_summary(world: AirflowWorld) -> None:
     world.show(asset, {**shown(executing()), "scheduler": {}})
     assert world.client().get(f"{API}/jobs/departures").json()["parallelism"] == {"job": 2}
     assert world.client().put(PATH, json={"job": bounds(1, 2)}).status_code == 409
+
+
+# ---- expiry, lifting, and whose they are ----------------------------------------------------------------------------
+
+
+def with_policy(**changes: Any) -> dict[str, Any]:
+    """What a job shows that has a rescale policy of its own."""
+    bounds_by = {"kind": "POLICY", "source": "load", "via": None, "since": None, "until": None, "reason": "busy"}
+    advice = {
+        "at": "2013-01-01T00:00:00+00:00",
+        "since": "2013-01-01T00:00:00+00:00",
+        "bounds": {"job": {"lower": 1, "upper": 4}},
+        "source": "load",
+        "reason": "busy",
+        "next_at": None,
+    }
+    policy = {"kind": "LoadPolicy", "dry_run": False, "acts": True, "advice": advice, "problem": None} | changes
+    documents = shown(executing())
+    return {"policy": policy, "summary": documents["summary"] | {"bounds_by": bounds_by}}
+
+
+@pytest.mark.parametrize("query", ["for=2h", "for=7200", "for=2%20h"])
+def test_bounds_that_are_set_for_two_hours_are_there_with_when_they_expire(world: AirflowWorld, query: str) -> None:
+    asset, before = place(world, executing()), datetime.now(UTC)
+    assert world.client().put(f"{PATH}?{query}", json={"job": bounds(2, 8)}).status_code == 200
+    until = datetime.fromisoformat(world.stored(asset, "asked")["requirements"]["until"])
+    assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=1)
+    asked = world.client().get(f"{API}/jobs/departures").json()["asked"]["requirements"]
+    assert datetime.fromisoformat(asked["until"]) == until
+
+
+def test_bounds_may_be_set_until_a_time_in_any_zone(world: AirflowWorld) -> None:
+    asset = place(world, executing())
+    world.client().put(PATH, params={"until": "2999-01-31T18:00:00+01:00"}, json={"job": bounds(2, 8)})
+    assert world.stored(asset, "asked")["requirements"]["until"] == "2999-01-31T17:00:00+00:00"
+
+
+def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none(world: AirflowWorld) -> None:
+    place(world, executing())
+    for until in ("2999-01-01T00:00:00Z", "2999-01-01T00:00:00Z", "2999-01-02T00:00:00Z"):
+        world.client().put(PATH, params={"until": until}, json={"job": bounds(2, 8)})
+    assert len(world.audit()) == 2
+    world.client().put(PATH, json={"job": bounds(2, 8)})
+    assert len(world.audit()) == 3, "without an expiry they hold until they are lifted"
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ({"for": "2h", "until": "2999-01-01T00:00:00Z"}, "give one of the two"),
+        ({"for": "soon"}, "'soon' is no duration"),
+        ({"for": "-2h"}, "must be longer than zero"),
+        ({"for": ""}, "is no duration"),
+        ({"until": "tomorrow"}, "is no time: give ISO 8601"),
+        ({"until": "2999-01-01T00:00:00"}, "has no time zone: add Z"),
+        ({"until": "1999-01-01T00:00:00Z"}, "lies in the past"),
+    ],
+)
+def test_expiry_that_makes_no_sense_is_told_and_nothing_is_changed(
+    world: AirflowWorld, query: dict[str, str], told: str
+) -> None:
+    place(world, executing())
+    answer = world.client().put(PATH, params=query, json={"job": bounds(2, 8)})
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:airflow-adaptive:problem:invalid-expiry")
+    assert told in answer.json()["detail"]
+    assert world.audit() == []
+
+
+def test_bounds_that_have_expired_are_not_told_any_more_and_may_be_set_again(world: AirflowWorld) -> None:
+    asset = place(world, executing())
+    asked = {"requirements": {"by": "x", "at": "2013-01-01T00:00:00Z", "via": "CLI", "until": "2013-01-01T01:00:00Z"}}
+    world.show(asset, {"requirements": {"job": bounds(2, 8)}, "asked": asked})
+    assert world.client().get(PATH).json() == {"job": bounds(1, 4)}
+    world.client().put(PATH, json={"job": bounds(2, 8)})
+    assert world.client().get(PATH).json() == {"job": bounds(2, 8)}
+
+
+def test_lifting_puts_every_bound_back_and_lifting_again_changes_nothing(world: AirflowWorld) -> None:
+    asset = place(world, executing())
+    world.client().put(PATH, json={"job": bounds(2, 8)})
+    for _ in range(2):
+        answer = world.client().delete(PATH, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.content) == (204, b"")
+    assert world.stored(asset, "requirements") == {"job": bounds(-1, -1)}
+    assert world.client().get(PATH).json() == {"job": bounds(1, 4)}
+    assert len(world.audit()) == 2
+
+
+def test_only_who_may_edit_the_dag_may_lift(world: AirflowWorld) -> None:
+    place(world, executing())
+    answer = world.client("viewer").delete(PATH, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 403
+
+
+def test_job_tells_whose_bounds_hold_and_what_its_policy_says(world: AirflowWorld) -> None:
+    asset = place(world, executing())
+    world.show(asset, with_policy())
+    details = world.client().get(f"{API}/jobs/departures").json()
+    assert (details["bounds_by"]["kind"], details["bounds_by"]["source"]) == ("POLICY", "load")
+    assert (details["policy"]["kind"], details["policy"]["advice"]["reason"]) == ("LoadPolicy", "busy")
+
+
+def test_policy_that_is_not_understood_is_absent(world: AirflowWorld) -> None:
+    asset = place(world, executing())
+    world.show(asset, {"policy": {"kind": 7}})
+    assert world.client().get(f"{API}/jobs/departures").json()["policy"] is None
+
+
+@pytest.mark.parametrize(("dry_run", "told"), [(False, (2, 3)), (True, (1, 4))])
+def test_bounds_that_were_lifted_are_those_of_the_policy_unless_it_only_tells(
+    world: AirflowWorld, dry_run: bool, told: tuple[int, int]
+) -> None:
+    asset = place(world, executing().when_requirements(2, 3))
+    world.show(asset, {"requirements": {"job": bounds(-1, -1)}, **with_policy(dry_run=dry_run)})
+    assert world.client().get(PATH).json() == {"job": bounds(*told)}

@@ -402,7 +402,7 @@ def test_script_that_never_runs_its_job_fails_with_the_advice(small: Simulation)
     small.clock.at(10, lambda: small.cluster.finish_driver(newest_driver(small)))
     end = small.run_to_end()
     assert end.cause is not None
-    assert end.cause.summary.startswith("SCRIPT_WITHOUT_JOB: the script ended without AdaptiveJob(...).run()")
+    assert end.cause.summary.startswith("SCRIPT_WITHOUT_JOB: the script ended without a streaming query: ")
 
 
 def test_driver_that_could_not_be_submitted_is_tried_again_and_says_why(small: Simulation) -> None:

@@ -1,5 +1,7 @@
 """Changes of requirements on their way into force, and what reactive jobs make of them."""
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_adaptive.scheduler.errors import SchedulerUsageError
@@ -100,3 +102,37 @@ def test_users_controller_decides_on_increases():
     scenario.when_slots(held=2, free=1).when_committed().after(60).when_committed().then("Executing")
     offers = (SlotOffer(worker="worker-1", held=2, free=2),)
     scenario.when(SlotsChanged(at=scenario.now, offers=offers)).after(60).when_committed().then_parallelism(4)
+
+
+# ---- whose they are -------------------------------------------------------------------------------------------------
+
+
+def signed(job: Scenario, lower: int, upper: int) -> Scenario:
+    return job.when(replace(job.requirements(lower, upper), by="alice (REST)"))
+
+
+def test_whose_bounds_led_to_a_rescale_is_told_with_the_reason():
+    job = signed(executing().when_slots(held=2, free=2), 1, 4)
+    told = [step.transition.reason for step in job.steps if step.transition is not None]
+    expected = "bounds by alice (REST): 4 slot(s) are there, 2 used: {'job': 2} -> {'job': 4}"
+    assert expected in told
+    assert expected in job.reasons
+
+
+def test_whose_bounds_nothing_follows_from_is_told_all_the_same():
+    job = signed(Scenario(1, 4).given_executing(2), 1, 2)
+    assert job.reason.startswith("bounds by alice (REST): ")
+
+
+def test_bounds_that_wait_for_others_keep_whose_they_are():
+    job = Scenario(1, 4, slot_request_max_interval="1 s").given_executing(2)
+    signed(job, 1, 2)
+    assert "alice" not in job.reason
+    job.after(1)
+    assert job.reason.startswith("bounds by alice (REST): ")
+
+
+def test_bounds_of_which_nobody_tells_whose_they_are_are_told_as_before():
+    job = Scenario(1, 4).given_executing(2)
+    job.when_requirements(1, 2)
+    assert "bounds by" not in " ".join(job.reasons)

@@ -6,7 +6,7 @@ import csv
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import median
@@ -59,15 +59,17 @@ class Trace:
         return self.totals[-1] / self.duration
 
     def part(self, begin: float, end: float) -> Trace:
-        """The points from one second to another.
+        """The points from one second to another; it starts with the first of them.
 
         Raises:
             RescalePolicyError: there are too few.
         """
-        kept = [(at - begin, rate) for at, rate in zip(self.times, self.rates, strict=False) if begin <= at < end]
+        kept = [(at, rate) for at, rate in zip(self.times, self.rates, strict=False) if begin <= at < end]
         if len(kept) < LEAST_POINTS:
             raise RescalePolicyError("trace", [f"fewer than {LEAST_POINTS} points are left of it: take a longer part"])
-        return Trace.of([at for at, _ in kept], [rate for _, rate in kept], self.start)
+        first = kept[0][0]
+        start = self.start + timedelta(seconds=first)
+        return Trace.of([at - first for at, _ in kept], [rate for _, rate in kept], start)
 
 
 def read_trace(path: Path) -> Trace:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Header, Query, Response
 
 from airflow_adaptive.plugin import control, details, schemas
 from airflow_adaptive.plugin.mirrored import mirrored
 from airflow_adaptive.plugin.routes.common import asker, shown_state
 from airflow_adaptive.plugin.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep
 from airflow_adaptive.runtime import preview, resource_requirements
-from airflow_adaptive.runtime.mirror import REQUIREMENTS, SCHEDULER, SUMMARY
+from airflow_adaptive.runtime.mirror import ASKED, CALENDAR, POLICY, REQUIREMENTS, SCHEDULER, SUMMARY
 from airflow_adaptive.runtime.resource_requirements import body_of, version_of, wanted
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import Requirements
 
 router = APIRouter(tags=["Resource requirements"])
 
-KEYS = (SUMMARY, SCHEDULER, REQUIREMENTS)
+KEYS = (SUMMARY, SCHEDULER, REQUIREMENTS, CALENDAR, ASKED, POLICY)
 
 BODY: dict[str, Any] = {
     "requestBody": {
@@ -64,6 +65,21 @@ IfMatch = Annotated[
     ),
 ]
 
+Lasts = Annotated[
+    str | None,
+    Query(
+        alias="for",
+        max_length=100,
+        description="For how long they hold: a duration, as 2h or 30min, or seconds.",
+        examples=["2h"],
+    ),
+]
+
+Until = Annotated[
+    str | None,
+    Query(max_length=100, description="Until when they hold: ISO 8601 with a zone.", examples=["2026-01-31T18:00:00Z"]),
+]
+
 
 @router.get(
     "/jobs/{job}/resource-requirements",
@@ -72,9 +88,9 @@ IfMatch = Annotated[
     responses=SHOWN,
 )
 def get_requirements(job: ReadableJob, session: SessionDep, response: Response) -> schemas.Requirements:
-    """Tell the bounds of every vertex: those that were set last, or else those of the DAG."""
+    """Tell the bounds of every vertex: those that somebody has set, or else those of its policy, a calendar or the DAG."""
     seen = mirrored(job, session, KEYS)
-    return _answer(wanted(seen.asked_requirements, shown_state(job, seen)), response)
+    return _answer(wanted(seen.standing_requirements(datetime.now(UTC)), shown_state(job, seen)), response)
 
 
 @router.put(
@@ -85,14 +101,32 @@ def get_requirements(job: ReadableJob, session: SessionDep, response: Response) 
     openapi_extra=BODY,
 )
 def put_requirements(
-    user: UserDep, job: EditableJob, body: BodyDep, response: Response, if_match: IfMatch = None
+    user: UserDep,
+    job: EditableJob,
+    body: BodyDep,
+    response: Response,
+    if_match: IfMatch = None,
+    lasts: Lasts = None,
+    until: Until = None,
 ) -> schemas.Requirements:
-    """Set the bounds of every vertex; a bound of -1 is reset to its default.
+    """Set the bounds of every vertex, above all policies; a bound of -1 is reset to its default.
 
-    The answer comes when they are persisted; the job follows within seconds. The same again changes nothing.
+    The answer comes when they are persisted; the job follows within seconds. The same again changes nothing. They hold until they
+    expire, are set anew, or are lifted: by DELETE, or by -1 for every bound.
     """
-    expected = _expectation(if_match)
-    return _answer(control.set_requirements(job, asker(user), _decoded(body), expected), response)
+    expected, expires = _expectation(if_match), control.expires(lasts, until)
+    return _answer(control.set_requirements(job, asker(user), _decoded(body), expected, expires), response)
+
+
+@router.delete(
+    "/jobs/{job}/resource-requirements",
+    operation_id="delete_resource_requirements",
+    summary="Lift the resource requirements that were set",
+    status_code=HTTPStatus.NO_CONTENT,
+)
+def delete_requirements(user: UserDep, job: EditableJob, _: BodyDep) -> None:
+    """Have the bounds hold no more that somebody has set: those of its policy, a calendar or the DAG come back."""
+    control.lift_requirements(job, asker(user))
 
 
 @router.post(

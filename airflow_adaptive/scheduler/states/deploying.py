@@ -47,11 +47,17 @@ def timers(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
 
 def _in_force(state: SchedulerState, deploying: Deploying, event: PlanInForce | SlotsChanged) -> Step:
     """Slots that are still to come would look lost to Executing: they are waited for here."""
-    plan, arrived = deploying.plan, state.held_slots
+    plan, arrived, note = deploying.plan, state.held_slots, _note(deploying, event)
     if arrived >= plan.slots:
-        return moves.execute(state, event, plan, "the driver reports the plan in force")
-    reason = f"the plan is in force on {arrived} of {plan.slots} slot(s): the others are awaited"
+        return moves.execute(state, event, plan, f"the driver reports the plan in force{note}")
+    reason = f"the plan is in force on {arrived} of {plan.slots} slot(s): the others are awaited{note}"
     return moves.stay(moves.with_current(state, in_force=True), event, reason)
+
+
+def _note(deploying: Deploying, event: PlanInForce | SlotsChanged) -> str:
+    """What is to be said of a driver, once: with the first plan that it runs."""
+    told = event.note if isinstance(event, PlanInForce) and deploying.before is None else None
+    return "" if told is None else f"; {told}"
 
 
 def _is_hopeless(state: SchedulerState, deploying: Deploying) -> bool:

@@ -1,5 +1,7 @@
 """Deploying: until the plan is in force on all its slots, or the patience ends."""
 
+from dataclasses import replace
+
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
 from airflow_adaptive.scheduler.events import DriverSubmitted, PlanInForce
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
@@ -17,6 +19,22 @@ def test_slots_that_are_still_to_come_are_awaited():
     job.then("Deploying", reason="in force on 1 of 4 slot(s)")
     job.when_slots(held=3, free=1).then("Deploying", reason="in force on 3 of 4 slot(s)")
     job.when_slots(held=4).then("Executing")
+
+
+def test_note_of_a_driver_is_told_with_its_first_plan_only():
+    job, note = Scenario().given_script().given_deploying(1).when_slots(held=1, free=1), "it is an ordinary script"
+    job.when(replace(job.in_force(), note=note)).then(
+        "Executing", reason=f"the driver reports the plan in force; {note}"
+    )
+    job.when_slots(held=1, free=3).after(60).then("Deploying")
+    job.when_slots(held=4).when(replace(job.in_force(), note=note)).then("Executing")
+    assert note not in job.reasons[-1]
+
+
+def test_note_of_a_driver_is_told_while_slots_are_awaited():
+    job = Scenario().given_deploying(2).when_slots(held=1, free=1)
+    job.when(replace(job.in_force(), note="an ordinary script"))
+    job.then("Deploying", reason="in force on 1 of 2 slot(s): the others are awaited; an ordinary script")
 
 
 def test_plan_of_another_version_is_not_taken_for_this_one():

@@ -8,7 +8,7 @@ export interface Answer<Body> {
 }
 
 export interface Asking {
-  method?: "GET" | "PUT" | "POST";
+  method?: "GET" | "PUT" | "POST" | "DELETE";
   body?: unknown;
   ifMatch?: string | null;
   signal?: AbortSignal;

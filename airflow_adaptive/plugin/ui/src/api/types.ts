@@ -55,6 +55,33 @@ export interface Figures {
   backlog: number | null;
 }
 
+/** Who set the bounds in force. */
+export interface BoundsBy {
+  kind: string;
+  source: string;
+  via: string | null;
+  since: string | null;
+  until: string | null;
+  reason: string;
+}
+
+export interface Advice {
+  at: string;
+  since: string;
+  bounds: Record<string, Range>;
+  source: string;
+  reason: string;
+  next_at: string | null;
+}
+
+export interface Policy {
+  kind: string;
+  dry_run: boolean;
+  acts: boolean;
+  advice: Advice | null;
+  problem: string | null;
+}
+
 export interface JobItem {
   job: string;
   job_type: string;
@@ -76,6 +103,7 @@ export interface JobItem {
   wish: string | null;
   updated_at: string | null;
   figures: Figures | null;
+  bounds_by: BoundsBy | null;
 }
 
 export interface JobCollection {
@@ -99,7 +127,8 @@ export interface Vertex {
 }
 
 export interface JobDetails extends JobItem {
-  asked: Record<string, { by: string; at: string; via: string }>;
+  asked: Record<string, { by: string; at: string; via: string; until: string | null }>;
+  policy: Policy | null;
   editable: boolean | null;
   reactive: boolean | null;
   pending_requirements: Record<string, Range> | null;

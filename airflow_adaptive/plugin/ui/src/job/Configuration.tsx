@@ -2,6 +2,7 @@ import { Stack, Table, Text } from "@chakra-ui/react";
 import type { JobDetails, Urls } from "../api/types";
 import { Address } from "../components/Address";
 import { Section } from "../components/Section";
+import { moment } from "../lib/format";
 import { optionText } from "../lib/options";
 
 const PAGES: [keyof Urls, string][] = [
@@ -36,9 +37,9 @@ export const Configuration = ({ details }: { details: JobDetails }) => {
             ["DAGs that name it", details.dag_ids.join(", ")],
             ["DAG run", details.task?.run_id ?? "–"],
             ["Attempt", details.attempt ?? "–"],
-            ...Object.entries(details.asked).map(([what, { by, at, via }]): [string, string] => [
+            ...Object.entries(details.asked).map(([what, { by, at, via, until }]): [string, string] => [
               `Last asked: ${what}`,
-              `by ${by} (${via}), ${at}`,
+              `by ${by} (${via}), ${moment(at)}${until ? `, until ${moment(until)}` : ""}`,
             ]),
           ]}
         />

@@ -3,6 +3,7 @@ import type { IconType } from "react-icons";
 import { LuChartLine, LuCircleX, LuHistory, LuLayoutGrid, LuScaling, LuSettings } from "react-icons/lu";
 import { useSearchParams } from "react-router";
 import type { JobDetails } from "../api/types";
+import { BoundsSection } from "./BoundsSection";
 import { Charts } from "./Charts";
 import { Configuration } from "./Configuration";
 import { Failures } from "./Failures";
@@ -49,6 +50,7 @@ export const JobTabs = ({ details }: { details: JobDetails }) => {
       <Tabs.Content value="overview">
         <Stack gap={4}>
           <StateSection details={details} />
+          <BoundsSection details={details} />
           <Charts job={details.job} />
         </Stack>
       </Tabs.Content>

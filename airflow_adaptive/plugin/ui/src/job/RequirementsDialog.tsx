@@ -8,6 +8,9 @@ import type { JobDetails, Requirements } from "../api/types";
 import { Loaded } from "../components/Loaded";
 import { Modal } from "../components/Modal";
 import { bodyOf, type Draft, draftOf, isSame, isSound, rangesOf } from "../lib/requirements";
+import { type Hold, holdFinding, holdQuery, WITHOUT_END } from "../lib/holding";
+import { useNow } from "../lib/now";
+import { isOverride } from "../lib/policies";
 import { RequirementsForm } from "./RequirementsForm";
 
 interface Props {
@@ -23,9 +26,11 @@ export const RequirementsDialog = ({ details, onClose }: Props) => {
   const [draft, setDraft] = useState<Draft | null>(null);
   const known = query.data === undefined ? null : draftOf(rangesOf(query.data.body));
   const shown = draft ?? known;
+  const [hold, setHold] = useState(WITHOUT_END);
+  const now = useNow();
   const mutation = useMutation({
     mutationFn: (asked: Draft) =>
-      ask<Requirements>(jobPath(job, "/resource-requirements"), {
+      ask<Requirements>(jobPath(job, `/resource-requirements${holdQuery(hold)}`), {
         method: "PUT",
         body: bodyOf(asked),
         ifMatch: query.data?.etag ?? null,
@@ -42,7 +47,7 @@ export const RequirementsDialog = ({ details, onClose }: Props) => {
     void query.refetch();
   };
   const isChanged = shown !== null && known !== null && !isSame(shown, known);
-  const isReady = shown !== null && isSound(shown, vertices) && isChanged;
+  const isReady = shown !== null && isSound(shown, vertices) && isWorthIt(details, hold, isChanged, now);
   return (
     <Modal
       footer={
@@ -55,14 +60,11 @@ export const RequirementsDialog = ({ details, onClose }: Props) => {
               Read them again
             </Button>
           ) : (
-            <Button
-              colorPalette="steel"
-              disabled={!isReady}
-              loading={mutation.isPending}
+            <Apply
+              isPending={mutation.isPending}
+              isReady={isReady}
               onClick={() => shown !== null && mutation.mutate(shown)}
-            >
-              Apply
-            </Button>
+            />
           )}
         </>
       }
@@ -77,12 +79,26 @@ export const RequirementsDialog = ({ details, onClose }: Props) => {
               details={details}
               draft={shown}
               error={mutation.error}
+              hold={hold}
               isChanged={isChanged}
               onChange={setDraft}
+              onHold={setHold}
             />
           )
         }
       </Loaded>
     </Modal>
   );
+};
+
+const Apply = (props: { isReady: boolean; isPending: boolean; onClick: () => void }) => (
+  <Button colorPalette="steel" disabled={!props.isReady} loading={props.isPending} onClick={props.onClick}>
+    Apply
+  </Button>
+);
+
+/** The bounds that the job has may be set, too: then they win over its policy, or end after a while. */
+const isWorthIt = (details: JobDetails, hold: Hold, isChanged: boolean, now: number): boolean => {
+  const isPinned = hold.kind !== "lifted" || (!!details.policy && !isOverride(details.bounds_by));
+  return holdFinding(hold, now) === null && (isChanged || isPinned);
 };

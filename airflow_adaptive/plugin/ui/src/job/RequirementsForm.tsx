@@ -3,20 +3,25 @@ import { useId } from "react";
 import type { JobDetails, Vertex } from "../api/types";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { exact } from "../lib/format";
+import type { Hold } from "../lib/holding";
+import { holds, setter } from "../lib/policies";
 import { type Draft, type DraftBounds, findings, isSound } from "../lib/requirements";
+import { HoldField } from "./HoldField";
 import { PreviewPanel } from "./PreviewPanel";
 
 interface Props {
   details: JobDetails;
   draft: Draft;
   error: Error | null;
+  hold: Hold;
   isChanged: boolean;
   onChange: (draft: Draft) => void;
+  onHold: (hold: Hold) => void;
 }
 
 /** Bounds of every vertex, and what they would lead to. */
-export const RequirementsForm = ({ details, draft, error, isChanged, onChange }: Props) => {
-  const { vertices, parallelism, job } = details;
+export const RequirementsForm = ({ details, draft, error, hold, isChanged, onChange, onHold }: Props) => {
+  const { vertices, parallelism, job, bounds_by: by, policy } = details;
   const declared = () =>
     onChange(
       Object.fromEntries(
@@ -28,7 +33,14 @@ export const RequirementsForm = ({ details, draft, error, isChanged, onChange }:
       <Text color="fg.muted" fontSize="sm">
         The job runs each vertex with a parallelism between these bounds: as much as it has slots for. It
         follows a change within seconds, or after the cooldown of its last rescale.
+        {policy && !policy.dry_run && " They win over its rescale policy as long as they hold."}
       </Text>
+      {by && (
+        <Text fontSize="sm" overflowWrap="anywhere">
+          Now set by <b>{setter(by)}</b>
+          {holds(by) === null ? "" : `, ${holds(by)}`}.
+        </Text>
+      )}
       <Stack gap={3}>
         {vertices.map((vertex) => (
           <VertexRow
@@ -45,6 +57,7 @@ export const RequirementsForm = ({ details, draft, error, isChanged, onChange }:
           Take those of the DAG
         </Button>
       </Box>
+      <HoldField hold={hold} onChange={onHold} />
       {error !== null && <ProblemAlert error={error} />}
       <PreviewPanel draft={draft} isChanged={isChanged} isSound={isSound(draft, vertices)} job={job} />
     </Stack>

@@ -1,9 +1,11 @@
-import { Box, Text } from "@chakra-ui/react";
+import { Badge, Box, Text } from "@chakra-ui/react";
 import type { JobDetails } from "../api/types";
 import { Moment } from "../components/Moment";
 import { Stat, StatList } from "../components/Stat";
 import { count, exact, millis, rate } from "../lib/format";
 import { bounds, text, total, totalRange } from "../lib/parallelism";
+import { plain } from "../lib/plain";
+import { setter } from "../lib/policies";
 
 /** The newest figures of a job. */
 export const Stats = ({ details }: { details: JobDetails }) => (
@@ -17,7 +19,8 @@ export const Stats = ({ details }: { details: JobDetails }) => (
 );
 
 /** What it has, of what it may have. */
-const Room = ({ details: { parallelism, requirements, slots, state } }: { details: JobDetails }) => {
+const Room = ({ details }: { details: JobDetails }) => {
+  const { parallelism, requirements, slots, state, bounds_by: by } = details;
   const isOver = state === "Finished";
   return (
     <>
@@ -29,6 +32,16 @@ const Room = ({ details: { parallelism, requirements, slots, state } }: { detail
           of {bounds(totalRange(requirements))}
         </Text>
       </Stat>
+      {by && (
+        <Stat hint={plain(by.reason)} label="Bounds set by">
+          {setter(by)}
+          {details.policy?.dry_run && (
+            <Badge colorPalette="orange" ml={2} size="xs" variant="solid">
+              Dry run
+            </Badge>
+          )}
+        </Stat>
+      )}
       <Stat hint="Held by the job, of those that it holds or was offered" label="Slots">
         {slots === null || isOver ? "–" : `${exact(slots.held)} of ${exact(slots.available)}`}
       </Stat>

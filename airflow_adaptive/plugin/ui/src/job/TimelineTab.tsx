@@ -11,6 +11,7 @@ import { StateBadge } from "../components/StateBadge";
 import { moment } from "../lib/format";
 import { change } from "../lib/parallelism";
 import { plain } from "../lib/plain";
+import { boundsSetter, isDryRun } from "../lib/policies";
 import { styleOf, tierText } from "../lib/states";
 import { type Entry, entriesOf } from "../lib/timeline";
 
@@ -81,8 +82,8 @@ const Line = ({ entry }: { entry: Entry }) => (
       {entry.kind === "transition" ? (
         <Change entry={entry} />
       ) : (
-        <Flex align="center" gap={2}>
-          <Badge variant="outline">Decision</Badge>
+        <Flex align="center" gap={2} wrap="wrap">
+          <DecisionBadge reason={entry.reason} />
           <Text color="fg.muted" fontSize="xs">
             while {styleOf(entry.state).label.toLowerCase()}
           </Text>
@@ -94,6 +95,28 @@ const Line = ({ entry }: { entry: Entry }) => (
     </Box>
   </Flex>
 );
+
+const DecisionBadge = ({ reason }: { reason: string }) => {
+  const by = boundsSetter(reason);
+  if (isDryRun(reason)) {
+    return (
+      <Badge
+        colorPalette="orange"
+        title="What the rescale policy would do; nothing is changed"
+        variant="solid"
+      >
+        Dry run
+      </Badge>
+    );
+  }
+  return by === null ? (
+    <Badge variant="outline">Decision</Badge>
+  ) : (
+    <Badge colorPalette="steel" maxWidth="full" variant="subtle">
+      <Text truncate>Bounds by {by}</Text>
+    </Badge>
+  );
+};
 
 const Change = ({ entry }: { entry: Extract<Entry, { kind: "transition" }> }) => {
   const parallelism = change(entry.before, entry.after);

@@ -7,6 +7,7 @@ import { count, duration, exact, rate, secondsBetween } from "../lib/format";
 import { useNow } from "../lib/now";
 import { bounds, total, totalRange } from "../lib/parallelism";
 import { plain } from "../lib/plain";
+import { setter } from "../lib/policies";
 import { styleOf } from "../lib/states";
 
 const COLUMNS = [
@@ -98,6 +99,7 @@ const Flow = ({ job }: { job: JobItem }) => {
         {isOver ? "–" : count(total(job.parallelism))}
         <Text as="span" color="fg.muted" display="block" fontSize="xs">
           {bounds(totalRange(job.requirements))}
+          <SetBy job={job} />
         </Text>
       </Number>
       <Number>{slots === null ? "–" : `${count(slots.held)} / ${count(slots.available)}`}</Number>
@@ -107,6 +109,13 @@ const Flow = ({ job }: { job: JobItem }) => {
     </>
   );
 };
+
+const SetBy = ({ job: { bounds_by: by, state } }: { job: JobItem }) =>
+  !by || state === "Finished" ? null : (
+    <Text as="span" display="block" marginInlineStart="auto" maxWidth="32" truncate>
+      by {setter(by)}
+    </Text>
+  );
 
 const boundsTitle = (job: JobItem): string =>
   Object.entries(job.requirements)

@@ -38,6 +38,15 @@ export const text = (parallelism: Counts): string => {
   return only === undefined ? shortened(entries.map(([name, value]) => `${name} ${value}`)) : `${only[1]}`;
 };
 
+/** Bounds of all vertices in one line. */
+export const ranges = (requirements: Record<string, Range>): string => {
+  const entries = Object.entries(requirements);
+  const only = entries.length === 1 ? entries[0] : undefined;
+  return only === undefined
+    ? shortened(entries.map(([name, range]) => `${name} ${bounds(range)}`))
+    : bounds(only[1]);
+};
+
 const MOST_SHOWN = 3;
 
 const shortened = (parts: string[]): string => {

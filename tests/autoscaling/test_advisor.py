@@ -1,0 +1,146 @@
+"""A policy as a loop has it: as text on its way there, with a memory that outlives the loop."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.autoscaling import advisor as advisors
+from airflow_adaptive.autoscaling.advisor import PolicyAdvisor, UnreadablePolicy, advisor, limits_of, read, written
+from airflow_adaptive.autoscaling.combined import CombinedPolicy
+from airflow_adaptive.autoscaling.load import LoadPolicy
+from airflow_adaptive.autoscaling.policy import Observation, QueryFigures, RescalePolicyError
+from airflow_adaptive.autoscaling.scheduled_declaration import period, scheduled_policy, window
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+GRAPH = JobGraph.single("job", ParallelismRange(1, 8))
+CALENDAR = scheduled_policy(
+    zone="Europe/Berlin",
+    windows=[
+        window("day", (4, 8), weekdays="mon-fri", start="08:00", end="20:00", holidays="never"),
+        window("closing", {"job": (4, 8)}, cron="0 18 l * *", lasts="3 h", priority=1),
+    ],
+    default=(1, 4),
+    excluded=[period("freeze", dates=[("2026-12-24", "2026-12-27")])],
+    holidays=["2026-12-25"],
+)
+POLICIES = [CALENDAR, LoadPolicy(target=0.6, dry_run=True), CombinedPolicy(calendar=CALENDAR, dry_run=True)]
+
+
+def seen(at: datetime = NOON, rate: float = 100.0, sequence: int = 1) -> Observation:
+    figures = QueryFigures(
+        vertices=("job",),
+        input_rate=rate,
+        busy_rate=400.0,
+        backlog=0,
+        busy=0.25,
+        batch_duration=2500,
+        trigger_interval=10_000,
+        epoch=1,
+        sequence=sequence,
+    )
+    return Observation(
+        at=at,
+        requirements=GRAPH.requirements,
+        limits=limits_of(GRAPH),
+        parallelism={"job": 4},
+        queries={"q": figures},
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
+def test_policy_survives_the_way_as_text(policy: Any):
+    assert read(written(policy)) == policy
+    found = advisor(written(policy))
+    assert found is not None
+    assert (found.kind, found.dry_run) == (type(policy).__name__, policy.dry_run)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", '{"type": "Other"}', '{"type": "LoadPolicy", "target": "much"}'])
+def test_text_that_is_no_policy_becomes_an_advisor_that_says_so(text: str):
+    found = advisor(text)
+    assert isinstance(found, UnreadablePolicy)
+    assert found.recall({}) is None
+    assert found.told() == {}
+    with pytest.raises(RescalePolicyError):
+        found.advise(seen())
+
+
+def test_job_without_a_policy_has_no_advisor():
+    assert advisor(None) is None
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
+def test_memory_goes_on_in_another_loop(policy: Any):
+    one, other = PolicyAdvisor(policy), PolicyAdvisor(policy)
+    for number in range(5):
+        one.advise(seen(NOON + timedelta(seconds=20 * number), 100.0 + number, number))
+    told = json.loads(json.dumps(one.told()))
+    assert other.recall(told) is None
+    assert json.loads(json.dumps(other.told())) == told
+
+
+def test_nothing_is_told_before_the_policy_was_asked():
+    assert PolicyAdvisor(LoadPolicy()).told() == {}
+
+
+def test_memory_of_another_kind_of_policy_is_nothing_to_go_on_with():
+    one, other = PolicyAdvisor(LoadPolicy()), PolicyAdvisor(CALENDAR)
+    one.advise(seen())
+    assert other.recall(one.told()) is None
+    assert other.told() == {}
+
+
+@pytest.mark.parametrize(
+    "spoilt", [{"memory": 7}, {"at": "noon"}, {"memory": {"queries": []}}, {"memory": {"rescales": ["noon"]}}], ids=str
+)
+def test_memory_that_can_not_be_read_is_begun_anew_with_a_word(spoilt: dict[str, Any]):
+    one, other = PolicyAdvisor(LoadPolicy()), PolicyAdvisor(LoadPolicy())
+    one.advise(seen())
+    assert "begun anew" in str(other.recall({**one.told(), **spoilt}))
+    assert other.told() == {}
+
+
+def test_memory_that_is_too_large_for_the_log_is_not_told(monkeypatch: pytest.MonkeyPatch):
+    one = PolicyAdvisor(LoadPolicy())
+    one.advise(seen())
+    monkeypatch.setattr(advisors, "MAX_MEMORY_BYTES", 10)
+    assert one.told() == {}
+
+
+@pytest.mark.parametrize("passed", [timedelta(hours=2), -timedelta(minutes=1)])
+def test_memory_of_long_ago_or_of_the_future_is_begun_anew(passed: timedelta):
+    one = PolicyAdvisor(LoadPolicy())
+    for number in range(5):
+        one.advise(seen(NOON + timedelta(seconds=20 * number), 100.0 + number, number))
+    one.advise(seen(NOON + passed, sequence=9))
+    [query] = one.told()["memory"]["queries"].values()
+    assert query["cost"]["weight"] == 1.0, "one batch was counted since"
+
+
+def test_parts_of_a_combined_policy_have_no_dry_run_of_their_own():
+    with pytest.raises(RescalePolicyError, match="load has a dry_run of its own: set it on the combined policy"):
+        CombinedPolicy(calendar=CALENDAR, load=LoadPolicy(dry_run=True))
+
+
+def test_combined_policy_of_other_things_is_refused():
+    with pytest.raises(RescalePolicyError, match="calendar is a LoadPolicy: give a ScheduledPolicy"):
+        CombinedPolicy(calendar=LoadPolicy())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LoadPolicy(dry_run="yes"),  # type: ignore[arg-type]
+        lambda: CombinedPolicy(calendar=CALENDAR, dry_run=1),  # type: ignore[arg-type]
+        lambda: scheduled_policy(zone="UTC", windows=[window("day", 2, start="08:00", end="20:00")], dry_run=0),  # type: ignore[arg-type]
+    ],
+)
+def test_dry_run_that_is_neither_on_nor_off_is_refused(make: Any):
+    with pytest.raises(RescalePolicyError, match="dry_run is .*: give True or False"):
+        make()
