@@ -22,7 +22,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from airflow_adaptive.job.documents import LogDocument, encode_log
+from airflow_adaptive.job.codec import encode_log
+from airflow_adaptive.job.documents import LogDocument
 from airflow_adaptive.runtime.journal import Journal
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine

@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from airflow_adaptive.job.documents import DocumentError, QueryReport, Status, decode_status
+from airflow_adaptive.job.codec import DocumentError, decode_status
+from airflow_adaptive.job.documents import QueryReport, Status
 from airflow_adaptive.local.airflow_api import AirflowApi
 
 DAG = "flight_departures"

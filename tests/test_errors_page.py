@@ -18,8 +18,9 @@ from fsspec.implementations.local import LocalFileSystem
 
 from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
 from airflow_adaptive.job import ordinary
+from airflow_adaptive.job.codec import FORMAT, encode_log, log_name
 from airflow_adaptive.job.conf import NotSubmittedError, read_settings
-from airflow_adaptive.job.documents import FORMAT, Action, Directive, LogDocument, encode_log, log_name
+from airflow_adaptive.job.documents import Action, Directive, LogDocument
 from airflow_adaptive.job.ordinary import OrdinaryScript
 from airflow_adaptive.job.script_queries import ScriptQueries
 from airflow_adaptive.job.writers import AdaptiveJobError, require_same, require_writers

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.documents import MAX_DOCUMENT_BYTES, log_name, log_number
+from airflow_adaptive.job.codec import MAX_DOCUMENT_BYTES, log_name, log_number
 from airflow_adaptive.job.jvm import java_class
 
 FILE_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, Protocol
 
-from airflow_adaptive.job.documents import Action, Directive, DocumentError, LogDocument, decode_log
+from airflow_adaptive.job.codec import DocumentError, decode_log
+from airflow_adaptive.job.documents import Action, Directive, LogDocument
 
 LISTING_INTERVAL_S: Final = 10.0
 """How often the log is listed: the next number is asked for more often, but it may have been compacted away unseen."""

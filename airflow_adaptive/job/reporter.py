@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
+from airflow_adaptive.job.codec import DocumentError, decode_status, encode_status
 from airflow_adaptive.job.directory import DirectoryError
-from airflow_adaptive.job.documents import DocumentError, DriverState, Status, decode_status, encode_status
+from airflow_adaptive.job.documents import DriverState, Status
 
 
 class StatusFile(Protocol):

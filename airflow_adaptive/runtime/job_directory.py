@@ -22,13 +22,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
-from airflow_adaptive.job.documents import (
+from airflow_adaptive.job.codec import (
     MAX_DOCUMENT_BYTES,
     DocumentError,
-    LogDocument,
     NewerFormatError,
-    RescaleDocument,
-    Status,
     decode_log,
     decode_rescale,
     decode_status,
@@ -37,6 +34,7 @@ from airflow_adaptive.job.documents import (
     log_name,
     log_number,
 )
+from airflow_adaptive.job.documents import LogDocument, RescaleDocument, Status
 from airflow_adaptive.ports import ForeignDirectoryError, JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.storage import Storage
 

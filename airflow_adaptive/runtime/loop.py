@@ -8,41 +8,37 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
 
 from airflow_adaptive.job.documents import Status
 from airflow_adaptive.ports import (
     Clock,
     ClusterClient,
-    ClusterSnapshot,
-    ClusterUnreachableError,
     ForeignDirectoryError,
     Inbox,
     JobChannel,
     JobDirectoryError,
     JobStore,
-    SubmissionStatus,
 )
 from airflow_adaptive.runtime.advice import Advisor
 from airflow_adaptive.runtime.attention import FILE_LOOKS, Attention
-from airflow_adaptive.runtime.authority import Authority, Look, undated
+from airflow_adaptive.runtime.authority import Authority, Look
 from airflow_adaptive.runtime.execute import execute
 from airflow_adaptive.runtime.journal import Journal
 from airflow_adaptive.runtime.last_words import LastWords
 from airflow_adaptive.runtime.ledger import bid
+from airflow_adaptive.runtime.lookout import Lookout
 from airflow_adaptive.runtime.metrics import Figures
-from airflow_adaptive.runtime.mirror import POLICY
 from airflow_adaptive.runtime.observe import World, observe, own_status, refusal, requested
 from airflow_adaptive.runtime.pacing import Budget
 from airflow_adaptive.runtime.rescale_costs import rescale_costs
 from airflow_adaptive.runtime.shared_cluster import Seat, SharedCluster
+from airflow_adaptive.runtime.shown import Shown
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.runtime.standing import THE_DAG, Ruling
 from airflow_adaptive.runtime.urls import Urls
-from airflow_adaptive.runtime.view import view
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
@@ -65,11 +61,6 @@ from airflow_adaptive.scheduler.state import (
 )
 
 log = logging.getLogger(__name__)
-
-Answer = TypeVar("Answer")
-
-FIRST_LISTENING = timedelta(seconds=3)
-"""Longer than it takes a driver that lives to report again (`job.conf.DriverSettings.heartbeat_interval_s`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,22 +127,18 @@ class Loop:
         self._last_words = LastWords(ports.cluster)
         self._seat = Seat(ports.shared or SharedCluster(ports.cluster, ports.clock))
         self._attention = Attention(ports.files or Budget(FILE_LOOKS))
+        self._lookout = Lookout(ports.cluster, ports.channel, self._seat, self._attention)
+        self._figures = Figures()
+        self._shown = Shown(ports.store, self._authority, self._figures, spec.attempt)
         self._state = machine.create(spec.graph, spec.options)
         self._held = False
         self._begun = False
         self._put_off = False
-        self._shown: tuple[SchedulerState, Urls, Mapping[str, Any] | None] | None = None
-        self._advice_shown: Mapping[str, Any] | None = None
         self._unsaved: Step | None = None
         self._said: str | None = None
         self._refused: str | None = None
         self._directory_lost: datetime | None = None
-        self._listens_since: datetime | None = None
         self._urls = Urls()
-        self._figures = Figures()
-        self._report: Status | None = None
-        self.trouble: str | None = None
-        """Why the cluster does not answer, None if it does."""
 
     async def run(self) -> SchedulerState:
         """Run the job; return its last state, `Finished` unless the loop had to leave.
@@ -180,6 +167,11 @@ class Loop:
         """The cluster's name of the job's driver, None if there is none, or none that is known."""
         return None if self._state.driver is None else self._state.driver.submission_id
 
+    @property
+    def trouble(self) -> str | None:
+        """Why the cluster does not answer, None if it does."""
+        return self._lookout.trouble
+
     async def cancel(self) -> SchedulerState:
         """Cancel the job and run it to its end (a task that is marked failed, say)."""
         now = self._ports.clock.now()
@@ -198,7 +190,7 @@ class Loop:
             await self._publish()
             self._directory_lost = None
         except JobDirectoryError as error:
-            self._listens_since = None
+            self._lookout.lose()
             self._bear(error)
 
     async def _hold(self) -> None:
@@ -240,7 +232,7 @@ class Loop:
             yield RequirementsChanged(at=self._now(), requirements=redeclared, by=THE_DAG)
 
     async def _act(self) -> None:
-        looked_at, first = self._now(), self._listens_since is None
+        looked_at, first = self._now(), not self._lookout.has_listened
         world = await self._look()
         self._figures.take(self._state, world.status, self._ports.clock.now())
         seen = self._observed(world)
@@ -255,34 +247,15 @@ class Loop:
         self._attention.settle(self._state, seen)
 
     async def _look(self) -> World:
-        # A report is good until there is another: Hadoop's local file system deletes a file before it replaces it.
-        read_at = self._now() if self._attention.reads else None
-        if read_at is not None:
-            self._report = await self._ports.channel.status() or self._report
-            self._listens_since = self._listens_since or read_at
-        status = own_status(self._state, self._journal.nonce, self._report)
+        listened = await self._lookout.listen(self._now())
+        status = own_status(self._state, self._journal.nonce, self._lookout.report)
         self._journal.memory = self._journal.memory.after(self._state, None, self._now())
         inbox = await self._ports.store.inbox()
         self._tell_refusal(inbox)
         ruling = self._rule(inbox, status)
-        troubled, self.trouble = self.trouble, None
+        world = World(status=status, inbox=inbox, ruling=ruling, listened=listened)
         wish = bid(self._spec, requested(self._state, ruling))
-        look = await self._answer(self._seat.look(wish, self._spec.options.poll_interval))
-        submission = await self._submission(None if look is None else look.cluster)
-        self._tell_trouble(troubled)
-        if look is None:
-            return World(
-                status=status, submission=submission, inbox=inbox, ruling=ruling, listened=self._listened(read_at)
-            )
-        return World(
-            cluster=look.cluster,
-            share=look.share,
-            status=status,
-            submission=submission,
-            inbox=inbox,
-            ruling=ruling,
-            listened=self._listened(read_at),
-        )
+        return await self._lookout.look(world, wish, self._state.driver, self._spec.options.poll_interval)
 
     def _rule(self, inbox: Inbox, status: Status | None) -> Ruling | None:
         """The bounds that the job is to have; a policy is asked as often as the files are read."""
@@ -301,37 +274,6 @@ class Loop:
         if newest != self._costs[0]:
             self._costs = (newest, rescale_costs(self._journal.history.rescales))
         return self._costs[1]
-
-    def _listened(self, read_at: datetime | None) -> datetime | None:
-        """When the driver's report was read for this look, None if its silence can't be judged by that.
-
-        Who has just begun to listen, or could not read for a while, lets a driver that lives be heard first.
-        """
-        since = self._listens_since
-        return read_at if read_at is not None and since is not None and read_at - since >= FIRST_LISTENING else None
-
-    async def _submission(self, cluster: ClusterSnapshot | None) -> SubmissionStatus | None:
-        """What the cluster knows of the driver: of one that lives the poll tells, of another one has to ask."""
-        driver = self._state.driver
-        if driver is None or driver.submission_id is None or (cluster is None and not self._attention.reads):
-            return None
-        living = None if cluster is None else cluster.drivers.get(driver.submission_id)
-        if living is not None:
-            return SubmissionStatus(state=living.state)
-        return await self._answer(self._ports.cluster.status(driver.submission_id))
-
-    async def _answer(self, question: Awaitable[Answer]) -> Answer | None:
-        """The cluster's answer, None if there is none: its servers fail one by one, too."""
-        try:
-            return await question
-        except ClusterUnreachableError as error:
-            self.trouble = self.trouble or f"the cluster does not answer: {error}"
-            return None
-
-    def _tell_trouble(self, before: str | None) -> None:
-        """Say once why the cluster does not answer; of its servers the first that fails is told."""
-        if self.trouble not in (None, before):
-            log.info("%s", self.trouble)
 
     def _tell_refusal(self, inbox: Inbox) -> None:
         """Say once that overrides can't hold."""
@@ -430,25 +372,7 @@ class Loop:
         self._say(str(error))
 
     async def _publish(self) -> None:
-        """Show what has changed."""
-        bounds_by = self._authority.bounds_by
-        newest = (self._state, self._urls, bounds_by)
-        if newest != self._shown:
-            self._shown = newest
-            shown = view(self._state, self._journal.history, self._urls, self._spec.attempt, self._figures.report)
-            policy = self._authority.policy
-            await self._ports.store.publish({**shown, "bounds_by": bounds_by, "policy": policy})
-            self._advice_shown = policy
-        if (news := self._figures.news()) is not None:
-            await self._ports.store.measure({**news, **self._advice_news()})
-
-    def _advice_news(self) -> Mapping[str, Any]:
-        """What the policy says, if that is something else than was shown; it says something with each look."""
-        policy = self._authority.policy
-        if policy is None or undated(policy) == undated(self._advice_shown):
-            return {}
-        self._advice_shown = policy
-        return {POLICY: policy}
+        await self._shown.publish(self._state, self._journal.history, self._urls)
 
     def _say(self, text: str) -> None:
         """Log what is new; a reason that repeats with every poll is said once."""

@@ -43,6 +43,9 @@ LEASE_OVER = "DRIVER_LEASE_OVER"
 LEASE_MARGIN = timedelta(seconds=10)
 """A driver whose lease is over needs up to 6.25 s to end by its watchdog, and its JVM another (`job.watchdog`)."""
 
+MOST_MS = 1e12
+"""What lasts longer, thirty years, was measured wrongly."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
@@ -235,7 +238,7 @@ def _reported(
                 epoch=epoch,
                 version=status.version,
                 trigger_interval=_trigger_interval(status),
-                downtime=None if status.downtime_ms is None else timedelta(milliseconds=status.downtime_ms),
+                downtime=_duration(status.downtime_ms),
                 reads=status.reads,
                 note=status.note,
             )
@@ -325,8 +328,13 @@ def _is_idle(state: SchedulerState, status: Status) -> bool:
 
 def _trigger_interval(status: Status) -> timedelta | None:
     """The longest of the job's queries."""
-    known = [query.trigger_interval_ms for query in status.queries if query.trigger_interval_ms is not None]
-    return timedelta(milliseconds=max(known)) if known else None
+    known = [_duration(query.trigger_interval_ms) for query in status.queries]
+    return max((interval for interval in known if interval is not None), default=None)
+
+
+def _duration(ms: float | None) -> timedelta | None:
+    """None also for what is no possible duration."""
+    return timedelta(milliseconds=ms) if ms is not None and 0 <= ms < MOST_MS else None
 
 
 def _committed(status: Status) -> int:

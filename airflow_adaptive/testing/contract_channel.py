@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import pytest
 
+from airflow_adaptive.job.codec import MAX_DOCUMENT_BYTES, encode_log, encode_rescale, encode_status
 from airflow_adaptive.job.documents import (
-    MAX_DOCUMENT_BYTES,
     Action,
     Directive,
     DriverPlan,
@@ -21,9 +21,6 @@ from airflow_adaptive.job.documents import (
     QueryReport,
     RescaleDocument,
     Status,
-    encode_log,
-    encode_rescale,
-    encode_status,
 )
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.job_directory import append

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from airflow_adaptive.job.documents import (
+from airflow_adaptive.job.codec import (
     DocumentError,
-    LogDocument,
     NewerFormatError,
-    RescaleDocument,
-    Status,
     decode_log,
     decode_rescale,
     decode_status,
@@ -18,6 +15,7 @@ from airflow_adaptive.job.documents import (
     encode_rescale,
     encode_status,
 )
+from airflow_adaptive.job.documents import LogDocument, RescaleDocument, Status
 from airflow_adaptive.ports import JobDirectoryError
 
 Document = TypeVar("Document", LogDocument, RescaleDocument, Status)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_adaptive.job.codec import decode_log
 from airflow_adaptive.job.conf import PREFIX
 from airflow_adaptive.job.documents import (
     Action,
@@ -16,7 +17,6 @@ from airflow_adaptive.job.documents import (
     FailureReport,
     QueryReport,
     Status,
-    decode_log,
 )
 from airflow_adaptive.ports import ClusterSnapshot, SubmissionState
 from airflow_adaptive.testing.fake_channel import FakeChannel

@@ -10,7 +10,8 @@ from collections import defaultdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from airflow_adaptive.job.documents import Status, encode_status
+from airflow_adaptive.job.codec import encode_status
+from airflow_adaptive.job.documents import Status
 from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.runtime.job_directory import LOG, STATUS
 from airflow_adaptive.testing.fake_channel import FakeChannel

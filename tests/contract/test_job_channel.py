@@ -9,7 +9,7 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from s3fs import S3FileSystem
 
-from airflow_adaptive.job.documents import log_name
+from airflow_adaptive.job.codec import log_name
 from airflow_adaptive.ports import JobChannel
 from airflow_adaptive.runtime.job_directory import JobDirectory
 from airflow_adaptive.runtime.storage import Storage

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import psutil
 
-from airflow_adaptive.job.documents import DocumentError, LogDocument, Status, decode_log, decode_status
+from airflow_adaptive.job.codec import DocumentError, decode_log, decode_status
+from airflow_adaptive.job.documents import LogDocument, Status
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until

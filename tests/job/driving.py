@@ -14,18 +14,9 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import psutil
 
+from airflow_adaptive.job.codec import DocumentError, decode_status, encode_log, log_name
 from airflow_adaptive.job.conf import session_conf
-from airflow_adaptive.job.documents import (
-    Action,
-    Directive,
-    DocumentError,
-    DriverPlan,
-    LogDocument,
-    Status,
-    decode_status,
-    encode_log,
-    log_name,
-)
+from airflow_adaptive.job.documents import Action, Directive, DriverPlan, LogDocument, Status
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import DriverSubmission

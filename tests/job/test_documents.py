@@ -1,16 +1,25 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from airflow_adaptive.job.codec import (
+    DocumentError,
+    decode_log,
+    decode_status,
+    encode_log,
+    encode_status,
+    log_name,
+    log_number,
+)
 from airflow_adaptive.job.documents import (
     NONE,
     TASKS,
     Action,
-    DocumentError,
     DriverPlan,
     DriverState,
     ExecutorReport,
@@ -18,12 +27,6 @@ from airflow_adaptive.job.documents import (
     LogDocument,
     QueryReport,
     Status,
-    decode_log,
-    decode_status,
-    encode_log,
-    encode_status,
-    log_name,
-    log_number,
 )
 from tests.job.fakes import directive, plan
 
@@ -114,3 +117,34 @@ def test_plan_with_something_else_than_counts_is_not_trusted(field: str, value: 
     fields["directive"]["plan"][field] = value
     with pytest.raises(DocumentError, match="DriverPlan"):
         decode_log(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch_duration_ms": "long"},
+        {"committed": True},
+        {"trigger_interval_ms": "1 s"},
+        {"backlog": [1]},
+        {"input_rate": "NaN"},
+    ],
+)
+def test_report_of_a_query_with_figures_that_are_no_numbers_is_not_trusted(change: dict[str, Any]):
+    fields = json.loads(encode_status(STATUS))
+    fields["queries"][0].update(change)
+    with pytest.raises(DocumentError, match="QueryReport"):
+        decode_status(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize("change", [{"epoch": "1"}, {"sequence": None}, {"version": 1.0}, {"downtime_ms": "0.2 s"}])
+def test_report_with_something_else_than_numbers_is_not_trusted(change: dict[str, Any]):
+    fields = json.loads(encode_status(STATUS)) | change
+    with pytest.raises(DocumentError, match="Status"):
+        decode_status(json.dumps(fields).encode())
+
+
+def test_rate_may_be_any_number_that_spark_reports():
+    query = replace(STATUS.queries[0], input_rate=math.nan)
+    (read,) = decode_status(encode_status(replace(STATUS, queries=(query,)))).queries
+    assert read.input_rate is not None
+    assert math.isnan(read.input_rate)

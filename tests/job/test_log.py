@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import math
 
-from airflow_adaptive.job.documents import Action, LogDocument, encode_log
+from airflow_adaptive.job.codec import encode_log
+from airflow_adaptive.job.documents import Action, LogDocument
 from airflow_adaptive.job.log import LISTING_INTERVAL_S, LogReader
 from tests.job.fakes import directive, plan
 

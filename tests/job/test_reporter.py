@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_adaptive.job.codec import decode_status, encode_status
 from airflow_adaptive.job.directory import DirectoryError
-from airflow_adaptive.job.documents import DriverState, Status, decode_status, encode_status
+from airflow_adaptive.job.documents import DriverState, Status
 from airflow_adaptive.job.reporter import Reporter
 
 RUNNING = Status(job="j", epoch=3, nonce="n", sequence=0, at="", state=DriverState.RUNNING, version=1)

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from airflow_adaptive.job.codec import encode_log
 from airflow_adaptive.job.documents import (
     Action,
     Directive,
@@ -21,7 +22,6 @@ from airflow_adaptive.job.documents import (
     LogDocument,
     QueryReport,
     Status,
-    encode_log,
 )
 from airflow_adaptive.job.log import LogReader
 from airflow_adaptive.job.progress import ProgressCounter
@@ -103,6 +103,7 @@ class Weeks(World):
         progress: Any = SimpleNamespace(
             batchId=self.turn,
             numInputRows=10,
+            inputRowsPerSecond=10.0,
             durationMs={"addBatch": 5, "triggerExecution": 7},
             eventTime={},
             stateOperators=[],

@@ -17,7 +17,8 @@ from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy,
 from airflow_adaptive.hooks import batch
 from airflow_adaptive.hooks.asset_store import LINKS
 from airflow_adaptive.hooks.batch import Batch
-from airflow_adaptive.job.documents import FORMAT, Action, Directive, LogDocument, encode_log, log_name
+from airflow_adaptive.job.codec import FORMAT, encode_log, log_name
+from airflow_adaptive.job.documents import Action, Directive, LogDocument
 from airflow_adaptive.operators import adaptive_spark
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.operators.ending import result

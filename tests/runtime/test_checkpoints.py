@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_adaptive.job.documents import decode_status
+from airflow_adaptive.job.codec import decode_status
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.job_directory import JobDirectory

@@ -18,7 +18,8 @@ from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load import LoadPolicy
 from airflow_adaptive.autoscaling.scheduled import LookAhead, ScheduledPolicy
 from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
-from airflow_adaptive.job.documents import DriverState, QueryReport, Status, decode_log
+from airflow_adaptive.job.codec import decode_log
+from airflow_adaptive.job.documents import DriverState, QueryReport, Status
 from airflow_adaptive.ports import Inbox, Origin, Wish
 from airflow_adaptive.runtime.authority import Authority, Look
 from airflow_adaptive.runtime.loop import Leave

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.documents import RescaleDocument, decode_log, decode_rescale, encode_log
+from airflow_adaptive.job.codec import decode_log, decode_rescale, encode_log
+from airflow_adaptive.job.documents import RescaleDocument
 from airflow_adaptive.ports import Inbox, JobDirectoryError, Wish
 from airflow_adaptive.runtime.history import (
     DECISION_BYTES,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from airflow_adaptive.job.documents import MAX_DOCUMENT_BYTES, encode_status, log_name
+from airflow_adaptive.job.codec import MAX_DOCUMENT_BYTES, encode_status, log_name
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.job_directory import JobDirectory
 from airflow_adaptive.runtime.storage import Storage

@@ -10,7 +10,8 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.job.documents import LogDocument, decode_log, encode_log
+from airflow_adaptive.job.codec import decode_log, encode_log
+from airflow_adaptive.job.documents import LogDocument
 from airflow_adaptive.ports import ForeignDirectoryError, Inbox, JobDirectoryError, Wish
 from airflow_adaptive.runtime.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave

@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 from airflow_adaptive.hooks.asset_store import xcoms
-from airflow_adaptive.job.documents import decode_log
+from airflow_adaptive.job.codec import decode_log
 from airflow_adaptive.ports import Inbox, SubmissionState
 from airflow_adaptive.runtime.job_directory import HISTORY, LOG, JobDirectory
 from airflow_adaptive.runtime.loop import Leave
