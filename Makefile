@@ -28,7 +28,7 @@ demo: install ## watch a real job on a real Airflow and a real Spark cluster (at
 
 test: check ui ui-check ## what `check` does, then the tests on real Spark, real Airflow and in a browser (some 15 minutes)
 	scripts/ensure_chromium.sh
-	$(BIN)/python -m pytest -m "(cluster or airflow) and not browser and not long"
+	$(BIN)/python -m pytest -m "(cluster or airflow) and not browser and not long" $(PARALLEL)
 	$(BIN)/python -m pytest -m "browser and airflow"
 	$(BIN)/python -m pytest -m "browser and not airflow"
 
