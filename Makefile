@@ -1,12 +1,12 @@
 # Type `make` for the list of targets.
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-PARALLEL := --numprocesses auto --dist loadgroup
+PARALLEL := --numprocesses auto --dist worksteal
 UNIT := -m "not cluster and not airflow and not browser and not faults"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo test test-long test-faults test-weeks chaos check lint format unit explore mutants bench-scheduler bench-balance bench-triggerer bench-rescale clean
+.PHONY: help install ui ui-check demo test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants bench-scheduler bench-balance bench-triggerer bench-rescale clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,8 +28,15 @@ demo: install ## watch a real job on a real Airflow and a real Spark cluster (at
 
 test: check ui ui-check ## what `check` does, then the tests on real Spark, real Airflow and in a browser (some 15 minutes)
 	scripts/ensure_chromium.sh
-	$(BIN)/python -m pytest -m "(cluster or airflow) and not browser and not long" $(PARALLEL)
-	$(BIN)/python -m pytest -m "browser and airflow"
+	$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-airflow test-cluster
+
+# These two mostly wait, so `test` runs them side by side.
+test-airflow: install ui
+	$(BIN)/python -m pytest -m "airflow and not browser and not long"
+	$(BIN)/python -m pytest -m "airflow and browser"
+
+test-cluster: install ui
+	$(BIN)/python -m pytest -m "cluster and not airflow and not browser and not long"
 	$(BIN)/python -m pytest -m "browser and not airflow"
 
 test-long: install ## the other tests on real Spark and real Airflow (some 20 minutes)

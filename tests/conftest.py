@@ -25,16 +25,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["AIRFLOW_HOME"] = str(config.cache.mkdir("airflow"))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the tests on real processes those with an Airflow and those without run side by side, each part on one cluster."""
-    for item in items:
-        for part in ("airflow", "cluster"):
-            if item.get_closest_marker(part) is not None:
-                item.add_marker(pytest.mark.xdist_group(part))
-                break
-
-
 @pytest.fixture
 def spark_default(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection to a cluster that nobody will reach."""

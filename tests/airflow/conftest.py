@@ -68,12 +68,15 @@ DAGS = dedent(
     from airflow.providers.standard.operators.empty import EmptyOperator
     from airflow.sdk import DAG, Asset, AssetWatcher
     from airflow.sdk.definitions.callback import AsyncCallback
+    from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
     from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
     from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
     from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
     from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
     from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger
 
+    FAR = window("far", (1, 2), dates=["2999-12-31"])
+    CALENDAR = scheduled_policy(zone="UTC", windows=[FAR], default=1)
     ONCALL = {{"to": "oncall@example.com", "html_content": "see Airflow"}}
     SMALL = {{"driver_memory": "512m", "executor_memory": "512m", "resource_stabilization_timeout": "1 s"}}
     QUICK = SMALL | {{
@@ -122,7 +125,7 @@ DAGS = dedent(
         job("controlled")
 
     with DAG("watched", schedule=None):
-        job("watched", parallelism=1, max_parallelism=2)
+        job("watched", max_parallelism=2, rescale_policy=CALENDAR)
 
     with DAG("resumed", schedule=None):
         job("resumed")

@@ -59,6 +59,8 @@ def test_person_gives_a_job_more_suspends_and_resumes_it(
     frame = page.frame_locator("iframe")
     frame.get_by_role("link", name="watched").click()
     expect(frame.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
+    bounds = frame.get_by_role("region", name="Bounds")
+    expect(bounds).to_contain_text("Set by calendar")
 
     frame.get_by_role("button", name="Requirements").click()
     dialog = frame.get_by_role("dialog")
@@ -69,7 +71,7 @@ def test_person_gives_a_job_more_suspends_and_resumes_it(
     expect(frame.get_by_text("2 of 1\u20132", exact=True)).to_be_visible(timeout=TIMEOUT_S * 1000)
     run.until_executing(2)
     expect(frame.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
-    expect(frame.get_by_role("region", name="Bounds")).to_contain_text("Set by admin")
+    expect(bounds).to_contain_text("Set by admin")
     picture(page, "job")
     frame.get_by_role("tab", name="Plan").click()
     expect(frame.get_by_text("Workers and their slots")).to_be_visible()

@@ -1,4 +1,4 @@
-"""A real job on a real cluster under a load that steps up and down again: it follows, and nothing is lost."""
+"""A real job on a real cluster under a load that swings and has a spike: it follows, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.fake_store import FakeStore
 
-pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(600)]
 
 SCRIPT = """
 import sys
@@ -54,6 +54,9 @@ SLOTS = 4
 MEMORY_MB = 512
 LOW, HIGH = 3, 25
 """Rows per second: of less than one slot, and of two and a half."""
+SWINGS = 2
+SPIKE = 200
+"""Rows at once."""
 
 POLICY = LoadPolicy(up_delay=timedelta(seconds=5), down_delay=timedelta(seconds=30))
 
@@ -67,13 +70,16 @@ class Source:
         self.written = 0
 
     async def run(self) -> None:
-        for number in count():
-            part = [str(next(self.rows)) for _ in range(self.rate)]
-            hidden = self.folder / f".part-{number}"
-            hidden.write_text("\n".join(part) + "\n")
-            hidden.rename(self.folder / f"part-{number}.txt")
-            self.written += len(part)
+        while True:
+            self.put(self.rate)
             await asyncio.sleep(1)
+
+    def put(self, rows: int) -> None:
+        part = [str(next(self.rows)) for _ in range(rows)]
+        hidden = self.folder / f".part-{part[0]}"
+        hidden.write_text("\n".join(part) + "\n")
+        hidden.rename(self.folder / f"part-{part[0]}.txt")
+        self.written += len(part)
 
 
 def arrived(folder: Path) -> Counter[str]:
@@ -110,9 +116,7 @@ async def deployed(root: Path, directory: JobDirectory) -> JobSpec:
 
 
 @pytest.mark.asyncio
-async def test_job_follows_a_load_that_steps_up_and_down_and_loses_nothing(
-    spark_cluster: LocalCluster, tmp_path: Path
-) -> None:
+async def test_job_follows_a_load_that_swings_and_loses_nothing(spark_cluster: LocalCluster, tmp_path: Path) -> None:
     spark_cluster.add_worker(cores=SLOTS + 1, memory_mb=(SLOTS + 1) * MEMORY_MB)
     shared = SharedCluster(StandaloneCluster(address(spark_cluster)), SystemClock())
     directory, store = JobDirectory(Storage.at(str(tmp_path)), "slow"), FakeStore()
@@ -130,16 +134,18 @@ async def test_job_follows_a_load_that_steps_up_and_down_and_loses_nothing(
 
     await wait_until_async(running_on(SLOTS), 180, "a job that runs on all that there is")
     await wait_until_async(running_on(1), 120, "the job gives back what a small load does not take")
-    source.rate = HIGH
-    await wait_until_async(running_on(3, 4), 60, "the job grows with the load")
-    source.rate = LOW
-    await wait_until_async(running_on(1, 2), 100, "the job shrinks with the load")
+    for _ in range(SWINGS):
+        source.rate = HIGH
+        await wait_until_async(running_on(3, 4), 60, "the job grows with the load")
+        source.rate = LOW
+        await wait_until_async(running_on(1, 2), 100, "the job shrinks with the load")
+    source.put(SPIKE)
     writing.cancel()
 
     async def all_came() -> bool:
         return len(arrived(tmp_path / "out")) == source.written
 
-    await wait_until_async(all_came, 30, "every row")
+    await wait_until_async(all_came, 90, "every row")
     store.asked = Inbox(wish=Wish.CANCEL)
     assert (await end).name == "Finished"
     assert set(arrived(tmp_path / "out").values()) == {1}, "no row came twice"

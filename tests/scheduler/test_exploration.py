@@ -17,8 +17,6 @@ pytestmark = pytest.mark.no_cover
 """Coverage would make it three times as slow."""
 
 DEPTH = 4
-pytestmark = pytest.mark.xdist_group("exploration")
-"""What one process has explored is not explored again by another."""
 
 SHALLOW = {
     "reactive": 3,
