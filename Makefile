@@ -39,7 +39,7 @@ test-cluster: install ui
 	$(BIN)/python -m pytest -m "cluster and not airflow and not browser and not long"
 	$(BIN)/python -m pytest -m "browser and not airflow"
 
-test-long: install ## the other tests on real Spark and real Airflow (some 20 minutes)
+test-long: install ## the other tests on real Spark and real Airflow (some 40 minutes)
 	$(BIN)/python -m pytest -m long
 
 test-faults: install ## break everything on a real Spark cluster; results in docs/faults.md (hours; SHARD=1/3, goes on where it was)

@@ -189,7 +189,7 @@ class Options:
     stop_timeout: timedelta = _option(
         timedelta(minutes=1),
         positive,
-        "Longest graceful stop at a batch boundary; the driver is killed after it.",
+        "Longest graceful stop at a batch boundary; the driver is killed after it. A batch that takes more than half of it is cut, and replayed.",
     )
     driver_heartbeat_timeout: timedelta = _option(
         timedelta(minutes=1),

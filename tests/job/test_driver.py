@@ -99,6 +99,7 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
     assert "no batch boundary" not in driver.output()
 
 
+@pytest.mark.long
 def test_never_starts_a_query_when_the_log_names_another_epoch(driver, rows):
     rows.write(1)
     driver.direct(Action.RUN, 1, plan(1), epoch=2)
@@ -108,6 +109,7 @@ def test_never_starts_a_query_when_the_log_names_another_epoch(driver, rows):
     assert "fenced: the log is at epoch 2" in driver.output()
 
 
+@pytest.mark.long
 def test_finishes_a_bounded_query_with_its_own_name_and_secrets(driver, rows, tmp_path):
     rows.write(5)
     driver.direct(Action.RUN, 1, plan(1))

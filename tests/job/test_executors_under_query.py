@@ -16,7 +16,7 @@ from airflow_adaptive.job.documents import Action, DriverPlan, DriverState, Stat
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.driving import PATIENCE_S, DriverUnderTest, plan
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(480)]
 
 PARTITIONS = 4
 KEYS = 100
@@ -206,7 +206,6 @@ MISBEHAVIOURS = {
 """Version of the plan, and number of the function's call -> what it does then, and what the refusal says."""
 
 
-@pytest.mark.long
 def test_query_runs_on_whatever_the_script_does_when_it_is_called_again(driver, tmp_path):
     started(driver, 1, tmp_path)
     for call, (how, error_class, message) in MISBEHAVIOURS.items():

@@ -10,7 +10,7 @@ import pytest
 from airflow_adaptive.job.documents import Action, DriverState
 from tests.job.driving import JOB, DriverUnderTest, plan
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(240)]
 
 TASKS = 4
 
@@ -53,7 +53,6 @@ def test_batch_runs_to_its_end_on_executors_that_join_it(driver: DriverUnderTest
     assert written(tmp_path) == list(range(TASKS))
 
 
-@pytest.mark.long
 def test_batch_that_is_told_to_stop_is_cut_and_commits_nothing(driver: DriverUnderTest, tmp_path: Path) -> None:
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(PATIENT, executors=1)

@@ -10,7 +10,7 @@ from tests.job import repartition_trials
 from tests.job.repartition_trials import KEYS, PARTITIONS
 from tests.job.trials import made
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

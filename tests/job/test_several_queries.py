@@ -11,7 +11,7 @@ from airflow_adaptive.job.documents import Action, DriverPlan, DriverState, Stat
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.driving import PATIENCE_S, DriverUnderTest, Input, sink_rows
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(480)]
 
 FIRST_BATCH_S = 2 * PATIENCE_S
 """Of two queries that begin at once."""
@@ -151,7 +151,6 @@ def test_queries_run_beside_each_other_and_go_on_with_another_plan_and_another_d
     assert state_partitions(driver) == 2
 
 
-@pytest.mark.long
 def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_does(driver, rows, tmp_path):
     rows.write(6)
     driver.direct(Action.RUN, 1, plan(1, 1))
@@ -189,7 +188,6 @@ def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_d
     assert cut(driver) == []
 
 
-@pytest.mark.long
 def test_state_of_each_query_gets_the_partitions_of_its_plan(driver, rows):
     rows.write(6)
     driver.direct(Action.RUN, 1, plan(1, 2))
@@ -208,7 +206,6 @@ def test_state_of_each_query_gets_the_partitions_of_its_plan(driver, rows):
     assert cut(driver) == []
 
 
-@pytest.mark.long
 def test_job_is_finished_when_the_last_query_is(driver, rows):
     rows.write(8)
     driver.direct(Action.RUN, 1, plan(1, 1))

@@ -32,7 +32,7 @@ from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.fake_store import FakeStore
 
-pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 
 SCRIPT = """
 import sys
@@ -133,12 +133,12 @@ async def test_job_follows_a_load_that_swings_and_loses_nothing(spark_cluster: L
         return is_so
 
     await wait_until_async(running_on(SLOTS), 180, "a job that runs on all that there is")
-    await wait_until_async(running_on(1), 120, "the job gives back what a small load does not take")
+    await wait_until_async(running_on(1), 150, "the job gives back what a small load does not take")
     for _ in range(SWINGS):
         source.rate = HIGH
-        await wait_until_async(running_on(3, 4), 60, "the job grows with the load")
+        await wait_until_async(running_on(3, 4), 150, "the job grows with the load")
         source.rate = LOW
-        await wait_until_async(running_on(1, 2), 100, "the job shrinks with the load")
+        await wait_until_async(running_on(1, 2), 150, "the job shrinks with the load")
     source.put(SPIKE)
     writing.cancel()
 
