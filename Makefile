@@ -59,9 +59,10 @@ lint: install ## style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# By file: what one process has explored of a model is not explored again by another.
 unit: install ## unit tests, with every branch of the scheduler covered
 	$(BIN)/python -m pytest $(UNIT) $(PARALLEL) --ignore tests/scheduler
-	$(BIN)/python -m pytest tests/scheduler $(PARALLEL) --cov --cov-report=
+	$(BIN)/python -m pytest tests/scheduler --numprocesses auto --dist loadfile --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
 
 explore: install ## all that can happen to small jobs, as deep as five minutes allow: states and steps by depth
