@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
 from airflow_adaptive.autoscaling.load import LoadMemory, LoadPolicy
-from airflow_adaptive.autoscaling.policy import Advice, Observation, RescalePolicyError, VertexLimits
+from airflow_adaptive.autoscaling.policy import Advice, Observation, RescalePolicyError
 from airflow_adaptive.autoscaling.scheduled import ScheduledMemory, ScheduledPolicy
+from airflow_adaptive.runtime.advice import limits_of
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.snapshot import decode, encode
 
@@ -81,15 +82,7 @@ def require(policy: object, graph: JobGraph, *, reactive: bool = False) -> None:
         raise RescalePolicyError("job", [finding])
     calendar = policy.calendar if isinstance(policy, CombinedPolicy) else policy
     if isinstance(calendar, ScheduledPolicy):
-        calendar.require(limits_of(graph))
-
-
-def limits_of(graph: JobGraph) -> Mapping[str, VertexLimits]:
-    """What the job allows each vertex, as its DAG declares it."""
-    return {
-        vertex.name: VertexLimits(max_parallelism=vertex.effective_max_parallelism, declared=vertex.parallelism)
-        for vertex in graph.vertices
-    }
+        calendar.require(limits_of(graph, graph.requirements))
 
 
 class PolicyAdvisor:

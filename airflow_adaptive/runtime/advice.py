@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import Parallelism, ParallelismRange, Requirements
 
@@ -25,6 +26,14 @@ class VertexLimits:
 
     max_parallelism: int
     declared: ParallelismRange
+
+
+def limits_of(graph: JobGraph, declared: Requirements) -> Mapping[str, VertexLimits]:
+    """What a job allows each vertex, with these bounds as the declared ones."""
+    return {
+        vertex.name: VertexLimits(max_parallelism=vertex.effective_max_parallelism, declared=declared[vertex.name])
+        for vertex in graph.vertices
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from airflow_adaptive.job.documents import Status
 from airflow_adaptive.ports import Inbox
-from airflow_adaptive.runtime.advice import Advice, Advisor, Observation, Override, VertexLimits
+from airflow_adaptive.runtime.advice import Advice, Advisor, Observation, Override, limits_of
 from airflow_adaptive.runtime.query_figures import QueryGauge, state_partitions
 from airflow_adaptive.runtime.standing import (
     DECLARED,
@@ -205,12 +205,7 @@ class Authority:
         return Observation(
             at=look.at,
             requirements=newest(state),
-            limits={
-                vertex.name: VertexLimits(
-                    max_parallelism=vertex.effective_max_parallelism, declared=base.requirements[vertex.name]
-                )
-                for vertex in state.job.vertices
-            },
+            limits=limits_of(state.job, base.requirements),
             parallelism=in_force(state),
             queries=queries,
             rescale_costs=look.costs,

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
 
+from airflow_adaptive.runtime.standing import newest
 from airflow_adaptive.scheduler.durations import positive
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.job_graph import JobType
@@ -146,7 +147,7 @@ def wanted(asked: Any, state: SchedulerState) -> Requirements:
     try:
         return accepted(asked, state)
     except RequirementsError:
-        return state.requirements if state.declaration is None else state.declaration.requirements
+        return newest(state)
 
 
 def expiry(lasts: str | None, until: str | None, now: datetime) -> datetime | None:

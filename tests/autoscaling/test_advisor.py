@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.autoscaling import advisor as advisors
-from airflow_adaptive.autoscaling.advisor import PolicyAdvisor, UnreadablePolicy, advisor, limits_of, read, written
+from airflow_adaptive.autoscaling.advisor import PolicyAdvisor, UnreadablePolicy, advisor, read, written
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load import LoadPolicy
 from airflow_adaptive.autoscaling.policy import Observation, QueryFigures, RescalePolicyError
 from airflow_adaptive.autoscaling.scheduled_declaration import period, scheduled_policy, window
+from airflow_adaptive.runtime.advice import limits_of
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
@@ -47,7 +48,7 @@ def seen(at: datetime = NOON, rate: float = 100.0, sequence: int = 1) -> Observa
     return Observation(
         at=at,
         requirements=GRAPH.requirements,
-        limits=limits_of(GRAPH),
+        limits=limits_of(GRAPH, GRAPH.requirements),
         parallelism={"job": 4},
         queries={"q": figures},
     )

@@ -13,9 +13,10 @@ from datetime import timedelta
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from airflow_adaptive.autoscaling.policy import Observation, QueryFigures, RescalePolicy, VertexLimits
+from airflow_adaptive.autoscaling.policy import Observation, QueryFigures, RescalePolicy
 from airflow_adaptive.autoscaling.simulation.job import Batches, Query
 from airflow_adaptive.autoscaling.simulation.trace import Trace
+from airflow_adaptive.runtime.advice import limits_of
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
 from airflow_adaptive.scheduler.events import (
@@ -119,10 +120,7 @@ class World(Generic[Memory]):
         self.slots = 0
         self.held: list[tuple[float, int]] = [(0.0, 0)]
         self.reasons: list[tuple[float, str]] = []
-        self._limits = {
-            vertex.name: VertexLimits(max_parallelism=vertex.effective_max_parallelism, declared=vertex.parallelism)
-            for vertex in shape.graph.vertices
-        }
+        self._limits = limits_of(shape.graph, shape.graph.requirements)
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._built = 0
