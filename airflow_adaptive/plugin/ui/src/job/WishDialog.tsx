@@ -1,11 +1,9 @@
-import { Button, Stack, Text } from "@chakra-ui/react";
+import { Text } from "@chakra-ui/react";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useRef } from "react";
 import { ask } from "../api/client";
 import { jobPath } from "../api/queries";
 import type { JobDetails } from "../api/types";
-import { Modal } from "../components/Modal";
-import { ProblemAlert } from "../components/ProblemAlert";
+import { ConfirmModal } from "../components/ConfirmModal";
 
 export type Wish = "suspend" | "resume" | "cancel";
 
@@ -52,7 +50,6 @@ interface Props {
 /** Asks before it asks the job. */
 export const WishDialog = ({ details, wish, onClose }: Props) => {
   const { title, text, verb, color } = WORDS[wish];
-  const back = useRef<HTMLButtonElement>(null);
   const client = useQueryClient();
   const mutation = useMutation({
     mutationFn: () => ask<JobDetails>(jobPath(details.job, `/${wish}`), { method: "POST", body: {} }),
@@ -63,27 +60,16 @@ export const WishDialog = ({ details, wish, onClose }: Props) => {
     },
   });
   return (
-    <Modal
-      footer={
-        <>
-          <Button onClick={onClose} ref={back} variant="outline">
-            Back
-          </Button>
-          <Button colorPalette={color} loading={mutation.isPending} onClick={() => mutation.mutate()}>
-            {verb}
-          </Button>
-        </>
-      }
-      initialFocus={back}
+    <ConfirmModal
+      color={color}
+      mutation={mutation}
       onClose={onClose}
       title={`${title} job ${details.job}?`}
+      verb={verb}
     >
-      <Stack gap={3}>
-        {text.map((line) => (
-          <Text key={line}>{line}</Text>
-        ))}
-        {mutation.error !== null && <ProblemAlert error={mutation.error} />}
-      </Stack>
-    </Modal>
+      {text.map((line) => (
+        <Text key={line}>{line}</Text>
+      ))}
+    </ConfirmModal>
   );
 };
