@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -11,9 +9,8 @@ from pyspark.sql import SparkSession
 from airflow_adaptive.job import ordinary
 from airflow_adaptive.job.batch import BatchQuery
 from airflow_adaptive.job.conf import read_settings
-from airflow_adaptive.job.documents import SECRET_CONF_VARIABLE, DriverState
+from airflow_adaptive.job.documents import DriverState
 from airflow_adaptive.job.driver import EXIT_FAILED, Driver
-from airflow_adaptive.job.failures import hide
 from airflow_adaptive.job.queries import JobQueries
 from airflow_adaptive.job.repartition import StateRepartition
 from airflow_adaptive.job.watchdog import EXIT_FENCED
@@ -58,7 +55,7 @@ class AdaptiveJob:
             SystemExit: this driver must not, or can't, run a query any more.
         """
         ordinary.hand_over()
-        spark = _session()
+        spark = SparkSession.builder.getOrCreate()
         conf = spark.sparkContext.getConf()
         end = _run(Driver(spark, read_settings(lambda name: conf.get(name, None))), self._build)
         if end is DriverState.FENCED:
@@ -66,16 +63,6 @@ class AdaptiveJob:
         if end is DriverState.FAILED:
             sys.exit(EXIT_FAILED)
         spark.stop()
-
-
-def _session() -> SparkSession:
-    """The session; with the secret properties, which came in the environment since arguments can be seen by others."""
-    builder = SparkSession.builder
-    secrets: dict[str, str] = json.loads(os.environ.pop(SECRET_CONF_VARIABLE, "{}"))
-    hide(secrets.values())
-    for name, value in secrets.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def _run(driver: Driver, build: Build) -> DriverState:

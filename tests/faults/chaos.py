@@ -33,6 +33,8 @@ JOB = "chaos"
 DISK_MB = 256
 DRAIN_S = 300.0
 TURN_S = 0.2
+"""Between two looks: chaos runs beside the job, for a time, and waits for nothing in particular."""
+
 FEED_S = 1.0
 
 WAITS_S = ((0.0, 3.0), (5.0, 25.0))

@@ -18,6 +18,9 @@ JOB = "copy"
 
 SCRIPT = Path(__file__).with_name("script.py")
 
+MARKS = Path(__file__).with_name("marks.py")
+"""What scripts under fault import."""
+
 LEASE_S = 12.0
 
 MEMORY_MB = 512

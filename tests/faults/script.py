@@ -1,31 +1,18 @@
 """The job under fault: copies rows, and leaves marks of which driver ran a query when."""
 
 import sys
-import threading
-import time
 from pathlib import Path
 
+from marks import mark  # type: ignore[import-not-found]  # staged beside it
 from pyspark.sql.functions import lit
 
 from airflow_adaptive.job import AdaptiveJob
 
 ROOT = Path(sys.argv[1])
-SAMPLE_S = 0.2
-
-
-def mark(spark, epoch):
-    """Write down again and again whether a query is active in this process."""
-    with (ROOT / "marks" / f"{epoch}-{time.time_ns()}").open("w", buffering=1) as marks:
-        while True:
-            active = any(query.isActive for query in spark.streams.active)
-            marks.write(f"{time.time():.3f} {int(active)}\n")
-            time.sleep(SAMPLE_S)
 
 
 def copy(spark, parallelism):
-    epoch = int(spark.sparkContext.getConf().get("spark.airflow.adaptive.epoch"))
-    if "marks" not in {thread.name for thread in threading.enumerate()}:
-        threading.Thread(target=mark, args=(spark, epoch), name="marks", daemon=True).start()
+    epoch = mark(spark, ROOT)
     rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 2).json(f"{ROOT}/in")
     checked = rows.repartition(parallelism["job"]).selectExpr("id", "1 / (id + 1) AS checked")  # -1 fails its batch
     stamped = checked.withColumn("epoch", lit(epoch))

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import psutil
@@ -21,7 +21,7 @@ from airflow_adaptive.runtime.job_directory import JobDirectory
 from airflow_adaptive.runtime.staging import stage
 from airflow_adaptive.runtime.storage import Storage
 from airflow_adaptive.scheduler.snapshot import encode
-from tests.faults.job import JOB, LEASE_S, OPTIONS, SCRIPT, deployed
+from tests.faults.job import JOB, LEASE_S, MARKS, OPTIONS, SCRIPT, deployed
 from tests.faults.outcome import Outcome, drivers_at_once, sink_batches
 from tests.faults.runner import SUPERSEDED
 from tests.faults.watched_job import PATIENCE_S, ROWS, WatchedJob
@@ -31,22 +31,32 @@ __all__ = ["JOB", "LEASE_S", "OPTIONS", "PATIENCE_S", "ROWS", "FaultWorld", "Out
 
 @dataclass
 class FaultWorld(WatchedJob):
-    """One job, its directory, and its loops."""
+    """One job, its directory, and its loops.
+
+    Attributes:
+        program: its script.
+    """
+
+    program: ClassVar[Path] = SCRIPT
 
     def __post_init__(self) -> None:
         """Make the folders, and stage the script."""
         for folder in ("in", "marks", "loops"):
             (self.root / folder).mkdir(parents=True)
         self._channel = JobDirectory(Storage.at(str(self.base)), self.job)
-        self._code = asyncio.run(stage(self._channel, SCRIPT))
+        self._code = asyncio.run(stage(self._channel, self.program, [MARKS]))
         self.ask()
 
     # ---- what people do ----
 
     def ask(self, wish: str = "run", parallelism: tuple[int, int] = (1, 1)) -> None:
         """Leave a wish."""
+        self.leave(wish, {"job": parallelism})
+
+    def leave(self, wish: str, bounds: Mapping[str, tuple[int, int]]) -> None:
+        """Leave a wish and the bounds of each vertex."""
         written = self.root / "wishes.new"
-        written.write_text(json.dumps({"wish": wish, "requirements": {"job": parallelism}}))
+        written.write_text(json.dumps({"wish": wish, "requirements": bounds}))
         written.rename(self.root / "wishes.json")
 
     def feed(self, files: int = 2) -> None:

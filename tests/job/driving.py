@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -20,10 +22,13 @@ from airflow_adaptive.job.documents import Action, Directive, DriverPlan, LogDoc
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import DriverSubmission
-from airflow_adaptive.runtime.staging import runtime_zip
+from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.staging import stage
+from airflow_adaptive.runtime.storage import Storage
 from airflow_adaptive.spark.rest import create_request
 
 JOB = "departures"
+SCRIPT = "departures.py"
 NONCE = "n1"
 ROWS = 10
 PATIENCE_S = 90.0
@@ -95,14 +100,14 @@ class DriverUnderTest:
     def submit(
         self, script: str, executors: int, conf: Mapping[str, str] | None = None, *, max_executors: int = 3
     ) -> str:
-        """Submit a script that uses the runtime, as the standalone client does."""
-        file, runtime = self.root / "job.py", self.root / "airflow_adaptive.zip"
+        """Stage a script and submit it, as the standalone client does."""
+        file = self.root / SCRIPT
         file.write_text(script)
-        runtime.write_bytes(runtime_zip())
+        code = asyncio.run(stage(JobDirectory(Storage.at(str(self.root)), JOB), file))
         submission = DriverSubmission(
             name=JOB,
-            script=file.as_uri(),
-            py_files=[runtime.as_uri()],
+            script=code.script,
+            py_files=code.py_files,
             args=[str(self.root)],
             conf={
                 **session_conf(
@@ -156,11 +161,19 @@ class DriverUnderTest:
         """Cores that the master has granted to the running application, 0 if there is none."""
         return sum(application["cores"] for application in self.cluster.state()["activeapps"])
 
+    def processes(self) -> list[psutil.Process]:
+        """The newest driver's JVM and its Python."""
+        (java,) = [child for child in self._jvms() if "org.apache.spark.deploy.SparkSubmit" in _arguments(child)]
+        return [*java.children(recursive=True), java]
+
     def kill_executor(self, executor_id: str) -> None:
         """Kill an executor's JVM (SIGKILL)."""
-        children = [child for worker in self.cluster.workers for child in psutil.Process(worker.pid).children()]
-        (executor,) = [child for child in children if _option(child, "--executor-id") == executor_id]
+        (executor,) = [child for child in self._jvms() if ("--executor-id", executor_id) in pairwise(_arguments(child))]
         executor.kill()
+
+    def _jvms(self) -> list[psutil.Process]:
+        """What the workers have started."""
+        return [child for worker in self.cluster.workers for child in psutil.Process(worker.pid).children()]
 
     def spark(self, path: str) -> Any:
         """What Spark's own REST interface, the driver's, tells of the application."""
@@ -187,13 +200,12 @@ class DriverUnderTest:
         return found
 
 
-def _option(process: psutil.Process, name: str) -> str | None:
-    """What follows that option on the process's command line; a process that has ended has none."""
+def _arguments(process: psutil.Process) -> list[str]:
+    """The process's command line; a process that has ended has none."""
     try:
-        arguments = process.cmdline()
+        return process.cmdline()
     except psutil.NoSuchProcess:
-        return None
-    return arguments[arguments.index(name) + 1] if name in arguments else None
+        return []
 
 
 def sink_rows(sink: Path) -> list[Any]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-import psutil
 import pytest
 
 from airflow_adaptive.job.documents import Action, DriverState, Status
 from airflow_adaptive.job.ordinary import NO_CHECKPOINT, NOTE
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.runtime.staging import MAIN_PROGRAM
-from tests.job.driving import PATIENCE_S, DriverUnderTest, Input, plan, sink_rows
+from tests.job.driving import PATIENCE_S, SCRIPT, DriverUnderTest, Input, plan, sink_rows
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
-
-SCRIPT = "departures.py"
 
 # Stateful, so that a batch that is lost or doubled shows; a row with id -1 makes its batch fail.
 ORDINARY = """
@@ -82,12 +79,6 @@ time.sleep(1000)
 """
 
 
-def submit(driver: DriverUnderTest, script: str, **conf: str) -> str:
-    """Submit a script as it is staged: beside the program that runs it."""
-    (driver.root / SCRIPT).write_text(script)
-    return driver.submit(MAIN_PROGRAM.format(script=SCRIPT), 1, conf)
-
-
 def runs(driver: DriverUnderTest) -> int:
     return len((driver.root / "runs").read_text().splitlines())
 
@@ -115,11 +106,16 @@ def wait_running(driver: DriverUnderTest, version: int) -> Status:
     return driver.wait_status(f"plan {version} in force", wanted)
 
 
+def begin(driver: DriverUnderTest, script: str, conf: Mapping[str, str] | None = None) -> Status:
+    """Have a script run on one executor."""
+    driver.direct(Action.RUN, 1, plan(1))
+    driver.submit(script, executors=1, conf=conf)
+    return wait_running(driver, 1)
+
+
 def test_executors_come_and_go_under_a_script_that_then_stops_at_a_boundary(driver, rows):
     rows.write(4)
-    driver.direct(Action.RUN, 1, plan(1))
-    submit(driver, ORDINARY)
-    status = wait_running(driver, 1)
+    status = begin(driver, ORDINARY)
     assert (status.reads, status.note, status.queries[0].name) == ((), NOTE, "departures")
     wait_written(driver, rows)
 
@@ -147,10 +143,8 @@ def test_executors_come_and_go_under_a_script_that_then_stops_at_a_boundary(driv
 @pytest.mark.long
 def test_new_driver_goes_on_from_the_checkpoint_after_a_kill_and_after_a_suspension(driver, rows):
     rows.write(6)
-    driver.direct(Action.RUN, 1, plan(1))
-    submit(driver, ORDINARY)
-    wait_running(driver, 1)
-    for process in driver_processes(driver):
+    begin(driver, ORDINARY)
+    for process in driver.processes():
         process.kill()
     driver.wait_end()
 
@@ -170,9 +164,7 @@ def test_new_driver_goes_on_from_the_checkpoint_after_a_kill_and_after_a_suspens
 @pytest.mark.long
 def test_new_driver_replays_the_batch_that_failed_and_stops_where_others_hold(driver, rows):
     rows.write(3)
-    driver.direct(Action.RUN, 1, plan(1))
-    submit(driver, ORDINARY)
-    wait_running(driver, 1)
+    begin(driver, ORDINARY)
     wait_written(driver, rows)
     rows.put("poison.json", range(-1, 0))
     assert driver.wait_end() == "FAILED"
@@ -195,7 +187,7 @@ def test_new_driver_replays_the_batch_that_failed_and_stops_where_others_hold(dr
 def test_superseded_driver_never_starts_a_query(driver, rows):
     rows.write(1)
     driver.direct(Action.RUN, 1, plan(1), epoch=2)
-    submit(driver, ORDINARY)
+    driver.submit(ORDINARY, executors=1)
     assert driver.wait_end() == "FAILED"
     assert "fenced: the log is at epoch 2" in driver.output()
     assert not [name for name in ("runs", "checkpoint", "after") if (driver.root / name).exists()]
@@ -204,9 +196,7 @@ def test_superseded_driver_never_starts_a_query(driver, rows):
 @pytest.mark.long
 def test_driver_that_is_superseded_while_it_runs_ends_before_its_script_goes_on(driver, rows):
     rows.write(1)
-    driver.direct(Action.RUN, 1, plan(1))
-    submit(driver, ORDINARY)
-    wait_running(driver, 1)
+    begin(driver, ORDINARY)
     driver.direct(Action.RUN, 2, plan(1), epoch=2)
     assert driver.wait_end() == "FAILED"
     assert "fenced: the log is at epoch 2" in driver.output()
@@ -216,9 +206,7 @@ def test_driver_that_is_superseded_while_it_runs_ends_before_its_script_goes_on(
 @pytest.mark.long
 def test_script_that_restarts_its_query_itself_is_stopped_all_the_same(driver, rows):
     rows.write(2)
-    driver.direct(Action.RUN, 1, plan(1))
-    submit(driver, RESTARTING)
-    wait_running(driver, 1)
+    begin(driver, RESTARTING)
     wait_written(driver, rows)
     driver.direct(Action.RUN, 2, replace(plan(1, state_partitions=5, built=2), repartition=True))
     status = driver.wait_status("the refusal", lambda now: now.refused == 2)
@@ -233,7 +221,7 @@ def test_script_that_restarts_its_query_itself_is_stopped_all_the_same(driver, r
 def test_script_that_ends_while_its_query_runs_finishes_with_it(driver, rows):
     rows.write(3)
     driver.direct(Action.RUN, 1, plan(1))
-    submit(driver, BOUNDED, **{"spark.hadoop.fs.s3a.secret.key": "hush"})
+    driver.submit(BOUNDED, executors=1, conf={"spark.hadoop.fs.s3a.secret.key": "hush"})
     assert driver.wait_end() == "FINISHED"
     status = driver.wait_status("the last report", lambda now: now.state is DriverState.FINISHED)
     assert [(query.name, query.active) for query in status.queries] == [("copied", False)]
@@ -243,7 +231,7 @@ def test_script_that_ends_while_its_query_runs_finishes_with_it(driver, rows):
 @pytest.mark.long
 def test_script_that_raises_fails_the_job_with_its_line(driver):
     driver.direct(Action.RUN, 1, plan(1))
-    submit(driver, UNABLE)
+    driver.submit(UNABLE, executors=1)
     assert driver.wait_end() == "FAILED"
     status = driver.status()
     assert status is not None
@@ -255,9 +243,7 @@ def test_script_that_raises_fails_the_job_with_its_line(driver):
 
 @pytest.mark.long
 def test_script_that_hangs_after_its_queries_is_ended(driver):
-    driver.direct(Action.RUN, 1, plan(1))
-    submit(driver, HANGING, **{"spark.airflow.adaptive.stopTimeout": "3"})
-    wait_running(driver, 1)
+    begin(driver, HANGING, {"spark.airflow.adaptive.stopTimeout": "3"})
     driver.direct(Action.STOP, 1)
     assert driver.wait_end() == "FINISHED"
     assert "the script has not ended within 3 s of its queries" in driver.output()
@@ -267,19 +253,4 @@ def next_driver(driver: DriverUnderTest, version: int) -> None:
     """As the scheduler does once a driver is gone."""
     driver.epoch += 1
     driver.direct(Action.RUN, version, plan(1, built=version))
-    submit(driver, ORDINARY)
-
-
-def driver_processes(driver: DriverUnderTest) -> list[psutil.Process]:
-    """The driver's JVM and its Python."""
-    children = [child for worker in driver.cluster.workers for child in psutil.Process(worker.pid).children()]
-    (java,) = [child for child in children if "org.apache.spark.deploy.SparkSubmit" in command(child)]
-    return [*java.children(recursive=True), java]
-
-
-def command(process: psutil.Process) -> list[str]:
-    """Nothing of a process that has ended."""
-    try:
-        return process.cmdline()
-    except psutil.NoSuchProcess:
-        return []
+    driver.submit(ORDINARY, executors=1)

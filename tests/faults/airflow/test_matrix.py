@@ -30,9 +30,7 @@ BACKOFF = {"type": "fixed-delay", "attempts": 1000, "delay": "15 s"}
 class StatefulAirflowWorld(AirflowWorld):
     """The stateful job, its one vertex being what its script reads and its state too."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.script.write_bytes(SCRIPT.read_bytes())
+    program = SCRIPT
 
     def feed(self, files: int = 2) -> None:
         feed_twice(self, files)

@@ -18,7 +18,7 @@ import psutil
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.faults.job import CONF, OPTIONS, SCRIPT
+from tests.faults.job import CONF, MARKS, OPTIONS
 from tests.faults.outcome import Outcome
 from tests.faults.world import FaultWorld
 
@@ -74,7 +74,7 @@ class AirflowWorld(FaultWorld):
             (self.root / folder).mkdir()
         self.hold = self.root / "hold"
         self.script = self.root / "script.py"
-        self.script.write_bytes(SCRIPT.read_bytes())
+        self.script.write_bytes(self.program.read_bytes())
 
     # ---- what people do ----
 
@@ -83,6 +83,7 @@ class AirflowWorld(FaultWorld):
         placed = {
             "application": str(self.script),
             "application_args": [str(self.root)],
+            "py_files": [str(MARKS)],
             "job_directory": f"file://{self.base}",
         }
         declared = OPTIONS | SHAPE | placed | options

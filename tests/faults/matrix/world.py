@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 
 from airflow_adaptive.local.cluster import LocalWorker
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.runtime.job_directory import JobDirectory
-from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.runtime.storage import Storage
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.faults.world import ROWS, FaultWorld
@@ -72,13 +67,11 @@ class MatrixWorld(FaultWorld):
     wish: str = "run"
     poisons: int = 0
 
+    program: ClassVar[Path] = SCRIPT
+
     def __post_init__(self) -> None:
-        for folder in ("in", "marks", "loops"):
-            (self.root / folder).mkdir(parents=True)
-        self._channel = JobDirectory(Storage.at(str(self.base)), self.job)
-        self._code = asyncio.run(stage(self._channel, SCRIPT))
         self.changes = {"graph": graph(self.job, FEW), "options": OPTIONS, "conf": CONF}
-        self.ask()
+        super().__post_init__()
 
     # ---- what people do ----
 
@@ -86,9 +79,7 @@ class MatrixWorld(FaultWorld):
         """Leave a wish, with the bounds as they were."""
         del parallelism  # of a job with one vertex
         self.wish = wish
-        written = self.root / "wishes.new"
-        written.write_text(json.dumps({"wish": wish, "requirements": self.bounds}))
-        written.rename(self.root / "wishes.json")
+        self.leave(wish, self.bounds)
 
     def require(self, **bounds: tuple[int, int]) -> None:
         """Ask for other bounds of some vertices, with the wish as it was."""
