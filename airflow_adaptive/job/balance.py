@@ -4,7 +4,9 @@ Theory: Spark runs a stateful task where its state is (`StateStoreRDD.getPreferr
 run decides for all that follow: executors that were warm took most of its tasks, one that came later gets none. A task
 goes elsewhere only if its own place is taken for `spark.locality.wait`, and short tasks never wait for so long. Without
 that wait a free executor takes any task, loads its state, and is the place of that state from then on. So the wait is
-dropped until the tasks lie evenly, for a few batches at most, since each task that moves pays for its state.
+dropped until the tasks lie evenly, for a few batches at most, since each task that moves pays for its state. And it is
+dropped when executors are given back: Spark counts them as places until their JVMs have ended, which takes seconds, and
+tasks that can't run there any more would wait for them.
 
 `TaskSetManager` reads the wait from the SparkContext's own configuration when a stage is submitted and when executors
 come or go, so a change holds for the next stage. Where tasks ran is read from the stages of the query's last batch in
@@ -94,6 +96,11 @@ class Balancer:
             ):  # where the tasks of a lost executor go the next batch shows
                 self._judge(stages, slots, run)
         return (run.run_id, there) == self._settled
+
+    def let_go(self) -> None:
+        """Executors are given back: what has its state there goes elsewhere with the next batch, not after the wait."""
+        self._settled = self._looked = self._first_batch = None
+        self._drop_wait()
 
     def restore(self) -> None:
         """The query ends, or nothing is to be spread any more: bring the wait back if it was dropped."""

@@ -149,6 +149,10 @@ class TaskBalancer(Protocol):
         """Look whether the tasks lie evenly, if that is open; whether no more is to be done about it."""
         ...
 
+    def let_go(self) -> None:
+        """Let tasks leave executors that are given back, at once."""
+        ...
+
     def restore(self) -> None:
         """Leave Spark's configuration as it was found."""
         ...

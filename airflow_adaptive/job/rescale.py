@@ -4,7 +4,8 @@ What is there more than the plan holds goes while no batch runs. So no task fail
 stage has still to read. What is more than the plan runs on, and held, is kept.
 
 Executors that came are used at once by tasks that can run anywhere; stateful ones would stay where their state is. So the
-balancer spreads them over executors that a plan has added, whatever the plan says of load balancing.
+balancer spreads them over executors that a plan has added, and off those that were given back, whatever the plan says of
+load balancing.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class ExecutorRescale:
         """
         before = self._query.plan
         if before is not None and before != plan:
-            self._spreads = plan.executors > before.executors or (self._spreads and plan.executors == before.executors)
+            self._spreads = self._spreads or plan.executors > before.executors
             self._query.adopt(plan)
         if rescaled:
             self._dead_time.was(self._held_s)
@@ -105,6 +106,8 @@ class ExecutorRescale:
         def act() -> None:
             since = self._clock()
             self.give_back(plan)
+            self._balancer.let_go()
+            self._spreads = True
             self._held_s = self._clock() - since
 
         return self._query.between(self._settings.stop_timeout_s, pause, act)

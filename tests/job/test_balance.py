@@ -117,6 +117,26 @@ def test_the_wait_is_restored_when_the_executor_that_came_is_lost_again(settled:
     assert settled.history == ["dropped after 2", "restored after 3"]
 
 
+def test_tasks_of_executors_that_are_given_back_wait_for_them_no_more(settled: Query):
+    settled.balancer.let_go()
+    settled.executors = ("0", "1")
+    settled.is_looked_at()
+    assert settled.history == ["dropped after 1"]
+    settled.commits({"0": 6, "1": 6})
+    assert settled.history == ["dropped after 1", "restored after 2"]
+
+
+def test_what_was_counted_before_executors_were_given_back_does_not_count_after():
+    query = Query("0", "1", "2")
+    for _ in range(MAX_BATCHES):
+        query.commits(PILED)
+    query.balancer.let_go()
+    query.executors = ("0", "1")
+    query.commits(PILED)
+    query.commits({"0": 6, "1": 6})
+    assert query.history == ["dropped after 1", f"restored after {MAX_BATCHES + 2}"]
+
+
 def test_every_stateful_stage_has_to_be_spread():
     query = Query("0", "1", "2")
     query.commits(EVEN, PILED)

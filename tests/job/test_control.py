@@ -66,7 +66,7 @@ def test_executors_go_under_the_running_queries_between_two_batches():
     world = running(3)
     world.obey(world.directs_plan(2, 1, keep={"http://w1": 1}), world.nothing)
     assert world.after("RUNNING 1") == [
-        *("declare 1", "{", "release down to 1, 1 on http://w1", "}", "RUNNING 2"),
+        *("declare 1", "{", "release down to 1, 1 on http://w1", "tasks let go", "}", "RUNNING 2"),
         *("end", "STOPPED 2"),
     ]
 
@@ -77,7 +77,7 @@ def test_executors_go_at_a_later_turn_when_the_batches_left_no_moment_for_it():
     world.obey(world.directs_plan(2, 1), world.nothing, lambda: setattr(world, "batch_ends", True), world.nothing)
     assert world.after("RUNNING 1") == [
         *("declare 1", "{", "RESCALING 1", "}"),
-        *("{", "release down to 1", "}", "RUNNING 2"),
+        *("{", "release down to 1", "tasks let go", "}", "RUNNING 2"),
         *("end", "STOPPED 2"),
     ]
 
@@ -128,7 +128,7 @@ def test_follows_the_newer_directive_when_it_waits_for_executors():
     world.obey(world.directs_plan(2, 3), world.has_executors(2), world.directs_plan(3, 1), world.nothing)
     assert world.after("RUNNING 1")[:-2] == [
         *("declare 3", "RESCALING 1"),
-        *("declare 1", "{", "release down to 1", "}", "RUNNING 3"),
+        *("declare 1", "{", "release down to 1", "tasks let go", "}", "RUNNING 3"),
     ]
 
 
@@ -387,7 +387,7 @@ def test_keeps_surplus_executors_until_the_plan_holds_fewer():
     world.obey(world.directs_plan(2, 1, hold=3), world.nothing, world.directs_plan(2, 1, hold=1), world.nothing)
     assert world.after("RUNNING 1") == [
         *("declare 1", "RUNNING 2"),
-        *("{", "release down to 1", "}"),
+        *("{", "release down to 1", "tasks let go", "}"),
         *("end", "STOPPED 2"),
     ]
 
@@ -481,13 +481,12 @@ def test_spreads_on_when_no_more_than_the_version_is_new():
 @pytest.mark.parametrize(
     "then",
     [
-        lambda world: world.directs_plan(3, 1),
         lambda world: world.rebuilds(3, 2),
         lambda world: world.directs(Action.HOLD, 3),
     ],
-    ids=["fewer executors", "a restart", "hold"],
+    ids=["a restart", "hold"],
 )
-def test_spreads_no_more_when_the_executors_or_the_queries_go(then):
+def test_spreads_no_more_when_the_queries_go(then):
     world = stateful(1)
     seen: list[list[int]] = []
 
@@ -496,6 +495,18 @@ def test_spreads_no_more_when_the_executors_or_the_queries_go(then):
 
     world.obey(world.directs_plan(2, 2), world.has_executors(2), look, then(world), world.nothing, look)
     assert seen == [[0, 2], [0, 2, 0]]
+
+
+def test_spreads_the_tasks_of_executors_that_are_given_back_over_the_others_until_they_are():
+    world = stateful(2)
+    world.obey(
+        world.directs_plan(2, 1),
+        lambda: setattr(world, "spread", True),
+        world.nothing,
+        lambda: setattr(world, "spread", False),
+        world.nothing,
+    )
+    assert world.balanced == [0, 1, 0]
 
 
 def test_spreads_nothing_when_an_executor_that_was_lost_is_replaced():
@@ -606,7 +617,7 @@ def test_executors_of_a_refused_plan_go_back():
     world.obey(world.nothing, world.rebuilds(2, 3), world.has_executors(3), world.nothing, world.nothing)
     assert world.after("RUNNING 1") == [
         *("declare 3", "RESCALING 1", "build", "RUNNING 1"),
-        *("declare 1", "{", "release down to 1", "}"),
+        *("declare 1", "{", "release down to 1", "tasks let go", "}"),
         *("end", "STOPPED 2"),
     ]
 
