@@ -113,8 +113,8 @@ class Query(Run, Protocol):
 class Repartition(Protocol):
     """Gives the state in a checkpoint another number of partitions; see `repartition.StateRepartition`."""
 
-    def check(self, checkpoint: str, partitions: int) -> None:
-        """Find out, without changing anything, whether the state can have that many. Raises `RepartitionError`."""
+    def check(self, checkpoint: str, partitions: int, writer: DataStreamWriter) -> None:
+        """Find out, without changing anything, whether the query's state can have that many. Raises `RepartitionError`."""
         ...
 
     def settle(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:

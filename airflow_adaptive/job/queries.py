@@ -8,6 +8,7 @@ from collections.abc import Callable, Set
 from typing import Final
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.boundary import BatchBoundary, act_between_batches, end_at_boundary
 from airflow_adaptive.job.documents import DriverPlan, FailureReport, QueryReport
@@ -106,7 +107,8 @@ class JobQueries:
         planned = PlannedParallelism(plan.parallelism)
         writers = require_writers(self._call(planned, plan), function, self._job)
         require_same(writers if isinstance(writers, dict) else (), list(self._queries), function)
-        self._check_state(plan)
+        if isinstance(writers, dict):
+            self._check_state(plan, writers)
         self._planned = planned
         return writers
 
@@ -118,7 +120,7 @@ class JobQueries:
         """
         for name, writer in writers.items():
             self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(name)))
-            self._repartition.settle(self._checkpoint(name), self._to_have(name, plan), writer.queryName(name))
+            self._repartition.settle(self._checkpoint(name), self._to_have(name, plan, writer), writer.queryName(name))
 
     def start(self, writers: Streams, plan: DriverPlan) -> None:
         """Start what `build` returned, all or none. Raises what Spark raises, an `AnalysisException` say."""
@@ -232,7 +234,7 @@ class JobQueries:
             query.stop()
         return [query.name for query in others]
 
-    def _to_have(self, name: str, plan: DriverPlan) -> int | None:
+    def _to_have(self, name: str, plan: DriverPlan, writer: DataStreamWriter) -> int | None:
         """Partitions that the state of a query is to have; None where it keeps those that it has, or can't have others.
 
         Queries that run are refused such a plan. Where none runs, in a new driver, going on is better than not to start.
@@ -240,19 +242,19 @@ class JobQueries:
         if not plan.repartition:
             return None
         try:
-            self._repartition.check(self._checkpoint(name), plan.partitions_of(name))
+            self._repartition.check(self._checkpoint(name), plan.partitions_of(name), writer)
         except RepartitionError as error:
             log.warning("%s; query %s goes on with those that its state has", error, name)
             return None
         return plan.partitions_of(name)
 
-    def _check_state(self, plan: DriverPlan) -> None:
+    def _check_state(self, plan: DriverPlan, writers: Streams) -> None:
         """Find out what a repartition would fail at while the queries still run. Raises `RepartitionError`."""
         if not plan.repartition or self._plan is None:
             return
         for name, query in self._queries.items():
             if query.state_partitions != plan.partitions_of(name):
-                self._repartition.check(self._checkpoint(name), plan.partitions_of(name))
+                self._repartition.check(self._checkpoint(name), plan.partitions_of(name), writers[name])
 
     def _share(self, plan: DriverPlan) -> None:
         self._pools.weigh({name: plan.shares.get(name, 1) for name in self._queries})

@@ -6,6 +6,7 @@ rewritten, the batch is committed. It leaves some things to whoever calls it:
 
 * It logs the offsets before it finds out whether it can rewrite the state. If it can't, the query never starts again.
   So everything that it would find is looked for first.
+* It rewrites the state of whatever query the checkpoint is of. So the query's operators are compared with it first.
 * State without a key (`df.groupBy().count()`) is one row, which a query seeks in partition 0 and a repartition moves
   elsewhere: the count would begin again, silently. So such state is refused.
 * It won't go past a batch that was begun and not committed. So the query is run once, for exactly that batch.
@@ -29,6 +30,7 @@ from pyspark.sql.types import StructType
 
 from airflow_adaptive.job.checkpoint import Checkpoint, Head, Store
 from airflow_adaptive.job.failures import CONDITION
+from airflow_adaptive.job.operators import LIMIT, planned_operators
 from airflow_adaptive.job.sinklog import add_empty_batch
 
 STATE_OPTIONS: Final = {"_readAllColumnFamilies": "true"}
@@ -77,7 +79,7 @@ class StateRepartition:
         with _reading(checkpoint):
             return _partitions(found, found.head())
 
-    def check(self, checkpoint: str, partitions: int) -> None:
+    def check(self, checkpoint: str, partitions: int, writer: DataStreamWriter) -> None:
         """Find out what a repartition would fail at, without changing anything; the query may run.
 
         State that has that many partitions, a query without state and one that has not committed a batch need no
@@ -86,9 +88,10 @@ class StateRepartition:
         Args:
             checkpoint: URI.
             partitions: that the state is to have.
+            writer: of the query that is to have it, not started.
 
         Raises:
-            RepartitionError: the state can't have so many, or a newer Spark has written it.
+            RepartitionError: the state can't have so many, or is another query's, or a newer Spark has written it.
             Exception: what Spark raises when it can't be read.
         """
         _require_count(checkpoint, partitions)
@@ -97,6 +100,7 @@ class StateRepartition:
             head = found.head()
             if head is not None and _partitions(found, head) not in {None, partitions}:
                 self._require_possible(found, head, partitions)
+                self._require_of_query(found, head, partitions, writer)
 
     def settle(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:
         """Leave a checkpoint that its query can start from, with the state in that many partitions.
@@ -110,7 +114,7 @@ class StateRepartition:
             writer: of the query, not started; it runs once if a batch of it was cut.
 
         Raises:
-            RepartitionError: the state can't have so many, or a newer Spark has written it.
+            RepartitionError: the state can't have so many, or is another query's, or a newer Spark has written it.
             StreamingQueryException: the batch that was cut fails again.
             Exception: what Spark raises when the checkpoint can't be read or written.
         """
@@ -134,6 +138,7 @@ class StateRepartition:
         if _partitions(found, head) in {None, partitions}:
             return
         self._require_possible(found, head, partitions)
+        self._require_of_query(found, head, partitions, writer)
         if head.cut:
             self._drain(found, writer)
         self._complete_sink(self._repartition(found, partitions), writer)
@@ -149,6 +154,17 @@ class StateRepartition:
             self._require_format(found, head.committed, partitions)
             for store in found.stores(head.committed):
                 self._require_movable(found, head.committed, store, partitions)
+
+    def _require_of_query(self, found: Checkpoint, head: Head, partitions: int, writer: DataStreamWriter) -> None:
+        """See to it that the query will start from the state."""
+        planned = planned_operators(self._spark, writer)
+        has = {} if head.committed is None else {it.operator: it.kind for it in found.stores(head.committed)}
+        kept = [kind for _, kind in sorted(has.items()) if kind != LIMIT]
+        if planned is not None and planned != kept:
+            raise RepartitionError(
+                f"{_what(found.uri, partitions)}: it is another query's, of {' and '.join(kept) or 'no operator'}, and "
+                f"this one would keep that of {' and '.join(planned) or 'no operator'}: give it another name, or the job"
+            )
 
     def _require_format(self, found: Checkpoint, batch: int, partitions: int) -> None:
         has, writes = str(found.format_of(batch)), self._spark.conf.get(FORMAT)

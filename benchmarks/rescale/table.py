@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from benchmarks.rescale.case import Found
@@ -53,10 +54,9 @@ def delays(found: Sequence[Found]) -> Iterator[str]:
     """How old records were at most when they came out."""
     yield "| worst record delay | at a rescale (s) | longest of all (s) | in steady running (s) | to steady running | to Flink's at a rescale | batch or checkpoint every (s) |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
-    for each in found:
-        if not each.repeats:
-            continue
-        worst, steady, peer = _delays(each), _steady(each), flink_of(found, each)
+    ways = [way for each in found for way in directions(each)]
+    for each in ways:
+        worst, steady, peer = _delays(each), _steady(each), flink_of([*found, *ways], each)
         cells = [
             _estimate(median(worst)),
             f"{max(worst):.2f}",
@@ -92,7 +92,7 @@ def _targets_of(each: Found, peer: Found | None) -> Iterator[str]:
     name = each.title.partition(",")[0]
     if name == "tier 0":
         yield _no_batch_missed(each)
-        yield _no_worse_delay(each)
+        yield from map(_no_worse_delay, directions(each))
     if name in DEAD_S and (name == "tier 1" or "10,000 keys" in each.title):
         worst = percentile(_dead(each), P95)
         yield _row(
@@ -139,6 +139,15 @@ def flink_of(found: Sequence[Found], each: Found) -> Found | None:
     """Flink's figures with as much state; None if there are none, and for Flink itself."""
     peers = [it for it in found if it.title.startswith(FLINK) and it.repeats and _same_size(it, each)]
     return peers[0] if peers and not each.title.startswith(FLINK) else None
+
+
+def directions(each: Found) -> list[Found]:
+    """The rescales to fewer slots and those to more, which cost differently; all as they are where the slots stay."""
+    if not _changes_slots(each):
+        return [each] if each.repeats else []
+    down, up = [[it for it in each.repeats if (it.slots > 1) is upward] for upward in (False, True)]
+    named = {"down": down, "up": up}
+    return [replace(each, title=f"{each.title}, {way}", repeats=tuple(its)) for way, its in named.items() if its]
 
 
 def going_up(each: Found) -> list[Repeat]:

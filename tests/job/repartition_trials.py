@@ -21,8 +21,11 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import current_timestamp, session_window
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive.job.checkpoint import Checkpoint
+from airflow_adaptive.job.operators import planned_operators
 from airflow_adaptive.job.repartition import FORMAT, ROCKSDB, RepartitionError, StateRepartition
 from airflow_adaptive.local.waiting import wait_until
 
@@ -65,6 +68,7 @@ class Trial:
 
     def writer(self) -> DataStreamWriter:
         rows, others = self._read("in"), self._read("other")
+        dated = rows.withColumn("at", current_timestamp()).withWatermark("at", "1 minute")
         match self.kind:
             case "count":
                 return self._collected(rows.groupBy("key").count())
@@ -74,6 +78,10 @@ class Trial:
                 return self._files(rows.limit(5))
             case "distinct":
                 return self._files(rows.dropDuplicates(["key"]))
+            case "session":
+                return self._files(dated.groupBy(session_window("at", "1 minute"), "key").count().select("key"))
+            case "recent":
+                return self._files(dated.dropDuplicatesWithinWatermark(["key"]).select("key"))
             case "join":
                 return self._files(rows.join(others, "key"))
             case _:
@@ -118,7 +126,7 @@ class Trial:
         query = self.start(processingTime="1 hour") if while_running else None
         before, said = self.tree(), []
         for attempt in (
-            lambda: StateRepartition(self.spark).check(self.uri, partitions),
+            lambda: StateRepartition(self.spark).check(self.uri, partitions, self.writer()),
             lambda: self.settle(self.uri, partitions, self.writer()),
         ):
             try:
@@ -188,6 +196,15 @@ def moved(spark: SparkSession, root: Path, kind: str) -> dict[str, object]:
     return {"partitions": seen, "keys": len(rows), "values": sorted(set(rows.values()))}
 
 
+def operators(spark: SparkSession, root: Path, kind: str) -> dict[str, object]:
+    """As planned before the query's first batch, and as its checkpoint has them after it."""
+    trial = Trial(spark, root, kind)
+    planned = planned_operators(spark, trial.writer())
+    trial.feed()
+    trial.run()
+    return {"planned": planned, "kept": [store.kind for store in Checkpoint(spark, trial.uri).stores(0)]}
+
+
 def cut(spark: SparkSession, root: Path, *, first: bool) -> dict[str, object]:
     trial = Trial(spark, root)
     if not first:
@@ -221,6 +238,7 @@ def refusals(spark: SparkSession, root: Path) -> Iterator[tuple[str, dict[str, o
     spark.conf.unset(FORMAT)
     yield "keyless", trials["total"].refused(5)
     yield "operator", trials["first"].refused(5)
+    yield "another", Trial(spark, root / "count", "distinct").refused(5)
     yield "stateless", trials["stateless"].refused(5)
     yield "new", Trial(spark, root / "count", checkpoint="new").refused(5)
     escaped = Trial(spark, root / "count", checkpoint="late%20checkpoint")
@@ -278,6 +296,10 @@ def kill_when(condition: Callable[[], bool], trial: Trial, partitions: int) -> N
 
 PARTS: dict[str, Callable[[SparkSession, Path], dict[str, Any]]] = {
     "moved": lambda spark, root: {kind: moved(spark, root / kind, kind) for kind in ("count", "distinct", "join")},
+    "operators": lambda spark, root: {
+        kind: operators(spark, root / kind, kind)
+        for kind in ("count", "session", "distinct", "recent", "join", "stateless")
+    },
     "cut": lambda spark, root: {name: cut(spark, root / name, first=name == "first") for name in ("first", "later")},
     "refused": lambda spark, root: dict(refusals(spark, root)),
     "killed": lambda spark, root: dict(killed(spark, root)),

@@ -26,7 +26,7 @@ class Repartition:
         self.checked: list[tuple[str, int]] = []
         self.settled: list[tuple[str, int | None]] = []
 
-    def check(self, checkpoint: str, partitions: int) -> None:
+    def check(self, checkpoint: str, partitions: int, writer: Any) -> None:
         self.checked.append((checkpoint, partitions))
         if self.refuses:
             raise RepartitionError(f"{checkpoint}: not {partitions}")

@@ -52,6 +52,7 @@ def test_the_query_keeps_the_trigger_of_its_script(trials):
         ("format", "checkpointFormatVersion=1: set that, not 2"),
         ("keyless", "operator 0 (stateStoreSave) has no key, so it is always in one partition"),
         ("operator", "operator 0 (globalLimit): Spark can't read it for that"),
+        ("another", "it is another query's, of stateStoreSave, and this one would keep that of dedupe"),
         ("provider", "operator 0 (stateStoreSave): only RocksDB's state can be"),
         ("escaped", "characters in its path that are escaped in a URI"),
         ("newer", "upgrade Spark, or give the query a new one"),
@@ -62,6 +63,17 @@ def test_what_can_not_work_is_found_out_before_anything_is_changed(trials, what,
     assert len(found["said"]) == 2  # by the check, while the query may run, and once more when it has ended
     assert all(said in message and "checkpoint" in message for message in found["said"])
     assert found["untouched"]
+
+
+@pytest.mark.parametrize("kind", ["count", "session", "distinct", "recent", "join"])
+def test_operators_are_known_before_the_first_batch_as_the_checkpoint_has_them_after_it(trials, kind):
+    found = trials["operators"][kind]
+    assert found["planned"] == list(dict.fromkeys(found["kept"]))  # a join has four stores
+    assert found["planned"]
+
+
+def test_a_query_without_state_has_no_operators(trials):
+    assert trials["operators"]["stateless"] == {"planned": [], "kept": []}
 
 
 @pytest.mark.parametrize("what", ["same", "stateless", "new"])

@@ -6,6 +6,7 @@ import pytest
 
 from airflow_adaptive.job.checkpoint import Head
 from airflow_adaptive.job.failures import report_build_failure, report_exception
+from airflow_adaptive.job.operators import operators_of
 from airflow_adaptive.job.repartition import RepartitionError
 
 
@@ -24,6 +25,26 @@ from airflow_adaptive.job.repartition import RepartitionError
 )
 def test_a_batch_with_another_number_than_the_one_before_is_a_repartition(head, cut, repartitioned, unfinished):
     assert (head.cut, head.repartitioned, head.unfinished) == (cut, repartitioned, unfinished)
+
+
+STATE = "state info [ checkpoint = <unknown>, runId = 1, opId = {}, ver = 0, numPartitions = 2]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "kinds"),
+    [
+        ([], []),
+        (["+- Exchange hashpartitioning(key#0, 2), REQUIRED_BY_STATEFUL_OPERATOR"], []),
+        (["*(4) StateStoreSave [key#0], 0", "   +- StateStoreRestore [key#0], 0"], ["stateStoreSave"]),
+        (["StateStoreSave [key#0], 0", "   +- StreamingDeduplicate [key#3], 1"], ["stateStoreSave", "dedupe"]),
+        (["StreamingGlobalLimit 5, 1", "+- StreamingDeduplicate [key#3], 0"], ["dedupe"]),
+        (["StreamingDeduplicate [key#3], 1", "+- StateStoreOfTomorrow [key#0], 0"], None),
+    ],
+    ids=["nothing", "stateless", "reader and writer", "several", "limit", "unknown"],
+)
+def test_stateful_operators_are_read_from_an_explained_plan(lines, kinds):
+    plan = "\n".join(line[:-1] + STATE.format(line[-1]) if line[-1].isdigit() else line for line in lines)
+    assert operators_of(plan) == kinds
 
 
 def test_a_refusal_is_reported_in_its_own_words():

@@ -195,6 +195,9 @@ class AirflowWorld(FaultWorld):
         """The DAG's file was parsed once more."""
         self.wait_for("the DAG file to be parsed", lambda: self.parsed() != since)
 
+    def _runs_have_ended(self) -> bool:
+        return not self.database("SELECT 1 FROM dag_run WHERE state IN ('queued', 'running')")
+
     def command(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Run an Airflow command beside its components."""
         return self.airflow._run(arguments[0], *arguments[1:])
@@ -209,7 +212,12 @@ class AirflowWorld(FaultWorld):
         return self.outcome()
 
     def remove(self) -> None:
-        """Remove the DAGs, and with them what a failed test has left."""
+        """Remove the DAGs, and with them what a failed test has left.
+
+        Airflow's scheduler ends when a run is deleted that it is just about to end (`StaleDataError`).
+        """
+        with suppress(TimeoutError):
+            wait_until(self._runs_have_ended, LAST_WORDS_S, "the end of all runs")
         for file in self.dags.glob(f"{self.job}*.py"):
             self.dag = file.stem
             file.unlink()
