@@ -98,7 +98,7 @@ class Balancer:
         return (run.run_id, there) == self._settled
 
     def let_go(self) -> None:
-        """Executors are given back: what has its state there goes elsewhere with the next batch, not after the wait."""
+        """Executors are given back: what would run there runs elsewhere from the next batch on, not after the wait."""
         self._settled = self._looked = self._first_batch = None
         self._drop_wait()
 

@@ -62,6 +62,10 @@ class Executors:
         self._known = {name: report for name in ids if (report := self._known.get(name) or self._describe(name))}
         return tuple(sorted(self._known.values(), key=_age))
 
+    def leaving(self) -> bool:
+        """Whether there are executors that take no task any more: given back, and not ended yet."""
+        return not all(map(self._takes_tasks, from_scala(self._spark, self._context.getExecutorIds())))
+
     def declare(self, total: int) -> None:
         """Tell the cluster manager how many executors the application wants; it starts and replaces up to that number.
 

@@ -200,9 +200,8 @@ class _OfLivingScript:
     def __init__(self, executors: ExecutorPool, queries: ScriptQueries) -> None:
         self._queries = queries
         self._executors = executors
-        self.registered = executors.registered
-        self.declare = executors.declare
-        self.release = executors.release
+        self.registered, self.leaving = executors.registered, executors.leaving
+        self.declare, self.release = executors.declare, executors.release
 
     def alive(self) -> bool:
         return self._executors.alive() and not (self._queries.failed and self._queries.plan is None)

@@ -133,6 +133,10 @@ class ExecutorPool(Protocol):
         """The executors that take tasks, in the order in which they were started."""
         ...
 
+    def leaving(self) -> bool:
+        """Whether some were given back that have not ended yet."""
+        ...
+
     def declare(self, total: int) -> None:
         """Tell the cluster manager how many executors the application wants."""
         ...

@@ -11,11 +11,15 @@ load balancing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from airflow_adaptive.job.conf import DriverSettings
 from airflow_adaptive.job.documents import TASKS, DriverPlan
 from airflow_adaptive.job.parts import ExecutorPool, Run, TaskBalancer
 from airflow_adaptive.job.progress import DeadTime
+
+LEAVE_S: Final = 30.0
+"""An executor that was given back has ended by then: a worker kills it after ten (`spark.deploy.ExecutorRunner`)."""
 
 
 class ExecutorRescale:
@@ -49,6 +53,7 @@ class ExecutorRescale:
         self._clock = clock
         self._held_s = 0.0
         self._spreads = False
+        self._leave_until = 0.0
 
     def has_enough(self, plan: DriverPlan) -> bool:
         """Whether all executors that the plan runs on are there."""
@@ -91,6 +96,8 @@ class ExecutorRescale:
         """What is to be done while the queries run: measure to the first trigger, and spread tasks if that is wanted."""
         if self._dead_time.runs and self._query.triggered(self._settings.poll_interval_s):
             self._dead_time.end()
+        if self._clock() < self._leave_until and self._executors.leaving():
+            return
         run = self._query.stateful_run() if self._spreads or plan.load_balance == TASKS else None
         if run is None:
             self._balancer.restore()
@@ -108,6 +115,7 @@ class ExecutorRescale:
             self.give_back(plan)
             self._balancer.let_go()
             self._spreads = True
+            self._leave_until = self._clock() + LEAVE_S
             self._held_s = self._clock() - since
 
         return self._query.between(self._settings.stop_timeout_s, pause, act)

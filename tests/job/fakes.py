@@ -50,6 +50,7 @@ class World:
 
     newest_directive: Directive | Exception | None = None
     executor_count: int = 0
+    executors_leave: bool = False
     context_alive: bool = True
     build_error: Exception | None = None
     prepare_error: Exception | None = None
@@ -238,6 +239,9 @@ class World:
 
     def registered(self) -> tuple[ExecutorReport, ...]:
         return tuple(ExecutorReport(executor_id=str(number), cores=1) for number in range(self.executor_count))
+
+    def leaving(self) -> bool:
+        return self.executors_leave
 
     def declare(self, total: int) -> None:
         if total != self.declared:

@@ -9,6 +9,7 @@ from airflow_adaptive.job.directory import DirectoryError
 from airflow_adaptive.job.documents import TASKS, Action, DriverState, FailureReport
 from airflow_adaptive.job.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.job.progress import StatefulRun
+from airflow_adaptive.job.rescale import LEAVE_S
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.fakes import EPOCH, LEASE_S, NONCE, POLL_S, World, directive, plan
 
@@ -507,6 +508,26 @@ def test_spreads_the_tasks_of_executors_that_are_given_back_over_the_others_unti
         world.nothing,
     )
     assert world.balanced == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda world: setattr(world, "executors_leave", False),
+        lambda world: setattr(world, "time", world.time + LEAVE_S),
+    ],
+    ids=["they end", "too long"],
+)
+def test_tasks_are_looked_after_again_when_executors_that_were_given_back_have_ended(then):
+    world = stateful(2)
+    world.executors_leave = True
+    seen: list[list[int]] = []
+
+    def look() -> None:
+        seen.append(list(world.balanced))
+
+    world.obey(world.directs_plan(2, 1), world.nothing, look, lambda: then(world), look)
+    assert seen == [[0], [0, 1]]
 
 
 def test_spreads_nothing_when_an_executor_that_was_lost_is_replaced():
