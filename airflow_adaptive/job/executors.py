@@ -20,7 +20,8 @@ from airflow_adaptive.job.documents import ExecutorReport
 from airflow_adaptive.job.jvm import empty_scala_map, from_scala, scala_seq
 
 DECLARE_INTERVAL_S: Final = 10.0
-"""A master that was recovered from its failure has forgotten the total: it is declared so often."""
+"""A master that was recovered from its failure has forgotten the total, and one that was away has not heard of what was
+given back: it is told so often."""
 
 ANSWER_TIMEOUT_S: Final = 5.0
 """How long the control loop waits for the master. Spark itself would wait for two minutes (`spark.rpc.askTimeout`)."""
@@ -64,7 +65,7 @@ class Executors:
 
     def leaving(self) -> bool:
         """Whether there are executors that take no task any more: given back, and not ended yet."""
-        return not all(map(self._takes_tasks, from_scala(self._spark, self._context.getExecutorIds())))
+        return bool(self._leaving())
 
     def declare(self, total: int) -> None:
         """Tell the cluster manager how many executors the application wants; it starts and replaces up to that number.
@@ -75,7 +76,7 @@ class Executors:
             declared, at = self._declared
             if declared == total and self._clock() - at < DECLARE_INTERVAL_S:
                 return
-        if self._ask(lambda: self._context.requestTotalExecutors(total, 0, empty_scala_map(self._spark))):
+        if self._ask(lambda: self._tell(total)):
             self._declared = (total, self._clock())
 
     def release(self, total: int, keep: Mapping[str, int]) -> None:
@@ -88,6 +89,16 @@ class Executors:
         if given_back:
             names = scala_seq(self._spark, given_back)
             self._ask(lambda: self._backend.killExecutors(names, *KILL_OPTIONS.values()), RELEASE_TIMEOUT_S)
+
+    def _tell(self, total: int) -> None:
+        """What is wanted, and again what is not: `killExecutors` asks for each executor but once (SPARK-9795)."""
+        self._context.requestTotalExecutors(total, 0, empty_scala_map(self._spark))
+        if leaving := self._leaving():
+            self._backend.doKillExecutors(scala_seq(self._spark, leaving))
+
+    def _leaving(self) -> list[str]:
+        ids = from_scala(self._spark, self._context.getExecutorIds())
+        return [name for name in ids if not self._takes_tasks(name)]
 
     def _ask(self, request: Callable[[], object], timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
         """Ask the cluster manager, without hanging if it does; False if it has not answered an older request yet."""

@@ -57,6 +57,29 @@ def test_master_that_is_killed_and_restarted(mortal_world: FaultWorld, record: R
 
 
 @pytest.mark.parametrize("memory", ["remembers"])
+def test_executor_that_is_given_back_while_there_is_no_master(mortal_world: FaultWorld, record: Record) -> None:
+    """The master must hear of it later: else it counts that executor, and the job never has another in its place."""
+    world = mortal_world
+    loop = world.start_loop()
+    world.run_well()
+    world.ask(parallelism=(1, 2))
+    world.wait_for("two executors", lambda: executors(world) == 2 and world.is_in("Executing"))
+    kill_master(world.cluster)
+    world.fault()
+    world.ask()
+    world.wait_for("one executor", lambda: executors(world) == 1)
+    restart_master(world.cluster)
+    wait_for_workers(world.cluster)
+    world.wait_for("the slot's return", lambda: cores_of_executors(world.cluster) == 1)
+    world.ask(parallelism=(1, 2))
+    world.wait_for("two executors", lambda: executors(world) == 2 and world.is_in("Executing"))
+    world.feed()
+    world.recover()
+    assert world.epoch() == 1
+    record("master killed (-9)", "before an executor was given back", world.finish(loop))
+
+
+@pytest.mark.parametrize("memory", ["remembers"])
 def test_address_of_the_master_that_is_somebody_elses(mortal_world: FaultWorld, record: Record) -> None:
     world = mortal_world
     loop = world.start_loop()
@@ -114,6 +137,15 @@ def test_master_that_hangs_with_the_submission(mortal_world: FaultWorld, record:
     master.resume()
     world.recover()
     record("master frozen, thawed", "with the submission under way", world.finish(loop))
+
+
+def executors(world: FaultWorld) -> int:
+    status = world.status()
+    return 0 if status is None else len(status.executors)
+
+
+def cores_of_executors(cluster: LocalCluster) -> int:
+    return sum(application["cores"] for application in cluster.state()["activeapps"])
 
 
 def alive(process: psutil.Process) -> bool:
