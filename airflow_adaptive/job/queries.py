@@ -218,6 +218,9 @@ class JobQueries:
         before = {query.runId for query in self._spark.streams.active}
         try:
             returned = self._build(self._spark, planned)
+        except SystemExit as error:
+            called = f"{function_name(self._build)}() called sys.exit({error.code!r})"
+            raise AdaptiveJobError(f"{called}: {HINT}; raise an exception if it can't") from error
         finally:
             started = self._stop_others(before)
         if started:

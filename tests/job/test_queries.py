@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -153,6 +154,16 @@ def test_a_batch_instead_of_queries_is_refused(running: Job) -> None:
     running.returns = lambda _: DataFrameWriter.__new__(DataFrameWriter)
     with pytest.raises(AdaptiveJobError, match="'a' is missing, 'b' is missing"):
         running.queries.build(plan(2))
+
+
+def test_a_function_that_ends_the_process_is_refused_and_the_queries_run_on(running: Job) -> None:
+    def gives_up(_: Mapping[str, int]) -> object:
+        sys.exit("no such airport")
+
+    running.returns = gives_up
+    with pytest.raises(AdaptiveJobError, match=r"departures\(\) called sys.exit\('no such airport'\): return df.write"):
+        running.queries.build(plan(2))
+    assert running.queries.plan is not None
 
 
 def test_a_query_that_the_function_starts_is_stopped_and_no_other(running: Job) -> None:
