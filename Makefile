@@ -80,7 +80,7 @@ bench-balance: install ## where tasks run on a real Spark cluster, without and w
 bench-triggerer: install ## what a triggerer needs for 10, 100 and 1,000 jobs (some 15 minutes)
 	$(BIN)/python -m benchmarks.triggerer
 
-bench-rescale: install ## what each tier of a rescale costs on a real Spark cluster, beside Flink (half an hour)
+bench-rescale: install ## what each tier of a rescale costs on a real Spark cluster, beside Flink (three quarters of an hour)
 	$(BIN)/python -m benchmarks.rescale
 
 format: install ## rewrite the code the way `lint` wants it
