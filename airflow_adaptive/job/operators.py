@@ -34,12 +34,10 @@ KINDS: Final = {
     "StreamingDeduplicateWithinWatermark": "dedupeWithinWatermark",
     "StreamingSymmetricHashJoin": "symmetricHashJoin",
     "StreamingGlobalLimit": LIMIT,
-    "FlatMapGroupsWithState": "flatMapGroupsWithState",
-    "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
-    "TransformWithState": "transformWithStateExec",
-    "TransformWithStateInPySpark": "transformWithStateInPySparkExec",
 }
-"""What an operator is called in a plan -> in a checkpoint (`StatefulOperator.shortName`)."""
+"""What an operator is called in a plan -> in a checkpoint (`StatefulOperator.shortName`). Others are not judged."""
+
+KNOWN: Final = frozenset(KINDS.values())
 
 
 def planned_operators(spark: SparkSession, writer: DataStreamWriter) -> list[str] | None:

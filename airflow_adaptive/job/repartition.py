@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from airflow_adaptive.job.checkpoint import Checkpoint, Head, Store
 from airflow_adaptive.job.failures import CONDITION
-from airflow_adaptive.job.operators import LIMIT, planned_operators
+from airflow_adaptive.job.operators import KNOWN, LIMIT, planned_operators
 from airflow_adaptive.job.sinklog import add_empty_batch
 
 STATE_OPTIONS: Final = {"_readAllColumnFamilies": "true"}
@@ -160,7 +160,7 @@ class StateRepartition:
         planned = planned_operators(self._spark, writer)
         has = {} if head.committed is None else {it.operator: it.kind for it in found.stores(head.committed)}
         kept = [kind for _, kind in sorted(has.items()) if kind != LIMIT]
-        if planned is not None and planned != kept:
+        if planned is not None and planned != kept and KNOWN.issuperset(kept):
             raise RepartitionError(
                 f"{_what(found.uri, partitions)}: it is another query's, of {' and '.join(kept) or 'no operator'}, and "
                 f"this one would keep that of {' and '.join(planned) or 'no operator'}: give it another name, or the job"
