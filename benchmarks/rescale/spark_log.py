@@ -127,7 +127,8 @@ def executors_changed(events: Events, order: Order) -> Effect:
     """Of a rescale that changes executors alone (tier 0). Raises `ValueError` if there are no other ones, or none was used."""
     dead = longest_pause(events.batches, order.window)
     came = [name for name, at in events.added.items() if order.window.has(at)]
-    gone = [at for at in events.removed.values() if order.window.has(at)]
+    # The JVM of one that was given back takes seconds to end, in which it has no task any more.
+    gone = [at for at in events.removed.values() if order.window.begin <= at < order.steady.end]
     if not came and not gone:
         raise ValueError("no executor came or went")
     if came:

@@ -192,6 +192,8 @@ def test_executors_take_effect_with_their_first_task_or_with_the_first_batch_wit
     assert executors_changed(grown, ORDER) == Effect(dead_s=1.0, there=12.0, begun=14.2)
     shrunk = Events(batches=BATCHES, removed={"a/2": 11.2})
     assert executors_changed(shrunk, ORDER) == Effect(dead_s=1.0, there=11.2, begun=11.5)
+    slow_to_end = Events(batches=BATCHES, removed={"a/2": 22.5})
+    assert executors_changed(slow_to_end, ORDER) == Effect(dead_s=1.0, there=22.5, begun=23)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,11 @@ from tests.faults.conftest import WORKER
 
 CONFIG = {
     "triggerer": {"triggerer_health_check_threshold": "8"},
-    "scheduler": {"parsing_cleanup_interval": "5"},
+    "scheduler": {
+        "parsing_cleanup_interval": "5",
+        "task_instance_heartbeat_timeout": "20",
+        "task_instance_heartbeat_timeout_detection_interval": "5",
+    },
     "dag_processor": {"refresh_interval": "2", "min_file_process_interval": "2", "stale_dag_threshold": "5"},
     "workers": {"missing_dag_retry_delay": "5"},
 }

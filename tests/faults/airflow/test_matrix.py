@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from airflow_adaptive.local.airflow import Component, LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.faults.airflow.world import AirflowWorld
 from tests.faults.conftest import WORKER
-from tests.faults.matrix.cells import UNDER_AIRFLOW, Cell, marked
+from tests.faults.matrix.cells import AIRFLOW_WORKER, UNDER_AIRFLOW, Cell, marked
 from tests.faults.matrix.page import write_grid
 from tests.faults.matrix.world import SCRIPT, backs_off, feed_twice
 from tests.faults.outcome import Outcome
@@ -26,18 +27,24 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 BACKOFF = {"type": "fixed-delay", "attempts": 1000, "delay": "15 s"}
 """Longer than a component of Airflow needs to come back."""
 
+IN_WORKER: dict[str, Any] = {"deferrable": False, "retries": 3, "retry_delay": 1.0}
+"""A worker that dies is a failure of its task: the next try goes on with the job."""
+
 
 class StatefulAirflowWorld(AirflowWorld):
     """The stateful job, its one vertex being what its script reads and its state too."""
 
     program = SCRIPT
+    in_worker = False
+    """Whether a worker runs the loop, not the triggerer."""
 
     def feed(self, files: int = 2) -> None:
         feed_twice(self, files)
 
     def run(self) -> None:
         """Deploy it and run it."""
-        self.deploy(application_args=[str(self.root), "job"], restart_strategy=BACKOFF)
+        placed = IN_WORKER if self.in_worker else {}
+        self.deploy(application_args=[str(self.root), "job"], restart_strategy=BACKOFF, **placed)
         self.start()
 
 
@@ -98,6 +105,13 @@ def name_of(cell: Cell) -> str:
     return "-".join(re.sub(r"\W+", "_", name) for name in (cell.fault, cell.moment))
 
 
+def kill(job: StatefulAirflowWorld, fault: str) -> None:
+    if fault == AIRFLOW_WORKER:
+        job.kill_workers()
+    else:
+        job.airflow.kill(Component(fault))
+
+
 @pytest.fixture
 def job(
     fault_airflow: LocalAirflow, fault_cluster: LocalCluster, dags: Path, tmp_path: Path, request: pytest.FixtureRequest
@@ -107,6 +121,7 @@ def job(
         fault_cluster.add_worker(**WORKER)
     name = re.sub(r"\W+", "_", request.node.callspec.id)
     world = StatefulAirflowWorld(fault_airflow, fault_cluster, dags, tmp_path, name)
+    world.in_worker = request.node.callspec.params["cell"].fault == AIRFLOW_WORKER
     yield world
     world.remove()
 
@@ -115,15 +130,16 @@ def job(
 def test_process_of_airflow_that_is_killed_at_a_moment(
     job: StatefulAirflowWorld, request: pytest.FixtureRequest, cell: Cell
 ) -> None:
-    place, component = PLACES[cell.moment], Component(cell.fault)
+    place = PLACES[cell.moment]
     if place.holds:
         run_well(job)
     with frozen(job.driver_processes()) if place.holds else nullcontext():
         place.lead(job)
         job.wait_for(cell.moment, lambda: place.seen(job))
         job.fault()
-        job.airflow.kill(component)
-    job.airflow.restart(component)
+        kill(job, cell.fault)
+    if not job.in_worker:  # the executor starts another worker itself
+        job.airflow.restart(Component(cell.fault))
     place.go_on(job)
     job.recover()
     outcome: Outcome = job.suspend()

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import psutil
 
-from airflow_adaptive.local.airflow import LocalAirflow
+from airflow_adaptive.local.airflow import Component, LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.faults.job import CONF, MARKS, OPTIONS
@@ -202,6 +202,14 @@ class AirflowWorld(FaultWorld):
         """Run an Airflow command beside its components."""
         return self.airflow._run(arguments[0], *arguments[1:])
 
+    def kill_workers(self) -> None:
+        """Those that run a task now, with what runs it (-9)."""
+        scheduler = psutil.Process(self.airflow._process(Component.SCHEDULER).pid)
+        workers = [process for process in scheduler.children(recursive=True) if _runs_a_task(process)]
+        assert workers
+        for process in [child for worker in workers for child in worker.children(recursive=True)] + workers:
+            process.kill()
+
     # ---- the end ----
 
     def suspend(self) -> Outcome:
@@ -227,6 +235,11 @@ class AirflowWorld(FaultWorld):
             wait_until(lambda: not self.cluster.state()["activedrivers"], LAST_WORDS_S, "the end of all drivers")
             return
         self.cluster.reset()
+
+
+def _runs_a_task(process: psutil.Process) -> bool:
+    title = " ".join(process.cmdline())
+    return title.startswith("airflow worker -- LocalExecutor") and "<idle>" not in title
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from tests.faults.matrix.moments import MOMENTS, Moment
 
 RUNS = "x"
 UNDER_AIRFLOW = "A"
+AIRFLOW_WORKER = "Airflow worker"
 
 TABLE = """
                            | Waiting | Deploying | Executing | tier 0 up | tier 0 down | tier 1 | tier 2 | tier 3 | RestartingLocally | Restarting | StopWithSavepoint | Canceling
@@ -21,14 +22,14 @@ master                     | x       | x         | x         | x         | x    
 triggerer (loop's process) | x       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
 job directory full         | x       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
 job directory read-only    | x       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
-Airflow worker             | w       | w         | w         | w         | w           | w      | w      | w      | w                 | w          | w                 | w
+Airflow worker             | w       | A         | A         | w         | w           | w      | w      | w      | w                 | A          | A                 | A
 scheduler                  | s       | A         | A         | s         | s           | =      | s      | s      | s                 | s          | A                 | A
 api-server                 | a       | A         | A         | a         | a           | =      | a      | a      | a                 | A          | A                 | A
 """
 
 REASONS = {
     "n": "there is none. A job that waits has given back its executors, and its driver has ended.",
-    "w": "no worker takes part. The task is deferred from before `Waiting` until the job has ended.",
+    "w": "as in `Executing`. No worker takes part in a deferred task; with `deferrable=False` the worker is the loop's process.",
     "s": "as in `Executing`. The scheduler takes no part in what loop and driver do; it sees a deferred task.",
     "a": "as in `Executing`. The loop shows its transitions through the api-server, later if that is away.",
     "=": "in the table above, as *requirements accepted, then a process killed*.",
