@@ -59,13 +59,13 @@ class Executors:
 
     def registered(self) -> tuple[ExecutorReport, ...]:
         """The executors that take tasks, in the order in which they were started."""
-        ids = [name for name in from_scala(self._spark, self._context.getExecutorIds()) if self._takes_tasks(name)]
+        ids = [name for name in self._ids() if self._takes_tasks(name)]
         self._known = {name: report for name in ids if (report := self._known.get(name) or self._describe(name))}
         return tuple(sorted(self._known.values(), key=_age))
 
-    def leaving(self) -> bool:
-        """Whether there are executors that take no task any more: given back, and not ended yet."""
-        return bool(self._leaving())
+    def leaving(self) -> list[str]:
+        """Ids of the executors that take no task any more: given back, and not ended yet."""
+        return [name for name in self._ids() if not self._takes_tasks(name)]
 
     def declare(self, total: int) -> None:
         """Tell the cluster manager how many executors the application wants; it starts and replaces up to that number.
@@ -93,12 +93,12 @@ class Executors:
     def _tell(self, total: int) -> None:
         """What is wanted, and again what is not: `killExecutors` asks for each executor but once (SPARK-9795)."""
         self._context.requestTotalExecutors(total, 0, empty_scala_map(self._spark))
-        if leaving := self._leaving():
+        if leaving := self.leaving():
             self._backend.doKillExecutors(scala_seq(self._spark, leaving))
 
-    def _leaving(self) -> list[str]:
-        ids = from_scala(self._spark, self._context.getExecutorIds())
-        return [name for name in ids if not self._takes_tasks(name)]
+    def _ids(self) -> Sequence[str]:
+        found: Sequence[str] = from_scala(self._spark, self._context.getExecutorIds())
+        return found
 
     def _ask(self, request: Callable[[], object], timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
         """Ask the cluster manager, without hanging if it does; False if it has not answered an older request yet."""

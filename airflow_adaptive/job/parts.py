@@ -133,8 +133,8 @@ class ExecutorPool(Protocol):
         """The executors that take tasks, in the order in which they were started."""
         ...
 
-    def leaving(self) -> bool:
-        """Whether some were given back that have not ended yet."""
+    def leaving(self) -> Sequence[str]:
+        """Ids of those that were given back and have not ended yet."""
         ...
 
     def declare(self, total: int) -> None:

@@ -183,9 +183,7 @@ class SparkSubject(Subject):
         return newest if newest is not None and newest.owner.partition("#")[0] == str(self._attempt) else None
 
     def _ask(self, wish: str, slots: int) -> float:
-        written = self.job.root / "wishes.new"
-        written.write_text(json.dumps({"wish": wish, "requirements": {"job": (1, slots)}}))
-        written.rename(self.job.root / "wishes.json")
+        self.job.leave(wish, {"job": (1, slots)})
         return (self.job.root / "wishes.json").stat().st_ctime
 
     # ---- what came out ----

@@ -145,9 +145,8 @@ def directions(each: Found) -> list[Found]:
     """The rescales to fewer slots and those to more, which cost differently; all as they are where the slots stay."""
     if not _changes_slots(each):
         return [each] if each.repeats else []
-    down, up = [[it for it in each.repeats if (it.slots > 1) is upward] for upward in (False, True)]
-    named = {"down": down, "up": up}
-    return [replace(each, title=f"{each.title}, {way}", repeats=tuple(its)) for way, its in named.items() if its]
+    ways = {"down": [it for it in each.repeats if it.slots == 1], "up": going_up(each)}
+    return [replace(each, title=f"{each.title}, {way}", repeats=tuple(its)) for way, its in ways.items() if its]
 
 
 def going_up(each: Found) -> list[Repeat]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -57,6 +58,12 @@ class WatchedJob:
     def directory(self) -> Path:
         """Of the job."""
         return self.base / self.job
+
+    def leave(self, wish: str, bounds: Mapping[str, tuple[int, int]]) -> None:
+        """Leave a wish and the bounds of each vertex, where its loops look."""
+        written = self.root / "wishes.new"
+        written.write_text(json.dumps({"wish": wish, "requirements": bounds}))
+        written.rename(self.root / "wishes.json")
 
     def newest(self) -> LogDocument | None:
         """The newest document of the log."""

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,12 +52,6 @@ class FaultWorld(WatchedJob):
     def ask(self, wish: str = "run", parallelism: tuple[int, int] = (1, 1)) -> None:
         """Leave a wish."""
         self.leave(wish, {"job": parallelism})
-
-    def leave(self, wish: str, bounds: Mapping[str, tuple[int, int]]) -> None:
-        """Leave a wish and the bounds of each vertex."""
-        written = self.root / "wishes.new"
-        written.write_text(json.dumps({"wish": wish, "requirements": bounds}))
-        written.rename(self.root / "wishes.json")
 
     def feed(self, files: int = 2) -> None:
         """More input."""

@@ -240,8 +240,8 @@ class World:
     def registered(self) -> tuple[ExecutorReport, ...]:
         return tuple(ExecutorReport(executor_id=str(number), cores=1) for number in range(self.executor_count))
 
-    def leaving(self) -> bool:
-        return self.executors_leave
+    def leaving(self) -> list[str]:
+        return ["9"] if self.executors_leave else []
 
     def declare(self, total: int) -> None:
         if total != self.declared:
