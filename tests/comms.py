@@ -42,7 +42,7 @@ class FakeComms:
         monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", fake, raising=False)
         return fake
 
-    def send(self, message: Any) -> Any:  # noqa: C901  one answer for each message
+    def send(self, message: Any) -> Any:  # noqa: C901, PLR0912  one answer for each message
         """Answer as the supervisor would."""
         if self.error is not None:
             raise self.error
@@ -56,6 +56,8 @@ class FakeComms:
                 return comms.XComResult(key=message.key, value=self.xcoms.get(message.key))
             case comms.SetAssetStateStoreByName():
                 self.asset_states[message.key] = message.value
+            case comms.DeleteAssetStateStoreByName():
+                self.asset_states.pop(message.key, None)
             case comms.GetAssetStateStoreByName() if message.key in self.asset_states:
                 return comms.AssetStateStoreResult(value=self.asset_states[message.key])
             case comms.GetAssetStateStoreByName():

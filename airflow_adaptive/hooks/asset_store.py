@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 from airflow.sdk.execution_time.xcom import XCom
 
-from airflow_adaptive.hooks.signal import note
 from airflow_adaptive.hooks.store_traffic import FIGURES_INTERVAL, INBOX_INTERVAL, Mirror, StoreTraffic
 from airflow_adaptive.hooks.telemetry import Telemetry
 from airflow_adaptive.ports import Clock, Inbox, Origin, Wish
@@ -305,9 +304,3 @@ def moment(text: Any) -> datetime | None:
     except (TypeError, ValueError):
         return None
     return at if at.tzinfo is not None else None
-
-
-def ask(job: str, wish: Wish) -> None:
-    """Leave a wish for a job, and a sign that it is there; blocks."""
-    AssetStateStoreAccessor(name=job).set(WISH, wish.value)
-    note(job)

@@ -13,6 +13,7 @@ from airflow_adaptive.hooks import declaration
 from airflow_adaptive.hooks.configuration import configured_options
 from airflow_adaptive.hooks.world import job_directory
 from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.runtime.journal import attempt_of
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
 from airflow_adaptive.runtime.staging import check_code, stage
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
@@ -120,6 +121,11 @@ class DeclaredJob:
             attempt=attempt,
             rescale_policy=None if self.rescale_policy is None else written(self.rescale_policy),
         )
+
+    async def last_attempt(self) -> str | None:
+        """The attempt that wrote into the job's log last, None without a log. Raises `JobDirectoryError`, or what is wrong with its URI."""
+        newest = await job_directory(self.job_directory, self.job).newest()
+        return None if newest is None else attempt_of(newest.owner)
 
     def _check(self, *, streaming: bool = True) -> None:
         """Check everything that can be checked before a cluster is asked. Raises `DeclarationError`."""

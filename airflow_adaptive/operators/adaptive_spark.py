@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 from uuid import uuid4
@@ -16,8 +16,9 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_adaptive.hooks import declaration
-from airflow_adaptive.hooks.asset_store import LINKS, XCOM_ATTEMPT, TaskKey, ask
+from airflow_adaptive.hooks.asset_store import LINKS, XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.hooks.declared_job import DeclaredJob
+from airflow_adaptive.hooks.wishes import ask, asked, forget
 from airflow_adaptive.links import ALL_LINKS
 from airflow_adaptive.operators.ending import result
 from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, PortError, Wish
@@ -168,11 +169,10 @@ class AdaptiveSparkOperator(BaseOperator):
             return self._run_batch()
         task = _task_key(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
-        spec = self._spec(attempt=f"{task.dag_id}/{task.task_id}/{task.run_id}/{uuid4().hex}")
+        spec = self._asked(self._spec(attempt=f"{task.dag_id}/{task.task_id}/{task.run_id}/{uuid4().hex}"))
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
         for link in LINKS:
             context["ti"].xcom_push(link, "")  # nothing to lead to yet
-        ask(self.job, Wish.RUN)
         if self.deferrable:
             self._defer(spec, task, cancel_at)
         return self._end(context, self._run_here(spec, task, cancel_at))
@@ -210,6 +210,19 @@ class AdaptiveSparkOperator(BaseOperator):
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any]:
         """The same with the job's end, and why it came."""
         return self.get_openlineage_facets_on_start()
+
+    def _asked(self, spec: JobSpec) -> JobSpec:
+        """Ask the job to run; not if an earlier try of this task died before it told how the job followed a wish to stop.
+
+        Whoever wished that was promised it: this try goes on with both, wish and attempt.
+        """
+        if asked(self.job) not in (None, Wish.RUN):
+            with self._refusals():
+                last = asyncio.run(self._declared.last_attempt())
+            if last is not None and _task_of(last) == _task_of(spec.attempt):
+                return replace(spec, attempt=last)
+        ask(self.job, Wish.RUN)
+        return spec
 
     def _newest_spec(self, event: Mapping[str, Any]) -> JobSpec:
         """The job as it is deployed now; as it was, if that can't run: it must not cost a running job its loop."""
@@ -291,6 +304,8 @@ class AdaptiveSparkOperator(BaseOperator):
         ti, driver = context["ti"], event.get("driver")
         if driver is not None and ti.try_number > ti.max_tries:  # else the next try goes on with it
             self._kill(driver)
+        if event["status"] == "finished":
+            forget(self.job)  # its end is told: whoever clears the task wants the job to run
         return result(self.job, event, self.execution_timeout)
 
     def _kill(self, driver: str) -> None:
@@ -309,6 +324,11 @@ def _task_key(context: Context) -> TaskKey:
     ti = context["ti"]
     map_index = -1 if ti.map_index is None else ti.map_index
     return TaskKey(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
+
+
+def _task_of(attempt: str) -> str:
+    """The task instance that made an attempt."""
+    return attempt.rpartition("/")[0]
 
 
 def _is_option(name: str) -> bool:

@@ -30,6 +30,7 @@ from airflow_adaptive.runtime.mirror import (
     SCHEDULER,
     SUMMARY,
     WISH,
+    wish_of,
 )
 from airflow_adaptive.runtime.resource_requirements import is_lift
 from airflow_adaptive.scheduler.errors import SnapshotError
@@ -98,8 +99,7 @@ class Mirrored:
     @property
     def wish(self) -> Wish | None:
         """What was asked last."""
-        wish = self.documents.get(WISH)
-        return Wish(wish) if isinstance(wish, str) and wish in {*Wish} else None
+        return wish_of(self.documents.get(WISH))
 
     @property
     def asked_requirements(self) -> Any:

@@ -56,7 +56,7 @@ class SupersededError(Exception):
 
     def __init__(self, number: int, owner: str) -> None:
         self.owner = owner
-        self.attempt = _attempt(owner)
+        self.attempt = attempt_of(owner)
         super().__init__(f"document {number} was written by another loop, of attempt {self.attempt!r}")
 
 
@@ -129,7 +129,7 @@ class Journal:
             self._number, self.nonce = newest.number, newest.directive.nonce
             self._authority.recall(newest.rule)
             state = self._adopt(snapshot.from_json(newest.scheduler))
-            attempt = _attempt(newest.owner)
+            attempt = attempt_of(newest.owner)
             self.inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDS)
             # An end stays the earlier attempt's: the loop after this one must not take it for its own.
             self._owner = _token(attempt if self.inherits_end else self._spec.attempt)
@@ -264,7 +264,7 @@ def _token(attempt: str) -> str:
     return f"{attempt}#{uuid4().hex}"
 
 
-def _attempt(owner: str) -> str:
+def attempt_of(owner: str) -> str:
     """The attempt that a loop works for."""
     return owner.rpartition("#")[0]
 

@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from airflow_adaptive.ports import Wish
+
 FORMAT: Final = 1
 """Of the documents here; a reader leaves those of another format alone."""
 
@@ -48,6 +50,11 @@ def documents(view: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any
         POLICY: view.get("policy") or {},
     }
     return {key: value if fits(value) else {} for key, value in shown.items()}  # stores take no null
+
+
+def wish_of(value: Any) -> Wish | None:
+    """The wish that a store has, None if it is none."""
+    return Wish(value) if isinstance(value, str) and value in {*Wish} else None
 
 
 def fits(value: Any) -> bool:

@@ -18,7 +18,7 @@ from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.hooks.world import world
 from airflow_adaptive.ports import JobChannel, JobDirectoryError, PortError
-from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.journal import SupersededError, attempt_of
 from airflow_adaptive.runtime.loop import Leave, Loop
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
@@ -246,7 +246,7 @@ async def _was_taken_over(channel: JobChannel, attempt: str) -> bool:
         documents = [await channel.read(older) for older in range(number, max(number - LOOK_BACK, 0), -1)]
     except JobDirectoryError:
         return False  # whoever cancels waits for the directory
-    mine = [document is not None and document.owner.startswith(f"{attempt}#") for document in documents]
+    mine = [document is not None and attempt_of(document.owner) == attempt for document in documents]
     return any(mine) and not mine[0]
 
 

@@ -180,7 +180,7 @@ class Triggerer:
 
     async def _wish(self) -> float:
         """Seconds from asking a job to suspend until its loop follows."""
-        from airflow_adaptive.hooks.asset_store import ask  # noqa: PLC0415  see `run_triggerer`
+        from airflow_adaptive.hooks.wishes import ask  # noqa: PLC0415  see `run_triggerer`
         from airflow_adaptive.ports import Wish  # noqa: PLC0415
 
         name = self._jobs[len(self._jobs) // 2]

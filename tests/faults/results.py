@@ -14,6 +14,11 @@ RESULTS = ROOT / ".faults" / "results.jsonl"
 PAGE = ROOT / "docs" / "faults.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
+HEAD = """\
+| Fault | Where | Runs | Rows in | Rows out | Doubled | Drivers with queries at once | Recovery |
+|---|---|---|---|---|---|---|---|
+"""
+
 MATRIX = "/test_matrix.py::"
 """In the ids of cases that the page shows as a matrix, not in the table."""
 
@@ -49,23 +54,26 @@ def remember(result: Result) -> None:
 
 
 def write_page(results: Iterable[Result]) -> None:
-    """Bring the table of the page up to date."""
+    """Bring the table of the page up to date; rows of which nothing is remembered here stay."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n{table(results)}{END}{after}")
+    told, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{table(results, told)}{END}{after}")
 
 
-def table(results: Iterable[Result]) -> str:
-    """One row for each fault and place."""
+def table(results: Iterable[Result], told: str = "") -> str:
+    """One row for each fault and place; those of an earlier table that nothing is said of are kept."""
     runs: dict[tuple[str, str], list[Outcome]] = {}
     for result in (result for result in results if MATRIX not in result.case):
         runs.setdefault((result.fault, result.where), []).append(result.outcome)
-    rows = [_row(fault, where, outcomes) for (fault, where), outcomes in sorted(runs.items())]
-    head = (
-        "| Fault | Where | Runs | Rows in | Rows out | Doubled | Drivers with queries at once | Recovery |\n"
-        "|---|---|---|---|---|---|---|---|\n"
-    )
-    return head + "".join(rows)
+    head, old = HEAD.splitlines(), [row for row in told.splitlines() if row.startswith("| ")]
+    rows = {_key(row): row for row in old if row not in head}
+    rows |= {key: _row(*key, outcomes) for key, outcomes in runs.items()}
+    return "".join(f"{line}\n" for line in [*head, *(rows[key] for key in sorted(rows))])
+
+
+def _key(row: str) -> tuple[str, str]:
+    fault, where, *_ = (field.strip() for field in row.strip("|").split(" | "))
+    return fault, where
 
 
 def _row(fault: str, where: str, outcomes: list[Outcome]) -> str:
@@ -73,4 +81,4 @@ def _row(fault: str, where: str, outcomes: list[Outcome]) -> str:
     at_once = max(outcome.drivers_at_once for outcome in outcomes)
     times = sorted(round(outcome.recovery_s) for outcome in outcomes)
     recovery = f"{times[0]} s" if times[0] == times[-1] else f"{times[0]} to {times[-1]} s"
-    return f"| {fault} | {where} | {len(outcomes)} | {expected} | {found} | {doubled} | {at_once} | {recovery} |\n"
+    return f"| {fault} | {where} | {len(outcomes)} | {expected} | {found} | {doubled} | {at_once} | {recovery} |"

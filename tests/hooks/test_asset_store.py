@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from airflow.sdk import Variable
 
-from airflow_adaptive.hooks.asset_store import READS_BETWEEN, AirflowJobStore, TaskKey, ask, parse_requirements
+from airflow_adaptive.hooks.asset_store import READS_BETWEEN, AirflowJobStore, TaskKey, parse_requirements
 from airflow_adaptive.hooks.signal import MOST_MARKS, note, read_marks
 from airflow_adaptive.hooks.store_traffic import StoreTraffic
+from airflow_adaptive.hooks.wishes import ask
 from airflow_adaptive.ports import Inbox, Origin, Wish
 from airflow_adaptive.testing.manual_clock import ManualClock
 from tests.comms import FakeComms, api_server_error

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import re
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -315,6 +316,9 @@ def test_a_happy_end_is_the_result(outcome):
     assert result("departures", event, None) == {"outcome": outcome, "restarts": 1, "rescales": 2}
 
 
+ENDED = {"status": "finished", "restarts": 1, "rescales": 2}
+
+
 # ---- execute, resume, on_kill ---------------------------------------------------------------------------------------
 
 
@@ -361,15 +365,57 @@ def test_new_attempt_is_announced_and_withdraws_the_wish_of_an_earlier_run(make,
     assert instance.pushed == {"attempt": trigger.spec["attempt"], **dict.fromkeys(LINKS, "")}
 
 
-def begin_log(tmp_path: Path, spec: JobSpec) -> Path:
+def begin_log(tmp_path: Path, spec: JobSpec, attempt: str = "") -> Path:
     """The loop of this job wrote its first document."""
     directive = Directive(epoch=0, nonce="n", version=0, action=Action.STOP, plan=None)
     state = to_json(create(spec.graph, spec.options))
-    document = LogDocument(job="departures", number=1, at="", owner="o", directive=directive, scheduler=state)
+    document = LogDocument(
+        job="departures", number=1, at="", owner=f"{attempt}#1", directive=directive, scheduler=state
+    )
     log = tmp_path / "jobs" / "departures" / "log"
     log.mkdir(parents=True, exist_ok=True)
     (log / log_name(1)).write_bytes(encode_log(document))
     return log
+
+
+def test_wish_that_a_dead_try_left_is_followed_by_the_next(make, airflow, tmp_path):
+    """Its attempt too: an end that the dead try had begun is this one's end, not the start of a new life."""
+    first = deferral(make().execute, {"ti": FakeInstance()})._job
+    begin_log(tmp_path, first, first.attempt)
+    airflow.asset_states = {"wish": "suspend"}
+    second = deferral(make().execute, {"ti": FakeInstance(try_number=2)})._job
+    assert airflow.asset_states == {"wish": "suspend"}
+    assert second.attempt == first.attempt
+
+
+@pytest.mark.parametrize(
+    ("wish", "attempt"),
+    [("suspend", "d/departures/another run/1"), ("run", "d/departures/r/1"), (7, "d/departures/r/1")],
+)
+def test_job_is_to_run_if_its_task_left_no_wish_to_stop(make, airflow, tmp_path, wish, attempt):
+    begin_log(tmp_path, staged(make()), attempt)
+    airflow.asset_states = {"wish": wish}
+    spec = deferral(make().execute, {"ti": FakeInstance()})._job
+    assert airflow.asset_states == {"wish": "run"}
+    assert spec.attempt != attempt
+
+
+@pytest.mark.parametrize(
+    ("event", "left"),
+    [
+        (ENDED | {"outcome": "SUSPENDED"}, {}),
+        (ENDED | {"outcome": "CANCELED", "timed_out": False}, {}),
+        (ENDED | {"outcome": "FAILED", "cause": "X", "recoverable": True}, {}),
+        ({"status": "superseded", "attempt": "another"}, {"wish": "suspend"}),
+        ({"status": "error", "message": "no master"}, {"wish": "suspend"}),
+    ],
+)
+def test_wish_is_taken_back_when_the_jobs_end_is_told(make, airflow, event, left):
+    """So a task that is cleared runs its job; another attempt's wish is not touched."""
+    airflow.asset_states = {"wish": "suspend"}
+    with suppress(AirflowException):
+        make().resume({"ti": FakeInstance()}, event)
+    assert airflow.asset_states == left
 
 
 def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_path):

@@ -21,6 +21,7 @@ from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.operators.lineage import FACET
 from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.triggers.adaptive_job import outcome
+from tests.comms import FakeComms
 
 CONTEXT: Any = {"ti": SimpleNamespace(try_number=1, max_tries=1)}
 FINISHED = {
@@ -36,6 +37,11 @@ FINISHED = {
 FAILED = FINISHED | {"outcome": "FAILED", "cause": "STREAM_FAILED: no such column"}
 STARTED = {"job": "departures", "jobType": "STREAMING", "bounds": {"job": {"lower": 1, "upper": 4}}}
 NOT_ENDED = dict.fromkeys(("parallelism", "restarts", "rescales", "outcome"))
+
+
+@pytest.fixture(autouse=True)
+def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
+    return FakeComms.install(monkeypatch)
 
 
 def job(**changes: Any) -> AdaptiveSparkOperator:

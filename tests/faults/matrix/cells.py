@@ -22,7 +22,7 @@ master                     | x       | x         | x         | x         | x    
 triggerer (loop's process) | x       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
 job directory full         | x       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
 job directory read-only    | x       | x         | x         | x         | x           | x      | x      | x      | x                 | x          | x                 | x
-Airflow worker             | w       | A         | A         | w         | w           | w      | w      | w      | w                 | A          | r                 | r
+Airflow worker             | w       | A         | A         | w         | w           | w      | w      | w      | w                 | A          | A                 | A
 scheduler                  | s       | A         | A         | s         | s           | =      | s      | s      | s                 | s          | A                 | A
 api-server                 | a       | A         | A         | a         | a           | =      | a      | a      | a                 | A          | A                 | A
 """
@@ -30,7 +30,6 @@ api-server                 | a       | A         | A         | a         | a    
 REASONS = {
     "n": "there is none. A job that waits has given back its executors, and its driver has ended.",
     "w": "as in `Executing`. No worker takes part in a deferred task; with `deferrable=False` the worker is the loop's process.",
-    "r": "not struck: a try after the first asks its job to run, so the wish to suspend or cancel, not yet followed, is lost with the worker.",
     "s": "as in `Executing`. The scheduler takes no part in what loop and driver do; it sees a deferred task.",
     "a": "as in `Executing`. The loop shows its transitions through the api-server, later if that is away.",
     "=": "in the table above, as *requirements accepted, then a process killed*.",

@@ -7,7 +7,7 @@ from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.moments import MOMENTS
 from tests.faults.matrix.page import NOT_YET, grid
 from tests.faults.outcome import Outcome
-from tests.faults.results import Result
+from tests.faults.results import Result, table
 
 OUTCOME = Outcome(expected=40, found=40, doubled=0, drivers_at_once=1, epochs=1, recovery_s=6.6)
 CASE = "tests/faults/matrix/test_matrix.py::test_fault_at_a_moment[master, tier 1]"
@@ -38,5 +38,18 @@ def test_grid_leaves_out_what_ran_elsewhere():
     assert "7 s" not in grid([_result("tests/faults/test_master.py::test_master")])
 
 
-def _result(case: str) -> Result:
-    return Result(case=case, fault="master", where="tier 1", outcome=OUTCOME)
+def test_grid_keeps_what_an_earlier_one_shows():
+    assert grid([], grid([_result(CASE)])) == grid([_result(CASE)])
+
+
+def test_table_keeps_the_rows_of_an_earlier_one():
+    first, second = (_result(f"tests/faults/test_{where}.py", where) for where in ("early", "late"))
+    assert table([first], table([second])) == table([first, second])
+    assert table([first], table([first, second, second])).splitlines()[2:] == [
+        "| master | early | 1 | 40 | 40 | 0 | 1 | 7 s |",
+        "| master | late | 2 | 80 | 80 | 0 | 1 | 7 s |",
+    ]
+
+
+def _result(case: str, where: str = "tier 1") -> Result:
+    return Result(case=case, fault="master", where=where, outcome=OUTCOME)
