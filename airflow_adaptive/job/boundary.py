@@ -38,7 +38,10 @@ from airflow_adaptive.job.jvm import java_class, scala_object
 RUNTIME: Final = "org.apache.spark.sql.execution.streaming.runtime"
 
 LOOK_INTERVAL_S: Final = 0.01
-"""Between two looks at the queries' threads; the dead time of a restart has it once at most."""
+"""Between two looks at the queries' threads."""
+
+ENDING_MS: Final = 250
+"""A query that is to end has to commit its batch at most: so long nothing else is done, which would be dead time."""
 
 WAITING: Final = "Waiting for "
 """So begins the message of a query that has done a trigger and waits, for the next one or for data."""
@@ -93,6 +96,7 @@ class BatchBoundary:
                 self._marked = True
                 self.let_go()
                 self._wake()
+                self._thread.join(ENDING_MS)
             return not self._alive()
         except Py4JError:  # not a micro-batch query, or a Spark whose internals differ
             self._foreign = True

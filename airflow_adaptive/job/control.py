@@ -240,7 +240,8 @@ class ControlLoop:
         """Start what was built; its state is touched only while a query might run."""
         self._guard(True)
         try:
-            self._contact.keep_during(lambda: self._query.prepare(writers, plan))
+            if not self._query.is_prepared(writers, plan):  # a thread of its own costs more than that question
+                self._contact.keep_during(lambda: self._query.prepare(writers, plan))
             if not self._contact.may_start(directive):
                 self._guard(False)
                 return

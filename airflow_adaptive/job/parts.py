@@ -99,6 +99,10 @@ class Query(Run, Protocol):
         """
         ...
 
+    def is_prepared(self, writers: Any, plan: DriverPlan) -> bool:
+        """Whether `prepare`, which may take long, has nothing to do."""
+        ...
+
     def prepare(self, writers: Any, plan: DriverPlan) -> None:
         """Give the state of each query its partitions, now that nothing runs (rescale tier 2).
 

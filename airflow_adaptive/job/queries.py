@@ -73,6 +73,7 @@ class JobQueries:
         self._queries: dict[str, JobQuery] = {}
         self._plan: DriverPlan | None = None
         self._planned: PlannedParallelism | None = None
+        self._settled: set[str] = set()
         for name, value in SESSION.items():
             spark.conf.set(name, value)
 
@@ -112,6 +113,10 @@ class JobQueries:
         self._planned = planned
         return writers
 
+    def is_prepared(self, writers: Streams, plan: DriverPlan) -> bool:
+        """Whether `prepare` has nothing to do: a checkpoint that was settled in this driver stays so until a repartition."""
+        return not plan.repartition and self._settled.issuperset(writers)
+
     def prepare(self, writers: Streams, plan: DriverPlan) -> None:
         """Give the state of each query the partitions of its plan, and finish what an earlier driver had begun of that.
 
@@ -119,8 +124,10 @@ class JobQueries:
             RepartitionError: the state can't be used by the query.
         """
         for name, writer in writers.items():
+            self._settled.discard(name)
             self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(name)))
             self._repartition.settle(self._checkpoint(name), self._to_have(name, plan, writer), writer.queryName(name))
+            self._settled.add(name)
 
     def start(self, writers: Streams, plan: DriverPlan) -> None:
         """Start what `build` returned, all or none. Raises what Spark raises, an `AnalysisException` say."""

@@ -143,8 +143,12 @@ class ScriptQueries:
             )
         return plan
 
+    def is_prepared(self, _: DriverPlan, __: DriverPlan) -> bool:
+        """See `parts.Query`: the state is the script's own."""
+        return True
+
     def prepare(self, _: DriverPlan, __: DriverPlan) -> None:
-        """The state is the script's own."""
+        """There is nothing to do."""
 
     def start(self, _: DriverPlan, plan: DriverPlan) -> None:
         """Let the script start queries; return when it has started one, or with its end."""

@@ -11,7 +11,7 @@ from airflow_adaptive.job.documents import DriverPlan, FailureReport, QueryRepor
 from airflow_adaptive.job.parts import Run
 from airflow_adaptive.job.progress import StatefulRun
 from airflow_adaptive.job.queries import JobQueries
-from airflow_adaptive.job.writers import Writers
+from airflow_adaptive.job.writers import Streams, Writers
 
 
 class JobWork:
@@ -45,10 +45,13 @@ class JobWork:
         """See `JobQueries.build`."""
         return self._queries.build(plan)
 
-    def prepare(self, writers: Writers, plan: DriverPlan) -> None:
-        """See `JobQueries.prepare`; a batch has no state."""
-        if not isinstance(writers, DataFrameWriter):
-            self._queries.prepare(writers, plan)
+    def is_prepared(self, writers: Writers, plan: DriverPlan) -> bool:
+        """See `JobQueries.is_prepared`; a batch has no state."""
+        return isinstance(writers, DataFrameWriter) or self._queries.is_prepared(writers, plan)
+
+    def prepare(self, writers: Streams, plan: DriverPlan) -> None:
+        """See `JobQueries.prepare`."""
+        self._queries.prepare(writers, plan)
 
     def start(self, writers: Writers, plan: DriverPlan) -> None:
         """Start what `build` returned; nothing of it runs now."""

@@ -53,6 +53,7 @@ class World:
     executors_leave: bool = False
     context_alive: bool = True
     build_error: Exception | None = None
+    prepared: bool = False
     prepare_error: Exception | None = None
     during_build: Callable[[], None] = lambda: None
     during_prepare: Callable[[], None] = lambda: None
@@ -160,6 +161,9 @@ class World:
             raise self.build_error
         self.reads = self.asked
         return plan
+
+    def is_prepared(self, writers: DriverPlan, plan: DriverPlan) -> bool:
+        return self.prepared
 
     def prepare(self, writers: DriverPlan, plan: DriverPlan) -> None:
         assert writers is plan

@@ -225,7 +225,8 @@ def test_what_the_function_returns_decides_who_runs(spark: Spark, batch: BatchQu
     query: Any = Query()
     work = JobWork(query, batch)
     query.writer = {"flights": DataStreamWriter.__new__(DataStreamWriter)}
-    work.prepare(work.build(plan(1)), plan(1))
+    work.is_prepared(query.writer, plan(1))
+    work.prepare(query.writer, plan(1))
     work.start(work.build(plan(1)), plan(1))
     answers: list[Any] = [
         work.plan,
@@ -238,12 +239,12 @@ def test_what_the_function_returns_decides_who_runs(spark: Spark, batch: BatchQu
     answers += [work.failure(), work.reports(), work.stateful_run(), work.parallelism()]
     work.adopt(plan(1))
     work.close()
-    assert query.asked == ["prepare", "start", *answers, "adopt", "close"]
+    assert query.asked == ["is_prepared", "prepare", "start", *answers, "adopt", "close"]
     assert work.reads == ("read",)
 
     query.asked.clear()
     query.writer = Writer(spark)
-    work.prepare(work.build(plan(1)), plan(1))
+    assert work.is_prepared(work.build(plan(1)), plan(1))
     work.start(work.build(plan(1)), plan(1))
     assert work.plan == plan(1)
     assert work.runs_on(plan(2))

@@ -687,6 +687,13 @@ def test_a_refused_plan_is_tried_again_when_nothing_runs_any_more():
     assert world.after("HOLDING 2") == ["RESCALING 2", "build", "prepare", "start 1", "RUNNING 2", "end", "STOPPED 2"]
 
 
+def test_restarts_without_looking_at_state_that_is_ready():
+    world = running(1)
+    world.prepared = True
+    world.obey(world.rebuilds(2), world.nothing, world.nothing)
+    assert world.after("RUNNING 1") == ["RESCALING 1", "build", "end", "start 1", "RUNNING 2", "end", "STOPPED 2"]
+
+
 def test_fails_when_the_state_can_not_be_made_ready():
     world = running(1)
     world.during_end = lambda: setattr(world, "prepare_error", ValueError("4 partitions"))

@@ -23,7 +23,7 @@ class Repartition:
     """Notes what is wanted of the checkpoints."""
 
     def __init__(self) -> None:
-        self.refuses = False
+        self.refuses = self.fails = False
         self.checked: list[tuple[str, int]] = []
         self.settled: list[tuple[str, int | None]] = []
 
@@ -35,6 +35,8 @@ class Repartition:
     def settle(self, checkpoint: str, partitions: int | None, writer: Any) -> None:
         assert checkpoint.endswith(writer.given["queryName"])
         self.settled.append((checkpoint, partitions))
+        if self.fails:
+            raise RepartitionError(f"{checkpoint}: interrupted")
 
 
 class Job:
@@ -58,7 +60,8 @@ class Job:
 
     def start(self, wanted: DriverPlan) -> None:
         writers: Any = self.queries.build(wanted)
-        self.queries.prepare(writers, wanted)
+        if not self.queries.is_prepared(writers, wanted):
+            self.queries.prepare(writers, wanted)
         self.queries.start(writers, wanted)
 
     @property
@@ -220,6 +223,26 @@ def test_state_is_settled_before_the_start_whether_or_not_it_is_repartitioned(
 ) -> None:
     two.start(plan(repartition=repartition))
     assert two.repartition.settled == [("at/a", settled[0]), ("at/b", settled[1])]
+
+
+@pytest.mark.parametrize(("repartition", "times"), [(False, 1), (True, 2)])
+def test_state_is_settled_once_in_a_driver_and_for_each_repartition(two: Job, repartition: bool, times: int) -> None:
+    two.start(plan())
+    two.queries.halt()
+    two.start(plan(2, repartition=repartition))
+    assert [checkpoint for checkpoint, _ in two.repartition.settled] == ["at/a", "at/b"] * times
+
+
+def test_state_whose_repartition_went_wrong_is_settled_before_the_next_start(two: Job) -> None:
+    two.start(plan())
+    two.queries.halt()
+    two.repartition.fails = True
+    with pytest.raises(RepartitionError):
+        two.start(plan(2, repartition=True))
+    two.repartition.fails = False
+    two.repartition.settled.clear()
+    two.start(plan(3))
+    assert two.repartition.settled == [("at/a", None), ("at/b", None)]
 
 
 def test_new_driver_goes_on_with_the_partitions_of_a_state_that_can_not_have_others(two: Job) -> None:

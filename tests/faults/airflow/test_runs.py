@@ -161,3 +161,21 @@ def test_xcoms_of_a_restless_job_stay_small(job: AirflowWorld, record: Record) -
     ((size,),) = job.database(sizes)
     assert size < 64 << 10
     record("many transitions", "more than are shown; all XComs stay under 64 KiB", job.suspend())
+
+
+def test_worker_that_is_to_tell_of_a_suspension_is_killed(job: AirflowWorld, record: Record) -> None:
+    """The next try tells of it, and does not run again what was to stop."""
+    job.begin(retries=3, retry_delay=1.0)
+    epoch = job.epoch()
+    job.hold.touch()
+    job.wish("suspend")
+    job.wait_for("Finished", lambda: job.is_in("Finished"))
+    job.wait_task("running")
+    job.fault()
+    job.kill_workers()
+    job.hold.unlink()
+    job.wait_task("success")
+    assert (job.try_number(), job.epoch()) == (2, epoch)
+    job.start()
+    job.recover()
+    record("Airflow's worker killed (-9)", "before it tells of a suspension", job.suspend())
