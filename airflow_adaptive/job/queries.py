@@ -73,7 +73,8 @@ class JobQueries:
         self._queries: dict[str, JobQuery] = {}
         self._plan: DriverPlan | None = None
         self._planned: PlannedParallelism | None = None
-        self._settled: set[str] = set()
+        self._settled: dict[str, int | None] = {}
+        """For which partitions the checkpoint of a query was settled in this driver, None for whatever its state has."""
         for name, value in SESSION.items():
             spark.conf.set(name, value)
 
@@ -114,8 +115,8 @@ class JobQueries:
         return writers
 
     def is_prepared(self, writers: Streams, plan: DriverPlan) -> bool:
-        """Whether `prepare` has nothing to do: a checkpoint that was settled in this driver stays so until a repartition."""
-        return not plan.repartition and self._settled.issuperset(writers)
+        """Whether `prepare` has nothing to do: a checkpoint stays settled until its state is to have other partitions."""
+        return all(name in self._settled and self._settled[name] == _to_have(name, plan) for name in writers)
 
     def prepare(self, writers: Streams, plan: DriverPlan) -> None:
         """Give the state of each query the partitions of its plan, and finish what an earlier driver had begun of that.
@@ -124,10 +125,10 @@ class JobQueries:
             RepartitionError: the state can't be used by the query.
         """
         for name, writer in writers.items():
-            self._settled.discard(name)
+            self._settled.pop(name, None)
             self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(name)))
-            self._repartition.settle(self._checkpoint(name), self._to_have(name, plan, writer), writer.queryName(name))
-            self._settled.add(name)
+            self._repartition.settle(self._checkpoint(name), self._can_have(name, plan, writer), writer.queryName(name))
+            self._settled[name] = _to_have(name, plan)
 
     def start(self, writers: Streams, plan: DriverPlan) -> None:
         """Start what `build` returned, all or none. Raises what Spark raises, an `AnalysisException` say."""
@@ -244,19 +245,19 @@ class JobQueries:
             query.stop()
         return [query.name for query in others]
 
-    def _to_have(self, name: str, plan: DriverPlan, writer: DataStreamWriter) -> int | None:
+    def _can_have(self, name: str, plan: DriverPlan, writer: DataStreamWriter) -> int | None:
         """Partitions that the state of a query is to have; None where it keeps those that it has, or can't have others.
 
         Queries that run are refused such a plan. Where none runs, in a new driver, going on is better than not to start.
         """
-        if not plan.repartition:
-            return None
+        wanted = _to_have(name, plan)
         try:
-            self._repartition.check(self._checkpoint(name), plan.partitions_of(name), writer)
+            if wanted is not None:
+                self._repartition.check(self._checkpoint(name), wanted, writer)
         except RepartitionError as error:
             log.warning("%s; query %s goes on with those that its state has", error, name)
             return None
-        return plan.partitions_of(name)
+        return wanted
 
     def _check_state(self, plan: DriverPlan, writers: Streams) -> None:
         """Find out what a repartition would fail at while the queries still run. Raises `RepartitionError`."""
@@ -282,3 +283,8 @@ class JobQueries:
         for query in self._queries.values():
             query.over()
         self._plan = None
+
+
+def _to_have(name: str, plan: DriverPlan) -> int | None:
+    """Partitions that the state of a query is to have by a plan; None: those that it has."""
+    return plan.partitions_of(name) if plan.repartition else None

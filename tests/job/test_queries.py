@@ -225,12 +225,23 @@ def test_state_is_settled_before_the_start_whether_or_not_it_is_repartitioned(
     assert two.repartition.settled == [("at/a", settled[0]), ("at/b", settled[1])]
 
 
-@pytest.mark.parametrize(("repartition", "times"), [(False, 1), (True, 2)])
-def test_state_is_settled_once_in_a_driver_and_for_each_repartition(two: Job, repartition: bool, times: int) -> None:
-    two.start(plan())
+@pytest.mark.parametrize(
+    ("then", "settled"),
+    [
+        ({}, []),
+        ({"parallelism": {"read": 1}}, []),
+        ({"state_partitions": {"a": 4, "b": 2}}, [("at/a", 4), ("at/b", 2)]),
+        ({"repartition": False}, [("at/a", None), ("at/b", None)]),
+    ],
+)
+def test_state_that_was_settled_is_looked_at_again_only_to_have_other_partitions(
+    two: Job, then: dict[str, Any], settled: list[tuple[str, int | None]]
+) -> None:
+    two.start(plan(repartition=True))
     two.queries.halt()
-    two.start(plan(2, repartition=repartition))
-    assert [checkpoint for checkpoint, _ in two.repartition.settled] == ["at/a", "at/b"] * times
+    two.repartition.settled.clear()
+    two.start(plan(2, **{"repartition": True, **then}))
+    assert two.repartition.settled == settled
 
 
 def test_state_whose_repartition_went_wrong_is_settled_before_the_next_start(two: Job) -> None:
