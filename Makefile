@@ -30,14 +30,13 @@ test: check ui ui-check ## what `check` does, then the tests on real Spark, real
 	scripts/ensure_chromium.sh
 	$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-airflow test-cluster
 
-# These two mostly wait, so `test` runs them side by side.
+# Side by side in `test`. Folders, since to look for tests in all of them takes longer than some of these.
 test-airflow: install ui
-	$(BIN)/python -m pytest -m "airflow and not browser and not long"
-	$(BIN)/python -m pytest -m "airflow and browser"
+	$(BIN)/python -m pytest -m "airflow and not long" tests/airflow tests/local
 
 test-cluster: install ui
-	$(BIN)/python -m pytest -m "cluster and not airflow and not browser and not long"
-	$(BIN)/python -m pytest -m "browser and not airflow"
+	$(BIN)/python -m pytest -m "(cluster or browser) and not airflow and not long" \
+		tests/contract tests/faults/matrix tests/job tests/local tests/plugin tests/spark
 
 test-long: install ## the other tests on real Spark and real Airflow (some 40 minutes)
 	$(BIN)/python -m pytest -m long

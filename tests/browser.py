@@ -18,7 +18,7 @@ FLAGS = (
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """For tests of the page. Its event loop stays in this process: tests that have one of their own run in another."""
+    """For tests of the page. Its event loop stays in this process, so these come last."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
     program = next(filter(None, map(shutil.which, CHROMIUM)), None)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.quick_java import start_quickly
+
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
 
@@ -22,7 +24,13 @@ _buckets = itertools.count(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep Airflow away from the home directory, and from the configuration that its user may have there."""
+    start_quickly()
     os.environ["AIRFLOW_HOME"] = str(config.cache.mkdir("airflow"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with a browser come last: its event loop stays in the process, and no other may run beside it."""
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ class Daemons:
             **own,
             guardian.MARK_VARIABLE: self._mark,
             "JAVA_HOME": str(java_home),
-            "JDK_JAVA_OPTIONS": f'-XX:-UsePerfData "-Djava.io.tmpdir={scratch}"',
+            "JDK_JAVA_OPTIONS": f'{own.get("JDK_JAVA_OPTIONS", "")} -XX:-UsePerfData "-Djava.io.tmpdir={scratch}"'.lstrip(),
             "TMPDIR": scratch,
             "SPARK_HOME": str(spark_home),
             "SPARK_CONF_DIR": str(self.directory / "conf"),

@@ -28,6 +28,7 @@ from tests.faults.master import recovering
 from tests.faults.matrix.faults import FAULTS, FULL, READ_ONLY, Fault
 from tests.faults.matrix.world import FEW, WORKER, WORKERS, MatrixWorld, where
 from tests.faults.outcome import Outcome
+from tests.quick_java import start_quickly
 
 JOB = "chaos"
 DISK_MB = 256
@@ -238,6 +239,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--minutes", type=float, default=10.0)
     arguments = parser.parse_args()
+    start_quickly()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="airflow-adaptive-chaos-") as folder:
         return 0 if run(arguments.seed, arguments.minutes, Path(folder)) else 1

@@ -40,14 +40,9 @@ OPTIONS: dict[str, Any] = {
     "history_size": 5,
 }
 
-QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""For JVMs that live shortly, of which there are many."""
-
 CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
-    "spark.driver.extraJavaOptions": QUICK_START,
-    "spark.executor.extraJavaOptions": QUICK_START,
 }
 
 
