@@ -32,11 +32,11 @@ test: check ui ui-check ## what `check` does, then the tests on real Spark, real
 
 # Side by side in `test`. Folders, since to look for tests in all of them takes longer than some of these.
 test-airflow: install ui
-	$(BIN)/python -m pytest -m "airflow and not long" tests/airflow tests/local
+	$(BIN)/python -m pytest -m "(airflow or cluster) and not long" tests/airflow tests/local
 
 test-cluster: install ui
 	$(BIN)/python -m pytest -m "(cluster or browser) and not airflow and not long" \
-		tests/contract tests/faults/matrix tests/job tests/local tests/plugin tests/spark
+		tests/contract tests/faults/matrix tests/job tests/plugin tests/spark
 
 test-long: install ## the other tests on real Spark and real Airflow (some 40 minutes)
 	$(BIN)/python -m pytest -m long
