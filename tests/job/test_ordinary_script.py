@@ -9,6 +9,7 @@ import pytest
 
 from airflow_adaptive.job.documents import Action, DriverState, Status
 from airflow_adaptive.job.ordinary import NO_CHECKPOINT, NOTE
+from airflow_adaptive.local.guardian import kill
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.driving import PATIENCE_S, SCRIPT, DriverUnderTest, Input, plan, sink_rows
 
@@ -144,8 +145,7 @@ def test_executors_come_and_go_under_a_script_that_then_stops_at_a_boundary(driv
 def test_new_driver_goes_on_from_the_checkpoint_after_a_kill_and_after_a_suspension(driver, rows):
     rows.write(6)
     begin(driver, ORDINARY)
-    for process in driver.processes():
-        process.kill()
+    kill(driver.processes())
     driver.wait_end()
 
     rows.write(6)

@@ -34,7 +34,8 @@ def test_output_is_cut_while_the_worker_goes_on_writing(spark_cluster: LocalClus
     spark_cluster.add_worker(cores=3, memory_mb=2048)
     driver = DriverUnderTest(spark_cluster, tmp_path)
     driver.direct(Action.RUN, 1, plan(1))
-    folder = next((spark_cluster.directory / "work").glob("*")) / driver.submit(TALKATIVE, executors=1)
+    submission, workers = driver.submit(TALKATIVE, executors=1), spark_cluster.directory / "work"
+    folder = wait_until(lambda: next(workers.glob(f"*/{submission}"), None), PATIENCE_S, "the driver's folder")
     stdout, old = folder / "stdout", folder / f"stdout{OLD}"
     wait_until(old.exists, PATIENCE_S, "the cut")
     wait_until(lambda: stdout.stat().st_size < MAX_BYTES, PATIENCE_S, "a new beginning")
