@@ -1,9 +1,14 @@
-"""The sections of docs/benchmarks.md that programs write: what lies between two comments that name the program."""
+"""The sections of the docs that programs write: what lies between two comments that name the program."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+
+def section(page: Path, name: str) -> str:
+    """The body of the section of that name, "" if the page has none."""
+    return page.read_text().partition(f"<!-- {name}: begin -->\n")[2].partition(f"<!-- {name}: end -->")[0]
 
 
 def replace_section(page: Path, name: str, body: str) -> None:

@@ -169,7 +169,7 @@ class AdaptiveSparkOperator(BaseOperator):
             return self._run_batch()
         task = _task_key(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
-        spec = self._asked(self._spec(attempt=f"{task.dag_id}/{task.task_id}/{task.run_id}/{uuid4().hex}"))
+        spec = self._ask_to_run(self._spec(attempt=f"{task.dag_id}/{task.task_id}/{task.run_id}/{uuid4().hex}"))
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
         for link in LINKS:
             context["ti"].xcom_push(link, "")  # nothing to lead to yet
@@ -211,7 +211,7 @@ class AdaptiveSparkOperator(BaseOperator):
         """The same with the job's end, and why it came."""
         return self.get_openlineage_facets_on_start()
 
-    def _asked(self, spec: JobSpec) -> JobSpec:
+    def _ask_to_run(self, spec: JobSpec) -> JobSpec:
         """Ask the job to run; not if an earlier try of this task died before it told how the job followed a wish to stop.
 
         Whoever wished that was promised it: this try goes on with both, wish and attempt.

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.page import replace_section, section
 from tests.faults.outcome import Outcome
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / ".faults" / "results.jsonl"
 PAGE = ROOT / "docs" / "faults.md"
-BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
 HEAD = """\
 | Fault | Where | Runs | Rows in | Rows out | Doubled | Drivers with queries at once | Recovery |
@@ -55,9 +55,7 @@ def remember(result: Result) -> None:
 
 def write_page(results: Iterable[Result]) -> None:
     """Bring the table of the page up to date; rows of which nothing is remembered here stay."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    told, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{table(results, told)}{END}{after}")
+    replace_section(PAGE, "table", table(results, section(PAGE, "table")).rstrip())
 
 
 def table(results: Iterable[Result], told: str = "") -> str:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from benchmarks.page import replace_section, section
 from tests.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, Cell, cells
 from tests.faults.results import MATRIX, PAGE, Result
-
-BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
 
 NOT_YET = "not yet"
 
 
 def write_grid(results: Iterable[Result]) -> None:
     """Bring the matrix of the page up to date; recoveries of which nothing is remembered here stay."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    told, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{grid(results, told)}{END}{after}")
+    replace_section(PAGE, "matrix", grid(results, section(PAGE, "matrix")).rstrip())
 
 
 def grid(results: Iterable[Result], told: str = "") -> str:
