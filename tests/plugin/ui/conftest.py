@@ -15,6 +15,14 @@ from tests.plugin.world import AirflowWorld
 PATIENCE_MS = 20_000
 
 
+@pytest.fixture(scope="session", autouse=True)
+def patience() -> None:
+    """What a page is to show may take a while where other tests have the processors, too."""
+    from playwright.sync_api import expect  # noqa: PLC0415
+
+    expect.set_options(timeout=PATIENCE_MS)
+
+
 @pytest.fixture(scope="session")
 def address(airflow_world: AirflowWorld) -> Iterator[str]:
     """Where the app is served."""

@@ -46,15 +46,34 @@ def test_list_is_filtered_and_keeps_its_filter_in_the_address(world: AirflowWorl
     stories.place(world, stories.waiting("arrivals"))
     stories.place(world, stories.suspended("tickets"))
     page = visitor.open()
+    arrivals, tickets = (page.get_by_role("link", name=name) for name in ("arrivals", "tickets"))
+    expect(tickets).to_be_visible()
     page.get_by_label("Name").fill("ARR")
-    expect(page.get_by_role("link", name="tickets")).to_have_count(0)
-    expect(page.get_by_role("link", name="arrivals")).to_be_visible()
+    expect(tickets).to_have_count(0)
+    expect(arrivals).to_be_visible()
     page.reload()
     expect(page.get_by_label("Name")).to_have_value("ARR")
+    expect(arrivals).to_be_visible()
     page.get_by_label("State").select_option("Finished")
     expect(page.get_by_text("No job matches")).to_be_visible()
+
+
+def test_filter_is_cleared_and_gone_back_to(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.waiting("arrivals"))
+    stories.place(world, stories.suspended("tickets"))
+    page = visitor.open("?name=ARR&state=WaitingForResources")
+    name, tickets = page.get_by_label("Name"), page.get_by_role("link", name="tickets")
+    expect(page.get_by_role("link", name="arrivals")).to_be_visible()
     page.get_by_role("button", name="Clear").click()
-    expect(page.get_by_role("link", name="tickets")).to_be_visible()
+    expect(tickets).to_be_visible()
+    expect(name).to_have_value("")
+    name.fill("tick")
+    expect(page).to_have_url(re.compile("name=tick"))
+    page.go_back()
+    expect(name).to_have_value("")
+    page.go_back()
+    expect(name).to_have_value("ARR")
+    expect(tickets).to_have_count(0)
 
 
 def test_many_jobs_come_in_pages(world: AirflowWorld, visitor: Visitor) -> None:

@@ -1,5 +1,5 @@
 import { Button, Field, Flex, Input, NativeSelect } from "@chakra-ui/react";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { JobsFilter } from "../api/queries";
 import { STATE_NAMES, styleOf } from "../lib/states";
 
@@ -43,11 +43,21 @@ export const Filters = ({ filter, onChange }: Props) => (
 
 const NameFilter = ({ name, onChange }: { name: string; onChange: Props["onChange"] }) => {
   const [text, setText] = useState(name);
+  const sent = useRef(name);
   useEffect(() => {
-    if (text === name) return;
-    const timer = window.setTimeout(() => onChange({ name: text }), QUIET_MS);
+    // Another name than the one that was sent is of somebody who cleared the filter, or went back to another one.
+    if (name === sent.current) return;
+    sent.current = name;
+    setText(name);
+  }, [name]);
+  useEffect(() => {
+    if (text === sent.current) return;
+    const timer = window.setTimeout(() => {
+      sent.current = text;
+      onChange({ name: text });
+    }, QUIET_MS);
     return () => window.clearTimeout(timer);
-  }, [text, name, onChange]);
+  }, [text, onChange]);
   return (
     <Field.Root width={{ base: "full", sm: "72" }}>
       <Field.Label fontSize="xs">Name</Field.Label>
