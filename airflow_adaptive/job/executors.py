@@ -63,6 +63,10 @@ class Executors:
         self._known = {name: report for name in ids if (report := self._known.get(name) or self._describe(name))}
         return tuple(sorted(self._known.values(), key=_age))
 
+    def are_warm(self) -> bool:
+        """Whether each of those has done more tasks than it has slots."""
+        return all(self._tasks_done(executor.executor_id) > executor.cores for executor in self.registered())
+
     def leaving(self) -> list[str]:
         """Ids of the executors that take no task any more: given back, and not ended yet."""
         return [name for name in self._ids() if not self._takes_tasks(name)]
@@ -118,6 +122,9 @@ class Executors:
     def _takes_tasks(self, name: str) -> bool:
         """Not lost, and not given back."""
         return bool(self._backend.isExecutorActive(name))
+
+    def _tasks_done(self, name: str) -> int:
+        return int(self._context.statusStore().executorSummary(name).completedTasks())
 
     def _describe(self, name: str) -> ExecutorReport | None:
         """None while the listeners have not heard of it."""

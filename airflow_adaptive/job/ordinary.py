@@ -200,7 +200,7 @@ class _OfLivingScript:
     def __init__(self, executors: ExecutorPool, queries: ScriptQueries) -> None:
         self._queries = queries
         self._executors = executors
-        self.registered, self.leaving = executors.registered, executors.leaving
+        self.registered, self.leaving, self.are_warm = executors.registered, executors.leaving, executors.are_warm
         self.declare, self.release = executors.declare, executors.release
 
     def alive(self) -> bool:

@@ -5,7 +5,8 @@ stage has still to read. What is more than the plan runs on, and held, is kept.
 
 Executors that came are used at once by tasks that can run anywhere; stateful ones would stay where their state is. So the
 balancer spreads them over executors that a plan has added, and off those that were given back, whatever the plan says of
-load balancing.
+load balancing; but only when they are warm. A JVM is slow with its first task of each kind, so a batch waits for the first
+one without state, the next one lets the query catch up, and the one after it waits for the first one with state.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from airflow_adaptive.job.progress import DeadTime
 
 LEAVE_S: Final = 30.0
 """An executor that was given back has ended by then: a worker kills it after ten (`spark.deploy.ExecutorRunner`)."""
+
+WARM_UP_S: Final = 10.0
+"""Executors that came get tasks with state then at the latest: to long batches a JVM's first tasks are nothing."""
 
 
 class ExecutorRescale:
@@ -53,6 +57,7 @@ class ExecutorRescale:
         self._clock = clock
         self._held_s = 0.0
         self._spreads = False
+        self._warm_at = 0.0
         self._leave_until = 0.0
 
     def has_enough(self, plan: DriverPlan) -> bool:
@@ -87,7 +92,8 @@ class ExecutorRescale:
         """
         before = self._query.plan
         if before is not None and before != plan:
-            self._spreads = self._spreads or plan.executors > before.executors
+            if plan.executors > before.executors:
+                self._spreads, self._warm_at = True, self._clock() + WARM_UP_S
             self._query.adopt(plan)
         if rescaled:
             self._dead_time.was(self._held_s)
@@ -101,13 +107,16 @@ class ExecutorRescale:
         run = self._query.stateful_run() if self._spreads or plan.load_balance == TASKS else None
         if run is None:
             self._balancer.restore()
-        elif self._balancer.follow(self._executors.registered(), run):
+        elif self._are_warm() and self._balancer.follow(self._executors.registered(), run):
             self._spreads = False
 
     def leave_tasks(self) -> None:
         """Spread nothing any more: the queries end, or will."""
         self._spreads = False
         self._balancer.restore()
+
+    def _are_warm(self) -> bool:
+        return self._clock() >= self._warm_at or self._executors.are_warm()
 
     def _give_back_between(self, plan: DriverPlan, pause: Callable[[float], None]) -> bool:
         def act() -> None:

@@ -50,6 +50,7 @@ class World:
 
     newest_directive: Directive | Exception | None = None
     executor_count: int = 0
+    executors_warm: bool = True
     executors_leave: bool = False
     context_alive: bool = True
     build_error: Exception | None = None
@@ -243,6 +244,9 @@ class World:
 
     def registered(self) -> tuple[ExecutorReport, ...]:
         return tuple(ExecutorReport(executor_id=str(number), cores=1) for number in range(self.executor_count))
+
+    def are_warm(self) -> bool:
+        return self.executors_warm
 
     def leaving(self) -> list[str]:
         return ["9"] if self.executors_leave else []

@@ -9,7 +9,7 @@ from airflow_adaptive.job.directory import DirectoryError
 from airflow_adaptive.job.documents import TASKS, Action, DriverState, FailureReport
 from airflow_adaptive.job.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.job.progress import StatefulRun
-from airflow_adaptive.job.rescale import LEAVE_S
+from airflow_adaptive.job.rescale import LEAVE_S, WARM_UP_S
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.fakes import EPOCH, LEASE_S, NONCE, POLL_S, World, directive, plan
 
@@ -477,6 +477,26 @@ def test_spreads_on_when_no_more_than_the_version_is_new():
     seen = list(world.balanced)
     assert seen == [0, 2, 0]
     assert world.after("RUNNING 3") == ["end", "STOPPED 3"]
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda world: setattr(world, "executors_warm", True),
+        lambda world: setattr(world, "time", world.time + WARM_UP_S),
+    ],
+    ids=["tasks", "time"],
+)
+def test_executors_that_came_get_tasks_with_state_once_they_are_warm(then):
+    world = stateful(1)
+    world.executors_warm = False
+    seen: list[list[int]] = []
+
+    def look() -> None:
+        seen.append(list(world.balanced))
+
+    world.obey(world.directs_plan(2, 2), world.has_executors(2), world.nothing, look, lambda: then(world), look)
+    assert seen == [[0], [0, 2]]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,10 +19,13 @@ from tests.job.driving import PATIENCE_S, DriverUnderTest, plan
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(480)]
 
+SOURCE_PARTITIONS = 2
 PARTITIONS = 4
 KEYS = 100
 START_S = 240.0
 BATCHES_TO_SPREAD = 3
+"""That begin with the new executors there."""
+
 MOST_IDLE_S = 3.0
 """From one batch to the next: the source has new numbers each second."""
 
@@ -57,7 +61,7 @@ def count(spark, parallelism):
     how = open(misbehaviour).read() if os.path.exists(misbehaviour) else ""
     if how == "raises":
         raise ValueError("no such airport")
-    numbers = spark.readStream.format("rate").option("rowsPerSecond", 100).option("numPartitions", 2).load()
+    numbers = spark.readStream.format("rate").option("rowsPerSecond", 100).option("numPartitions", SOURCE_PARTITIONS).load()
     keyed = numbers.groupBy((numbers.value % KEYS).alias("key")).count()
     writer = keyed.writeStream.outputMode("update").trigger(processingTime="300 milliseconds").foreachBatch(save)
     if how == "starts":
@@ -65,7 +69,7 @@ def count(spark, parallelism):
     return [writer.queryName("another")] if how == "renames" else writer
 
 AdaptiveJob(count).run()
-""".replace("KEYS", str(KEYS))
+""".replace("KEYS", str(KEYS)).replace("SOURCE_PARTITIONS", str(SOURCE_PARTITIONS))
 
 
 @dataclass(frozen=True)
@@ -113,13 +117,18 @@ def true_counts(numbers: int) -> dict[int, int]:
     return {key: len(range(key, numbers, KEYS)) for key in range(min(KEYS, numbers))}
 
 
-def placed(driver: DriverUnderTest) -> Iterator[tuple[int, set[str]]]:
-    """Number of a batch and the executors that had tasks of its stateful stage, as far as Spark still tells."""
+def placed(driver: DriverUnderTest, tasks: int) -> Iterator[tuple[int, set[str]]]:
+    """Number of a batch and the executors that had tasks of its stage with so many, as far as Spark still tells."""
     for stage in driver.spark("stages?status=complete"):
         batch = re.search(r"batch = (\d+)", stage.get("description", ""))
-        if batch is not None and stage["numTasks"] == PARTITIONS:
+        if batch is not None and stage["numTasks"] == tasks:
             details = driver.spark(f"stages/{stage['stageId']}/{stage['attemptId']}")
             yield int(batch[1]), set(details["executorSummary"])
+
+
+def first_on(driver: DriverUnderTest, tasks: int, executors: set[str]) -> float:
+    """First batch whose stage with so many tasks had some on all of these executors; infinite while there is none."""
+    return min((batch for batch, used in placed(driver, tasks) if used >= executors), default=math.inf)
 
 
 def failed_tasks(driver: DriverUnderTest) -> int:
@@ -169,14 +178,15 @@ def test_executors_come_and_go_and_the_query_runs_on_with_all_its_state(driver, 
     driver.direct(Action.RUN, 2, on(2))
     status = driver.wait_status("a second executor", lambda now: now.version == 2)
     assert (status.state, len(status.executors), status.downtime_ms) == (DriverState.RUNNING, 2, 0)
-    in_force = status.queries[0].batch_id
+    began_before = status.queries[0].batch_id + 1
     both = {executor.executor_id for executor in status.executors}
     wait_until(
-        lambda: newest(tmp_path) > in_force + BATCHES_TO_SPREAD and any(used >= both for _, used in placed(driver)),
+        lambda: newest(tmp_path) > began_before + BATCHES_TO_SPREAD and first_on(driver, PARTITIONS, both) < math.inf,
         PATIENCE_S,
         "tasks on both executors",
     )
-    assert min(batch for batch, used in placed(driver) if used >= both) <= in_force + BATCHES_TO_SPREAD
+    warmed_up, spread = (first_on(driver, tasks, both) for tasks in (SOURCE_PARTITIONS, PARTITIONS))
+    assert warmed_up < spread <= began_before + BATCHES_TO_SPREAD
 
     driver.direct(Action.RUN, 3, on(1, hold=2))
     status = driver.wait_status("the smaller plan", lambda now: now.version == 3)

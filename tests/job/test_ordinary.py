@@ -53,7 +53,9 @@ class Driver:
     def __init__(self, spark: Session, settings: Any) -> None:
         self.spark = spark
         self.settings = settings
-        self.executors = SimpleNamespace(alive=lambda: True, registered=None, leaving=None, declare=None, release=None)
+        self.executors = SimpleNamespace(
+            alive=lambda: True, registered=None, are_warm=None, leaving=None, declare=None, release=None
+        )
         self.log = SimpleNamespace(newest=lambda: directive(Action.HOLD, 1))
         self.state: DriverState | None = DriverState.STOPPED
         self.ends = threading.Event()
