@@ -152,10 +152,11 @@ def test_charts_are_read_with_the_keyboard_and_as_a_table(world: AirflowWorld, v
     cursor = page.get_by_role("slider")
     cursor.focus()
     cursor.press("Home")
+    expect(cursor).to_have_attribute("aria-valuetext", re.compile("."))
     first = cursor.get_attribute("aria-valuetext")
-    cursor.press("End")
     assert first is not None
-    assert cursor.get_attribute("aria-valuetext") not in (first, None)
+    cursor.press("End")
+    expect(cursor).not_to_have_attribute("aria-valuetext", first)
     page.get_by_text("Figures as a table").click()
     expect(page.get_by_role("table", name="Figures over time")).to_be_visible()
 
