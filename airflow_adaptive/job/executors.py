@@ -63,9 +63,9 @@ class Executors:
         self._known = {name: report for name in ids if (report := self._known.get(name) or self._describe(name))}
         return tuple(sorted(self._known.values(), key=_age))
 
-    def are_warm(self) -> bool:
-        """Whether each of those has done more tasks than it has slots."""
-        return all(self._tasks_done(executor.executor_id) > executor.cores for executor in self.registered())
+    def are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
+        """Whether each of these has done more tasks than it has slots."""
+        return all(self._summary(each.executor_id).completedTasks() > each.cores for each in executors)
 
     def leaving(self) -> list[str]:
         """Ids of the executors that take no task any more: given back, and not ended yet."""
@@ -123,14 +123,15 @@ class Executors:
         """Not lost, and not given back."""
         return bool(self._backend.isExecutorActive(name))
 
-    def _tasks_done(self, name: str) -> int:
-        return int(self._context.statusStore().executorSummary(name).completedTasks())
+    def _summary(self, name: str) -> Any:
+        """What the listeners have heard of it. Raises `Py4JJavaError` (NoSuchElementException) while that is nothing."""
+        return self._context.statusStore().executorSummary(name)
 
     def _describe(self, name: str) -> ExecutorReport | None:
         """None while the listeners have not heard of it."""
         try:
-            summary = self._context.statusStore().executorSummary(name)
-        except Py4JJavaError:  # NoSuchElementException
+            summary = self._summary(name)
+        except Py4JJavaError:
             return None
         logs = from_scala(self._spark, summary.executorLogs())
         return ExecutorReport(

@@ -137,8 +137,8 @@ class ExecutorPool(Protocol):
         """The executors that take tasks, in the order in which they were started."""
         ...
 
-    def are_warm(self) -> bool:
-        """Whether each of them has done more tasks than it has slots, so that its code is loaded."""
+    def are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
+        """Whether each of these has done more tasks than it has slots, so that its code is loaded."""
         ...
 
     def leaving(self) -> Sequence[str]:

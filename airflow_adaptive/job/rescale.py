@@ -11,11 +11,11 @@ one without state, the next one lets the query catch up, and the one after it wa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from airflow_adaptive.job.conf import DriverSettings
-from airflow_adaptive.job.documents import TASKS, DriverPlan
+from airflow_adaptive.job.documents import TASKS, DriverPlan, ExecutorReport
 from airflow_adaptive.job.parts import ExecutorPool, Run, TaskBalancer
 from airflow_adaptive.job.progress import DeadTime
 
@@ -107,7 +107,9 @@ class ExecutorRescale:
         run = self._query.stateful_run() if self._spreads or plan.load_balance == TASKS else None
         if run is None:
             self._balancer.restore()
-        elif self._are_warm() and self._balancer.follow(self._executors.registered(), run):
+            return
+        executors = self._executors.registered()
+        if self._are_warm(executors) and self._balancer.follow(executors, run):
             self._spreads = False
 
     def leave_tasks(self) -> None:
@@ -115,8 +117,8 @@ class ExecutorRescale:
         self._spreads = False
         self._balancer.restore()
 
-    def _are_warm(self) -> bool:
-        return self._clock() >= self._warm_at or self._executors.are_warm()
+    def _are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
+        return self._clock() >= self._warm_at or self._executors.are_warm(executors)
 
     def _give_back_between(self, plan: DriverPlan, pause: Callable[[float], None]) -> bool:
         def act() -> None:

@@ -76,6 +76,7 @@ class World:
     time: float = 100.0
     history: list[str] = field(default_factory=list)
     balanced: list[int] = field(default_factory=lambda: [0])
+    seen: list[list[int]] = field(default_factory=list)
     statuses: list[Status] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     guarded: bool = False
@@ -130,6 +131,10 @@ class World:
             self.query_over, self.query_failure = True, failure
 
         return end
+
+    def look(self) -> None:
+        """Note what is `balanced` up to now."""
+        self.seen.append(list(self.balanced))
 
     def nothing(self) -> None:
         """A turn in which nothing happens."""
@@ -245,7 +250,7 @@ class World:
     def registered(self) -> tuple[ExecutorReport, ...]:
         return tuple(ExecutorReport(executor_id=str(number), cores=1) for number in range(self.executor_count))
 
-    def are_warm(self) -> bool:
+    def are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
         return self.executors_warm
 
     def leaving(self) -> list[str]:

@@ -444,9 +444,8 @@ def balancing() -> World:
 )
 def test_balances_nothing_any_more_when_the_tasks_are_to_go(event):
     world = balancing()
-    seen = []
-    world.obey(world.nothing, event(world), lambda: seen.append(list(world.balanced)))
-    assert seen == [[0, 1, 0]]
+    world.obey(world.nothing, event(world), world.look)
+    assert world.seen == [[0, 1, 0]]
 
 
 def stateful(executors: int) -> World:
@@ -490,13 +489,10 @@ def test_spreads_on_when_no_more_than_the_version_is_new():
 def test_executors_that_came_get_tasks_with_state_once_they_are_warm(then):
     world = stateful(1)
     world.executors_warm = False
-    seen: list[list[int]] = []
-
-    def look() -> None:
-        seen.append(list(world.balanced))
-
-    world.obey(world.directs_plan(2, 2), world.has_executors(2), world.nothing, look, lambda: then(world), look)
-    assert seen == [[0], [0, 2]]
+    world.obey(
+        world.directs_plan(2, 2), world.has_executors(2), world.nothing, world.look, lambda: then(world), world.look
+    )
+    assert world.seen == [[0], [0, 2]]
 
 
 @pytest.mark.parametrize(
@@ -509,13 +505,8 @@ def test_executors_that_came_get_tasks_with_state_once_they_are_warm(then):
 )
 def test_spreads_no_more_when_the_queries_go(then):
     world = stateful(1)
-    seen: list[list[int]] = []
-
-    def look() -> None:
-        seen.append(list(world.balanced))
-
-    world.obey(world.directs_plan(2, 2), world.has_executors(2), look, then(world), world.nothing, look)
-    assert seen == [[0, 2], [0, 2, 0]]
+    world.obey(world.directs_plan(2, 2), world.has_executors(2), world.look, then(world), world.nothing, world.look)
+    assert world.seen == [[0, 2], [0, 2, 0]]
 
 
 def test_spreads_the_tasks_of_executors_that_are_given_back_over_the_others_until_they_are():
@@ -541,13 +532,8 @@ def test_spreads_the_tasks_of_executors_that_are_given_back_over_the_others_unti
 def test_tasks_are_looked_after_again_when_executors_that_were_given_back_have_ended(then):
     world = stateful(2)
     world.executors_leave = True
-    seen: list[list[int]] = []
-
-    def look() -> None:
-        seen.append(list(world.balanced))
-
-    world.obey(world.directs_plan(2, 1), world.nothing, look, lambda: then(world), look)
-    assert seen == [[0], [0, 1]]
+    world.obey(world.directs_plan(2, 1), world.nothing, world.look, lambda: then(world), world.look)
+    assert world.seen == [[0], [0, 1]]
 
 
 def test_spreads_nothing_when_an_executor_that_was_lost_is_replaced():

@@ -8,19 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from airflow_adaptive.plugin.pages import DIST
 from tests.plugin.world import AirflowWorld
 
 PATIENCE_MS = 20_000
-
-
-@pytest.fixture(scope="session", autouse=True)
-def patience() -> None:
-    """What a page is to show may take a while where other tests have the processors, too."""
-    from playwright.sync_api import expect  # noqa: PLC0415
-
-    expect.set_options(timeout=PATIENCE_MS)
+"""With what a page does and shows: other tests may have the processors, too."""
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +51,7 @@ class Visitor:
         context = self._browser.new_context(reduced_motion="reduce", **options)
         self._contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
         if user is not None:
             context.add_cookies([{"name": "_token", "value": self._world.token(user), "url": self._address}])
         context.add_init_script(f"localStorage.theme ??= {theme!r}")
