@@ -8,8 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from airflow_adaptive.job.documents import SECRET_CONF_VARIABLE as SECRET_CONF_VARIABLE  # noqa: PLC0414  exported to clients
-from airflow_adaptive.job.documents import LogDocument, RescaleDocument, Status
+from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE as SECRET_CONF_VARIABLE  # noqa: PLC0414  exported to clients
+from airflow_adaptive.job.protocol.documents import LogDocument, RescaleDocument, Status
 
 
 class PortError(Exception):

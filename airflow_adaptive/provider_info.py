@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_adaptive.scheduler.options import OPTIONS
+from airflow_adaptive.scheduler.config.options import OPTIONS
 
 INTEGRATION = "Adaptive Spark"
 
@@ -42,7 +42,7 @@ def get_provider_info() -> dict[str, Any]:
             "adaptive": {"description": "Defaults of adaptive jobs; a task's own options win.", "options": _options()}
         },
         "extra-links": [
-            f"airflow_adaptive.links.{link}"
+            f"airflow_adaptive.links.spark.{link}"
             for link in (
                 "SparkMasterLink",
                 "SparkDriverLink",

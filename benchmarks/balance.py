@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_adaptive.job.balance import MAX_BATCHES
-from airflow_adaptive.job.documents import NONE, TASKS, Action, DriverPlan, Status
+from airflow_adaptive.job.executors.task_balancer import MAX_BATCHES
+from airflow_adaptive.job.protocol.documents import NONE, TASKS, Action, DriverPlan, Status
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from benchmarks.page import replace_section

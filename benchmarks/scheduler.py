@@ -22,19 +22,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from airflow_adaptive.job.codec import encode_log
-from airflow_adaptive.job.documents import LogDocument
-from airflow_adaptive.runtime.journal import Journal
+from airflow_adaptive.job.protocol.codec import encode_log
+from airflow_adaptive.job.protocol.documents import LogDocument
+from airflow_adaptive.runtime.journal.journal import Journal
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.assignment import assign
+from airflow_adaptive.scheduler.allocator.assignment import assign
+from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode
 from airflow_adaptive.scheduler.events import Event, SchedulingStarted, SlotOffer, SlotsChanged, TimerFired
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.moves import Step
-from airflow_adaptive.scheduler.policies.load_balancing import LoadBalanceMode
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.testing.fake_channel import FakeChannel
+from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.scenario import Scenario
 from benchmarks.page import replace_section
 

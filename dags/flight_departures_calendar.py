@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pendulum
 
-from airflow_adaptive.autoscaling.scheduled_declaration import period, scheduled_policy, window
+from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
 from airflow_adaptive.operators.rescale_policy import rescale_policy_dag
 
 ZONE = "America/New_York"

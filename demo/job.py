@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from airflow_adaptive.job.codec import DocumentError, decode_status
-from airflow_adaptive.job.documents import QueryReport, Status
+from airflow_adaptive.job.protocol.codec import DocumentError, decode_status
+from airflow_adaptive.job.protocol.documents import QueryReport, Status
 from airflow_adaptive.local.airflow_api import AirflowApi
 
 DAG = "flight_departures"

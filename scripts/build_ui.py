@@ -104,7 +104,7 @@ def table() -> dict[str, Any]:
     """The table of transitions as JSON-able values."""
     sys.path.insert(0, str(ROOT))
     try:
-        from airflow_adaptive.scheduler.transitions import STATES, TRANSITIONS  # noqa: PLC0415  of this tree
+        from airflow_adaptive.scheduler.transition_table import STATES, TRANSITIONS  # noqa: PLC0415  of this tree
     finally:
         sys.path.remove(str(ROOT))
     transitions: dict[str, dict[str, list[str]]] = {state.__name__: {} for state in STATES}

@@ -38,11 +38,11 @@ SCOPES = {
     "policies": Scope(
         modules=(
             "policies/failure_handling.py",
-            "policies/load_balancing.py",
+            "allocator/load_balancing.py",
             "policies/rescaling.py",
             "policies/restart_backoff.py",
-            "policies/slot_allocation.py",
-            "policies/task_placement.py",
+            "allocator/slot_sharing.py",
+            "allocator/task_placement.py",
             "policies/transition_manager.py",
             "job_graph.py",
             "requirements.py",
@@ -57,8 +57,8 @@ SCOPES = {
     "core": Scope(
         modules=(
             "machine.py",
-            "moves.py",
-            "outlook.py",
+            "state_transitions.py",
+            "resource_checks.py",
             "states/created.py",
             "states/deploying.py",
             "states/ending.py",

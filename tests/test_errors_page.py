@@ -16,22 +16,22 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 from fsspec.implementations.local import LocalFileSystem
 
-from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
-from airflow_adaptive.job import ordinary
-from airflow_adaptive.job.codec import FORMAT, encode_log, log_name
-from airflow_adaptive.job.conf import NotSubmittedError, read_settings
-from airflow_adaptive.job.documents import Action, Directive, LogDocument
-from airflow_adaptive.job.ordinary import OrdinaryScript
-from airflow_adaptive.job.script_queries import ScriptQueries
-from airflow_adaptive.job.writers import AdaptiveJobError, require_same, require_writers
+from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
+from airflow_adaptive.job.entry import unmanaged_script
+from airflow_adaptive.job.entry.unmanaged_script import OrdinaryScript
+from airflow_adaptive.job.protocol.codec import FORMAT, encode_log, log_name
+from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
+from airflow_adaptive.job.protocol.documents import Action, Directive, LogDocument
+from airflow_adaptive.job.queries.script_queries import ScriptQueries
+from airflow_adaptive.job.queries.writers import AdaptiveJobError, require_same, require_writers
+from airflow_adaptive.launch.task_result import result
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-from airflow_adaptive.operators.ending import result
 from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, DriverSubmission, JobDirectoryError, PortError
-from airflow_adaptive.runtime.journal import SupersededError
-from airflow_adaptive.runtime.storage import Storage
+from airflow_adaptive.runtime.journal.journal import SupersededError
+from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
-from airflow_adaptive.testing.simulation import Simulation
+from airflow_adaptive.testing.simulation.one_job import Simulation
 from airflow_adaptive.triggers.adaptive_job import outcome, superseded
 from tests.runtime.test_last_words import IMPORT_ERROR, NO_EXECUTORS, NO_PYTHON
 
@@ -225,7 +225,7 @@ def query_before_the_job() -> str:
 
 
 def exit_code() -> str:
-    report = ordinary.report_end(SystemExit(3))
+    report = unmanaged_script.report_end(SystemExit(3))
     return f"{report.error_class}: {report.message}"
 
 

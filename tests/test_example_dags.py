@@ -12,7 +12,7 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_adaptive.autoscaling.scheduled_preview import preview
+from airflow_adaptive.autoscaling.calendar.changes import preview
 from airflow_adaptive.operators.rescale_policy import TASK_ID
 
 DAGS = Path(__file__).parent.parent / "dags"

@@ -6,9 +6,9 @@ import pytest
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.types import TaskInstanceKey
 
-from airflow_adaptive.hooks.asset_store import LINKS
-from airflow_adaptive.links import ALL_LINKS
+from airflow_adaptive.links.spark import ALL_LINKS
 from airflow_adaptive.provider_info import get_provider_info
+from airflow_adaptive.stores.asset_store import LINKS
 from tests.comms import FakeComms
 
 KEY = TaskInstanceKey(dag_id="d", task_id="t", run_id="r", map_index=-1)

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledMemory, ScheduledPolicy
 from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
-from airflow_adaptive.autoscaling.load import LoadMemory, LoadPolicy
+from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
 from airflow_adaptive.autoscaling.policy import Advice, Observation, RescalePolicyError
-from airflow_adaptive.autoscaling.scheduled import ScheduledMemory, ScheduledPolicy
-from airflow_adaptive.runtime.advice import limits_of
+from airflow_adaptive.runtime.requirements.advice import limits_of
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.snapshot import decode, encode
 
@@ -86,7 +86,7 @@ def require(policy: object, graph: JobGraph, *, reactive: bool = False) -> None:
 
 
 class PolicyAdvisor:
-    """`runtime.advice.Advisor` over a policy."""
+    """`runtime.requirements.advice.Advisor` over a policy."""
 
     def __init__(self, policy: Policy) -> None:
         """Nothing is remembered yet."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from airflow_adaptive.autoscaling.load import LoadMemory, LoadPolicy, override
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import CALENDAR, ScheduledMemory, ScheduledPolicy, days_of
+from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy, override
 from airflow_adaptive.autoscaling.policy import (
     Advice,
     Observation,
@@ -14,7 +15,6 @@ from airflow_adaptive.autoscaling.policy import (
     VertexLimits,
     dry_run_findings,
 )
-from airflow_adaptive.autoscaling.scheduled import CALENDAR, ScheduledMemory, ScheduledPolicy, days_of
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
 
 BOTH = "calendar and load"

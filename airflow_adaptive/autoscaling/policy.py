@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from airflow_adaptive.runtime.advice import Advice, Observation, Override, QueryFigures, VertexLimits
+from airflow_adaptive.runtime.requirements.advice import Advice, Observation, Override, QueryFigures, VertexLimits
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "VertexLimits",
     "dry_run_findings",
 ]
-"""With what a loop and its policy tell each other (`runtime.advice`)."""
+"""With what a loop and its policy tell each other (`runtime.requirements.advice`)."""
 
 EVERY_VERTEX = "*"
 """Name under which `Bounds` has what holds for every vertex that it does not name."""

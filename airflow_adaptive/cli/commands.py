@@ -21,13 +21,14 @@ from airflow.utils.providers_configuration_loader import providers_configuration
 from pydantic import BaseModel
 
 from airflow_adaptive.cli import bounds, tables
-from airflow_adaptive.plugin import control, details, flink_rescales, store
-from airflow_adaptive.plugin.mirrored import Mirrored, all_mirrored, mirrored
-from airflow_adaptive.plugin.problems import ProblemError, not_found
-from airflow_adaptive.plugin.schemas import SchedulerStateName
-from airflow_adaptive.plugin.store import Asker, Job
-from airflow_adaptive.runtime.preview import preview
-from airflow_adaptive.runtime.resource_requirements import body_of, version_of, wanted
+from airflow_adaptive.plugin.api import flink_rescales, job_details
+from airflow_adaptive.plugin.api.problems import ProblemError, not_found
+from airflow_adaptive.plugin.api.schemas import SchedulerStateName
+from airflow_adaptive.plugin.data import control_requests, metadata_database
+from airflow_adaptive.plugin.data.metadata_database import Asker, Job
+from airflow_adaptive.plugin.data.published_state import Mirrored, all_mirrored, mirrored
+from airflow_adaptive.runtime.requirements.dry_run import preview
+from airflow_adaptive.runtime.requirements.request_bodies import body_of, version_of, wanted
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import SchedulerState
 
@@ -83,9 +84,11 @@ def list_jobs(args: Namespace) -> None:
     if unknown:
         known = ", ".join(SchedulerStateName)
         _fail([f"There is no state {state!r}; states are {known}." for state in unknown], BAD_USAGE)
-    with store.reading() as session:
-        jobs = [job for job in store.find_jobs(session) if args.dag_id is None or args.dag_id in job.dag_ids]
-        items = [details.item(job, seen) for job, seen in zip(jobs, all_mirrored(jobs, session), strict=True)]
+    with metadata_database.reading() as session:
+        jobs = [
+            job for job in metadata_database.find_jobs(session) if args.dag_id is None or args.dag_id in job.dag_ids
+        ]
+        items = [job_details.item(job, seen) for job, seen in zip(jobs, all_mirrored(jobs, session), strict=True)]
     shown = [item for item in items if args.state is None or item.state in args.state]
     _print(args, shown, map(tables.job, shown))
 
@@ -94,7 +97,7 @@ def list_jobs(args: Namespace) -> None:
 def show_job(args: Namespace) -> None:
     """Show all that is at hand of a job."""
     job = _job(args.job)
-    found = details.details(job, _seen(job))
+    found = job_details.details(job, _seen(job))
     _print(args, found, tables.details(found))
 
 
@@ -103,7 +106,9 @@ def show_history(args: Namespace) -> None:
     """Show what a job did and why, newest first."""
     job = _job(args.job)
     seen = _seen(job)
-    items = tables.newest(details.failures(seen.state) if args.of == "failures" else getattr(seen, args.of), args.limit)
+    items = tables.newest(
+        job_details.failures(seen.state) if args.of == "failures" else getattr(seen, args.of), args.limit
+    )
     data = flink_rescales.history(job.name, items[::-1], seen.groups) if args.of == "rescales" else items
     _print(args, data, map(HISTORY_ROWS[args.of], items))
 
@@ -113,7 +118,7 @@ def get_requirements(args: Namespace) -> None:
     """Show the bounds of every vertex: those that somebody has set, or else those of its policy, a calendar or the DAG."""
     job = _job(args.job)
     seen = _seen(job)
-    state = control.known_state(job, seen)
+    state = control_requests.known_state(job, seen)
     _print_requirements(args, wanted(seen.standing_requirements(datetime.now(UTC)), state), state)
 
 
@@ -125,15 +130,19 @@ def set_requirements(args: Namespace) -> None:
     """Set the bounds of every vertex, or tell what that would lead to."""
     job = _job(args.job)
     seen = _seen(job)
-    state = control.known_state(job, seen)
+    state = control_requests.known_state(job, seen)
     body = bounds.body_of(args.bounds, [vertex.name for vertex in state.job.vertices])
     if args.preview:
-        state = control.check_rescalable(job, seen)
-        told = details.preview(preview(state, control.check_accepted(body, state), datetime.now(UTC)), state)
+        state = control_requests.check_rescalable(job, seen)
+        told = job_details.preview(
+            preview(state, control_requests.check_accepted(body, state), datetime.now(UTC)), state
+        )
         _print(args, told, tables.preview(told))
         return
-    until = control.expires(args.lasts, args.until)
-    asked = control.set_requirements(job, _asker(), body, lambda version: args.if_version in (None, version), until)
+    until = control_requests.expires(args.lasts, args.until)
+    asked = control_requests.set_requirements(
+        job, _asker(), body, lambda version: args.if_version in (None, version), until
+    )
     _print_requirements(args, asked, state)
 
 
@@ -141,7 +150,7 @@ def set_requirements(args: Namespace) -> None:
 def lift_requirements(args: Namespace) -> None:
     """Have the bounds hold no more that were set."""
     job = _job(args.job)
-    control.lift_requirements(job, _asker())
+    control_requests.lift_requirements(job, _asker())
     _say(f"What was set of job {job.name!r} holds no more: its policy, a calendar or its DAG says its bounds.")
 
 
@@ -151,7 +160,7 @@ def cancel_job(args: Namespace) -> None:
     job = _job(args.job)
     if not (args.yes or _is_confirmed(f"Cancel job {job.name!r} for good? [y/N] ")):
         _fail([f"Job {job.name!r} was not canceled: nobody confirmed it (--yes does)."], 1)
-    control.cancel(job, _asker())
+    control_requests.cancel(job, _asker())
     _say(f"Job {job.name!r} is asked to end for good, at a batch boundary.")
 
 
@@ -159,7 +168,7 @@ def cancel_job(args: Namespace) -> None:
 def suspend_job(args: Namespace) -> None:
     """Have a job stop with a savepoint."""
     job = _job(args.job)
-    control.suspend(job, _asker())
+    control_requests.suspend(job, _asker())
     _say(f"Job {job.name!r} is asked to stop with a savepoint.")
 
 
@@ -167,7 +176,7 @@ def suspend_job(args: Namespace) -> None:
 def resume_job(args: Namespace) -> None:
     """Have a suspended job go on."""
     job = _job(args.job)
-    control.resume(job, _asker())
+    control_requests.resume(job, _asker())
     _say(f"Job {job.name!r} is asked to go on from where it stopped.")
 
 
@@ -176,8 +185,8 @@ def resume_job(args: Namespace) -> None:
 
 def _job(name: str) -> Job:
     """The job of this name. Raises `ProblemError` if there is none."""
-    with store.reading() as session:
-        found = store.find_job(name, session)
+    with metadata_database.reading() as session:
+        found = metadata_database.find_job(name, session)
     if found is None:
         raise not_found(
             f"There is no adaptive job {name!r}: `airflow adaptive jobs` lists them. A job is known from its first run on."
@@ -187,7 +196,7 @@ def _job(name: str) -> Job:
 
 def _seen(job: Job) -> Mirrored:
     """What the job shows."""
-    with store.reading() as session:
+    with metadata_database.reading() as session:
         return mirrored(job, session)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from airflow_adaptive.plugin import schemas
+from airflow_adaptive.plugin.api import schemas
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import SchedulerState

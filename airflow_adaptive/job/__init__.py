@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_adaptive.job.adaptive_job import AdaptiveJob
+    from airflow_adaptive.job.entry.adaptive_job import AdaptiveJob
 
 __all__ = ["AdaptiveJob"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "AdaptiveJob":
-        from airflow_adaptive.job.adaptive_job import AdaptiveJob  # noqa: PLC0415
+        from airflow_adaptive.job.entry.adaptive_job import AdaptiveJob  # noqa: PLC0415
 
         return AdaptiveJob
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

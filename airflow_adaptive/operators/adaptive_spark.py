@@ -15,31 +15,31 @@ from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_adaptive.hooks import declaration
-from airflow_adaptive.hooks.asset_store import LINKS, XCOM_ATTEMPT, TaskKey
-from airflow_adaptive.hooks.declared_job import DeclaredJob
-from airflow_adaptive.hooks.wishes import ask, asked, forget
-from airflow_adaptive.links import ALL_LINKS
-from airflow_adaptive.operators.ending import result
+from airflow_adaptive.declaration import validation
+from airflow_adaptive.declaration.declared_job import DeclaredJob
+from airflow_adaptive.launch.task_result import result
+from airflow_adaptive.links.spark import ALL_LINKS
 from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, PortError, Wish
-from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.config.options import OPTIONS
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.options import OPTIONS
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Outcome
+from airflow_adaptive.stores.asset_store import LINKS, XCOM_ATTEMPT, TaskKey
+from airflow_adaptive.stores.desired_state import ask, asked, forget
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, cancel_job, kill_driver, run_loop, superseded
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
+    from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
     from airflow_adaptive.autoscaling.combined import CombinedPolicy
-    from airflow_adaptive.autoscaling.load import LoadPolicy
-    from airflow_adaptive.autoscaling.scheduled import ScheduledPolicy
-    from airflow_adaptive.hooks.batch import BatchSubmission
+    from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
+    from airflow_adaptive.declaration.batch import BatchSubmission
 
 KILL_TIMEOUT = timedelta(seconds=60)
 """Longest that `on_kill` on a worker waits for the job's end."""
@@ -124,7 +124,7 @@ class AdaptiveSparkOperator(BaseOperator):
         options = {name: value for name, value in defaults.items() if _is_option(name)}
         options |= {name: kwargs.pop(name) for name in [*kwargs] if _is_option(name)}
         asset = Asset(name=job)
-        declaration.known_parameters(AdaptiveSparkOperator, kwargs, OPTIONS)
+        validation.known_parameters(AdaptiveSparkOperator, kwargs, OPTIONS)
         inlets, outlets = _several(kwargs.pop("inlets", None)), _several(kwargs.pop("outlets", None))
         super().__init__(inlets=[*inlets, asset], outlets=[*outlets, asset], **kwargs)
         self.job = job
@@ -199,7 +199,7 @@ class AdaptiveSparkOperator(BaseOperator):
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
         """The job for Airflow's OpenLineage provider; only that calls it."""
-        from airflow_adaptive.operators.lineage import lineage  # noqa: PLC0415  the provider is optional
+        from airflow_adaptive.declaration.lineage import lineage  # noqa: PLC0415  the provider is optional
 
         return lineage(self._declared, self._event)
 
@@ -234,7 +234,7 @@ class AdaptiveSparkOperator(BaseOperator):
 
     def _run_batch(self) -> dict[str, Any]:
         """Leave the job to spark-submit: the adaptive scheduler runs streaming jobs only (Flink's `AdaptiveScheduler`)."""
-        from airflow_adaptive.hooks.batch import BatchSubmission  # noqa: PLC0415  imports much that no other job needs
+        from airflow_adaptive.declaration.batch import BatchSubmission  # noqa: PLC0415  imports much that no other job needs
 
         with self._refusals():
             batch = self._declared.batch()

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_adaptive.hooks.job_control import Bounds, JobControl
+from airflow_adaptive.launch.job_control import Bounds, JobControl
 from airflow_adaptive.ports import Wish
-from airflow_adaptive.runtime.resource_requirements import NotRescalableError
-from airflow_adaptive.scheduler.durations import positive
+from airflow_adaptive.runtime.requirements.request_bodies import NotRescalableError
+from airflow_adaptive.scheduler.config.durations import positive
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.triggers.job_state import JobStateTrigger, shown_state, wait_for_state
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_adaptive.autoscaling.calendar.changes import bounds_at
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from airflow_adaptive.autoscaling.scheduled import ScheduledPolicy
-from airflow_adaptive.autoscaling.scheduled_preview import bounds_at
-from airflow_adaptive.hooks.job_control import JobControl
+from airflow_adaptive.launch.job_control import JobControl
 from airflow_adaptive.operators.job_control import ENDS, SetResourceRequirementsOperator
-from airflow_adaptive.policy_timetable import LONGEST_LEAD, RescalePolicyTimetable
-from airflow_adaptive.scheduler.durations import parse_duration
+from airflow_adaptive.scheduler.config.durations import parse_duration
+from airflow_adaptive.timetables.rescale_policy import LONGEST_LEAD, RescalePolicyTimetable
 from airflow_adaptive.triggers.job_state import shown_state
 
 if TYPE_CHECKING:

@@ -43,13 +43,13 @@ class AdaptivePlugin(AirflowPlugin):
     @cached_property
     def timetables(self) -> list[Any]:  # type: ignore[override]
         """The timetable of rescale policies, imported where DAGs are read and scheduled."""
-        from airflow_adaptive.policy_timetable import RescalePolicyTimetable  # noqa: PLC0415  other processes need it not
+        from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable  # noqa: PLC0415  other processes need it not
 
         return [RescalePolicyTimetable]
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """The app, made when the API server asks for it."""
-        from airflow_adaptive.plugin.app import create_app  # noqa: PLC0415  other processes need no FastAPI
+        from airflow_adaptive.plugin.api.app import create_app  # noqa: PLC0415  other processes need no FastAPI
 
         return [{"app": create_app(), "url_prefix": PREFIX, "name": "Adaptive jobs"}]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from airflow_adaptive.job.documents import Action, Directive, DriverPlan
+from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPlan
 from airflow_adaptive.runtime.spec import ExecutorShape
-from airflow_adaptive.scheduler import ladder
-from airflow_adaptive.scheduler.assignment import assign
+from airflow_adaptive.scheduler import rescale_tiers
+from airflow_adaptive.scheduler.allocator.assignment import assign
 from airflow_adaptive.scheduler.job_graph import JobVertex
 from airflow_adaptive.scheduler.state import (
     Deploying,
@@ -63,7 +63,7 @@ def _driver_plan(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> 
         keep=_keep(state, plan, executor),
         state_partitions=dict(plan.state_partitions or state.job.state_partitions),
         built=plan.built,
-        repartition=ladder.may_repartition(state),
+        repartition=rescale_tiers.may_repartition(state),
         shares={name: _slots(plan, vertices) for name, vertices in state.job.groups.items()},
     )
 

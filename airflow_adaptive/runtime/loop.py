@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airflow_adaptive.job.documents import Status
+from airflow_adaptive.job.protocol.documents import Status
 from airflow_adaptive.ports import (
     Clock,
     ClusterClient,
@@ -22,23 +22,23 @@ from airflow_adaptive.ports import (
     JobDirectoryError,
     JobStore,
 )
-from airflow_adaptive.runtime.advice import Advisor
-from airflow_adaptive.runtime.attention import FILE_LOOKS, Attention
-from airflow_adaptive.runtime.authority import Authority, Look
-from airflow_adaptive.runtime.execute import execute
-from airflow_adaptive.runtime.journal import Journal
-from airflow_adaptive.runtime.last_words import LastWords
-from airflow_adaptive.runtime.ledger import bid
-from airflow_adaptive.runtime.lookout import Lookout
-from airflow_adaptive.runtime.metrics import Figures
-from airflow_adaptive.runtime.observe import World, observe, own_status, refusal, requested
-from airflow_adaptive.runtime.pacing import Budget
-from airflow_adaptive.runtime.rescale_costs import rescale_costs
-from airflow_adaptive.runtime.shared_cluster import Seat, SharedCluster
-from airflow_adaptive.runtime.shown import Shown
+from airflow_adaptive.runtime.cluster.capacity_share import bid
+from airflow_adaptive.runtime.cluster.shared_cluster import Seat, SharedCluster
+from airflow_adaptive.runtime.command_executor import execute
+from airflow_adaptive.runtime.journal.journal import Journal
+from airflow_adaptive.runtime.observation.driver_log_diagnosis import LastWords
+from airflow_adaptive.runtime.observation.events import World, observe, own_status, refusal, requested
+from airflow_adaptive.runtime.observation.file_polling import FILE_LOOKS, Attention
+from airflow_adaptive.runtime.observation.observer import Lookout
+from airflow_adaptive.runtime.publishing.publisher import Shown
+from airflow_adaptive.runtime.publishing.time_series import Figures
+from airflow_adaptive.runtime.publishing.urls import Urls
+from airflow_adaptive.runtime.rate_limit import Budget
+from airflow_adaptive.runtime.requirements.advice import Advisor
+from airflow_adaptive.runtime.requirements.rescale_costs import rescale_costs
+from airflow_adaptive.runtime.requirements.resolver import Authority, Look
+from airflow_adaptive.runtime.requirements.sources import THE_DAG, Ruling
 from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.runtime.standing import THE_DAG, Ruling
-from airflow_adaptive.runtime.urls import Urls
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
@@ -48,7 +48,6 @@ from airflow_adaptive.scheduler.events import (
     SchedulingStarted,
     TimerFired,
 )
-from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.state import (
     Canceling,
@@ -59,6 +58,7 @@ from airflow_adaptive.scheduler.state import (
     Restarting,
     SchedulerState,
 )
+from airflow_adaptive.scheduler.state_transitions import Step
 
 log = logging.getLogger(__name__)
 

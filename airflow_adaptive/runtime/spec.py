@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.options import Options
 
 LEAST_MEMORY_MB = 450
 """Below it neither a driver nor an executor starts (`org.apache.spark.memory.UnifiedMemoryManager`)."""

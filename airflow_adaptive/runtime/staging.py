@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from airflow_adaptive.ports import PortError
-from airflow_adaptive.runtime.job_directory import JobDirectory
-from airflow_adaptive.runtime.storage import Storage
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
 
 CODE = "code"
 PACKAGE = "airflow_adaptive"
@@ -27,7 +28,7 @@ MAIN_PROGRAM = """\
 # Written by airflow-adaptive: runs {script} under the adaptive scheduler.
 from pathlib import Path
 
-from airflow_adaptive.job.launcher import launch
+from airflow_adaptive.job.entry.launcher import launch
 
 launch(Path(__file__).with_name({script!r}))
 """
@@ -53,7 +54,7 @@ class StagedCode:
     """Where the cluster finds the code of a job.
 
     Attributes:
-        script: URI of the driver's main program, which runs the author's script beside it (`job.launcher`).
+        script: URI of the driver's main program, which runs the author's script beside it (`job.entry.launcher`).
         py_files: URIs for `PYTHONPATH`: the runtime's zip, then the author's script, which is fetched with them to where the
             main program is, then the author's extra files.
     """
@@ -85,13 +86,21 @@ def check_code(script: str | Path, py_files: Sequence[str | Path] = ()) -> None:
 def runtime_zip() -> bytes:
     """The driver's runtime as an importable zip; equal code gives equal bytes."""
     package = files(PACKAGE)
-    modules = {f"job/{file.name}": file for file in (package / "job").iterdir() if file.name.endswith(".py")}
-    modules["__init__.py"] = package / "__init__.py"
+    modules = dict(_modules(package / "job", "job/")) | {"__init__.py": package / "__init__.py"}
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as zipped:
         for name, module in sorted(modules.items()):
             zipped.writestr(_zip_entry(f"{PACKAGE}/{name}"), module.read_bytes())
     return archive.getvalue()
+
+
+def _modules(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
+    """Path in the package -> file, for all modules of a package and of the packages inside it."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _modules(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            yield f"{prefix}{entry.name}", entry
 
 
 def _zip_entry(name: str) -> zipfile.ZipInfo:

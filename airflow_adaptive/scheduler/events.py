@@ -28,7 +28,7 @@ class SlotOffer:
 
 
 REPARTITION_ERROR = "RepartitionError"
-"""Cause of a refusal: the name of its class in the driver (`job.repartition`), there with its module."""
+"""Cause of a refusal: the name of its class in the driver (`job.state.repartition`), there with its module."""
 
 
 class TimerName(StrEnum):

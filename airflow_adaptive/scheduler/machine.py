@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from airflow_adaptive.scheduler import failure_history, moves, rescale_timeline
+from airflow_adaptive.scheduler import state_transitions
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.errors import SchedulerUsageError
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
@@ -33,9 +34,8 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
     TimerName,
 )
+from airflow_adaptive.scheduler.history import failures, rescales
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.moves import Step
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, are_accepted
 from airflow_adaptive.scheduler.state import (
     Canceling,
@@ -53,6 +53,7 @@ from airflow_adaptive.scheduler.state import (
     Timer,
     WaitingForResources,
 )
+from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.states import (
     created,
     deploying,
@@ -147,8 +148,8 @@ def step(state: SchedulerState, event: Event) -> Step:
     """
     stale = _stale(state, event)
     if stale is not None:
-        return moves.stay(state, event, stale)
-    return rescale_timeline.follow(state, event, failure_history.follow(state, event, _react(state, event)))
+        return state_transitions.stay(state, event, stale)
+    return rescales.follow(state, event, failures.follow(state, event, _react(state, event)))
 
 
 def timers(state: SchedulerState) -> tuple[Timer, ...]:
@@ -163,9 +164,9 @@ def _react(state: SchedulerState, event: Event) -> Step:
     known = _learn(state, event)
     match event:
         case DriverSubmitted():
-            return moves.stay(known, event)
+            return state_transitions.stay(known, event)
         case SlotsChanged() if known == state:
-            return moves.stay(state, event)
+            return state_transitions.stay(state, event)
         case RequirementsChanged():
             return _declare(state, event)
         case TimerFired(timer=TimerName.DECLARE) if state.declaration is not None:
@@ -218,21 +219,23 @@ def _declare(state: SchedulerState, event: RequirementsChanged) -> Step:
     if not are_accepted(wanted, state.job.max_parallelism):
         raise SchedulerUsageError(f"requirements {wanted!r} were not accepted: call requirements.accept")
     if state.options.reactive and wanted != default_requirements(state.job, state.options):
-        return moves.stay(state, event, "requirements ignored: a reactive job takes all slots that there are")
+        return state_transitions.stay(
+            state, event, "requirements ignored: a reactive job takes all slots that there are"
+        )
     if wanted == (state.requirements if waiting is None else waiting.requirements):
-        return moves.stay(state, event, "the requirements are as before: nothing to do")
+        return state_transitions.stay(state, event, "the requirements are as before: nothing to do")
     if not interval:
         return _require(state, event)
     due = event.at + interval if waiting is None else waiting.due
     noted = replace(state, declaration=Declaration(requirements=wanted, due=due, by=event.by))
-    return moves.stay(noted, event, "new requirements: they come into force with those that follow at once")
+    return state_transitions.stay(noted, event, "new requirements: they come into force with those that follow at once")
 
 
 def _require(state: SchedulerState, event: RequirementsChanged) -> Step:
     """Bring requirements into force."""
     required = replace(state, requirements=event.requirements, declaration=None)
     if required.requirements == state.requirements:
-        return moves.stay(required, event, "the requirements are as before after all: nothing to do")
+        return state_transitions.stay(required, event, "the requirements are as before after all: nothing to do")
     return _signed(BEHAVIOUR[type(required.current)].on_event(required, required.current, event), required, event)
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.events import SlotOffer, TimerName
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_adaptive.runtime.view import STATE_NAMES
+from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES
 from airflow_adaptive.scheduler.errors import did_you_mean
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.triggers.job_state import JobStateTrigger, wait_for_state

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_adaptive.hooks import declaration
+from airflow_adaptive.declaration import validation
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger, look_for_resources
@@ -79,7 +79,7 @@ class SparkResourcesSensor(BaseSensorOperator):
         try:
             self._check()
             wanted = self._wanted()
-        except declaration.DeclarationError as error:
+        except validation.DeclarationError as error:
             raise AirflowFailException(f"resources of {self.task_id!r}: {error}") from error
         until = (datetime.now(UTC) + timedelta(seconds=self.timeout)).isoformat()
         if self.deferrable:
@@ -93,13 +93,13 @@ class SparkResourcesSensor(BaseSensorOperator):
 
     def _check(self) -> None:
         """Check everything that can be checked before a cluster is asked. Raises `DeclarationError`."""
-        declaration.require(
+        validation.require(
             [
-                lambda: declaration.graph(self._graph),
-                lambda: declaration.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
-                lambda: declaration.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
+                lambda: validation.graph(self._graph),
+                lambda: validation.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
+                lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
                 self._options,
-                lambda: declaration.cluster(self.conn_id),
+                lambda: validation.cluster(self.conn_id),
             ]
         )
 

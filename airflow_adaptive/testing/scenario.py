@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.commands import Command
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
     BatchFailed,
@@ -36,11 +37,10 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
 )
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.moves import Step
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
 from airflow_adaptive.scheduler.state import Finished, SchedulerState, WaitingForResources
+from airflow_adaptive.scheduler.state_transitions import Step
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 TRANSIENT = Failure(error_class="TASK_FAILED", message="an executor was lost")

@@ -15,19 +15,19 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive.autoscaling.advisor import advisor
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.hooks.asset_store import XCOM_ATTEMPT, TaskKey
-from airflow_adaptive.hooks.world import world
+from airflow_adaptive.launch.composition import world
+from airflow_adaptive.launch.deferral import long_enough
 from airflow_adaptive.ports import JobChannel, JobDirectoryError, PortError
-from airflow_adaptive.runtime.journal import SupersededError, attempt_of
+from airflow_adaptive.runtime.journal.journal import SupersededError, attempt_of
 from airflow_adaptive.runtime.loop import Leave, Loop
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
-from airflow_adaptive.scheduler.failure_history import root_cause
-from airflow_adaptive.scheduler.moves import can_recover
+from airflow_adaptive.scheduler.history.failures import root_cause
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
+from airflow_adaptive.scheduler.state_transitions import can_recover
 from airflow_adaptive.spark.standalone import StandaloneCluster
-from airflow_adaptive.triggers.deferral import long_enough
+from airflow_adaptive.stores.asset_store import XCOM_ATTEMPT, TaskKey
 
 log = logging.getLogger(__name__)
 

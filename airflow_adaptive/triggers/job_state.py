@@ -12,10 +12,10 @@ from typing import Any, cast
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from airflow_adaptive.hooks.job_control import JobControl
+from airflow_adaptive.launch.deferral import long_enough
+from airflow_adaptive.launch.job_control import JobControl
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.triggers.deferral import long_enough
 
 log = logging.getLogger(__name__)
 

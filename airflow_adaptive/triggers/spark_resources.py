@@ -10,15 +10,15 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.hooks.process import Process
+from airflow_adaptive.launch.deferral import long_enough
+from airflow_adaptive.launch.process_resources import Process
 from airflow_adaptive.ports import PortError
 from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.runtime.resource_wait import wait_for_resources
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
-from airflow_adaptive.runtime.waiting import wait_for_resources
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.snapshot import decode
-from airflow_adaptive.triggers.deferral import long_enough
 
 
 class SparkResourcesTrigger(BaseTrigger):

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from airflow_adaptive.job.documents import DriverState, LogDocument, Status
+from airflow_adaptive.job.protocol.documents import DriverState, LogDocument, Status
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.runtime.storage import Storage
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode

@@ -10,13 +10,13 @@ from collections import defaultdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from airflow_adaptive.job.codec import encode_status
-from airflow_adaptive.job.documents import Status
+from airflow_adaptive.job.protocol.codec import encode_status
+from airflow_adaptive.job.protocol.documents import Status
 from airflow_adaptive.ports import SubmissionState
-from airflow_adaptive.runtime.job_directory import LOG, STATUS
-from airflow_adaptive.testing.fake_channel import FakeChannel
-from airflow_adaptive.testing.fake_driver import FakeDrivers
-from airflow_adaptive.testing.fake_master import FakeMaster, result_of
+from airflow_adaptive.runtime.journal.job_directory import LOG, STATUS
+from airflow_adaptive.testing.fakes.driver import FakeDrivers
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.master import FakeMaster, result_of
 from benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, name_of
 
 WORKER_CORES = 16

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.loop import Loop
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Executing
 from benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Figures, name_of
@@ -129,8 +129,8 @@ class Triggerer:
         return {"all run after (s)": started, **figures, "a wish is followed after (s)": wish}
 
     async def _run(self, name: str) -> None:
-        from airflow_adaptive.hooks.asset_store import TaskKey  # noqa: PLC0415  see `run_triggerer`
-        from airflow_adaptive.hooks.world import world  # noqa: PLC0415
+        from airflow_adaptive.launch.composition import world  # noqa: PLC0415
+        from airflow_adaptive.stores.asset_store import TaskKey  # noqa: PLC0415  see `run_triggerer`
 
         spec = self._spec(name)
         task = TaskKey(dag_id="bench", task_id=name, run_id="run")
@@ -180,8 +180,8 @@ class Triggerer:
 
     async def _wish(self) -> float:
         """Seconds from asking a job to suspend until its loop follows."""
-        from airflow_adaptive.hooks.wishes import ask  # noqa: PLC0415  see `run_triggerer`
         from airflow_adaptive.ports import Wish  # noqa: PLC0415
+        from airflow_adaptive.stores.desired_state import ask  # noqa: PLC0415  see `run_triggerer`
 
         name = self._jobs[len(self._jobs) // 2]
         begin = time.monotonic()

@@ -68,7 +68,7 @@ DAGS = dedent(
     from airflow.providers.standard.operators.empty import EmptyOperator
     from airflow.sdk import DAG, Asset, AssetWatcher
     from airflow.sdk.definitions.callback import AsyncCallback
-    from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
+    from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
     from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
     from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
     from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor

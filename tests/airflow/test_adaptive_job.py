@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from airflow_adaptive.job.codec import decode_log, decode_status
-from airflow_adaptive.job.documents import Status
+from airflow_adaptive.job.protocol.codec import decode_log, decode_status
+from airflow_adaptive.job.protocol.documents import Status
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until

@@ -18,7 +18,7 @@ from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.airflow_api import AirflowApi
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.operators.rescale_policy import TASK_ID
-from airflow_adaptive.runtime.mirror import CALENDAR
+from airflow_adaptive.runtime.publishing.documents import CALENDAR
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.testing.scenario import Scenario
 
@@ -38,7 +38,7 @@ DAGS = dedent(
     from airflow.providers.standard.operators.empty import EmptyOperator
     from airflow.sdk import DAG, Asset
 
-    from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
+    from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
     from airflow_adaptive.operators.rescale_policy import rescale_policy_dag
 
     SINCE = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,7 +58,7 @@ EXAMPLES = Path(__file__).parents[2] / "dags"
 
 BROKEN = dedent(
     """
-    from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
+    from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
     from airflow_adaptive.operators.rescale_policy import rescale_policy_dag
 
     policy = scheduled_policy(

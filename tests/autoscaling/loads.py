@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_adaptive.autoscaling.load import LoadMemory, LoadPolicy
-from airflow_adaptive.autoscaling.load_model import effective
+from airflow_adaptive.autoscaling.load.batch_cost import effective
+from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
 from airflow_adaptive.autoscaling.policy import Advice, Observation, QueryFigures, VertexLimits
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange

@@ -10,11 +10,11 @@ import pytest
 
 from airflow_adaptive.autoscaling import advisor as advisors
 from airflow_adaptive.autoscaling.advisor import PolicyAdvisor, UnreadablePolicy, advisor, read, written
+from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
-from airflow_adaptive.autoscaling.load import LoadPolicy
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import Observation, QueryFigures, RescalePolicyError
-from airflow_adaptive.autoscaling.scheduled_declaration import period, scheduled_policy, window
-from airflow_adaptive.runtime.advice import limits_of
+from airflow_adaptive.runtime.requirements.advice import limits_of
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 

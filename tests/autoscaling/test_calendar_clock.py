@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow_adaptive.autoscaling.calendar_clock import Repeated, WallClock, zone_of
+from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock, zone_of
 
 
 def meant(zone: str, local: str, repeated: Repeated = Repeated.FIRST) -> str:

@@ -7,7 +7,7 @@ from croniter import croniter
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from airflow_adaptive.autoscaling.calendar_cron import parse_cron
+from airflow_adaptive.autoscaling.calendar.cron import parse_cron
 
 NUMBERED = {"5#3", "l5"}
 FIELDS = st.tuples(

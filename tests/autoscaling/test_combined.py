@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
-from airflow_adaptive.autoscaling.load import LoadPolicy
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import Advice, Override, RescalePolicyError
-from airflow_adaptive.autoscaling.scheduled import ScheduledPolicy
-from airflow_adaptive.autoscaling.scheduled_declaration import period, scheduled_policy, window
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.autoscaling.loads import QUERY, VERTEX, figures, seen

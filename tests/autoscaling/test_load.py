@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_adaptive.autoscaling.load import LoadMemory, LoadPolicy
+from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
 from airflow_adaptive.autoscaling.policy import Override, QueryFigures, RescalePolicyError
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.policies.rescaling import Tier

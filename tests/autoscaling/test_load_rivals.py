@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.autoscaling.policy import QueryFigures
-from airflow_adaptive.autoscaling.rivals import DoublingRule, DS2Rule, DStreamRule, DynamicAllocationRule, StaticRule
+from airflow_adaptive.autoscaling.simulation.baselines import (
+    DoublingRule,
+    DS2Rule,
+    DStreamRule,
+    DynamicAllocationRule,
+    StaticRule,
+)
 from tests.autoscaling.loads import QUERY, START, VERTEX, figures, seen
 
 

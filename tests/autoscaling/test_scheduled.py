@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.autoscaling import scheduled_declaration
+from airflow_adaptive.autoscaling.calendar import declaration
+from airflow_adaptive.autoscaling.calendar.changes import bounds_at, last_change, preview
+from airflow_adaptive.autoscaling.calendar.declaration import period
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledMemory, ScheduledPolicy, Window
 from airflow_adaptive.autoscaling.policy import Bounds, Observation, RescalePolicyError, VertexLimits
-from airflow_adaptive.autoscaling.scheduled import LookAhead, ScheduledMemory, ScheduledPolicy, Window
-from airflow_adaptive.autoscaling.scheduled_declaration import period
-from airflow_adaptive.autoscaling.scheduled_preview import bounds_at, last_change, preview
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode
 
-window: Callable[..., Window] = scheduled_declaration.window
-scheduled_policy: Callable[..., ScheduledPolicy] = scheduled_declaration.scheduled_policy
+window: Callable[..., Window] = declaration.window
+scheduled_policy: Callable[..., ScheduledPolicy] = declaration.scheduled_policy
 
 LIMITS = {
     "read": VertexLimits(max_parallelism=16, declared=ParallelismRange(2, 4)),

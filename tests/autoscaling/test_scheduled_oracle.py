@@ -16,12 +16,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from airflow_adaptive.autoscaling.calendar_clock import Repeated, WallClock
-from airflow_adaptive.autoscaling.calendar_period import WEEKDAYS
+from airflow_adaptive.autoscaling.calendar.changes import preview
+from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
+from airflow_adaptive.autoscaling.calendar.period import WEEKDAYS
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy
+from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock
 from airflow_adaptive.autoscaling.policy import Advice, Observation, RescalePolicyError, VertexLimits
-from airflow_adaptive.autoscaling.scheduled import LookAhead, ScheduledPolicy
-from airflow_adaptive.autoscaling.scheduled_declaration import period, scheduled_policy, window
-from airflow_adaptive.autoscaling.scheduled_preview import preview
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 

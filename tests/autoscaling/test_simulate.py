@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from matplotlib.dates import num2date
 
-from airflow_adaptive.autoscaling.simulate import main
 from airflow_adaptive.autoscaling.simulation import plots
+from airflow_adaptive.autoscaling.simulation.__main__ import main
 
 RIVALS = ("static maximum", "static mean", "DS2 rule", "doubling rule", "DStream rule", "dynamic allocation")
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_adaptive.autoscaling.load import LoadPolicy
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from airflow_adaptive.autoscaling.rivals import DS2Rule, StaticRule
-from airflow_adaptive.autoscaling.simulation.job import Batches, Query
+from airflow_adaptive.autoscaling.simulation.baselines import DS2Rule, StaticRule
+from airflow_adaptive.autoscaling.simulation.environment import EXECUTOR_START, PAUSES, Run, Shape, World
 from airflow_adaptive.autoscaling.simulation.report import Figures, document, figures, percentile, slots_for, table
+from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, Query
 from airflow_adaptive.autoscaling.simulation.trace import Trace, read_trace
-from airflow_adaptive.autoscaling.simulation.world import EXECUTOR_START, PAUSES, Run, Shape, World
-from airflow_adaptive.scheduler.options import Options
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

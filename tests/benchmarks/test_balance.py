@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.documents import NONE, TASKS
+from airflow_adaptive.job.protocol.documents import NONE, TASKS
 from benchmarks.balance import Batch, Figures, effect, figures, newest_batches, table
 
 SPARK: dict[str, Any] = {

@@ -13,9 +13,9 @@ from airflow_adaptive.local.cluster import HOST, LocalCluster, free_port
 from airflow_adaptive.ports import ClusterClient, DriverLog, SubmissionState
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
-from airflow_adaptive.testing.contract_cluster import MEMORY_MB, ClusterClientContract, Script
-from airflow_adaptive.testing.fake_cluster import FakeCluster, FakeScript
-from airflow_adaptive.testing.fake_master import FakeMaster
+from airflow_adaptive.testing.contracts.cluster_client import MEMORY_MB, ClusterClientContract, Script
+from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
+from airflow_adaptive.testing.fakes.master import FakeMaster
 
 SCRIPTS = {
     Script.RUNS: "import threading\nthreading.Event().wait()\n",

@@ -9,12 +9,12 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from s3fs import S3FileSystem
 
-from airflow_adaptive.job.codec import log_name
+from airflow_adaptive.job.protocol.codec import log_name
 from airflow_adaptive.ports import JobChannel
-from airflow_adaptive.runtime.job_directory import JobDirectory
-from airflow_adaptive.runtime.storage import Storage
-from airflow_adaptive.testing.contract_channel import JOB, JobChannelContract
-from airflow_adaptive.testing.fake_channel import FakeChannel
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.testing.contracts.job_channel import JOB, JobChannelContract
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 
 
 class StoredDirectory:

@@ -22,9 +22,9 @@ from typing import Any
 
 import httpx
 
-from airflow_adaptive.job.documents import LogDocument
-from airflow_adaptive.runtime import storage
-from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.job.protocol.documents import LogDocument
+from airflow_adaptive.runtime.journal import storage
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 
 CALLS = {"submit": "/create", "kill": "/kill/"}
 """Calls to the master, by a part of their path."""

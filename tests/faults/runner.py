@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from airflow_adaptive.ports import Inbox, Wish
-from airflow_adaptive.runtime import journal
 from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.job_directory import JobDirectory
-from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
+from airflow_adaptive.runtime.journal import journal
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.journal import SupersededError
+from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Leave, Loop, Ports
-from airflow_adaptive.runtime.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.runtime.storage import Storage
 from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.spark.address import parse_address
 from airflow_adaptive.spark.standalone import StandaloneCluster

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from airflow_adaptive.job.codec import encode_log, encode_status, log_name
+from airflow_adaptive.job.protocol.codec import encode_log, encode_status, log_name
 from tests.faults.world import LEASE_S, FaultWorld, Outcome, frozen
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]

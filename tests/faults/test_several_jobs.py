@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from airflow_adaptive.job.documents import Action
+from airflow_adaptive.job.protocol.documents import Action
 from airflow_adaptive.local.cluster import LocalCluster, LocalWorker
 from tests.faults.job import MEMORY_MB
 from tests.faults.outcome import Outcome

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import psutil
 
-from airflow_adaptive.job.codec import DocumentError, decode_log, decode_status
-from airflow_adaptive.job.documents import LogDocument, Status
+from airflow_adaptive.job.protocol.codec import DocumentError, decode_log, decode_status
+from airflow_adaptive.job.protocol.documents import LogDocument, Status
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until

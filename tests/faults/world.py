@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.runtime.storage import Storage
 from airflow_adaptive.scheduler.snapshot import encode
 from tests.faults.job import JOB, LEASE_S, MARKS, OPTIONS, SCRIPT, deployed
 from tests.faults.outcome import Outcome, drivers_at_once, sink_batches

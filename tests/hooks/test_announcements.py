@@ -11,10 +11,10 @@ import pytest
 from airflow.sdk import BaseNotifier
 from airflow.sdk.definitions.callback import AsyncCallback
 
-from airflow_adaptive.hooks import announcements
-from airflow_adaptive.hooks.announcements import Announcer
-from airflow_adaptive.hooks.asset_store import TaskKey
-from airflow_adaptive.testing.simulation import Simulation
+from airflow_adaptive.stores import rescale_callback
+from airflow_adaptive.stores.asset_store import TaskKey
+from airflow_adaptive.stores.rescale_callback import Announcer
+from airflow_adaptive.testing.simulation.one_job import Simulation
 
 TASK = TaskKey(dag_id="d", task_id="t", run_id="r")
 
@@ -130,14 +130,15 @@ def test_what_is_no_finished_rescale_is_not_told(silent: dict[str, Any]) -> None
 def test_failure_and_wide_jobs_are_told_in_a_line() -> None:
     failed = rescale(1, cause="RECOVERABLE_FAILOVER", end="FAILED", failure="TASK_FAILED: lost")
     assert (
-        announcements.message("j", failed) == "job 'j' could not be rescaled from 1 to 2: it failed (TASK_FAILED: lost)"
+        rescale_callback.message("j", failed)
+        == "job 'j' could not be rescaled from 1 to 2: it failed (TASK_FAILED: lost)"
     )
     amounts = {"before": None, "after": {"read": 4, "count": 2}}
     many = rescale(1, cause="UPDATE_REQUIREMENT", vertices=amounts)
-    assert announcements.message("j", many) == (
+    assert rescale_callback.message("j", many) == (
         "job 'j' was rescaled from nothing to read=4, count=2: requirements were changed"
     )
-    assert announcements.message("j", rescale(1, vertices=None)).startswith(
+    assert rescale_callback.message("j", rescale(1, vertices=None)).startswith(
         "job 'j' was rescaled from nothing to nothing"
     )
 
@@ -146,7 +147,7 @@ def test_failure_and_wide_jobs_are_told_in_a_line() -> None:
 def test_callback_that_fails_or_hangs_is_a_line_in_the_log(
     callback: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(announcements, "CALL_TIMEOUT", announcements.CALL_TIMEOUT / 6000)
+    monkeypatch.setattr(rescale_callback, "CALL_TIMEOUT", rescale_callback.CALL_TIMEOUT / 6000)
     after(announcer(callback), [], [rescale(1)])
     assert f"on_rescale_callback {__name__}.{callback.__name__} failed: " in caplog.text
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from airflow.sdk import Variable
 
-from airflow_adaptive.hooks.asset_store import READS_BETWEEN, AirflowJobStore, TaskKey, parse_requirements
-from airflow_adaptive.hooks.signal import MOST_MARKS, note, read_marks
-from airflow_adaptive.hooks.store_traffic import StoreTraffic
-from airflow_adaptive.hooks.wishes import ask
 from airflow_adaptive.ports import Inbox, Origin, Wish
-from airflow_adaptive.testing.manual_clock import ManualClock
+from airflow_adaptive.stores.asset_store import READS_BETWEEN, AirflowJobStore, TaskKey, parse_requirements
+from airflow_adaptive.stores.change_marker import MOST_MARKS, note, read_marks
+from airflow_adaptive.stores.desired_state import ask
+from airflow_adaptive.stores.store_access import StoreTraffic
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.comms import FakeComms, api_server_error
 
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_adaptive.hooks import batch as batches
-from airflow_adaptive.hooks.batch import (
+from airflow_adaptive.declaration import batch as batches
+from airflow_adaptive.declaration.batch import (
     Batch,
     BatchSubmission,
     as_properties,

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.hooks.configuration import configured_options
+from airflow_adaptive.declaration.airflow_config import configured_options
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.errors import OptionError
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from airflow.sdk import BaseOperator
 
-from airflow_adaptive.hooks import declaration
-from airflow_adaptive.hooks.declaration import DeclarationError
+from airflow_adaptive.declaration import validation
+from airflow_adaptive.declaration.validation import DeclarationError
 from airflow_adaptive.runtime.spec import DriverShape
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 
-def findings(check: declaration.Check) -> list[str]:
+def findings(check: validation.Check) -> list[str]:
     try:
-        declaration.require([check])
+        validation.require([check])
     except DeclarationError as error:
         return list(error.findings)
     return []
@@ -31,16 +31,16 @@ def test_every_finding_of_every_check_is_told_once() -> None:
         raise ValueError("three")
 
     with pytest.raises(DeclarationError, match="^one; two; three$"):
-        declaration.require([refuse, lambda: None, no_number, refuse])
+        validation.require([refuse, lambda: None, no_number, refuse])
 
 
 def test_wrong_type_in_a_graph_is_a_finding() -> None:
     bounds: Any = (1, 8)
     graph = JobGraph(job="j", vertices=(JobVertex(name="read", parallelism=bounds),))
-    (finding,) = findings(lambda: declaration.graph(lambda: graph))
+    (finding,) = findings(lambda: validation.graph(lambda: graph))
     assert finding.startswith("parallelism, max_parallelism or job_graph has a value of a wrong type: 'tuple' object")
     most: Any = "8"
-    assert findings(lambda: declaration.graph(lambda: JobGraph.single("j", ParallelismRange(1, 8), most)))
+    assert findings(lambda: validation.graph(lambda: JobGraph.single("j", ParallelismRange(1, 8), most)))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_wrong_type_in_a_graph_is_a_finding() -> None:
     ],
 )
 def test_both_parts_of_a_size_are_checked(cores: object, memory: str, expected: list[str]) -> None:
-    assert findings(lambda: declaration.size(DriverShape, "driver", cores, memory)) == expected
+    assert findings(lambda: validation.size(DriverShape, "driver", cores, memory)) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_both_parts_of_a_size_are_checked(cores: object, memory: str, expected: 
     ],
 )  # fmt: skip
 def test_property_that_would_be_overridden_names_the_parameter(name: str, told: str) -> None:
-    assert findings(lambda: declaration.no_overridden_properties({name: "true"})) == [told]
+    assert findings(lambda: validation.no_overridden_properties({name: "true"})) == [told]
 
 
 def test_batch_may_choose_what_only_the_scheduler_would_override() -> None:
-    def check(name: str) -> declaration.Check:
-        return lambda: declaration.no_overridden_properties({name: "7"}, streaming=False)
+    def check(name: str) -> validation.Check:
+        return lambda: validation.no_overridden_properties({name: "7"}, streaming=False)
 
     assert findings(check("spark.sql.shuffle.partitions")) == []
     assert findings(check("spark.executor.cores"))
@@ -88,15 +88,15 @@ def test_batch_may_choose_what_only_the_scheduler_would_override() -> None:
 
 @pytest.mark.parametrize("wrong", [None, [], "a=b", {"spark.locality.wait": "0s"}])
 def test_properties_are_checked_only_where_there_are_some(wrong: Any) -> None:
-    assert findings(lambda: declaration.no_overridden_properties(wrong)) == []
-    assert findings(lambda: declaration.no_secrets(conf=wrong)) == []
+    assert findings(lambda: validation.no_overridden_properties(wrong)) == []
+    assert findings(lambda: validation.no_secrets(conf=wrong)) == []
 
 
 def test_connection_is_checked_for_properties_too(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"conf": {"spark.executor.cores": "4", "spark.my.secret": "hush"}}
     connection = {"conn_type": "spark", "host": "spark://h1:7077", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps(connection))
-    assert findings(lambda: declaration.cluster("spark_test")) == [
+    assert findings(lambda: validation.cluster("spark_test")) == [
         "connection 'spark_test': extra conf['spark.executor.cores'] would have no effect: use the parameter "
         "'executor_cores' of the operator"
     ]
@@ -105,20 +105,20 @@ def test_connection_is_checked_for_properties_too(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("check", "told"),
     [
-        (lambda: declaration.texts(conn_id=None), "conn_id None must be a text that is not empty"),
-        (lambda: declaration.texts(job_directory=" "), "job_directory ' ' must be a text that is not empty"),
-        (lambda: declaration.lists(py_files="a.py"), "py_files must be a list: ['a.py'], say"),
-        (lambda: declaration.lists(py_files=None), "py_files must be a list: [None], say"),
-        (lambda: declaration.mappings(conf=["a=b"]), "conf must be a mapping, as {'name': 'value'}"),
+        (lambda: validation.texts(conn_id=None), "conn_id None must be a text that is not empty"),
+        (lambda: validation.texts(job_directory=" "), "job_directory ' ' must be a text that is not empty"),
+        (lambda: validation.lists(py_files="a.py"), "py_files must be a list: ['a.py'], say"),
+        (lambda: validation.lists(py_files=None), "py_files must be a list: [None], say"),
+        (lambda: validation.mappings(conf=["a=b"]), "conf must be a mapping, as {'name': 'value'}"),
     ],
 )
-def test_wrong_type_is_told(check: declaration.Check, told: str) -> None:
+def test_wrong_type_is_told(check: validation.Check, told: str) -> None:
     assert findings(check) == [told]
 
 
 def test_misspelled_parameter_names_the_one_that_was_meant() -> None:
     with pytest.raises(TypeError, match=r"^BaseOperator has no parameter 'retires': did you mean 'retries'\?"):
-        declaration.known_parameters(BaseOperator, ["owner", "retires", "quite_else"], ["stop_timeout"])
+        validation.known_parameters(BaseOperator, ["owner", "retires", "quite_else"], ["stop_timeout"])
     with pytest.raises(TypeError, match=r"'stop_timout': did you mean 'stop_timeout'\?"):
-        declaration.known_parameters(BaseOperator, ["stop_timout"], ["stop_timeout"])
-    declaration.known_parameters(BaseOperator, ["quite_else"], ["stop_timeout"])  # Airflow refuses it
+        validation.known_parameters(BaseOperator, ["stop_timout"], ["stop_timeout"])
+    validation.known_parameters(BaseOperator, ["quite_else"], ["stop_timeout"])  # Airflow refuses it

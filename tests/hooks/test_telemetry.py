@@ -14,16 +14,16 @@ import pytest
 from airflow.sdk._shared.observability.metrics import stats as shared
 from airflow.sdk.observability import stats
 
-from airflow_adaptive.hooks.asset_store import AirflowJobStore, TaskKey
-from airflow_adaptive.hooks.store_traffic import StoreTraffic
-from airflow_adaptive.hooks.telemetry import COUNTED, MEASURED, METRICS_OF_A_JOB, Kind, Telemetry
-from airflow_adaptive.runtime.history import History
-from airflow_adaptive.runtime.metrics import COLUMNS
-from airflow_adaptive.runtime.urls import Urls
-from airflow_adaptive.runtime.view import STATE_NAMES, view
+from airflow_adaptive.runtime.journal.history import History
+from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES, view
+from airflow_adaptive.runtime.publishing.time_series import COLUMNS
+from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.testing.fake_channel import FakeChannel
-from airflow_adaptive.testing.manual_clock import ManualClock
+from airflow_adaptive.stores.airflow_metrics import COUNTED, MEASURED, METRICS_OF_A_JOB, Kind, Telemetry
+from airflow_adaptive.stores.asset_store import AirflowJobStore, TaskKey
+from airflow_adaptive.stores.store_access import StoreTraffic
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from airflow_adaptive.testing.scenario import Scenario
 from tests.comms import FakeComms
 

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.hooks.asset_store import xcoms
-from airflow_adaptive.runtime.history import History
-from airflow_adaptive.runtime.urls import Urls
-from airflow_adaptive.runtime.view import view
+from airflow_adaptive.runtime.journal.history import History
+from airflow_adaptive.runtime.publishing.job_view import view
+from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.testing.contract_channel import log_document
-from airflow_adaptive.testing.fake_channel import FakeChannel
+from airflow_adaptive.stores.asset_store import xcoms
+from airflow_adaptive.testing.contracts.job_channel import log_document
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.scenario import Scenario
 
 MOST_BYTES = 64 << 10

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from airflow_adaptive.job.boundary import BatchBoundary, act_between_batches, end_at_boundary
+from airflow_adaptive.job.queries.batch_boundary import BatchBoundary, act_between_batches, end_at_boundary
 from airflow_adaptive.local.waiting import wait_until
 
 RESULT = "trials.json"

@@ -16,15 +16,15 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import psutil
 
-from airflow_adaptive.job.codec import DocumentError, decode_status, encode_log, log_name
-from airflow_adaptive.job.conf import session_conf
-from airflow_adaptive.job.documents import Action, Directive, DriverPlan, LogDocument, Status
+from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_log, log_name
+from airflow_adaptive.job.protocol.conf import session_conf
+from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPlan, LogDocument, Status
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import DriverSubmission
-from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.runtime.storage import Storage
 from airflow_adaptive.spark.rest import create_request
 
 JOB = "departures"

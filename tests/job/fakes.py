@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_adaptive.job.conf import DriverSettings
-from airflow_adaptive.job.control import ControlLoop
-from airflow_adaptive.job.documents import (
+from airflow_adaptive.job.control.control_loop import ControlLoop
+from airflow_adaptive.job.control.fence import Fence
+from airflow_adaptive.job.control.interfaces import StatefulRun
+from airflow_adaptive.job.protocol.conf import DriverSettings
+from airflow_adaptive.job.protocol.documents import (
     Action,
     Directive,
     DriverPlan,
@@ -18,8 +20,6 @@ from airflow_adaptive.job.documents import (
     QueryReport,
     Status,
 )
-from airflow_adaptive.job.fence import Fence
-from airflow_adaptive.job.progress import StatefulRun
 
 EPOCH = 3
 NONCE = "n1"

@@ -24,9 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import current_timestamp, session_window
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.checkpoint import Checkpoint
-from airflow_adaptive.job.operators import planned_operators
-from airflow_adaptive.job.repartition import FORMAT, ROCKSDB, RepartitionError, StateRepartition
+from airflow_adaptive.job.state.checkpoint import Checkpoint
+from airflow_adaptive.job.state.repartition import FORMAT, ROCKSDB, RepartitionError, StateRepartition
+from airflow_adaptive.job.state.stateful_operators import planned_operators
 from airflow_adaptive.local.waiting import wait_until
 
 RESULT = "trials.json"

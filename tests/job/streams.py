@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.queries import SHUFFLE_PARTITIONS
+from airflow_adaptive.job.queries.job_queries import SHUFFLE_PARTITIONS
 
 
 class Maybe:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_adaptive.job.directory import hadoop_uri
-from airflow_adaptive.job.executors import worker_address
+from airflow_adaptive.job.executors.executor_pool import worker_address
+from airflow_adaptive.job.hadoop_directory import hadoop_uri
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.job.balance import spread
-from airflow_adaptive.job.documents import TASKS, Action, DriverPlan
+from airflow_adaptive.job.executors.task_balancer import spread
+from airflow_adaptive.job.protocol.documents import TASKS, Action, DriverPlan
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.driving import PATIENCE_S, DriverUnderTest, plan
 

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.batch import BatchQuery, UnendedBatchError
-from airflow_adaptive.job.work import JobWork
+from airflow_adaptive.job.queries.batch_query import BatchQuery, UnendedBatchError
+from airflow_adaptive.job.queries.workload import JobWork
 from tests.job.fakes import plan
 
 PATIENCE_S = 20.0

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from airflow_adaptive.job.conf import PREFIX, NotSubmittedError, read_settings, session_conf
+from airflow_adaptive.job.protocol.conf import PREFIX, NotSubmittedError, read_settings, session_conf
 
 IDENTITY = {f"{PREFIX}job": "j", f"{PREFIX}directory": "file:///d", f"{PREFIX}epoch": "3", f"{PREFIX}nonce": "n"}
 
@@ -56,6 +56,6 @@ def test_session_refuses_executors_out_of_bounds(executors):
 def test_documents_and_conf_need_no_pyspark():
     program = (
         "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None;"
-        "import airflow_adaptive.job.documents, airflow_adaptive.job.conf"
+        "import airflow_adaptive.job.protocol.documents, airflow_adaptive.job.protocol.conf"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -6,9 +6,9 @@ from pathlib import PurePath
 
 import pytest
 
-from airflow_adaptive.job.contact import Contact
-from airflow_adaptive.job.documents import Action, DriverState, Status
-from airflow_adaptive.job.fence import Fence, FencedError
+from airflow_adaptive.job.control.fence import Fence, FencedError
+from airflow_adaptive.job.control.scheduler_link import Contact
+from airflow_adaptive.job.protocol.documents import Action, DriverState, Status
 from tests.job.fakes import EPOCH, LEASE_S, NONCE, World, directive, plan
 
 PATIENCE_S = 10.0

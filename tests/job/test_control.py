@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.job.directory import DirectoryError
-from airflow_adaptive.job.documents import TASKS, Action, DriverState, FailureReport
-from airflow_adaptive.job.failures import BUILD_FUNCTION_ERROR
-from airflow_adaptive.job.progress import StatefulRun
-from airflow_adaptive.job.rescale import LEAVE_S, WARM_UP_S
+from airflow_adaptive.job.control.executor_rescale import LEAVE_S, WARM_UP_S
+from airflow_adaptive.job.control.interfaces import DirectoryError, StatefulRun
+from airflow_adaptive.job.protocol.documents import TASKS, Action, DriverState, FailureReport
+from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.fakes import EPOCH, LEASE_S, NONCE, POLL_S, World, directive, plan
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.codec import (
+from airflow_adaptive.job.protocol.codec import (
     DocumentError,
     decode_log,
     decode_status,
@@ -16,7 +16,7 @@ from airflow_adaptive.job.codec import (
     log_name,
     log_number,
 )
-from airflow_adaptive.job.documents import (
+from airflow_adaptive.job.protocol.documents import (
     NONE,
     TASKS,
     Action,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.documents import Action, DriverState
+from airflow_adaptive.job.protocol.documents import Action, DriverState
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.driving import JOB, PATIENCE_S, ROWS, plan, sink_rows
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.documents import Action, DriverPlan, DriverState, Status
+from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, Status
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.driving import PATIENCE_S, DriverUnderTest, plan
 

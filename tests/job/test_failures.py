@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from airflow_adaptive.job import failures
-from airflow_adaptive.job.failures import (
+from airflow_adaptive.job.protocol import failures
+from airflow_adaptive.job.protocol.failures import (
     BUILD_FUNCTION_ERROR,
     MAX_MESSAGE_CHARACTERS,
     Link,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_adaptive.job.documents import Action
-from airflow_adaptive.job.fence import Fence, FencedError
+from airflow_adaptive.job.control.fence import Fence, FencedError
+from airflow_adaptive.job.protocol.documents import Action
 from tests.job.fakes import EPOCH, NONCE, directive
 
 

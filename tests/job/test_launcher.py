@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.failures import traced
+from airflow_adaptive.job.protocol.failures import traced
 from airflow_adaptive.runtime.staging import MAIN_PROGRAM, runtime_zip
 
 WITH_PYSPARK, WITHOUT = ("-W", "error"), ("-S", "-W", "error")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import math
 
-from airflow_adaptive.job.codec import encode_log
-from airflow_adaptive.job.documents import Action, LogDocument
-from airflow_adaptive.job.log import LISTING_INTERVAL_S, LogReader
+from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, LogReader
+from airflow_adaptive.job.protocol.codec import encode_log
+from airflow_adaptive.job.protocol.documents import Action, LogDocument
 from tests.job.fakes import directive, plan
 
 

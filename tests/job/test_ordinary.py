@@ -12,12 +12,12 @@ from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job import ordinary
-from airflow_adaptive.job.conf import NotSubmittedError
-from airflow_adaptive.job.documents import Action, DriverState, FailureReport
-from airflow_adaptive.job.ordinary import NO_CHECKPOINT, NOTE, OrdinaryScript
-from airflow_adaptive.job.script_queries import ScriptQueries, ScriptStoppedError
-from airflow_adaptive.job.writers import AdaptiveJobError
+from airflow_adaptive.job.entry import unmanaged_script
+from airflow_adaptive.job.entry.unmanaged_script import NO_CHECKPOINT, NOTE, OrdinaryScript
+from airflow_adaptive.job.protocol.conf import NotSubmittedError
+from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
+from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
+from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from tests.job.fakes import directive, plan
 from tests.job.streams import Query, Spark, Stream
 
@@ -48,7 +48,7 @@ class Session(Spark):
 
 
 class Driver:
-    """In place of `job.driver.Driver`: permits queries, and ends when it is told to."""
+    """In place of `job.entry.driver.Driver`: permits queries, and ends when it is told to."""
 
     def __init__(self, spark: Session, settings: Any) -> None:
         self.spark = spark
@@ -118,9 +118,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         drivers.append(Driver(*arguments))
         return drivers[-1]
 
-    monkeypatch.setattr(ordinary, "Driver", driver)
-    monkeypatch.setattr("airflow_adaptive.job.script_queries.end_at_boundary", lambda *_: True)
-    monkeypatch.setattr("airflow_adaptive.job.query.JobQuery.boundary", lambda _: None)
+    monkeypatch.setattr(unmanaged_script, "Driver", driver)
+    monkeypatch.setattr("airflow_adaptive.job.queries.script_queries.end_at_boundary", lambda *_: True)
+    monkeypatch.setattr("airflow_adaptive.job.queries.job_query.JobQuery.boundary", lambda _: None)
     originals: list[tuple[type, str, Callable[..., Any]]] = [
         (DataStreamWriter, "start", start),
         (DataStreamWriter, "toTable", start),
@@ -209,7 +209,7 @@ def test_process_ends_as_the_job_does(world, state, error, code):
 
 
 def test_threads_that_a_script_leaves_behind_do_not_keep_the_process(world, monkeypatch):
-    monkeypatch.setattr(ordinary, "THREADS_GRACE_S", 0.01)
+    monkeypatch.setattr(unmanaged_script, "THREADS_GRACE_S", 0.01)
     world.starts()
     world.ends(DriverState.FAILED)
     assert world.script.finish(ValueError("no such airport")) == 1
@@ -286,7 +286,7 @@ def test_script_is_stopped_where_queries_are_held(world):
 def test_other_words_are_heard_as_they_are(monkeypatch):
     for word in (None, directive(Action.RUN, 1, plan(1))):
         log = SimpleNamespace(newest=lambda word=word: word)
-        assert ordinary._EndedForGood(log).newest() == word
+        assert unmanaged_script._EndedForGood(log).newest() == word
 
 
 def test_driver_of_a_script_that_has_failed_can_run_nothing_any_more(world):
@@ -298,8 +298,8 @@ def test_driver_of_a_script_that_has_failed_can_run_nothing_any_more(world):
 
 
 def test_process_of_this_tests_script_is_watched_once_and_left_to_adaptive_jobs(world, monkeypatch):
-    monkeypatch.setattr(ordinary, "_script", world.script)
-    assert ordinary.watch() is world.script
-    ordinary.hand_over()
+    monkeypatch.setattr(unmanaged_script, "_script", world.script)
+    assert unmanaged_script.watch() is world.script
+    unmanaged_script.hand_over()
     world.starts()
     assert not world.script.begun

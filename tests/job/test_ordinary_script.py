@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.job.documents import Action, DriverState, Status
-from airflow_adaptive.job.ordinary import NO_CHECKPOINT, NOTE
+from airflow_adaptive.job.entry.unmanaged_script import NO_CHECKPOINT, NOTE
+from airflow_adaptive.job.protocol.documents import Action, DriverState, Status
 from airflow_adaptive.local.guardian import kill
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.driving import PATIENCE_S, SCRIPT, DriverUnderTest, Input, plan, sink_rows

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.output import INTERVAL_S, Output
+from airflow_adaptive.job.entry.driver_output import INTERVAL_S, Output
 
 LIMIT = 1000
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.documents import Action
-from airflow_adaptive.job.output import MAX_BYTES, OLD
+from airflow_adaptive.job.entry.driver_output import MAX_BYTES, OLD
+from airflow_adaptive.job.protocol.documents import Action
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.driving import PATIENCE_S, DriverUnderTest, plan

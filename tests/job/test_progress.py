@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from airflow_adaptive.job.documents import QueryReport
-from airflow_adaptive.job.progress import NO_WATERMARK, ProgressCounter
+from airflow_adaptive.job.protocol.documents import QueryReport
+from airflow_adaptive.job.queries.progress import NO_WATERMARK, ProgressCounter
 
 
 def progress(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrameWriter
 
-from airflow_adaptive.job.documents import DriverPlan
-from airflow_adaptive.job.queries import JobQueries
-from airflow_adaptive.job.repartition import RepartitionError
-from airflow_adaptive.job.writers import AdaptiveJobError
+from airflow_adaptive.job.protocol.documents import DriverPlan
+from airflow_adaptive.job.queries.job_queries import JobQueries
+from airflow_adaptive.job.queries.writers import AdaptiveJobError
+from airflow_adaptive.job.state.repartition import RepartitionError
 from tests.job.streams import Pool, Query, Spark, Stream
 from tests.job.test_progress import progress
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.documents import Action, DriverState
+from airflow_adaptive.job.protocol.documents import Action, DriverState
 from tests.job.driving import JOB, DriverUnderTest, plan
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(240)]

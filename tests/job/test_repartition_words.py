@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_adaptive.job.checkpoint import Head
-from airflow_adaptive.job.failures import report_build_failure, report_exception
-from airflow_adaptive.job.operators import operators_of
-from airflow_adaptive.job.repartition import RepartitionError
+from airflow_adaptive.job.protocol.failures import report_build_failure, report_exception
+from airflow_adaptive.job.state.checkpoint import Head
+from airflow_adaptive.job.state.repartition import RepartitionError
+from airflow_adaptive.job.state.stateful_operators import operators_of
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_a_refusal_is_reported_in_its_own_words():
     report = report_build_failure(error)
     assert report.message.startswith(str(error))
     assert report.error_class.endswith("RepartitionError")
-    assert report_exception(error).causes == ("airflow_adaptive.job.repartition.RepartitionError",)
+    assert report_exception(error).causes == ("airflow_adaptive.job.state.repartition.RepartitionError",)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.job.codec import decode_status, encode_status
-from airflow_adaptive.job.directory import DirectoryError
-from airflow_adaptive.job.documents import DriverState, Status
-from airflow_adaptive.job.reporter import Reporter
+from airflow_adaptive.job.control.interfaces import DirectoryError
+from airflow_adaptive.job.control.status_reporter import Reporter
+from airflow_adaptive.job.protocol.codec import decode_status, encode_status
+from airflow_adaptive.job.protocol.documents import DriverState, Status
 
 RUNNING = Status(job="j", epoch=3, nonce="n", sequence=0, at="", state=DriverState.RUNNING, version=1)
 

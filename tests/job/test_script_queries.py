@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job import script_queries
-from airflow_adaptive.job.documents import FailureReport
-from airflow_adaptive.job.repartition import RepartitionError
-from airflow_adaptive.job.script_queries import NEVER_STARTED, ScriptQueries, ScriptStoppedError
+from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive.job.queries import script_queries
+from airflow_adaptive.job.queries.script_queries import NEVER_STARTED, ScriptQueries, ScriptStoppedError
+from airflow_adaptive.job.state.repartition import RepartitionError
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.fakes import plan
 from tests.job.streams import Query, Spark
@@ -63,7 +63,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr(script_queries, "HALT_TIMEOUT_S", 0.01)
     monkeypatch.setattr(script_queries, "end_at_boundary", lambda boundaries, *_: not any(b.stop() for b in boundaries))
     monkeypatch.setattr(script_queries, "BatchBoundary", lambda _, query: query)
-    monkeypatch.setattr("airflow_adaptive.job.query.BatchBoundary", lambda _, query: query)
+    monkeypatch.setattr("airflow_adaptive.job.queries.job_query.BatchBoundary", lambda _, query: query)
     return Job()
 
 
@@ -261,5 +261,5 @@ def test_parallelism_is_no_more_than_the_partitions_of_the_state(job, monkeypatc
     job.queries.start(plan(4, read=4), plan(4, read=4))
     job.runs("daily")
     assert job.queries.parallelism() == {"read": 4}
-    monkeypatch.setattr("airflow_adaptive.job.query.JobQuery.state_partitions", 3)
+    monkeypatch.setattr("airflow_adaptive.job.queries.job_query.JobQuery.state_partitions", 3)
     assert job.queries.parallelism() == {"read": 3}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.job.documents import Action, DriverPlan, DriverState, Status
+from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, Status
 from airflow_adaptive.local.waiting import wait_until
 from tests.job.driving import PATIENCE_S, DriverUnderTest, Input, sink_rows
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from airflow_adaptive.job.watchdog import EXIT_FENCED, LeaseWatchdog
+from airflow_adaptive.job.control.watchdog import EXIT_FENCED, LeaseWatchdog
 
 PATIENCE_S = 10.0
 GRACE_S = 0.04

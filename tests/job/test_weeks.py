@@ -13,8 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_adaptive.job.codec import encode_log
-from airflow_adaptive.job.documents import (
+from airflow_adaptive.job.control.journal_reader import LogReader
+from airflow_adaptive.job.control.status_reporter import Reporter
+from airflow_adaptive.job.protocol.codec import encode_log
+from airflow_adaptive.job.protocol.documents import (
     Action,
     Directive,
     DriverState,
@@ -23,9 +25,7 @@ from airflow_adaptive.job.documents import (
     QueryReport,
     Status,
 )
-from airflow_adaptive.job.log import LogReader
-from airflow_adaptive.job.progress import ProgressCounter
-from airflow_adaptive.job.reporter import Reporter
+from airflow_adaptive.job.queries.progress import ProgressCounter
 from tests.job.fakes import World, directive, plan
 
 DOCUMENTS_KEPT = 20

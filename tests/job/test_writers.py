@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrameWriter
 from pyspark.sql.streaming.query import StreamingQuery
 
-from airflow_adaptive.job.writers import (
+from airflow_adaptive.job.queries.writers import (
     AdaptiveJobError,
     PlannedParallelism,
     function_name,

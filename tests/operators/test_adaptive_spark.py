@@ -12,24 +12,24 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
 from airflow_adaptive.autoscaling.advisor import advisor, read
+from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
-from airflow_adaptive.autoscaling.load import LoadPolicy
-from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
-from airflow_adaptive.hooks import batch
-from airflow_adaptive.hooks.asset_store import LINKS
-from airflow_adaptive.hooks.batch import Batch
-from airflow_adaptive.job.codec import FORMAT, encode_log, log_name
-from airflow_adaptive.job.documents import Action, Directive, LogDocument
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
+from airflow_adaptive.declaration import batch
+from airflow_adaptive.declaration.batch import Batch
+from airflow_adaptive.job.protocol.codec import FORMAT, encode_log, log_name
+from airflow_adaptive.job.protocol.documents import Action, Directive, LogDocument
+from airflow_adaptive.launch.task_result import result
 from airflow_adaptive.operators import adaptive_spark
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-from airflow_adaptive.operators.ending import result
 from airflow_adaptive.ports import ClusterUnreachableError
-from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode, to_json
+from airflow_adaptive.stores.asset_store import LINKS
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.comms import FakeComms
 

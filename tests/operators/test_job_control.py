@@ -20,13 +20,14 @@ from airflow.sdk.exceptions import (
 )
 from airflow.sdk.serde import deserialize, serialize
 
+from airflow_adaptive.launch import deferral
 from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
-from airflow_adaptive.triggers import deferral, job_state
+from airflow_adaptive.triggers import job_state
 from airflow_adaptive.triggers.job_state import (
     AdaptiveJobEventTrigger,
     JobEvent,

@@ -17,8 +17,8 @@ from airflow.sdk.exceptions import AirflowException
 from airflow.utils.state import TaskInstanceState
 from openlineage.client.serde import Serde
 
+from airflow_adaptive.declaration.lineage import FACET
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-from airflow_adaptive.operators.lineage import FACET
 from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.triggers.adaptive_job import outcome
 from tests.comms import FakeComms

@@ -16,13 +16,13 @@ from airflow.serialization.encoders import encode_timetable
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import DataInterval, TimeRestriction
 
-from airflow_adaptive.autoscaling.load import LoadPolicy
+from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
 from airflow_adaptive.operators.rescale_policy import TASK_ID, ApplyRescalePolicyOperator, rescale_policy_dag
-from airflow_adaptive.policy_timetable import RescalePolicyTimetable
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.testing.scenario import Scenario
+from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable
 from tests.comms import FakeComms
 
 POLICY = scheduled_policy(

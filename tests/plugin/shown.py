@@ -7,18 +7,18 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from airflow_adaptive.job.documents import DriverState, ExecutorReport, QueryReport, Status
-from airflow_adaptive.runtime.history import History
-from airflow_adaptive.runtime.metrics import RESOLUTIONS, Gauge, Series
-from airflow_adaptive.runtime.mirror import DRIVER, METRICS, documents
-from airflow_adaptive.runtime.urls import Urls
-from airflow_adaptive.runtime.view import driver_view, view
+from airflow_adaptive.job.protocol.documents import DriverState, ExecutorReport, QueryReport, Status
+from airflow_adaptive.runtime.journal.history import History
+from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, documents
+from airflow_adaptive.runtime.publishing.job_view import driver_view, view
+from airflow_adaptive.runtime.publishing.time_series import RESOLUTIONS, Gauge, Series
+from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.testing.contract_channel import log_document
-from airflow_adaptive.testing.fake_channel import FakeChannel
+from airflow_adaptive.testing.contracts.job_channel import log_document
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.scenario import Scenario
 from tests.plugin.world import RUN, AirflowWorld
 

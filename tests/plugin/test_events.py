@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.plugin.feed import CrowdedError, Feed, Look
-from airflow_adaptive.plugin.stopping import SIGNALS
+from airflow_adaptive.plugin.api.feed import CrowdedError, Feed, Look
+from airflow_adaptive.plugin.api.shutdown import SIGNALS
 from tests.plugin.shown import executing, figures, place, shown
 from tests.plugin.world import API, AirflowWorld
 
@@ -156,7 +156,7 @@ def test_crowd_is_refused() -> None:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Feed:
     """A feed whose listeners are soon let go: the test client gives out an answer only when it is complete."""
-    from airflow_adaptive.plugin.routes import events  # noqa: PLC0415
+    from airflow_adaptive.plugin.api.routes import events  # noqa: PLC0415
 
     feed = quick(lifetime_s=0.5)
     monkeypatch.setattr(events, "FEED", feed)
@@ -181,12 +181,12 @@ def test_page_is_told_the_job_and_its_figures(world: AirflowWorld) -> None:
 
 
 def test_look_differs_when_the_mirror_does(world: AirflowWorld) -> None:
-    from airflow_adaptive.plugin import store  # noqa: PLC0415
-    from airflow_adaptive.plugin.routes.events import look_at  # noqa: PLC0415
+    from airflow_adaptive.plugin.api.routes.events import look_at  # noqa: PLC0415
+    from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
 
     asset = place(world, executing())
-    with store.reading() as session:
-        job = store.find_job("departures", session)
+    with metadata_database.reading() as session:
+        job = metadata_database.find_job("departures", session)
     assert job is not None
     first = look_at(job, None)
     assert first is not None
@@ -198,12 +198,12 @@ def test_look_differs_when_the_mirror_does(world: AirflowWorld) -> None:
 
 
 def test_job_that_was_removed_is_gone(world: AirflowWorld) -> None:
-    from airflow_adaptive.plugin import store  # noqa: PLC0415
-    from airflow_adaptive.plugin.routes.events import look_at  # noqa: PLC0415
+    from airflow_adaptive.plugin.api.routes.events import look_at  # noqa: PLC0415
+    from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
 
     place(world, executing())
-    with store.reading() as session:
-        job = store.find_job("departures", session)
+    with metadata_database.reading() as session:
+        job = metadata_database.find_job("departures", session)
     assert job is not None
     world.clean()
     gone = look_at(job, None)
@@ -212,8 +212,8 @@ def test_job_that_was_removed_is_gone(world: AirflowWorld) -> None:
 
 
 def test_only_new_points_are_told_and_the_last_one_again(world: AirflowWorld) -> None:
-    from airflow_adaptive.plugin.routes.events import FIRST_POINTS, _news  # noqa: PLC0415
-    from airflow_adaptive.plugin.schemas import Metrics  # noqa: PLC0415
+    from airflow_adaptive.plugin.api.routes.events import FIRST_POINTS, _news  # noqa: PLC0415
+    from airflow_adaptive.plugin.api.schemas import Metrics  # noqa: PLC0415
 
     pages = [Metrics.model_validate(figures(executing(), count)["metrics/10"]) for count in (30, 31)]
     first, told = _news(pages[0], None)

@@ -129,13 +129,13 @@ def test_method_that_is_none_is_a_problem_too(world: AirflowWorld) -> None:
 
 
 def test_what_nobody_expected_is_not_told_outside(world: AirflowWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_adaptive.plugin import store  # noqa: PLC0415
+    from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
 
     def broken(*_: Any) -> None:
         raise RuntimeError("a secret")
 
     place(world, executing())
-    monkeypatch.setattr(store, "revisions", broken)
+    monkeypatch.setattr(metadata_database, "revisions", broken)
     answer = world.client().get(f"{API}/jobs/departures")
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
     assert "secret" not in answer.text
@@ -282,9 +282,9 @@ def test_job_without_a_plan_has_none_to_show(world: AirflowWorld) -> None:
 def test_plan_of_thousands_of_subtasks_is_shown_without_them(
     world: AirflowWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_adaptive.plugin import details  # noqa: PLC0415
+    from airflow_adaptive.plugin.api import job_details  # noqa: PLC0415
 
-    monkeypatch.setattr(details, "MOST_SUBTASKS", 1)
+    monkeypatch.setattr(job_details, "MOST_SUBTASKS", 1)
     place(world, executing())
     (worker,) = get(world, "/jobs/departures/plan")["workers"]
     assert (worker["slots"], worker["slot_count"]) == (None, 2)

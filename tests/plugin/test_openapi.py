@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from airflow_adaptive.runtime.preview import Consequence
+from airflow_adaptive.runtime.requirements.dry_run import Consequence
 from tests.plugin.shown import executing, place
 from tests.plugin.test_events import quick
 from tests.plugin.world import API, AirflowWorld
@@ -113,7 +113,7 @@ def authorization(world: AirflowWorld) -> Iterator[dict[str, str]]:
 def test_requests_made_from_the_document_get_answers_that_it_foretells(
     world: AirflowWorld, authorization: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_adaptive.plugin.routes import events  # noqa: PLC0415
+    from airflow_adaptive.plugin.api.routes import events  # noqa: PLC0415
 
     monkeypatch.setattr(events, "FEED", quick(lifetime_s=0.05))
     place(world, executing())

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.hooks.asset_store import parse_requirements
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
+from airflow_adaptive.stores.asset_store import parse_requirements
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from tests.plugin.shown import batch, executing, place, shown, suspended
 from tests.plugin.world import API, AirflowWorld
@@ -83,7 +83,7 @@ def test_mark_that_can_not_be_written_costs_nothing_but_time(
         raise OSError("a backend's own")
 
     place(world, executing())
-    monkeypatch.setattr("airflow_adaptive.plugin.store.Variable.get", broken)
+    monkeypatch.setattr("airflow_adaptive.plugin.data.metadata_database.Variable.get", broken)
     assert world.client().put(PATH, json={"job": bounds(2, 8)}).status_code == 200
 
 
@@ -329,7 +329,7 @@ def test_what_the_database_does_not_take_is_not_accepted(world: AirflowWorld, mo
         raise OperationalError("INSERT ... secret", {}, OSError("database is locked"))
 
     asset = place(world, executing())
-    monkeypatch.setattr("airflow_adaptive.plugin.store.MetastoreBackend.set_asset_state_store", broken)
+    monkeypatch.setattr("airflow_adaptive.plugin.data.metadata_database.MetastoreBackend.set_asset_state_store", broken)
     answer = world.client().put(PATH, json={"job": bounds(1, 2)})
     assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
     assert "could not be persisted and has not been applied" in answer.json()["detail"]

@@ -15,8 +15,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Self
 
-from airflow_adaptive.job.conf import PREFIX
-from airflow_adaptive.job.documents import (
+from airflow_adaptive.job.control.fence import Fence, FencedError
+from airflow_adaptive.job.protocol.conf import PREFIX
+from airflow_adaptive.job.protocol.documents import (
     Action,
     Directive,
     DriverState,
@@ -26,14 +27,13 @@ from airflow_adaptive.job.documents import (
     QueryReport,
     Status,
 )
-from airflow_adaptive.job.fence import Fence, FencedError
 from airflow_adaptive.ports import Inbox, SubmissionState, Wish
 from airflow_adaptive.runtime.loop import Leave, Loop
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.testing.fake_channel import FakeChannel
-from airflow_adaptive.testing.fake_cluster import FakeCluster
-from airflow_adaptive.testing.manual_clock import ManualClock
-from airflow_adaptive.testing.simulation import NEUTRAL_DRAW, Simulation
+from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from airflow_adaptive.testing.simulation.one_job import NEUTRAL_DRAW, Simulation
 
 OPTIONS: dict[str, Any] = {
     "resource_wait_timeout": "3 h",  # a job that was looked at by nobody for an hour gives nothing up

@@ -13,21 +13,21 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_adaptive.job.codec import decode_status
+from airflow_adaptive.job.protocol.codec import decode_status
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.runtime.storage import Storage
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
-from airflow_adaptive.testing.fake_store import FakeStore
+from airflow_adaptive.testing.fakes.job_store import FakeStore
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.testing.competition import Competition
+from airflow_adaptive.testing.simulation.several_jobs import Competition
 
 QUICK: dict[str, Any] = {
     "resource_stabilization_timeout": "2 s",

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.runtime.execute import submission
+from airflow_adaptive.runtime.command_executor import submission
 from airflow_adaptive.scheduler.commands import SubmitDriver
-from airflow_adaptive.testing.simulation import Simulation
+from airflow_adaptive.testing.simulation.one_job import Simulation
 
 
 @pytest.mark.parametrize(("conf", "level"), [({}, "WARN"), ({"spark.log.level": "INFO"}, "INFO")])

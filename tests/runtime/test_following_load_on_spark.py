@@ -13,24 +13,24 @@ from urllib.parse import urlsplit
 import pytest
 
 from airflow_adaptive.autoscaling.advisor import PolicyAdvisor
-from airflow_adaptive.autoscaling.load import LoadPolicy
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import Inbox, Wish
 from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Loop, Ports
-from airflow_adaptive.runtime.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.runtime.storage import Storage
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Executing
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
-from airflow_adaptive.testing.fake_store import FakeStore
+from airflow_adaptive.testing.fakes.job_store import FakeStore
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_adaptive.autoscaling import advisor as advisors
+from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
-from airflow_adaptive.autoscaling.load import LoadPolicy
-from airflow_adaptive.autoscaling.scheduled import LookAhead, ScheduledPolicy
-from airflow_adaptive.autoscaling.scheduled_declaration import scheduled_policy, window
-from airflow_adaptive.job.codec import decode_log
-from airflow_adaptive.job.documents import DriverState, QueryReport, Status
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
+from airflow_adaptive.job.protocol.codec import decode_log
+from airflow_adaptive.job.protocol.documents import DriverState, QueryReport, Status
 from airflow_adaptive.ports import Inbox, Origin, Wish
-from airflow_adaptive.runtime.authority import Authority, Look
 from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.requirements.resolver import Authority, Look
 from airflow_adaptive.scheduler.state import Executing, SchedulerState
-from airflow_adaptive.testing.manual_clock import START
+from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
-from airflow_adaptive.testing.simulation import Simulation
+from airflow_adaptive.testing.simulation.one_job import Simulation
 
 QUICK: dict[str, Any] = {
     "resource_stabilization_timeout": "2 s",

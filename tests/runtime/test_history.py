@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.codec import decode_log, decode_rescale, encode_log
-from airflow_adaptive.job.documents import RescaleDocument
+from airflow_adaptive.job.protocol.codec import decode_log, decode_rescale, encode_log
+from airflow_adaptive.job.protocol.documents import RescaleDocument
 from airflow_adaptive.ports import Inbox, JobDirectoryError, Wish
-from airflow_adaptive.runtime.history import (
+from airflow_adaptive.runtime.journal.history import (
     DECISION_BYTES,
     ITEM_BYTES,
     RESCALE_BYTES,
@@ -23,18 +23,18 @@ from airflow_adaptive.runtime.history import (
     newest_within,
 )
 from airflow_adaptive.runtime.loop import Leave
-from airflow_adaptive.runtime.urls import Urls
-from airflow_adaptive.runtime.view import view
+from airflow_adaptive.runtime.publishing.job_view import view
+from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.timeline import Decision, Rescale
-from airflow_adaptive.testing.contract_channel import log_document
-from airflow_adaptive.testing.fake_channel import FakeChannel
-from airflow_adaptive.testing.manual_clock import START
+from airflow_adaptive.testing.contracts.job_channel import log_document
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
-from airflow_adaptive.testing.simulation import Simulation
+from airflow_adaptive.testing.simulation.one_job import Simulation
 
 QUICK: dict[str, Any] = {
     "resource_stabilization_timeout": "2 s",

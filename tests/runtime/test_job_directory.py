@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from airflow_adaptive.job.codec import MAX_DOCUMENT_BYTES, encode_status, log_name
+from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_status, log_name
 from airflow_adaptive.ports import JobDirectoryError
-from airflow_adaptive.runtime.job_directory import JobDirectory
-from airflow_adaptive.runtime.storage import Storage
-from airflow_adaptive.testing.contract_channel import JOB, log_document, status_document
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.testing.contracts.job_channel import JOB, log_document, status_document
 
 pytestmark = pytest.mark.asyncio
 

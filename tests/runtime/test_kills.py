@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.ports import Inbox, PortError, SubmissionState, Wish
-from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.testing.manual_clock import ManualClock
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.runtime.lives import ALL, Call, Life, finish
 
 CHANGES = frozenset({"create", "record", "compact", "submit", "kill"})

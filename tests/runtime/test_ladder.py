@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.documents import FailureReport
+from airflow_adaptive.job.protocol.documents import FailureReport
 from airflow_adaptive.runtime.loop import Leave
 from airflow_adaptive.scheduler.state import Executing
-from airflow_adaptive.testing.manual_clock import START
-from airflow_adaptive.testing.simulation import Simulation
+from airflow_adaptive.testing.fakes.manual_clock import START
+from airflow_adaptive.testing.simulation.one_job import Simulation
 
 QUICK: dict[str, Any] = {
     "resource_stabilization_timeout": "2 s",

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from airflow_adaptive.ports import ClusterUnreachableError, DriverLog
-from airflow_adaptive.runtime import last_words
-from airflow_adaptive.runtime.last_words import APPLICATION_REMOVED, MESSAGE_CHARACTERS, explain
-from airflow_adaptive.runtime.observe import DRIVER_LOST
+from airflow_adaptive.runtime.observation import driver_log_diagnosis
+from airflow_adaptive.runtime.observation.driver_log_diagnosis import APPLICATION_REMOVED, MESSAGE_CHARACTERS, explain
+from airflow_adaptive.runtime.observation.events import DRIVER_LOST
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.testing.simulation import Simulation
+from airflow_adaptive.testing.simulation.one_job import Simulation
 
 LOST = Failure(error_class=DRIVER_LOST, message="the driver's process has ended (FAILED)")
 WORKER = "h1:7078"
@@ -215,7 +215,7 @@ def test_log_that_can_not_be_read_delays_nothing(job: Simulation, monkeypatch: p
 
 
 def test_log_is_told_once_for_the_same_failure(job: Simulation, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, logger=last_words.__name__)
+    caplog.set_level(logging.WARNING, logger=driver_log_diagnosis.__name__)
     job.drivers.silent = False
     job.clock.at(20, job.drivers.fail_query)
     job.clock.at(60, job.drivers.finish)

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_adaptive.ports import ClusterSnapshot, LivingDriver, SubmissionState, Worker
-from airflow_adaptive.runtime.ledger import Bid, bid, deal, rest
-from airflow_adaptive.runtime.room import Room
+from airflow_adaptive.runtime.cluster.capacity_share import Bid, bid, deal, rest
+from airflow_adaptive.runtime.cluster.free_capacity import Room
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
-from airflow_adaptive.testing.manual_clock import START
+from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
 
 NOW = START + timedelta(hours=1)

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.documents import FailureReport
-from airflow_adaptive.job.failures import BUILD_FUNCTION_ERROR
+from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.ports import ClusterUnreachableError, Inbox, JobDirectoryError, SubmissionStatus, Wish
-from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.state import Executing, Finished, Outcome, SchedulerState
-from airflow_adaptive.testing.fake_cluster import FakeCluster
-from airflow_adaptive.testing.manual_clock import START
-from airflow_adaptive.testing.simulation import Simulation
+from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.fakes.manual_clock import START
+from airflow_adaptive.testing.simulation.one_job import Simulation
 
 BACKOFF = timedelta(seconds=20)
 QUICK: dict[str, Any] = {

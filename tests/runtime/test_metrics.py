@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.documents import DriverState, QueryReport, Status
-from airflow_adaptive.runtime.metrics import COLUMNS, RESOLUTIONS, Figures
-from airflow_adaptive.runtime.mirror import DRIVER, MAX_VALUE_BYTES
+from airflow_adaptive.job.protocol.documents import DriverState, QueryReport, Status
+from airflow_adaptive.runtime.publishing.documents import DRIVER, MAX_VALUE_BYTES
+from airflow_adaptive.runtime.publishing.time_series import COLUMNS, RESOLUTIONS, Figures
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.scenario import Scenario
 

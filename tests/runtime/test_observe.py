@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.documents import DriverState, QueryReport, Status
-from airflow_adaptive.runtime.observe import Memory, World, observe
+from airflow_adaptive.job.protocol.documents import DriverState, QueryReport, Status
+from airflow_adaptive.runtime.observation.events import Memory, World, observe
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler.events import PlanInForce
 from airflow_adaptive.testing.scenario import Scenario

@@ -10,15 +10,15 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.job.codec import decode_log, encode_log
-from airflow_adaptive.job.documents import LogDocument
+from airflow_adaptive.job.protocol.codec import decode_log, encode_log
+from airflow_adaptive.job.protocol.documents import LogDocument
 from airflow_adaptive.ports import ForeignDirectoryError, Inbox, JobDirectoryError, Wish
-from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import Leave
 from airflow_adaptive.scheduler.state import Finished, Outcome
-from airflow_adaptive.testing.fake_channel import FakeChannel
-from airflow_adaptive.testing.manual_clock import START
-from airflow_adaptive.testing.simulation import Simulation
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.manual_clock import START
+from airflow_adaptive.testing.simulation.one_job import Simulation
 
 Refusal = Callable[[LogDocument], bool]
 

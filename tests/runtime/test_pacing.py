@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from airflow_adaptive.runtime.attention import Attention
-from airflow_adaptive.runtime.pacing import Budget
+from airflow_adaptive.runtime.observation.file_polling import Attention
+from airflow_adaptive.runtime.rate_limit import Budget
 from airflow_adaptive.scheduler.events import BatchCommitted, Event, SlotsChanged
-from airflow_adaptive.testing.manual_clock import START
+from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
 
 SECOND = timedelta(seconds=1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.runtime.preview import Consequence, Preview, preview
+from airflow_adaptive.runtime.requirements.dry_run import Consequence, Preview, preview
 from airflow_adaptive.scheduler.events import RequirementsChanged
 from airflow_adaptive.scheduler.machine import step
 from airflow_adaptive.scheduler.policies.rescaling import Tier

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.documents import DriverState, QueryReport, Status
-from airflow_adaptive.runtime.advice import QueryFigures
-from airflow_adaptive.runtime.query_figures import QueryGauge, state_partitions
-from airflow_adaptive.runtime.rescale_costs import MOST_WAITED, rescale_costs
+from airflow_adaptive.job.protocol.documents import DriverState, QueryReport, Status
+from airflow_adaptive.runtime.requirements.advice import QueryFigures
+from airflow_adaptive.runtime.requirements.query_metrics import QueryGauge, state_partitions
+from airflow_adaptive.runtime.requirements.rescale_costs import MOST_WAITED, rescale_costs
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive.runtime.resource_requirements import (
+from airflow_adaptive.runtime.requirements.request_bodies import (
     NotRescalableError,
     accepted,
     body_of,

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.ports import ClusterSnapshot, ClusterUnreachableError
-from airflow_adaptive.runtime.ledger import Bid
-from airflow_adaptive.runtime.shared_cluster import CONTENTION_WINDOW, LONGEST_WINDOW, Look, Seat, SharedCluster
-from airflow_adaptive.testing import virtual_time
-from airflow_adaptive.testing.competition import DistantCluster
-from airflow_adaptive.testing.fake_cluster import FakeCluster
-from airflow_adaptive.testing.manual_clock import START
-from airflow_adaptive.testing.virtual_time import VirtualClock
+from airflow_adaptive.runtime.cluster.capacity_share import Bid
+from airflow_adaptive.runtime.cluster.shared_cluster import CONTENTION_WINDOW, LONGEST_WINDOW, Look, Seat, SharedCluster
+from airflow_adaptive.testing.fakes import virtual_time
+from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.fakes.manual_clock import START
+from airflow_adaptive.testing.fakes.virtual_time import VirtualClock
+from airflow_adaptive.testing.simulation.several_jobs import DistantCluster
 
 SECOND = timedelta(seconds=1)
 

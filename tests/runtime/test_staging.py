@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.staging import StagingError, runtime_zip, stage
-from airflow_adaptive.runtime.storage import Storage
 
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
@@ -141,9 +141,7 @@ async def test_runtime_zip_holds_the_driver_side_only() -> None:
 
 async def test_runtime_is_importable_from_its_zip_alone(directory: JobDirectory, script: Path) -> None:
     staged = await stage(directory, script)
-    program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import airflow_adaptive.job.documents as d; print(d.__file__)"
-    )
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import airflow_adaptive.job.protocol.documents as d; print(d.__file__)"
     arguments = [sys.executable, "-I", "-S", "-c", program, str(local(staged.py_files[0]))]
     imported = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert "airflow_adaptive.zip" in imported.stdout

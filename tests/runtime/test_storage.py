@@ -16,7 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_adaptive.ports import JobDirectoryError
-from airflow_adaptive.runtime.storage import Storage, create_locally
+from airflow_adaptive.runtime.journal.storage import Storage, create_locally
 
 if TYPE_CHECKING:
     from s3fs import S3FileSystem

@@ -22,15 +22,15 @@ from typing import Any
 
 import psutil
 
-from airflow_adaptive.hooks.asset_store import xcoms
-from airflow_adaptive.job.codec import decode_log
+from airflow_adaptive.job.protocol.codec import decode_log
 from airflow_adaptive.ports import Inbox, SubmissionState
-from airflow_adaptive.runtime.job_directory import HISTORY, LOG, JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import HISTORY, LOG, JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Leave
-from airflow_adaptive.runtime.storage import Storage
-from airflow_adaptive.testing.fake_store import FakeStore
-from airflow_adaptive.testing.manual_clock import START, ManualClock
-from airflow_adaptive.testing.simulation import Simulation
+from airflow_adaptive.stores.asset_store import xcoms
+from airflow_adaptive.testing.fakes.job_store import FakeStore
+from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
+from airflow_adaptive.testing.simulation.one_job import Simulation
 from benchmarks.triggerer.cluster import DiskChannel
 
 WEEK = timedelta(weeks=1)

@@ -16,11 +16,11 @@ from time import monotonic
 
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import Event
-from airflow_adaptive.scheduler.moves import Step
-from airflow_adaptive.scheduler.outlook import executing_resources
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
+from airflow_adaptive.scheduler.resource_checks import executing_resources
 from airflow_adaptive.scheduler.state import Executing, Finished, SchedulerState
-from airflow_adaptive.scheduler.transitions import TRANSITIONS
+from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.transition_table import TRANSITIONS
 from tests.scheduler.invariants import check_edge, check_state
 from tests.scheduler.models import MODELS, Model, Place, helped, moves
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
-from airflow_adaptive.scheduler import ladder, machine, outlook
+from airflow_adaptive.scheduler import machine, rescale_tiers, resource_checks
+from airflow_adaptive.scheduler.allocator.slot_sharing import used_slots
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
+from airflow_adaptive.scheduler.config.options import BelowLowerBound
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
@@ -18,12 +20,9 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive.scheduler.moves import Step
-from airflow_adaptive.scheduler.options import BelowLowerBound
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.policies.restart_backoff import ExponentialDelay, FixedDelay, NoRestart
-from airflow_adaptive.scheduler.policies.slot_allocation import used_slots
 from airflow_adaptive.scheduler.policies.transition_manager import CooldownExtension, Phase
 from airflow_adaptive.scheduler.requirements import Parallelism
 from airflow_adaptive.scheduler.snapshot import from_json, to_json
@@ -42,8 +41,9 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
     WaitingForResources,
 )
+from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.states.deploying import DEPLOY_TIMEOUT
-from airflow_adaptive.scheduler.transitions import TRANSITIONS
+from airflow_adaptive.scheduler.transition_table import TRANSITIONS
 from tests.scheduler.rescale_invariants import check_rescales
 
 RUNNING = Executing | RestartingLocally | StopWithSavepoint | Canceling | Failing
@@ -202,7 +202,7 @@ def check_rung(state: SchedulerState, deploying: Deploying) -> None:
 
 def may_stay(before: SchedulerState, state: SchedulerState, restarting: Restarting) -> bool:
     """A rung that did not hold is left for the next one to the same parallelism; and a job may be deployed anew."""
-    return isinstance(before.current, Deploying) or ladder.is_remade(state, restarting.plan)
+    return isinstance(before.current, Deploying) or rescale_tiers.is_remade(state, restarting.plan)
 
 
 def check_parallelism(state: SchedulerState, parallelism: Parallelism) -> None:
@@ -330,7 +330,7 @@ def check_cooldown(before: SchedulerState, event: Event, step: Step) -> None:
     if isinstance(current, Restarting) and current.failure is None and current.goal is not None:
         assert not cooling
     if isinstance(current, Restarting) and current.failure is None and current.goal is None:
-        assert outlook.possible_parallelism(step.state) is None
+        assert resource_checks.possible_parallelism(step.state) is None
         assert step.state.options.below_lower_bound is BelowLowerBound.WAIT
 
 

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.events import (
     REPARTITION_ERROR,
     BatchCommitted,
@@ -31,7 +32,6 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
 )
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord
 from airflow_adaptive.scheduler.requirements import ParallelismRange

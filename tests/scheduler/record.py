@@ -20,19 +20,19 @@ from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import Inbox, Wish
 from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.runtime.storage import Storage
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
-from airflow_adaptive.testing.fake_store import FakeStore
-from airflow_adaptive.testing.histories import Recorder
-from airflow_adaptive.testing.simulation import Simulation
+from airflow_adaptive.testing.fakes.job_store import FakeStore
+from airflow_adaptive.testing.replay.histories import Recorder
+from airflow_adaptive.testing.simulation.one_job import Simulation
 
 HISTORIES = Path(__file__).with_name("histories")
 SIMULATED = "simulated cluster"

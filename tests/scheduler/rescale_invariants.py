@@ -1,7 +1,6 @@
 """What holds of the rescale history after every step."""
 
-from airflow_adaptive.scheduler.moves import Step
-from airflow_adaptive.scheduler.rescale_timeline import MAX_STATES, MAX_TOLD
+from airflow_adaptive.scheduler.history.rescales import MAX_STATES, MAX_TOLD
 from airflow_adaptive.scheduler.state import (
     Canceling,
     Created,
@@ -13,6 +12,7 @@ from airflow_adaptive.scheduler.state import (
     SchedulerState,
     WaitingForResources,
 )
+from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.timeline import Rescale, TriggerCause
 
 UNDER_WAY = WaitingForResources | Deploying | Restarting | RestartingLocally

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive.scheduler.assignment import Assignment, assign
+from airflow_adaptive.scheduler.allocator.assignment import Assignment, assign
+from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode, number_of_tasks
 from airflow_adaptive.scheduler.events import SlotOffer
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.policies.load_balancing import LoadBalanceMode, number_of_tasks
 from airflow_adaptive.scheduler.requirements import Parallelism, ParallelismRange
 
 NONE, SLOTS, TASKS = LoadBalanceMode.NONE, LoadBalanceMode.SLOTS, LoadBalanceMode.TASKS

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.scheduler.durations import (
+from airflow_adaptive.scheduler.config.durations import (
     LONGEST,
     format_duration,
     not_negative,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_adaptive.scheduler.events import CancelRequested, DriverEnded, DriverSilent, QueryFailed
-from airflow_adaptive.scheduler.failure_history import MAX_CAUSES, MAX_CONCURRENT, MAX_MESSAGE_CHARACTERS, root_cause
+from airflow_adaptive.scheduler.history.failures import MAX_CAUSES, MAX_CONCURRENT, MAX_MESSAGE_CHARACTERS, root_cause
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT, Scenario
 from tests.scheduler.lives import rescaling

@@ -3,9 +3,9 @@
 import pytest
 
 from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.errors import JobGraphError
 from airflow_adaptive.scheduler.job_graph import DEFAULT_VERTEX, JobGraph, JobVertex, default_max_parallelism
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.scheduler import ladder
+from airflow_adaptive.scheduler import rescale_tiers
 from airflow_adaptive.scheduler.commands import SubmitDriver
 from airflow_adaptive.scheduler.events import REPARTITION_ERROR
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
@@ -19,7 +19,7 @@ AT_ONCE: dict[str, Any] = {"scaling_interval_min": 0, "executing_stabilization_t
 UNREPARTITIONABLE = Failure(
     error_class="STATE_REPARTITION_INVALID_CHECKPOINT",
     message="the provider",
-    causes=(f"airflow_adaptive.job.repartition.{REPARTITION_ERROR}",),
+    causes=(f"airflow_adaptive.job.state.repartition.{REPARTITION_ERROR}",),
 )
 
 
@@ -177,7 +177,7 @@ def test_state_keeps_its_partitions_below_tier_2() -> None:
 def test_job_whose_state_can_not_be_repartitioned_goes_on_and_rescales_without() -> None:
     job = Scenario(graph=graph(8), **AT_ONCE).given_script("job").given_executing(2)
     job.when_redeployed("", graph(16)).then("Deploying").when_refused(UNREPARTITIONABLE).then("Executing")
-    assert not ladder.may_repartition(job.state)
+    assert not rescale_tiers.may_repartition(job.state)
     job.when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
     assert (tier_of(job), dict(plan_of(job).state_partitions)) == (Tier.QUERY, {"default": 8})
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode
+from airflow_adaptive.scheduler.config.options import Options
+from airflow_adaptive.scheduler.config.parsing import load_scale_up_controller, patterns, rescale_tier
 from airflow_adaptive.scheduler.errors import OptionError
-from airflow_adaptive.scheduler.option_values import load_scale_up_controller, patterns, rescale_tier
-from airflow_adaptive.scheduler.options import Options
-from airflow_adaptive.scheduler.policies.load_balancing import LoadBalanceMode
 from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, Tier
 from airflow_adaptive.scheduler.requirements import Parallelism
 

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from airflow_adaptive.scheduler.config.options import OPTIONS, BelowLowerBound, Options
+from airflow_adaptive.scheduler.config.restart_strategies import describe_strategy
 from airflow_adaptive.scheduler.errors import OptionError
-from airflow_adaptive.scheduler.options import OPTIONS, BelowLowerBound, Options
 from airflow_adaptive.scheduler.policies.restart_backoff import (
     ExponentialDelay,
     FailureRate,
@@ -14,7 +15,6 @@ from airflow_adaptive.scheduler.policies.restart_backoff import (
     RestartStrategy,
 )
 from airflow_adaptive.scheduler.policies.transition_manager import CooldownExtension
-from airflow_adaptive.scheduler.restart_strategies import describe_strategy
 
 P = "jobmanager.adaptive-scheduler."
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from airflow_adaptive.scheduler.options import OPTIONS, Option
+from airflow_adaptive.scheduler.config.options import OPTIONS, Option
+from airflow_adaptive.scheduler.config.restart_strategies import STRATEGIES, as_text
 from airflow_adaptive.scheduler.policies.failure_handling import CODE_ERRORS, NON_RECOVERABLE
-from airflow_adaptive.scheduler.restart_strategies import STRATEGIES, as_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.scheduler import outlook
+from airflow_adaptive.scheduler import resource_checks
 from airflow_adaptive.scheduler.events import PlanInForce
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -19,17 +19,17 @@ def wide(vertices: int) -> Scenario:
 
 
 def test_reason_names_what_differs_only():
-    assert outlook.change({"a": 1, "b": 2}, {"a": 1, "b": 4}) == "{'b': 2} -> {'b': 4}"
+    assert resource_checks.change({"a": 1, "b": 2}, {"a": 1, "b": 4}) == "{'b': 2} -> {'b': 4}"
 
 
 def test_reason_stays_short_for_a_wide_job():
     before, after = ({f"v{n}": count for n in range(100)} for count in (1, 2))
-    assert outlook.change(before, after).endswith("'v4': 2} and 95 more")
-    assert outlook.shortage(wide(100).state).endswith("vertex 'v4' at least 2, 95 more)")
+    assert resource_checks.change(before, after).endswith("'v4': 2} and 95 more")
+    assert resource_checks.shortage(wide(100).state).endswith("vertex 'v4' at least 2, 95 more)")
 
 
 def test_shortage_names_every_vertex_of_a_small_job():
-    told = outlook.shortage(wide(2).state)
+    told = resource_checks.shortage(wide(2).state)
     assert told == "have 0 slot(s), need at least 2 (vertex 'v0' at least 2, vertex 'v1' at least 2)"
 
 
@@ -44,8 +44,8 @@ def test_rescale_waits_for_one_more_batch_than_may_fail(interval_s: int | None, 
     plan = scenario.state.plan
     assert plan is not None
     scenario.when(PlanInForce(at=scenario.now, epoch=1, version=plan.version, trigger_interval=interval))
-    assert outlook.max_trigger_delay(scenario.state) == timedelta(seconds=delay_s)
+    assert resource_checks.max_trigger_delay(scenario.state) == timedelta(seconds=delay_s)
 
 
 def test_delay_that_is_set_is_kept():
-    assert outlook.max_trigger_delay(Scenario(max_trigger_delay="7 s").state) == timedelta(seconds=7)
+    assert resource_checks.max_trigger_delay(Scenario(max_trigger_delay="7 s").state) == timedelta(seconds=7)

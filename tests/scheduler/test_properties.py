@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.commands import SubmitDriver
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.events import (
     REPARTITION_ERROR,
     BatchCommitted,
@@ -35,7 +36,6 @@ from airflow_adaptive.scheduler.events import (
     TimerName,
 )
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.requirements import ParallelismRange

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.events import CancelRequested, SchedulingStarted
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Finished
-from airflow_adaptive.testing.histories import History, HistoryError, Recorder, decode_event, replay
-from airflow_adaptive.testing.replay import main
+from airflow_adaptive.testing.replay.__main__ import main
+from airflow_adaptive.testing.replay.histories import History, HistoryError, Recorder, decode_event, replay
 from tests.scheduler.invariants import check_step
 
 HISTORIES = Path(__file__).with_name("histories")

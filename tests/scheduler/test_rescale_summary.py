@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive.scheduler.rescale_summary import Durations, RescaleSummary, summarize
+from airflow_adaptive.scheduler.history.rescale_summary import Durations, RescaleSummary, summarize
 from airflow_adaptive.scheduler.timeline import Amounts, Rescale, TerminatedReason, TriggerCause
 from airflow_adaptive.testing.scenario import START
 

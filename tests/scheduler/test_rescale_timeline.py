@@ -10,11 +10,11 @@ import pytest
 
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import CancelRequested, PlanInForce, SlotsChanged
+from airflow_adaptive.scheduler.history.rescales import MAX_FAILURE_CHARACTERS, MAX_STATES, MAX_TOLD
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.rescale_timeline import MAX_FAILURE_CHARACTERS, MAX_STATES, MAX_TOLD
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.timeline import (
     Amounts,

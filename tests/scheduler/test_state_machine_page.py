@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from airflow_adaptive.scheduler.options import OPTIONS
-from airflow_adaptive.scheduler.transitions import STATES, as_mermaid
+from airflow_adaptive.scheduler.config.options import OPTIONS
+from airflow_adaptive.scheduler.transition_table import STATES, as_mermaid
 from airflow_adaptive.testing.scenario import Scenario
 
 PAGE = (Path(__file__).parents[2] / "docs" / "state-machine.md").read_text()

@@ -6,8 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow_adaptive.scheduler.rescale_summary import Durations
-from airflow_adaptive.scheduler.rescale_timeline import MAX_STATES, MAX_TOLD
+from airflow_adaptive.scheduler.history.rescale_summary import Durations
+from airflow_adaptive.scheduler.history.rescales import MAX_STATES, MAX_TOLD
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.timeline import TerminatedReason, TriggerCause
 from airflow_adaptive.testing.scenario import Scenario

@@ -28,7 +28,7 @@ from airflow_adaptive.scheduler.events import (
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json, to_json
 from airflow_adaptive.scheduler.state import Finished
-from airflow_adaptive.scheduler.transitions import EVENTS, STATES, TRANSITIONS
+from airflow_adaptive.scheduler.transition_table import EVENTS, STATES, TRANSITIONS
 from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.scheduler.lives import LIVES
 

@@ -16,15 +16,15 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 
+from airflow_adaptive.runtime.resource_wait import Found, wait_for_resources
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
-from airflow_adaptive.runtime.waiting import Found, wait_for_resources
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
-from airflow_adaptive.testing.fake_cluster import FakeCluster
-from airflow_adaptive.testing.manual_clock import START, ManualClock
+from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 from tests.comms import FakeComms, api_server_error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_adaptive.ports import ClusterUnreachableError, DriverSubmission, SubmissionState
-from airflow_adaptive.testing.fake_cluster import FakeCluster, FakeScript
+from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
 
 DRIVER = DriverSubmission(name="departures", script="departures.py", driver_memory_mb=512)
 

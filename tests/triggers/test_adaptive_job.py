@@ -9,21 +9,22 @@ from typing import Any
 import pytest
 from airflow.sdk.serde import deserialize, serialize
 
-from airflow_adaptive.hooks.asset_store import TaskKey
+from airflow_adaptive.launch import deferral
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.runtime.job_directory import JobDirectory
-from airflow_adaptive.runtime.journal import SupersededError
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.journal import SupersededError
+from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Leave
 from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.runtime.storage import Storage
+from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.options import Options
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode, from_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.stores.asset_store import TaskKey
 from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
-from airflow_adaptive.triggers import adaptive_job, deferral
+from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, run_loop
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger, look_for_resources
 from tests.comms import FakeComms, api_server_error

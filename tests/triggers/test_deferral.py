@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from airflow_adaptive.launch.deferral import SHORTEST_DEFERRAL, long_enough
 from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.triggers.deferral import SHORTEST_DEFERRAL, long_enough
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_work_that_is_done_at_once_is_told_when_the_task_may_go_on(slept: list[t
 
 
 def test_work_that_took_long_is_told_at_once(slept: list[timedelta], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_adaptive.triggers.deferral.SHORTEST_DEFERRAL", timedelta(0))
+    monkeypatch.setattr("airflow_adaptive.launch.deferral.SHORTEST_DEFERRAL", timedelta(0))
     assert asyncio.run(long_enough(result())) == "found"
     assert slept == [timedelta(0)]
 

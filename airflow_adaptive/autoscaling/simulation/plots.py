@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from airflow_adaptive.autoscaling.simulation.job import Query
+from airflow_adaptive.autoscaling.simulation.environment import Run
 from airflow_adaptive.autoscaling.simulation.report import Figures, slots_for
+from airflow_adaptive.autoscaling.simulation.simulated_query import Query
 from airflow_adaptive.autoscaling.simulation.trace import Trace
-from airflow_adaptive.autoscaling.simulation.world import Run
 
 HELD = "slots held"
 NEEDED = "slots that the load takes"

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from airflow_adaptive.autoscaling.load_model import MOST_SLOTS, aligned
-from airflow_adaptive.autoscaling.simulation.job import Query
+from airflow_adaptive.autoscaling.load.batch_cost import MOST_SLOTS, aligned
+from airflow_adaptive.autoscaling.simulation.environment import Run
+from airflow_adaptive.autoscaling.simulation.simulated_query import Query
 from airflow_adaptive.autoscaling.simulation.trace import Trace
-from airflow_adaptive.autoscaling.simulation.world import Run
 
 HOUR = 3600.0
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 
 BUILD_FUNCTION_ERROR = "BUILD_FUNCTION_ERROR"
-"""First cause of what the author's function raised while it made the query (`job.failures` reports it)."""
+"""First cause of what the author's function raised while it made the query (`job.protocol.failures` reports it)."""
 
 NON_RECOVERABLE = (
     # Python that can't be loaded, or names what is not there.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_adaptive.scheduler import ladder, moves, outlook
+from airflow_adaptive.scheduler import rescale_tiers, resource_checks, state_transitions
 from airflow_adaptive.scheduler.events import (
     REPARTITION_ERROR,
     Event,
@@ -14,11 +14,11 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import Parallelism
 from airflow_adaptive.scheduler.state import Deploying, Plan, SchedulerState, Timer
+from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.states import running
 
 DEPLOY_TIMEOUT = "DEPLOY_TIMEOUT"
@@ -41,7 +41,7 @@ def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
 
 def timers(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
     """The end of patience with the deployment; at once when it is known that the slots for it can't come."""
-    patience = moves.NO_TIME if _is_hopeless(state, deploying) else state.options.deploy_timeout
+    patience = state_transitions.NO_TIME if _is_hopeless(state, deploying) else state.options.deploy_timeout
     return (Timer(name=TimerName.DEPLOY, due=deploying.since + patience),)
 
 
@@ -49,9 +49,9 @@ def _in_force(state: SchedulerState, deploying: Deploying, event: PlanInForce | 
     """Slots that are still to come would look lost to Executing: they are waited for here."""
     plan, arrived, note = deploying.plan, state.held_slots, _note(deploying, event)
     if arrived >= plan.slots:
-        return moves.execute(state, event, plan, f"the driver reports the plan in force{note}")
+        return state_transitions.execute(state, event, plan, f"the driver reports the plan in force{note}")
     reason = f"the plan is in force on {arrived} of {plan.slots} slot(s): the others are awaited{note}"
-    return moves.stay(moves.with_current(state, in_force=True), event, reason)
+    return state_transitions.stay(state_transitions.with_current(state, in_force=True), event, reason)
 
 
 def _note(deploying: Deploying, event: PlanInForce | SlotsChanged) -> str:
@@ -74,7 +74,7 @@ def _refused(state: SchedulerState, before: Plan, plan: Plan, event: PlanRefused
     learned = {"keeps_state": True} if fixed else {"refused": plan.parallelism}
     driver = None if state.driver is None else replace(state.driver, **learned)
     reason = f"the driver can't carry the plan out and goes on as before: {failure.summary}"
-    return moves.execute(replace(state, driver=driver), event, before, reason)
+    return state_transitions.execute(replace(state, driver=driver), event, before, reason)
 
 
 def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> Step:
@@ -84,31 +84,31 @@ def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> 
         slots, why = state.available_slots, f"only {state.available_slots} of {plan.slots} slot(s) are left"
     else:
         slots, why = state.held_slots, f"only {state.held_slots} of {plan.slots} slot(s) arrived in {waited:g} s"
-    left, possible = _left(state, deploying), outlook.possible_parallelism(state, slots)
+    left, possible = _left(state, deploying), resource_checks.possible_parallelism(state, slots)
     if left is not None and deploying.before is not None:
-        return moves.accept(state, event, deploying.before, left, f"{why}: they are taken as they are")
+        return state_transitions.accept(state, event, deploying.before, left, f"{why}: they are taken as they are")
     if possible is not None and slots < plan.slots:
-        return moves.plan_again(state, event, deploying, possible, f"{why}: plan again")
+        return state_transitions.plan_again(state, event, deploying, possible, f"{why}: plan again")
     if _is_hopeless(state, deploying):
-        return moves.stop_and_wait(state, event, plan, f"{why}: {outlook.shortage(state, slots)}")
-    goal = plan.parallelism if outlook.is_startable(state, plan.parallelism) else possible
+        return state_transitions.stop_and_wait(state, event, plan, f"{why}: {resource_checks.shortage(state, slots)}")
+    goal = plan.parallelism if resource_checks.is_startable(state, plan.parallelism) else possible
     higher = None if deploying.before is None else _next_rung(deploying.tier)
     if goal is not None and higher is not None and higher <= state.options.highest_rescale_tier:
         reason = f"tier {deploying.tier.value} has not brought the plan into force in {waited:g} s: on to tier {higher.value}"
-        return moves.plan_again(state, event, deploying, goal, reason, higher)
+        return state_transitions.plan_again(state, event, deploying, goal, reason, higher)
     failure = Failure(
         error_class=DEPLOY_TIMEOUT,
         message=f"the plan was not in force after {waited:g} s; {slots} slot(s) had arrived",
     )
-    return moves.handle_failure(state, event, plan, failure, moves.NEUTRAL_DRAW, kill=True)
+    return state_transitions.handle_failure(state, event, plan, failure, state_transitions.NEUTRAL_DRAW, kill=True)
 
 
 def _left(state: SchedulerState, deploying: Deploying) -> Parallelism | None:
     """What the queries that run make of the slots that have arrived, None if they can't, or if all have."""
-    before, possible = deploying.before, outlook.possible_parallelism(state, state.held_slots)
+    before, possible = deploying.before, resource_checks.possible_parallelism(state, state.held_slots)
     if before is None or possible is None or state.held_slots >= deploying.plan.slots:
         return None
-    return possible if ladder.tier(state, before, possible) is Tier.EXECUTORS else None
+    return possible if rescale_tiers.tier(state, before, possible) is Tier.EXECUTORS else None
 
 
 def _next_rung(tier: Tier) -> Tier | None:

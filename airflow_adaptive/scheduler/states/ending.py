@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from airflow_adaptive.scheduler import moves
+from airflow_adaptive.scheduler import state_transitions
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
@@ -13,8 +13,8 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.state import Canceling, Failing, Finished, Outcome, SchedulerState, Timer
+from airflow_adaptive.scheduler.state_transitions import Step
 
 
 def on_event(state: SchedulerState, current: Canceling | Failing | Finished, event: Event) -> Step:
@@ -23,13 +23,13 @@ def on_event(state: SchedulerState, current: Canceling | Failing | Finished, eve
         case DriverEnded():
             return _driver_gone(state, current, event)
         case TimerFired():
-            return moves.kill_again(state, event)
+            return state_transitions.kill_again(state, event)
         case CancelRequested() if isinstance(current, Failing):
-            return moves.cancel(state, event)
+            return state_transitions.cancel(state, event)
         case SuspendRequested(with_savepoint=False) if not isinstance(current, Finished):
-            return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked, at once")
+            return state_transitions.finish(state, event, Outcome.SUSPENDED, "suspended as asked, at once")
         case _:
-            return moves.ignore(state, event)
+            return state_transitions.ignore(state, event)
 
 
 def timers(state: SchedulerState, current: Canceling | Failing | Finished) -> tuple[Timer, ...]:
@@ -40,10 +40,10 @@ def timers(state: SchedulerState, current: Canceling | Failing | Finished) -> tu
 def _driver_gone(state: SchedulerState, current: Canceling | Failing | Finished, event: DriverEnded) -> Step:
     match current:
         case Canceling():
-            return moves.finish(state, event, Outcome.CANCELED, "canceled: the driver is gone")
+            return state_transitions.finish(state, event, Outcome.CANCELED, "canceled: the driver is gone")
         case Failing(cause=cause):
-            return moves.finish(state, event, Outcome.FAILED, f"failed: {cause.summary}", cause)
+            return state_transitions.finish(state, event, Outcome.FAILED, f"failed: {cause.summary}", cause)
         case Finished():
-            return moves.stay(state, event, "the driver is gone")
+            return state_transitions.stay(state, event, "the driver is gone")
         case _:
             assert_never(current)

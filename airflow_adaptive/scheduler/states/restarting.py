@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_adaptive.scheduler import moves, outlook
+from airflow_adaptive.scheduler import resource_checks, state_transitions
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
@@ -15,31 +15,33 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
 from airflow_adaptive.scheduler.state import Outcome, Restarting, SchedulerState, Timer
+from airflow_adaptive.scheduler.state_transitions import Step
 
 
 def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
     """Failures in the meantime change nothing: the restart is under way."""
     match event:
         case DriverEnded():
-            settled = moves.with_current(state, in_place=False, before=None, settled=restarting.settled or event.at)
-            return moves.stay(settled, event, "the driver is gone")
+            settled = state_transitions.with_current(
+                state, in_place=False, before=None, settled=restarting.settled or event.at
+            )
+            return state_transitions.stay(settled, event, "the driver is gone")
         case DriverSilent() if restarting.in_place:
             return _distrust(state, event)
         case TimerFired(timer=TimerName.STOP):
-            return moves.kill_again(state, event)
+            return state_transitions.kill_again(state, event)
         case TimerFired():
             return _go_on(state, restarting, event)
         case JobCompleted() if restarting.failure is None:
-            return moves.finish(state, event, Outcome.FINISHED, "all queries have ended")
+            return state_transitions.finish(state, event, Outcome.FINISHED, "all queries have ended")
         case CancelRequested():
-            return moves.cancel(state, event)
+            return state_transitions.cancel(state, event)
         case SuspendRequested():
-            return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked; it was not running")
+            return state_transitions.finish(state, event, Outcome.SUSPENDED, "suspended as asked; it was not running")
         case _:
-            return moves.ignore(state, event)
+            return state_transitions.ignore(state, event)
 
 
 def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
@@ -51,16 +53,16 @@ def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
 
 def _distrust(state: SchedulerState, event: DriverSilent) -> Step:
     deadline = event.at + state.options.stop_timeout
-    stopping = moves.with_current(state, in_place=False, before=None, settled=None, stop_deadline=deadline)
-    step = moves.stay(stopping, event, "the driver is silent: it is killed")
-    return replace(step, commands=moves.kill_driver(state, event))
+    stopping = state_transitions.with_current(state, in_place=False, before=None, settled=None, stop_deadline=deadline)
+    step = state_transitions.stay(stopping, event, "the driver is silent: it is killed")
+    return replace(step, commands=state_transitions.kill_driver(state, event))
 
 
 def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
     """A rescale starts on the plan it was made for (FLINK-40379); a failed job needs all it desires, or waits."""
-    goal, possible = restarting.goal, outlook.possible_parallelism(state)
-    if goal is not None and outlook.is_startable(state, goal):
-        return moves.deploy(state, event, goal, "the rescale's slots are there", restarting.before)
-    if possible is not None and outlook.waiting_resources(state) is Resources.DESIRED:
-        return moves.deploy(state, event, possible, "all desired slots are there", restarting.before)
-    return moves.wait_for_resources(state, event, "the restart needs resources", goal)
+    goal, possible = restarting.goal, resource_checks.possible_parallelism(state)
+    if goal is not None and resource_checks.is_startable(state, goal):
+        return state_transitions.deploy(state, event, goal, "the rescale's slots are there", restarting.before)
+    if possible is not None and resource_checks.waiting_resources(state) is Resources.DESIRED:
+        return state_transitions.deploy(state, event, possible, "all desired slots are there", restarting.before)
+    return state_transitions.wait_for_resources(state, event, "the restart needs resources", goal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler import moves
+from airflow_adaptive.scheduler import state_transitions
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
@@ -12,7 +12,6 @@ from airflow_adaptive.scheduler.events import (
     QueryFailed,
     SuspendRequested,
 )
-from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.state import (
     Deploying,
     Executing,
@@ -21,6 +20,7 @@ from airflow_adaptive.scheduler.state import (
     SchedulerState,
     StopWithSavepoint,
 )
+from airflow_adaptive.scheduler.state_transitions import Step
 
 
 def on_event(
@@ -30,16 +30,16 @@ def on_event(
     plan = current.plan
     match event:
         case DriverEnded(failure=failure, draw=draw) | QueryFailed(failure=failure, draw=draw):
-            return moves.handle_failure(state, event, plan, failure, draw)
+            return state_transitions.handle_failure(state, event, plan, failure, draw)
         case DriverSilent(failure=failure, draw=draw):
-            return moves.handle_failure(state, event, plan, failure, draw, kill=True)
+            return state_transitions.handle_failure(state, event, plan, failure, draw, kill=True)
         case JobCompleted():
-            return moves.finish(state, event, Outcome.FINISHED, "all queries have ended")
+            return state_transitions.finish(state, event, Outcome.FINISHED, "all queries have ended")
         case CancelRequested():
-            return moves.cancel(state, event)
-        case SuspendRequested(with_savepoint=True) if moves.runs_queries(state):
-            return moves.stop_with_savepoint(state, event, plan)
+            return state_transitions.cancel(state, event)
+        case SuspendRequested(with_savepoint=True) if state_transitions.runs_queries(state):
+            return state_transitions.stop_with_savepoint(state, event, plan)
         case SuspendRequested():
-            return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked, at once")
+            return state_transitions.finish(state, event, Outcome.SUSPENDED, "suspended as asked, at once")
         case _:
-            return moves.ignore(state, event)
+            return state_transitions.ignore(state, event)

@@ -5,7 +5,7 @@ As in Flink, a failure in between is decided on only when the outcome of the sto
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler import moves
+from airflow_adaptive.scheduler import state_transitions
 from airflow_adaptive.scheduler.events import (
     DriverEnded,
     DriverSilent,
@@ -17,9 +17,9 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState, StopWithSavepoint, Timer
+from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.states import running
 
 SAVEPOINT_WITHOUT_STOP = "SAVEPOINT_WITHOUT_STOP"
@@ -35,9 +35,9 @@ def on_event(state: SchedulerState, stopping: StopWithSavepoint, event: Event) -
         case DriverEnded() | DriverSilent():
             return _driver_gone(state, stopping, event)
         case TimerFired():
-            return moves.kill_again(state, event, killed=True)
+            return state_transitions.kill_again(state, event, killed=True)
         case SuspendRequested(with_savepoint=True):
-            return moves.ignore(state, event)
+            return state_transitions.ignore(state, event)
         case _:
             return running.on_event(state, stopping, event)
 
@@ -51,17 +51,19 @@ def _outcome(state: SchedulerState, stopping: StopWithSavepoint, event: Savepoin
     saved, failure = isinstance(event, SavepointCompleted), stopping.failure
     if failure is not None:
         cause = _despite_savepoint(failure) if saved else failure
-        return moves.handle_failure(state, event, stopping.plan, cause, moves.NEUTRAL_DRAW)
+        return state_transitions.handle_failure(state, event, stopping.plan, cause, state_transitions.NEUTRAL_DRAW)
     if saved:
-        return moves.stay(moves.with_current(state, saved=True), event, "all queries stopped at a batch boundary")
-    return moves.execute(state, event, stopping.plan, "the queries could not be stopped; they run on")
+        return state_transitions.stay(
+            state_transitions.with_current(state, saved=True), event, "all queries stopped at a batch boundary"
+        )
+    return state_transitions.execute(state, event, stopping.plan, "the queries could not be stopped; they run on")
 
 
 def _query_failed(state: SchedulerState, stopping: StopWithSavepoint, event: QueryFailed, failure: Failure) -> Step:
     if stopping.saved:
-        return moves.handle_failure(state, event, stopping.plan, _despite_savepoint(failure), event.draw)
-    remembered = moves.with_current(state, failure=stopping.failure or failure)
-    return moves.stay(remembered, event, f"{failure.summary}; the stop goes on")
+        return state_transitions.handle_failure(state, event, stopping.plan, _despite_savepoint(failure), event.draw)
+    remembered = state_transitions.with_current(state, failure=stopping.failure or failure)
+    return state_transitions.stay(remembered, event, f"{failure.summary}; the stop goes on")
 
 
 def _driver_gone(state: SchedulerState, stopping: StopWithSavepoint, event: DriverEnded | DriverSilent) -> Step:
@@ -69,11 +71,11 @@ def _driver_gone(state: SchedulerState, stopping: StopWithSavepoint, event: Driv
     ended = isinstance(event, DriverEnded)
     if not (stopping.saved or stopping.killed):
         failure = stopping.failure or event.failure
-        return moves.handle_failure(state, event, stopping.plan, failure, event.draw, kill=not ended)
+        return state_transitions.handle_failure(state, event, stopping.plan, failure, event.draw, kill=not ended)
     if not ended:
-        return moves.ignore(state, event)
+        return state_transitions.ignore(state, event)
     how = "stopped at a batch boundary" if stopping.saved else "killed after stop_timeout"
-    return moves.finish(state, event, Outcome.SUSPENDED, f"the driver is gone: {how}")
+    return state_transitions.finish(state, event, Outcome.SUSPENDED, f"the driver is gone: {how}")
 
 
 def _despite_savepoint(cause: Failure) -> Failure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow_adaptive.scheduler import moves, outlook
+from airflow_adaptive.scheduler import resource_checks, state_transitions
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     Event,
@@ -16,10 +16,10 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive.scheduler.moves import Step
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.transition_manager import Phase, TransitionManager
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState, Timer, WaitingForResources
+from airflow_adaptive.scheduler.state_transitions import Step
 
 NOT_ENOUGH_RESOURCES = "NOT_ENOUGH_RESOURCES"
 
@@ -28,7 +28,7 @@ FIX = "add workers, or declare lower bounds or smaller executors"
 
 def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) -> Step:
     """Changes and timers move the manager; when it has decided, the job is deployed."""
-    resources = outlook.waiting_resources(state, waiting.goal)
+    resources = resource_checks.waiting_resources(state, waiting.goal)
     match event:
         case SlotsChanged() | RequirementsChanged():
             return _follow(state, event, waiting.manager.change(event.at, resources))
@@ -37,15 +37,17 @@ def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) 
         case TimerFired():
             return _follow(state, event, waiting.manager.advance(event.at, resources))
         case CancelRequested():
-            return moves.cancel(state, event)
+            return state_transitions.cancel(state, event)
         case SuspendRequested():
-            return moves.finish(state, event, Outcome.SUSPENDED, "suspended as asked")
+            return state_transitions.finish(state, event, Outcome.SUSPENDED, "suspended as asked")
         case JobCompleted():
-            return moves.finish(state, event, Outcome.FINISHED, "all queries ended before they could be stopped")
+            return state_transitions.finish(
+                state, event, Outcome.FINISHED, "all queries ended before they could be stopped"
+            )
         case QueryFailed(failure=failure):
-            return moves.finish(state, event, Outcome.FAILED, failure.summary, failure)
+            return state_transitions.finish(state, event, Outcome.FAILED, failure.summary, failure)
         case _:
-            return moves.ignore(state, event)
+            return state_transitions.ignore(state, event)
 
 
 def timers(state: SchedulerState, waiting: WaitingForResources) -> Iterator[Timer]:
@@ -58,19 +60,19 @@ def timers(state: SchedulerState, waiting: WaitingForResources) -> Iterator[Time
 
 
 def _follow(state: SchedulerState, event: Event, manager: TransitionManager) -> Step:
-    possible = outlook.possible_parallelism(state)
+    possible = resource_checks.possible_parallelism(state)
     if manager.phase is Phase.TRANSITIONING and possible is not None:
-        return moves.deploy(state, event, possible, f"{state.available_slots} slot(s) are there")
-    reason = f"waiting: {outlook.shortage(state)}; {manager.phase}"
-    return moves.stay(moves.with_current(state, manager=manager), event, reason)
+        return state_transitions.deploy(state, event, possible, f"{state.available_slots} slot(s) are there")
+    reason = f"waiting: {resource_checks.shortage(state)}; {manager.phase}"
+    return state_transitions.stay(state_transitions.with_current(state, manager=manager), event, reason)
 
 
 def _try_anyway(state: SchedulerState, event: Event) -> Step:
-    possible = outlook.possible_parallelism(state)
+    possible = resource_checks.possible_parallelism(state)
     if possible is not None:
         reason = f"waited long enough, {state.available_slots} slot(s) are there"
-        return moves.deploy(state, event, possible, reason)
+        return state_transitions.deploy(state, event, possible, reason)
     failure = Failure(
-        error_class=NOT_ENOUGH_RESOURCES, message=f"not enough resources: {outlook.shortage(state)}: {FIX}"
+        error_class=NOT_ENOUGH_RESOURCES, message=f"not enough resources: {resource_checks.shortage(state)}: {FIX}"
     )
-    return moves.finish(state, event, Outcome.FAILED, failure.message, failure)
+    return state_transitions.finish(state, event, Outcome.FAILED, failure.message, failure)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_adaptive.testing.conformance.verdict import Deviation, Vector
+from airflow_adaptive.testing.conformance.result import Deviation, Vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airflow_adaptive.testing.conformance import (
+from airflow_adaptive.testing.conformance.differences import why
+from airflow_adaptive.testing.conformance.result import Deviation, Judge, NotApplicableError, Vector
+from airflow_adaptive.testing.conformance.subjects import (
     balance,
-    manager,
+    options,
     requirements,
     rescales,
     restarts,
-    settings,
     slots,
     states,
     timeline,
+    transition_manager,
 )
-from airflow_adaptive.testing.conformance.differences import why
-from airflow_adaptive.testing.conformance.verdict import Deviation, Judge, NotApplicableError, Vector
 
 JUDGES: Mapping[str, Judge] = {
     "slot_allocator": slots.slot_allocator,
@@ -25,7 +25,7 @@ JUDGES: Mapping[str, Judge] = {
     "has_desired_resources": slots.has_desired_resources,
     "restart_strategies": restarts.restart_strategies,
     "restart_strategy_loader": restarts.restart_strategy_loader,
-    "transition_manager": manager.transition_manager,
+    "transition_manager": transition_manager.transition_manager,
     "state_transitions": states.state_transitions,
     "rescaling_controller": rescales.rescaling_controller,
     "parallelism_changed": rescales.changed,
@@ -37,7 +37,7 @@ JUDGES: Mapping[str, Judge] = {
     "requirements_query": requirements.requirements_query,
     "apply_requirements": requirements.apply_requirements,
     "vertex_parallelism_store": requirements.vertex_parallelism_store,
-    "settings": settings.settings,
+    "settings": options.settings,
     "balanced_tasks": balance.balanced_tasks,
     "slot_to_tm": balance.slot_to_tm,
     "minimal_taskmanagers": balance.minimal_taskmanagers,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from airflow_adaptive.job.documents import DriverState
+from airflow_adaptive.job.protocol.documents import DriverState
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from tests.faults.matrix.world import FEW, MORE_THAN_THERE_IS, MatrixWorld, backs_off, where
 from tests.faults.world import frozen

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from airflow_adaptive.plugin.pages import DIST
+from airflow_adaptive.plugin.api.ui_files import DIST
 from tests.plugin.world import AirflowWorld
 
 PATIENCE_MS = 20_000

@@ -8,14 +8,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_adaptive.job.documents import ExecutorReport
-from airflow_adaptive.runtime.metrics import RESOLUTIONS, Point, Series
-from airflow_adaptive.runtime.mirror import DRIVER, METRICS
-from airflow_adaptive.runtime.view import driver_view
+from airflow_adaptive.job.protocol.documents import ExecutorReport
+from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS
+from airflow_adaptive.runtime.publishing.job_view import driver_view
+from airflow_adaptive.runtime.publishing.time_series import RESOLUTIONS, Point, Series
+from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.policies.slot_allocation import minimum_slots, required_slots
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.scenario import Scenario
 from tests.plugin.shown import report, shown

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from airflow_adaptive.plugin import pages, problems
+from airflow_adaptive.plugin.api import problems, ui_files
 
 HTML = """<!doctype html><html><head><base href="./" /><meta property="csp-nonce" nonce="" />
 <script type="module" src="./assets/index-1.js"></script></head></html>"""
@@ -35,7 +35,7 @@ def client(dist: Path) -> TestClient:
 
 def client_of(dist: Path, prefix: str = "") -> TestClient:
     app = FastAPI()
-    pages.mount(app, dist)
+    ui_files.mount(app, dist)
     problems.install(app)
     if not prefix:
         return TestClient(app, follow_redirects=False)

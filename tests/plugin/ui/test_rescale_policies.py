@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from airflow_adaptive.runtime.mirror import ASKED, HISTORY, POLICY, REQUIREMENTS, SUMMARY
+from airflow_adaptive.runtime.publishing.documents import ASKED, HISTORY, POLICY, REQUIREMENTS, SUMMARY
 from tests.plugin.shown import shown
 from tests.plugin.ui import stories
 from tests.plugin.ui.conftest import Visitor

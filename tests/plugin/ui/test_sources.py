@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from airflow_adaptive.plugin import pages, rescale_schemas, schemas
-from airflow_adaptive.scheduler.transitions import STATES, TRANSITIONS
+from airflow_adaptive.plugin.api import rescale_schemas, schemas, ui_files
+from airflow_adaptive.scheduler.transition_table import STATES, TRANSITIONS
 from scripts import build_ui
 
-UI = Path(pages.__file__).parent / "ui"
+UI = Path(ui_files.__file__).parents[1] / "ui"
 
 OTHER_NAMES = {"Rescale": "RescaleDetails"}
 OURS = {"Bounds", "Range"}

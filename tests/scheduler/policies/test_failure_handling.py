@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_adaptive.job import failures
+from airflow_adaptive.job.protocol import failures
 from airflow_adaptive.scheduler.policies import failure_handling
 from airflow_adaptive.scheduler.policies.failure_handling import BUILD_FUNCTION_ERROR, Failure, is_recoverable
 
@@ -33,7 +33,10 @@ def test_failure_of_the_world_is_recoverable(name: str):
     "name",
     [
         *("SyntaxError", "TabError", "NameError", "UnboundLocalError", "ModuleNotFoundError", "SCRIPT_WITHOUT_JOB"),
-        *("pyspark.errors.exceptions.base.PySparkImportError", "airflow_adaptive.job.queries.AdaptiveJobError"),
+        *(
+            "pyspark.errors.exceptions.base.PySparkImportError",
+            "airflow_adaptive.job.queries.job_queries.AdaptiveJobError",
+        ),
         *(CAPTURED + "AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException"),
         *(CAPTURED + "ParseException", "org.apache.spark.sql.catalyst.analysis.NoSuchTableException"),
         *("org.apache.spark.SparkUnsupportedOperationException", "DATA_SOURCE_NOT_FOUND"),

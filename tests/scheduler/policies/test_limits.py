@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.failures import BUILD_FUNCTION_ERROR
+from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR
+from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode, WorkerSlots, spread
 from airflow_adaptive.scheduler.errors import JobGraphError, RequirementsError
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
-from airflow_adaptive.scheduler.policies.load_balancing import LoadBalanceMode, WorkerSlots, spread
 from airflow_adaptive.scheduler.policies.restart_backoff import (
     ExponentialDelay,
     FailureRate,

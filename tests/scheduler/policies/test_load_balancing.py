@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive.scheduler.job_graph import JobVertex
-from airflow_adaptive.scheduler.policies.load_balancing import (
+from airflow_adaptive.scheduler.allocator.load_balancing import (
     LoadBalanceMode,
     WorkerSlots,
     choose_slots,
@@ -15,6 +14,7 @@ from airflow_adaptive.scheduler.policies.load_balancing import (
     number_of_tasks,
     spread,
 )
+from airflow_adaptive.scheduler.job_graph import JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 NONE, SLOTS, TASKS = LoadBalanceMode.NONE, LoadBalanceMode.SLOTS, LoadBalanceMode.TASKS

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.policies.slot_allocation import (
+from airflow_adaptive.scheduler.allocator.slot_sharing import (
     determine_parallelism,
     minimum_slots,
     required_slots,
     used_slots,
 )
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_adaptive.scheduler.allocator.task_placement import GroupSlots, place_balanced, place_by_index
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.policies.task_placement import GroupSlots, place_balanced, place_by_index
 from airflow_adaptive.scheduler.requirements import Parallelism, ParallelismRange
 
 MOST = 12

@@ -1,0 +1,1 @@
+"""The scheduled policy: bounds by the calendar."""

@@ -1,0 +1,1 @@
+"""The load policy: as many slots as the load requires."""

@@ -1,0 +1,74 @@
+"""What can be set of `LoadPolicy`, and what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from datetime import timedelta
+
+from airflow_adaptive.scheduler.config.durations import LONGEST
+
+NO_TIME = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSettings:
+    """What can be set of `LoadPolicy`. The defaults were tuned on recorded loads (docs/rescale-policies.md).
+
+    Attributes:
+        target: share of the trigger interval in which a query is to be busy after a change.
+        high: share from which it gets more slots (Flink's autoscaler: utilization.max).
+        catch_up: backlog is to be worked off within this time (Flink: catch-up.duration).
+        up_delay: for how long a query is too busy before it gets more slots.
+        down_delay: for how long it has needed less before it gives slots back.
+        idle_delay: for how long no row has come in, and none waited, before it gives back all but its lower bound.
+        up_factor: most that parallelism is multiplied by in one step.
+        down_factor: least that it is multiplied by in one step.
+        effectiveness: least share of the expected gain in speed for which a rise is kept (Flink: scaling.effectiveness.threshold).
+        ineffective_memory: for how long a rise that gained nothing is not tried again.
+        rescales_per_day: most changes within 24 hours; the last quarter of them is for rises.
+        frozen_after: figures that stand still for so long are called frozen.
+    """
+
+    target: float = 0.7
+    high: float = 0.9
+    catch_up: timedelta = timedelta(minutes=5)
+    up_delay: timedelta = timedelta(seconds=10)
+    down_delay: timedelta = timedelta(minutes=30)
+    idle_delay: timedelta = timedelta(minutes=2)
+    up_factor: float = 10.0
+    down_factor: float = 0.2
+    effectiveness: float = 0.1
+    ineffective_memory: timedelta = timedelta(hours=1)
+    rescales_per_day: int = 96
+    frozen_after: timedelta = timedelta(minutes=2)
+
+
+def setting_findings(settings: LoadSettings) -> list[str]:
+    """Everything that is wrong with the settings; each names the setting and the fix."""
+    return list(_kinds(settings)) or list(_ranges(settings))
+
+
+def _kinds(settings: LoadSettings) -> Iterator[str]:
+    for row in fields(LoadSettings):
+        value = getattr(settings, row.name)
+        if isinstance(row.default, timedelta):
+            if not isinstance(value, timedelta) or not NO_TIME < value <= LONGEST:
+                yield f"{row.name} is {value!r}: give a duration longer than zero"
+        elif isinstance(row.default, int):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                yield f"{row.name} is {value!r}: give a whole number of at least 1"
+        elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            yield f"{row.name} is {value!r}: give a number"
+
+
+def _ranges(settings: LoadSettings) -> Iterator[str]:
+    if not 0 < settings.target < settings.high <= 1:
+        yield f"target {settings.target} and high {settings.high}: give 0 < target < high <= 1"
+    if not settings.up_factor > 1:
+        yield f"up_factor is {settings.up_factor}: give a number above 1"
+    if not 0 <= settings.down_factor < 1:
+        yield f"down_factor is {settings.down_factor}: give a number from 0 to below 1"
+    if not 0 <= settings.effectiveness < 1:
+        yield f"effectiveness is {settings.effectiveness}: give a number from 0 to below 1"

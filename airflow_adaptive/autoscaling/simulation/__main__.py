@@ -1,0 +1,223 @@
+"""`python -m airflow_adaptive.autoscaling.simulation TRACE`: a policy on a recorded load, beside the rules of others."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
+from airflow_adaptive.autoscaling.combined import CombinedPolicy
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
+from airflow_adaptive.autoscaling.policy import RescalePolicy, RescalePolicyError
+from airflow_adaptive.autoscaling.simulation import plots
+from airflow_adaptive.autoscaling.simulation.baselines import (
+    DoublingRule,
+    DS2Rule,
+    DStreamRule,
+    DynamicAllocationRule,
+    StaticRule,
+)
+from airflow_adaptive.autoscaling.simulation.environment import Run, Shape, World
+from airflow_adaptive.autoscaling.simulation.report import Figures, document, figures, slots_for, table
+from airflow_adaptive.autoscaling.simulation.simulated_query import Query
+from airflow_adaptive.autoscaling.simulation.trace import Trace, read_trace
+from airflow_adaptive.scheduler.config.options import Options
+from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
+from airflow_adaptive.scheduler.policies.rescaling import Tier
+
+DAY = 86400.0
+
+PEAK_BUSY = 0.8
+"""Share of the trigger interval that the peak of a trace takes on all slots, unless the rate of a slot is given."""
+
+Policy = RescalePolicy[Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; its exit code: 0, 1 if a rival is better and `--strict` was given, 2 for bad input."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        return _simulate(parsed)
+    except (RescalePolicyError, AdaptiveSchedulerError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+
+
+def shape_of(trace: Trace, asked: argparse.Namespace) -> Shape:
+    """What all runs have in common.
+
+    Raises:
+        RescalePolicyError: listing every number that no job can have.
+    """
+    wrong = [
+        f"--{name.replace('_', '-')} is {getattr(asked, name)}: give a number above 0"
+        for name in ("slots", "trigger", "every", "partitions")
+        if not 0 < getattr(asked, name) < math.inf
+    ]
+    if not wrong and not 0 <= asked.fixed < asked.trigger:
+        wrong.append(f"--fixed is {asked.fixed}: give at least 0, and less than --trigger ({asked.trigger})")
+    if asked.slot_rate is not None and not 0 < asked.slot_rate < math.inf:
+        wrong.append(f"--slot-rate is {asked.slot_rate}: give a number above 0")
+    if wrong:
+        raise RescalePolicyError("simulation", wrong)
+    at_peak = asked.slots * (PEAK_BUSY * asked.trigger - min(asked.fixed, asked.trigger / 2)) / asked.trigger
+    query = Query(
+        slot_rate=asked.slot_rate or trace.peak / at_peak,
+        fixed=asked.fixed,
+        trigger=asked.trigger,
+        most_rows=2 * asked.trigger * trace.peak,
+        partitions=asked.partitions,
+    )
+    return Shape(
+        query=query,
+        slots=asked.slots,
+        first=min(asked.slots, slots_for(query, trace.rates[0])),
+        every=asked.every,
+        tier=Tier(asked.tier),
+        options=Options.of(dict(_option(text) for text in asked.option)),
+    )
+
+
+def rivals(shape: Shape, trace: Trace) -> Mapping[str, Policy]:
+    """The rules of others by name, for a job of this shape."""
+    return {
+        "static maximum": StaticRule(slots=shape.slots),
+        "static mean": StaticRule(slots=min(shape.slots, slots_for(shape.query, trace.mean))),
+        "DS2 rule": DS2Rule(),
+        "doubling rule": DoublingRule(),
+        "DStream rule": DStreamRule(),
+        "dynamic allocation": DynamicAllocationRule(),
+    }
+
+
+def compare(policies: Mapping[str, Policy], shape: Shape, trace: Trace) -> tuple[Sequence[Figures], Mapping[str, Run]]:
+    """Every policy on the same load."""
+    runs = {name: World(shape, trace, policy).run() for name, policy in policies.items()}
+    return [figures(name, run, shape.query, trace) for name, run in runs.items()], runs
+
+
+def _simulate(asked: argparse.Namespace) -> int:
+    name, policy = _policy(asked)
+    if asked.plot is not None:
+        plots.require()
+    trace = _part(read_trace(asked.trace), asked)
+    shape = shape_of(trace, asked)
+    others = {} if asked.alone else rivals(shape, trace)
+    rows, runs = compare({name: policy, **others}, shape, trace)
+    sys.stdout.write(table(rows) + "\n")
+    if asked.json is not None:
+        _write(asked.json, json.dumps(document(rows, trace=asked.trace.name, days=trace.duration / DAY), indent=2))
+    if asked.plot is not None:
+        plots.draw(asked.plot, trace, shape.query, list(zip(rows, runs.values(), strict=True)))
+    return 1 if asked.strict and any(row.is_better_than(rows[0]) for row in rows[1:]) else 0
+
+
+def _part(trace: Trace, asked: argparse.Namespace) -> Trace:
+    if asked.begin == 0 and asked.days is None:
+        return trace
+    begin = asked.begin * DAY
+    return trace.part(begin, math.inf if asked.days is None else begin + asked.days * DAY)
+
+
+def _policy(asked: argparse.Namespace) -> tuple[str, Policy]:
+    """The policy to try, and its name.
+
+    Raises:
+        RescalePolicyError: it can't be used, or what it needs is missing.
+    """
+    load = LoadPolicy.of(_json(asked.settings, "--settings") if asked.settings else {})
+    if asked.policy == "load":
+        return "load policy", load
+    if asked.calendar is None:
+        raise RescalePolicyError(f"--policy {asked.policy}", ["give the windows with --calendar"])
+    calendar = _calendar(_json(asked.calendar, "--calendar"))
+    if asked.policy == "calendar":
+        return "scheduled policy", calendar
+    return "combined policy", CombinedPolicy(calendar=calendar, load=load)
+
+
+def _calendar(written: Mapping[str, Any]) -> ScheduledPolicy:
+    try:
+        return scheduled_policy(**written)
+    except TypeError as error:  # a name that is missing, or unknown
+        raise RescalePolicyError("--calendar", [str(error)]) from error
+
+
+def _json(text: str, name: str) -> Mapping[str, Any]:
+    """A JSON object, given as text or as the path of a file.
+
+    Raises:
+        RescalePolicyError: it is none.
+    """
+    try:
+        read = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RescalePolicyError(name, [f"{text!r} is no JSON object, and no file with one: {error}"]) from error
+    if not isinstance(read, dict):
+        raise RescalePolicyError(name, [f"{text!r} is no JSON object: give {{...}}"])
+    return read
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise RescalePolicyError("--option", [f"{text!r}: give name=value"])
+    return name, value
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RescalePolicyError(f"{path}", [f"can't be written: {error}"]) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m airflow_adaptive.autoscaling.simulation", description=__doc__)
+    parser.add_argument("trace", type=Path, help="CSV with the columns time and value")
+    parser.add_argument(
+        "--policy", choices=("load", "calendar", "combined"), default="load", help="the policy to try; by default load"
+    )
+    parser.add_argument("--calendar", help="of the others: arguments of scheduled_policy as a JSON object, or its file")
+    parser.add_argument("--settings", help="of the load policy: a JSON object, or a file with one")
+    parser.add_argument("--slots", type=int, default=20, help="of the cluster")
+    parser.add_argument(
+        "--slot-rate",
+        type=float,
+        help="load that a slot can take; by default the peak keeps all slots busy for 80 %% of the time",
+    )
+    parser.add_argument("--fixed", type=float, default=0.5, help="seconds of a batch without rows")
+    parser.add_argument("--trigger", type=float, default=10.0, help="seconds between two triggers")
+    parser.add_argument("--partitions", type=int, default=1, help="of the state; 1: tasks follow the slots")
+    parser.add_argument(
+        "--tier",
+        type=int,
+        choices=[tier.value for tier in Tier],
+        default=Tier.QUERY.value,
+        help="rung that a change of parallelism takes",
+    )
+    parser.add_argument("--every", type=float, default=15.0, help="seconds between two looks of the policy")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the scheduler, as docs/options.md has them",
+    )
+    parser.add_argument("--begin", type=float, default=0.0, metavar="DAYS", help="leave out so many days")
+    parser.add_argument("--days", type=float, help="take no more than so many")
+    parser.add_argument("--alone", action="store_true", help="without the rules of others")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if another rule is better")
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--plot", type=Path, help="draw load and slots there (needs matplotlib)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,332 @@
+"""The world around the scheduler core in simulated time: slots that come and go, a driver, a policy that is asked regularly.
+
+`machine.step` and `machine.timers` are the real ones, with the real options: cooldown, stabilisation, trigger, ladder and idle
+slots are the scheduler's own. Commits are told to it only while it waits for one; it makes nothing of the others.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+from typing import Any, Generic, TypeVar
+
+from airflow_adaptive.autoscaling.policy import Observation, QueryFigures, RescalePolicy
+from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, Query
+from airflow_adaptive.autoscaling.simulation.trace import Trace
+from airflow_adaptive.runtime.requirements.advice import limits_of
+from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
+from airflow_adaptive.scheduler.config.options import Options
+from airflow_adaptive.scheduler.events import (
+    BatchCommitted,
+    DriverEnded,
+    DriverSubmitted,
+    Event,
+    JobRedeployed,
+    PlanInForce,
+    RequirementsChanged,
+    SchedulingStarted,
+    SlotOffer,
+    SlotsChanged,
+    TimerFired,
+)
+from airflow_adaptive.scheduler.job_graph import DEFAULT_SLOT_SHARING_GROUP, DEFAULT_VERTEX, JobGraph, JobVertex
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.policies.transition_manager import Phase
+from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
+from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, SchedulerState
+
+EXECUTOR_START = 10.0
+"""Seconds from the wish for an executor until its slots are there."""
+
+PAUSES: Mapping[Tier, float] = {Tier.EXECUTORS: 0.0, Tier.QUERY: 0.15, Tier.STATE: 3.0, Tier.DRIVER: 40.0}
+"""Seconds without a query for a rescale by each rung, as measured on the embedded cluster."""
+
+COSTS: Mapping[Tier, timedelta] = {
+    tier: timedelta(seconds=seconds)
+    for tier, seconds in {Tier.EXECUTORS: 12.0, Tier.QUERY: 12.0, Tier.STATE: 15.0, Tier.DRIVER: 40.0}.items()
+}
+"""From a decision until all slots of the new parallelism work, as measured on the embedded cluster."""
+
+STOPPED = Failure(error_class="STOPPED", message="the driver stopped as told")
+
+Memory = TypeVar("Memory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What all policies of a comparison have in common.
+
+    Attributes:
+        query: that runs.
+        slots: of the cluster; no policy has more.
+        first: slots to begin with.
+        every: seconds between two looks of the policy.
+        tier: rung that a change of parallelism takes.
+        options: of the scheduler.
+    """
+
+    query: Query
+    slots: int
+    first: int
+    every: float = 15.0
+    tier: Tier = Tier.QUERY
+    options: Options = field(default_factory=Options)
+
+    @property
+    def graph(self) -> JobGraph:
+        """One stateful vertex within the cluster."""
+        bounds = ParallelismRange(1, self.slots)
+        partitions = max(self.slots, self.query.partitions)
+        return JobGraph(
+            job="simulated",
+            vertices=(JobVertex(name=DEFAULT_VERTEX, parallelism=bounds, max_parallelism=partitions),),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What happened.
+
+    Attributes:
+        batches: of the query, with lags and counts.
+        held: seconds at which the slots that the job holds changed, and how many it holds from then on.
+        rescales: that the scheduler carried out.
+        reasons: seconds and reasons of the advice that changed something.
+        end: seconds at the end.
+    """
+
+    batches: Batches
+    held: list[tuple[float, int]]
+    rescales: int
+    reasons: list[tuple[float, str]]
+    end: float
+
+
+class World(Generic[Memory]):
+    """One job under one policy."""
+
+    def __init__(self, shape: Shape, trace: Trace, policy: RescalePolicy[Memory]) -> None:
+        """Nothing runs yet."""
+        self.shape, self.trace, self.policy = shape, trace, policy
+        self.batches = Batches(shape.query, trace)
+        self.memory = policy.remember()
+        first: Requirements = {DEFAULT_VERTEX: ParallelismRange(1, shape.first)}
+        self.state: SchedulerState = machine.create(shape.graph, shape.options, first)
+        self.slots = 0
+        self.held: list[tuple[float, int]] = [(0.0, 0)]
+        self.reasons: list[tuple[float, str]] = []
+        self._limits = limits_of(shape.graph, shape.graph.requirements)
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._built = 0
+        self._tasks = 0
+        self._version = -1
+        self._deployments = 0
+        self._timer = float("inf")
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self.batches.now
+
+    def run(self, until: float | None = None) -> Run:
+        """Let the whole trace happen, or its part until then."""
+        end = self.trace.duration if until is None else until
+        self._tell(self._offers())
+        self._tell(SchedulingStarted(at=self._at()))
+        self._later(self.shape.every, self._look)
+        while self._next() <= end:
+            self._advance(self._next())
+            self._deliver()
+        self._advance(end)
+        return Run(
+            batches=self.batches, held=self.held, rescales=self.state.num_rescales, reasons=self.reasons, end=end
+        )
+
+    # ---- time -------------------------------------------------------------------------------------------------------
+
+    def _at(self) -> Any:
+        return self.trace.start + timedelta(seconds=self.now)
+
+    def _later(self, seconds: float, happens: Callable[[], None]) -> None:
+        heapq.heappush(self._agenda, (self.now + seconds, next(self._order), happens))
+
+    def _next(self) -> float:
+        return max(self.now, min(self._agenda[0][0] if self._agenda else float("inf"), self._timer))
+
+    def _advance(self, until: float) -> None:
+        """Batches go on; the scheduler hears of a commit that it waits for."""
+        while self.batches.run(until, to_commit=self._awaits_commit()):
+            self._tell(BatchCommitted(at=self._at(), epoch=self.state.epoch))
+            until = min(until, self._next())
+
+    def _deliver(self) -> None:
+        """What is due now, first what the world does."""
+        if self._agenda and self._agenda[0][0] <= self.now:
+            heapq.heappop(self._agenda)[2]()
+        elif self._timer <= self.now:
+            self._fire()
+
+    def _fire(self) -> None:
+        timer = machine.timers(self.state)[0]
+        self._tell(TimerFired(at=max(self._at(), timer.due), timer=timer.name, version=self.state.version))
+
+    def _awaits_commit(self) -> bool:
+        current = self.state.current
+        return isinstance(current, Executing) and current.manager.phase in {Phase.STABILIZING, Phase.STABILIZED}
+
+    # ---- the scheduler ----------------------------------------------------------------------------------------------
+
+    def _tell(self, event: Event) -> None:
+        step = machine.step(self.state, event)
+        self.state = step.state
+        for command in step.commands:
+            self._obey(command)
+        if self.state.version != self._version:
+            self._version = self.state.version
+            self._entered()
+        self._settle_slots()
+        timers = machine.timers(self.state)
+        self._timer = (timers[0].due - self.trace.start).total_seconds() if timers else float("inf")
+
+    def _obey(self, command: SubmitDriver | KillDriver) -> None:
+        epoch = command.epoch
+        if isinstance(command, SubmitDriver):
+            self._later(0.0, lambda: self._tell(self._submitted(epoch)))
+        else:
+            self._later(0.0, lambda: self._tell(DriverEnded(at=self._at(), epoch=epoch, failure=STOPPED)))
+
+    def _submitted(self, epoch: int) -> Event:
+        return DriverSubmitted(at=self._at(), epoch=epoch, submission_id="driver", application_id="application")
+
+    def _entered(self) -> None:
+        """The driver reads in the log what it is to do."""
+        match self.state.current:
+            case Deploying(plan=plan):
+                version, built = plan.version, plan.built
+                if built == self._built:
+                    self._later(0.0, lambda: self._in_force(version, built))
+                else:
+                    self._restart_query(lambda: self._in_force(version, built))
+            case Restarting(in_place=False):
+                epoch = self.state.epoch
+                self._restart_query(
+                    lambda: self._tell(DriverEnded(at=self._at(), epoch=epoch, failure=STOPPED)), NO_PAUSE
+                )
+            case _:
+                pass
+
+    def _restart_query(self, then: Callable[[], None], pause: float | None = None) -> None:
+        """The batch that runs ends, nothing runs for a while, then it goes on."""
+        batches = self.batches
+        boundary = batches.ends if batches.runs and batches.working > 0 else self.now
+        pause = PAUSES[self.shape.tier] if pause is None else pause
+        batches.resumes = boundary + pause
+        self._later(batches.resumes - self.now, then)
+
+    def _in_force(self, version: int, built: int) -> None:
+        plan = self.state.plan
+        if plan is None or plan.version != version:
+            return
+        if built != self._built:
+            self._built, self._tasks = built, plan.slots
+            self._work()
+        reads = () if self.shape.tier is Tier.EXECUTORS else (DEFAULT_VERTEX,)
+        self._tell(PlanInForce(at=self._at(), epoch=self.state.epoch, version=version, reads=reads))
+
+    # ---- slots ------------------------------------------------------------------------------------------------------
+
+    def _offers(self) -> SlotsChanged:
+        offer = SlotOffer(worker="worker", held=self.slots, free=self.shape.slots - self.slots)
+        return SlotsChanged(at=self._at(), offers=(offer,))
+
+    def _settle_slots(self) -> None:
+        """The driver asks for the slots that its plan may hold; they come after a while, and go at once."""
+        plan = self.state.plan
+        wanted = 0 if plan is None or self.state.driver is None else plan.hold
+        if wanted < self.slots and self.state.driver is not None:
+            self._hold(wanted)
+        elif wanted > self.slots:
+            warm_up = 2.0 if self.shape.tier is Tier.EXECUTORS else 0.0
+            version = self.state.version
+            self._later(EXECUTOR_START + warm_up, lambda: self._arrive(version))
+
+    def _arrive(self, version: int) -> None:
+        plan = self.state.plan
+        if plan is not None and self.state.version == version and plan.hold > self.slots:
+            self._hold(plan.hold)
+
+    def _hold(self, slots: int) -> None:
+        self.slots = slots
+        self.held.append((self.now, slots))
+        self._work()
+        self._tell(self._offers())
+
+    def _work(self) -> None:
+        """Slots that work: with a query that is built for its plan no more than that has, with fixed partitions all that there are."""
+        if self.state.driver is None or not self._tasks:
+            return
+        partitions = self.shape.query.partitions
+        if partitions > 1:
+            self.batches.work_on(self.slots, partitions)
+        elif self.shape.tier is Tier.EXECUTORS:
+            self.batches.work_on(self.slots, 1)
+        else:
+            self.batches.work_on(min(self.slots, self._tasks), self._tasks)
+
+    # ---- the policy -------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._later(self.shape.every, self._look)
+        self.memory, advice = self.policy.advise(self.memory, self._seen())
+        newest = self.state.requirements if self.state.declaration is None else self.state.declaration.requirements
+        if advice is None or advice.dry_run or dict(advice.bounds) == dict(newest):
+            return
+        self.reasons.append((self.now, advice.reason))
+        if self.shape.tier is Tier.DRIVER:
+            self._deployments += 1
+            self._tell(JobRedeployed(at=self._at(), deployment=str(self._deployments)))
+        self._tell(RequirementsChanged(at=self._at(), requirements=advice.bounds))
+
+    def _seen(self) -> Observation:
+        current, plan = self.state.current, self.state.plan
+        if isinstance(current, Deploying | Restarting):
+            plan = current.before  # what is on its way is not in force
+        figures = figures_of(self.batches, self.state.epoch)
+        return Observation(
+            at=self._at(),
+            requirements=self.state.requirements,
+            limits=self._limits,
+            parallelism=None if plan is None else plan.parallelism,
+            queries={} if figures is None else {DEFAULT_SLOT_SHARING_GROUP: figures},
+            rescale_costs=COSTS,
+            state_partitions={DEFAULT_SLOT_SHARING_GROUP: self.shape.query.partitions},
+            tier=self.shape.tier,
+        )
+
+
+NO_PAUSE = 0.0
+
+
+def figures_of(batches: Batches, epoch: int) -> QueryFigures | None:
+    """What the driver reports of a query: its newest batch, and how long the one that runs has been running."""
+    last = batches.last
+    if last is None:
+        return None
+    return QueryFigures(
+        vertices=(DEFAULT_VERTEX,),
+        input_rate=last.rows / last.interval,
+        busy_rate=last.rows / last.seconds if last.seconds > 0 else 0.0,
+        backlog=last.unread,
+        busy=min(1.0, last.seconds / batches.query.trigger),
+        batch_duration=last.seconds * 1000,
+        trigger_interval=batches.query.trigger * 1000,
+        epoch=epoch,
+        sequence=int(batches.now * 1000),
+        running=(batches.now - batches.begun) * 1000 if batches.runs else None,
+    )

@@ -1,0 +1,1 @@
+"""The declaration of a job in a DAG: parameters, validation, `airflow.cfg`, and batches."""

@@ -1,0 +1,184 @@
+"""A job as its DAG declares it: what is wrong with it, and what is deployed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_adaptive.autoscaling.advisor import require as require_policy
+from airflow_adaptive.autoscaling.advisor import written
+from airflow_adaptive.autoscaling.policy import RescalePolicyError
+from airflow_adaptive.declaration import validation
+from airflow_adaptive.declaration.airflow_config import configured_options
+from airflow_adaptive.launch.composition import job_directory
+from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.runtime.journal.journal import attempt_of
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
+from airflow_adaptive.runtime.staging import check_code, stage
+from airflow_adaptive.scheduler.allocator.slot_sharing import required_slots
+from airflow_adaptive.scheduler.config.options import Options
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import from_json
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.callback import AsyncCallback
+
+    from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
+    from airflow_adaptive.autoscaling.combined import CombinedPolicy
+    from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
+    from airflow_adaptive.declaration.batch import Batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredJob:
+    """The parameters of `AdaptiveSparkOperator`, rendered; see there. Nothing is checked before `batch` or `stage`."""
+
+    job: str
+    application: str
+    job_directory: str
+    parallelism: int | tuple[int, int]
+    max_parallelism: int | None
+    job_graph: JobGraph | None
+    job_type: str
+    conn_id: str
+    application_args: Sequence[str]
+    py_files: Sequence[str]
+    conf: Mapping[str, str] | None
+    env: Mapping[str, str] | None
+    driver_cores: int
+    driver_memory: str
+    executor_cores: int
+    executor_memory: str
+    rescale_policy: ScheduledPolicy | LoadPolicy | CombinedPolicy | None
+    on_rescale_callback: AsyncCallback | None
+    options: Mapping[str, Any]
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the job is declared BATCH, by the operator or by its graph."""
+        graph = self.job_graph
+        return str(self.job_type).upper() == JobType.BATCH or (graph is not None and graph.job_type is JobType.BATCH)
+
+    def batch(self) -> Batch:
+        """The job for spark-submit.
+
+        Raises:
+            DeclarationError: it can't run; says everything that is wrong.
+        """
+        from airflow_adaptive.declaration.batch import Batch  # noqa: PLC0415  imports much that no other job needs
+
+        self._check(streaming=False)
+        graph, (driver, executor) = self.graph(), self._shapes()
+        return Batch(
+            job=self.job,
+            conn_id=self.conn_id,
+            application=self.application,
+            slots=required_slots(graph, graph.requirements),
+            args=_texts(self.application_args),
+            py_files=_texts(self.py_files),
+            conf=_text_values(self.conf),
+            env=_text_values(self.env),
+            driver=driver,
+            executor=executor,
+        )
+
+    async def stage(self, attempt: str, *, begun: bool = False) -> JobSpec:
+        """Check everything that can be checked before a cluster is asked, then copy the code to where Spark finds it.
+
+        Args:
+            attempt: token of the attempt that deploys it.
+            begun: whether it has a log, which must then be there.
+
+        Raises:
+            DeclarationError: it can't run; says everything that is wrong.
+            JobDirectoryError: its directory can't be used.
+            SnapshotError: its log was written by a newer version.
+        """
+        if self.is_batch:
+            raise ValueError("it is declared BATCH, which a streaming job can't become while it runs")
+        self._check()
+        driver, executor = self._shapes()
+        directory = job_directory(self.job_directory, self.job)
+        newest = await directory.newest()
+        if newest is None and begun:
+            raise JobDirectoryError(f"{directory.uri}/log was there and is gone: bring the directory of the job back")
+        if newest is not None:
+            from_json(newest.scheduler)  # refuses what a newer version wrote, before it costs a running job its loop
+        code = await stage(directory, self.application, self.py_files)
+        return JobSpec(
+            graph=self.graph(),
+            options=self._options(),
+            directory=directory.uri,
+            script=code.script,
+            py_files=code.py_files,
+            args=_texts(self.application_args),
+            conf=_text_values(self.conf),
+            env=_text_values(self.env),
+            driver=driver,
+            executor=executor,
+            attempt=attempt,
+            rescale_policy=None if self.rescale_policy is None else written(self.rescale_policy),
+        )
+
+    async def last_attempt(self) -> str | None:
+        """The attempt that wrote into the job's log last, None without a log. Raises `JobDirectoryError`, or what is wrong with its URI."""
+        newest = await job_directory(self.job_directory, self.job).newest()
+        return None if newest is None else attempt_of(newest.owner)
+
+    def _check(self, *, streaming: bool = True) -> None:
+        """Check everything that can be checked before a cluster is asked. Raises `DeclarationError`."""
+        files = self.py_files if isinstance(self.py_files, list | tuple) else ()
+        of_streaming = (
+            self._options,
+            lambda: job_directory(str(self.job_directory), self.job).uri,
+            lambda: check_code(str(self.application), [str(file) for file in files]),
+        )
+        validation.require(
+            [
+                lambda: validation.one_of(JobType, job_type=self.job_type),
+                lambda: validation.texts(conn_id=self.conn_id, job_directory=self.job_directory),
+                lambda: validation.lists(application_args=self.application_args, py_files=self.py_files),
+                lambda: validation.mappings(conf=self.conf, env=self.env),
+                lambda: validation.no_secrets(conf=self.conf, env=self.env),
+                lambda: validation.no_overridden_properties(self.conf, streaming=streaming),
+                lambda: validation.graph(self.graph),
+                lambda: validation.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
+                lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
+                lambda: self._check_policy(streaming),
+                lambda: validation.callback(on_rescale_callback=self.on_rescale_callback),
+                lambda: validation.cluster(str(self.conn_id), streaming=streaming),
+                *(of_streaming if streaming else ()),
+            ]
+        )
+
+    def _check_policy(self, streaming: bool) -> None:
+        """Refuse a rescale policy that the job can't have. Raises `RescalePolicyError`, or what is wrong with graph or options."""
+        if self.rescale_policy is None:
+            return
+        if not streaming:
+            raise RescalePolicyError(
+                "batch", ["rescale_policy is given for a batch, which never rescales: leave it out"]
+            )
+        validation.graph(self.graph)
+        require_policy(self.rescale_policy, self.graph(), reactive=self._options().reactive)
+
+    def _options(self) -> Options:
+        return Options.of(self.options, configured_options())
+
+    def graph(self) -> JobGraph:
+        """The job's vertices with their bounds. Raises `ValueError` or `AdaptiveSchedulerError` if they are none."""
+        return self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
+
+    def _shapes(self) -> tuple[DriverShape, ExecutorShape]:
+        driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
+        return driver, ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
+
+
+def _texts(values: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(str(value) for value in values)
+
+
+def _text_values(values: Mapping[str, Any] | None) -> dict[str, str]:
+    return {key: str(value) for key, value in (values or {}).items()}

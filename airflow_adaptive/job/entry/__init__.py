@@ -1,0 +1,1 @@
+"""Entry points of a driver: the launcher, `AdaptiveJob`, and unmanaged scripts."""

@@ -1,0 +1,199 @@
+"""The documents as bytes: JSON with a kind and a format version, read with distrust.
+
+Standard library only, as `job.protocol.documents` is, and for the same reason.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from airflow_adaptive.job.protocol.documents import (
+    Action,
+    Directive,
+    DriverPlan,
+    DriverState,
+    ExecutorReport,
+    FailureReport,
+    LogDocument,
+    QueryReport,
+    RescaleDocument,
+    Status,
+)
+
+FORMAT = 1
+"""Version of the documents' format; a reader refuses a newer one."""
+
+MAX_DOCUMENT_BYTES = 1 << 20
+"""A document larger than this is not ours: it is reported and ignored."""
+
+LOG_KIND = "airflow-adaptive/log"
+STATUS_KIND = "airflow-adaptive/status"
+RESCALE_KIND = "airflow-adaptive/rescale"
+
+ENCODING = "utf-8"
+
+
+class DocumentError(ValueError):
+    """A document is half-written, oversized, foreign or of a newer format; it must not be trusted."""
+
+
+class NewerFormatError(DocumentError):
+    """A newer airflow-adaptive wrote the document: it is the truth, but this side can't read it."""
+
+
+def log_name(number: int) -> str:
+    """File name of log document `number`: sorts like the number."""
+    return f"{number:010d}.json"
+
+
+def log_number(name: str) -> int | None:
+    """Inverse of `log_name`; None for a name that is not a log document's."""
+    stem, dot, suffix = name.partition(".")
+    return int(stem) if dot and suffix == "json" and len(stem) == 10 and stem.isdecimal() else None  # noqa: PLR2004
+
+
+def encode_log(document: LogDocument) -> bytes:
+    """Bytes of a log document."""
+    return _encode(LOG_KIND, asdict(document))
+
+
+def encode_rescale(document: RescaleDocument) -> bytes:
+    """Bytes of a rescale document."""
+    return _encode(RESCALE_KIND, asdict(document))
+
+
+def encode_status(status: Status) -> bytes:
+    """Bytes of a status document."""
+    return _encode(STATUS_KIND, asdict(status))
+
+
+def decode_log(data: bytes) -> LogDocument:
+    """Read a log document.
+
+    Raises:
+        DocumentError: it can't be trusted; says why.
+    """
+    fields = _decode(LOG_KIND, data)
+    return _build(LogDocument, {**fields, "directive": _directive(fields.get("directive"))})
+
+
+def decode_rescale(data: bytes) -> RescaleDocument:
+    """Read a rescale document.
+
+    Raises:
+        DocumentError: it can't be trusted; says why.
+    """
+    return _build(RescaleDocument, _decode(RESCALE_KIND, data))
+
+
+def decode_status(data: bytes) -> Status:
+    """Read a status document.
+
+    Raises:
+        DocumentError: it can't be trusted; says why.
+    """
+    fields = _decode(STATUS_KIND, data)
+    status = _build(Status, {**fields, **_status_parts(fields)})
+    _require_counts("Status", status.epoch, status.sequence, status.version, status.refused)
+    _require_numbers("Status", status.downtime_ms or 0)
+    return status
+
+
+def _encode(kind: str, fields: dict[str, Any]) -> bytes:
+    return json.dumps({"kind": kind, "format": FORMAT, **fields}, separators=(",", ":")).encode(ENCODING)
+
+
+def _decode(kind: str, data: bytes) -> dict[str, Any]:
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise DocumentError(f"document of {len(data)} bytes is larger than {MAX_DOCUMENT_BYTES}")
+    try:
+        fields = json.loads(data.decode(ENCODING))
+    except ValueError as error:
+        raise DocumentError(f"not JSON, or half-written: {error}") from error
+    if not isinstance(fields, dict) or fields.pop("kind", None) != kind:
+        raise DocumentError(f"not a document of kind {kind!r}")
+    written = fields.pop("format", None)
+    if not isinstance(written, int):
+        raise DocumentError(f"format {written!r} is not a number")
+    if written > FORMAT:
+        raise NewerFormatError(f"format {written} is newer than {FORMAT}: upgrade airflow-adaptive on this side")
+    return fields
+
+
+Document = TypeVar("Document")
+
+
+def _build(document: type[Document], fields: Any) -> Document:
+    try:
+        known = {name: fields[name] for name in document.__dataclass_fields__ if name in fields}  # type: ignore[attr-defined]
+        return document(**known)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DocumentError(f"{document.__name__}: {error}") from error
+
+
+def _directive(value: Any) -> Directive:
+    if not isinstance(value, dict):
+        raise DocumentError("Directive: missing")
+    try:
+        action = Action(str(value.get("action")))
+    except ValueError as error:
+        raise DocumentError(f"Directive: {error}") from error
+    plan = value.get("plan")
+    directive = _build(Directive, {**value, "action": action, "plan": None if plan is None else _plan(plan)})
+    _require_counts("Directive", directive.epoch, directive.version)
+    return directive
+
+
+def _plan(value: Any) -> DriverPlan:
+    """A plan; older versions wrote one number of state partitions for all queries."""
+    partitions = value.get("state_partitions") if isinstance(value, dict) else None
+    plan = _build(DriverPlan, {**value, "state_partitions": {"": partitions}} if type(partitions) is int else value)
+    maps = {name: getattr(plan, name) for name in ("parallelism", "state_partitions", "shares", "keep")}
+    for name, counts in maps.items():
+        if not isinstance(counts, dict):
+            raise DocumentError(f"DriverPlan: {name} is {counts!r}")
+    values = [count for counts in maps.values() for count in counts.values()]
+    _require_counts("DriverPlan", plan.executors, plan.built, plan.hold, *values)
+    return plan
+
+
+def _require_counts(document: str, *counts: object) -> None:
+    """The driver compares and computes with these: a wrong type would end it instead of being ignored."""
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise DocumentError(f"{document}: not all of {counts} are counts")
+
+
+def _status_parts(fields: dict[str, Any]) -> dict[str, Any]:
+    failure, refusal, reads = fields.get("failure"), fields.get("refusal"), fields.get("reads")
+    try:
+        return {
+            "state": DriverState(str(fields.get("state"))),
+            "executors": tuple(_build(ExecutorReport, item) for item in fields.get("executors", ())),
+            "queries": tuple(map(_query, fields.get("queries", ()))),
+            "failure": None if failure is None else _build(FailureReport, _failure_fields(failure)),
+            "refusal": None if refusal is None else _build(FailureReport, _failure_fields(refusal)),
+            "reads": None if reads is None else tuple(map(str, reads)),
+        }
+    except (TypeError, ValueError) as error:
+        raise DocumentError(f"Status: {error}") from error
+
+
+def _query(value: Any) -> QueryReport:
+    """A query's report. Its figures may be any numbers: a driver that measures nonsense is still heard."""
+    query = _build(QueryReport, value)
+    figures = (query.batch_id, query.committed, query.input_rows, query.batch_rows, query.batch_duration_ms)
+    optional = (query.backlog, query.trigger_interval_ms, query.input_rate)
+    _require_numbers("QueryReport", *figures, *(figure for figure in optional if figure is not None))
+    return query
+
+
+def _require_numbers(document: str, *figures: object) -> None:
+    """Whoever reads them computes with these."""
+    if not all(type(figure) in (int, float) for figure in figures):
+        raise DocumentError(f"{document}: not all of {figures} are numbers")
+
+
+def _failure_fields(failure: Any) -> dict[str, Any]:
+    return {**failure, "causes": tuple(failure.get("causes", ()))}

@@ -1,0 +1,1 @@
+"""The workload of a driver: streaming queries, or one batch."""

@@ -1,0 +1,123 @@
+"""One streaming query of the job: started again and again under one name, followed, ended.
+
+Reaches into the JVM for what Python does not show: the exception that ended the query with all its causes
+(`org.apache.spark.sql.streaming.StreamingQueryException`), its trigger, and whether that has begun to fire
+(`org.apache.spark.sql.execution.streaming.runtime.StreamExecution`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from airflow_adaptive.job.control.interfaces import StatefulRun
+from airflow_adaptive.job.jvm import scala_object
+from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
+from airflow_adaptive.job.protocol.failures import report_throwable
+from airflow_adaptive.job.queries.batch_boundary import RUNTIME, BatchBoundary
+from airflow_adaptive.job.queries.progress import ProgressCounter
+
+
+class JobQuery:
+    """A query over all its runs in this driver."""
+
+    def __init__(self, spark: SparkSession, name: str, checkpoint: str) -> None:
+        """Nothing runs yet.
+
+        Args:
+            spark: the session.
+            name: of the query.
+            checkpoint: URI.
+        """
+        self.name = name
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._query: StreamingQuery | None = None
+        self._progress = ProgressCounter()
+
+    def start(self, writer: DataStreamWriter) -> None:
+        """Start the query on the session's configuration of this moment. Raises what Spark raises."""
+        self._query = None
+        self.take(writer.queryName(self.name).option("checkpointLocation", self._checkpoint).start())
+
+    def take(self, query: StreamingQuery) -> None:
+        """Follow a run that was started."""
+        self._query = query
+        self._progress.begin(self.name, _trigger_interval_ms(query))
+
+    def boundary(self) -> BatchBoundary | None:
+        """Its batch boundary; None for a query that was never started."""
+        return None if self._query is None else BatchBoundary(self._spark, self._query)
+
+    def stop(self) -> None:
+        """Stop it at once."""
+        if self._query is not None:
+            self._query.stop()
+
+    def active(self) -> bool:
+        """Whether it runs."""
+        return self._query is not None and self._query.isActive
+
+    def triggered(self, timeout_s: float) -> bool:
+        """Whether the first trigger of this run has begun; waits for it so long. False for a query that has failed.
+
+        The query's thread begins it as soon as it is initialized, whatever the trigger's interval.
+        """
+        if self._query is None:
+            return False
+        execution = self._query._jsq.streamingQuery()
+        try:
+            execution.awaitInitialization(max(1, round(timeout_s * 1000)))
+        except Py4JError:  # what ended the query; see `failure`
+            return False
+        return bool(execution.state().get() != scala_object(self._spark, f"{RUNTIME}.INITIALIZING"))
+
+    def failure(self) -> FailureReport | None:
+        """Why the newest run ended, None if it runs or nothing went wrong."""
+        if self._query is None:
+            return None
+        exception = self._query._jsq.exception()
+        return report_throwable(exception.get(), self.name) if exception.isDefined() else None
+
+    def report(self) -> QueryReport | None:
+        """Its progress, None for a query that was never started."""
+        self.follow()
+        report = self._progress.report
+        return None if report is None else replace(report, active=report.active and self.active(), idle=self._is_idle())
+
+    def stateful_run(self) -> StatefulRun | None:
+        """What runs, None if it does not, keeps no state or has not committed a batch yet."""
+        self.follow()
+        report, partitions = self._progress.report, self._progress.state_partitions
+        if self._query is None or report is None or partitions is None or not self.active():
+            return None
+        return StatefulRun(run_id=str(self._query.runId), batch_id=report.batch_id, state_partitions=partitions)
+
+    @property
+    def state_partitions(self) -> int | None:
+        """In how many partitions the state of the newest run is, None if that is unknown or there is no state."""
+        return self._progress.state_partitions
+
+    def over(self) -> None:
+        """The run is over."""
+        self.follow()
+        self._progress.end()
+
+    def follow(self) -> None:
+        """Take up the query's progress."""
+        query = self._query
+        if query is not None:
+            self._progress.follow(query.lastProgress, lambda: query.recentProgress)
+
+    def _is_idle(self) -> bool:
+        query = self._query
+        return query is not None and query.isActive and not query.status["isTriggerActive"]
+
+
+def _trigger_interval_ms(query: StreamingQuery) -> int | None:
+    trigger = query._jsq.streamingQuery().trigger()
+    return int(trigger.intervalMs()) if trigger.getClass().getSimpleName() == "ProcessingTimeTrigger" else None

@@ -1,0 +1,103 @@
+"""The job's work: streaming queries or a batch, whichever the author's function returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrameWriter
+
+from airflow_adaptive.job.control.interfaces import Run, StatefulRun
+from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
+from airflow_adaptive.job.queries.batch_query import BatchQuery
+from airflow_adaptive.job.queries.job_queries import JobQueries
+from airflow_adaptive.job.queries.writers import Streams, Writers
+
+
+class JobWork:
+    """Builds, and leaves the rest to the queries or to the batch that comes of it; see `parts.Query`."""
+
+    def __init__(self, queries: JobQueries, batch: BatchQuery) -> None:
+        """Take both; a job is streaming until its function returns a batch."""
+        self._queries = queries
+        self._batch = batch
+        self._current: Run = queries
+
+    @property
+    def plan(self) -> DriverPlan | None:
+        """See `parts.Query`."""
+        return self._current.plan
+
+    def runs_on(self, plan: DriverPlan) -> bool:
+        """See `parts.Query`."""
+        return self._current.runs_on(plan)
+
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        """See `parts.Query`."""
+        return self._queries.reads
+
+    def adopt(self, plan: DriverPlan) -> None:
+        """See `parts.Query`."""
+        self._current.adopt(plan)
+
+    def build(self, plan: DriverPlan) -> Writers:
+        """See `JobQueries.build`."""
+        return self._queries.build(plan)
+
+    def is_prepared(self, writers: Writers, plan: DriverPlan) -> bool:
+        """See `JobQueries.is_prepared`; a batch has no state."""
+        return isinstance(writers, DataFrameWriter) or self._queries.is_prepared(writers, plan)
+
+    def prepare(self, writers: Streams, plan: DriverPlan) -> None:
+        """See `JobQueries.prepare`."""
+        self._queries.prepare(writers, plan)
+
+    def start(self, writers: Writers, plan: DriverPlan) -> None:
+        """Start what `build` returned; nothing of it runs now."""
+        if isinstance(writers, DataFrameWriter):
+            self._current = self._batch
+            self._batch.start(writers, plan)
+        else:
+            self._current = self._queries
+            self._queries.start(writers, plan)
+
+    def between(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+        """See `parts.Query`."""
+        return self._current.between(timeout_s, pause, act)
+
+    def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
+        """See `parts.Query`."""
+        return self._current.end(timeout_s, pause)
+
+    def halt(self) -> None:
+        """Stop at once whatever runs in the session."""
+        self._batch.halt()
+        self._queries.halt()
+
+    def triggered(self, timeout_s: float) -> bool:
+        """See `parts.Query`."""
+        return self._current.triggered(timeout_s)
+
+    def ended(self) -> bool:
+        """See `parts.Query`."""
+        return self._current.ended()
+
+    def close(self) -> None:
+        """See `parts.Query`."""
+        self._current.close()
+
+    def failure(self) -> FailureReport | None:
+        """See `parts.Query`."""
+        return self._current.failure()
+
+    def reports(self) -> tuple[QueryReport, ...]:
+        """See `parts.Query`."""
+        return self._current.reports()
+
+    def stateful_run(self) -> StatefulRun | None:
+        """See `parts.Query`."""
+        return self._current.stateful_run()
+
+    def parallelism(self) -> dict[str, int]:
+        """See `parts.Query`."""
+        return self._current.parallelism()

@@ -1,0 +1,1 @@
+"""The state of streaming queries: checkpoints and their repartitioning."""

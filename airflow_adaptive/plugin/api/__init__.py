@@ -1,0 +1,1 @@
+"""The REST API in Airflow's API server."""

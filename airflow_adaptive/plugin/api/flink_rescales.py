@@ -1,0 +1,186 @@
+"""Rescales in the words of Flink 2.3's REST API (FLIP-487), and what ours know beyond them.
+
+Flink gives rescales UUIDs; ours have numbers, from which UUIDs are made that stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from airflow_adaptive.plugin.api import rescale_schemas
+from airflow_adaptive.scheduler.history.rescale_summary import Durations, RescaleSummary, summarize
+from airflow_adaptive.scheduler.resource_checks import max_trigger_delay
+from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.scheduler.timeline import Amounts, Rescale, TerminalState
+
+FOR_EVER = -1
+"""Flink's timeout that never comes."""
+
+
+def config(state: SchedulerState) -> rescale_schemas.RescaleConfig:
+    """The options that rescales depend on."""
+    options = state.options
+    wait, longest = options.resource_wait_timeout, options.scaling_interval_max
+    return rescale_schemas.RescaleConfig(
+        rescaleHistoryMax=options.history_size,
+        schedulerExecutionMode="REACTIVE" if options.reactive else None,
+        submissionResourceWaitTimeoutInMillis=FOR_EVER if wait is None else _millis(wait),
+        submissionResourceStabilizationTimeoutInMillis=_millis(options.resource_stabilization_timeout),
+        slotIdleTimeoutInMillis=_millis(options.slot_idle_timeout),
+        executingCooldownTimeoutInMillis=_millis(options.scaling_interval_min),
+        executingResourceStabilizationTimeoutInMillis=_millis(options.executing_stabilization_timeout),
+        maximumDelayForTriggeringRescaleInMillis=_millis(max_trigger_delay(state)),
+        rescaleOnFailedCheckpointCount=options.max_failed_batches,
+        scalingIntervalMaxInMillis=None if longest is None else _millis(longest),
+        minParallelismIncrease=options.min_parallelism_increase,
+        belowLowerBound=options.below_lower_bound.value,
+    )
+
+
+def history(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) -> list[rescale_schemas.RescaleDetails]:
+    """Rescales, the newest first, without the states that they passed.
+
+    Args:
+        job: id of the job.
+        rescales: oldest first.
+        groups: vertex -> slot sharing group.
+    """
+    return [details(job, rescale, groups, with_states=False) for rescale in reversed(rescales)]
+
+
+def overview(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) -> rescale_schemas.RescalesOverview:
+    """How many there are, and the latest of each terminal state."""
+    latest = {rescale.terminal_state: rescale for rescale in rescales}
+    shown = {
+        state.value.lower(): details(job, latest[state], groups, with_states=False) if state in latest else None
+        for state in TerminalState
+    }
+    return rescale_schemas.RescalesOverview(
+        rescalesCounts=_counts(summarize(rescales)), latest=rescale_schemas.LatestRescales(**shown)
+    )
+
+
+def summary(rescales: Sequence[Rescale]) -> rescale_schemas.RescalesSummary:
+    """Rescales in figures."""
+    figures = summarize(rescales)
+    return rescale_schemas.RescalesSummary(
+        rescalesCounts=_counts(figures),
+        rescalesDurationStatsInMillis=_statistics(figures.duration),
+        completedRescalesDurationStatsInMillis=_statistics(figures.completed_duration),
+        ignoredRescalesDurationStatsInMillis=_statistics(figures.ignored_duration),
+        failedRescalesDurationStatsInMillis=_statistics(figures.failed_duration),
+        downtimeStatsInMillis=_statistics(figures.downtime),
+    )
+
+
+def find(job: str, rescales: Sequence[Rescale], name: str) -> Rescale | None:
+    """The rescale of this UUID or number, None if there is none."""
+    return next((r for r in rescales if name in (str(r.number), str(rescale_uuid(job, r.number)))), None)
+
+
+def details(
+    job: str, rescale: Rescale, groups: Mapping[str, str], *, with_states: bool = True
+) -> rescale_schemas.RescaleDetails:
+    """One rescale; the states that it passed are in its details only, as in Flink."""
+    return rescale_schemas.RescaleDetails(
+        rescaleUuid=str(rescale_uuid(job, rescale.number)),
+        resourceRequirementsUuid=str(_uuid(job, "requirements", rescale.requirements)),
+        rescaleAttemptId=rescale.attempt,
+        vertices=_vertices(rescale.vertices, groups),
+        slots=_slots(rescale.groups),
+        schedulerStates=_spans(rescale) if with_states else None,
+        startTimestampInMillis=_epoch(rescale.start),
+        endTimestampInMillis=None if rescale.end is None else _epoch(rescale.end),
+        terminalState=rescale.terminal_state,
+        triggerCause=rescale.trigger_cause,
+        terminatedReason=rescale.terminated_reason,
+        number=rescale.number,
+        tier=None if rescale.tier is None else rescale.tier.name,
+        downtimeInMillis=None if rescale.downtime is None else _millis(rescale.downtime),
+        failure=rescale.failure,
+    )
+
+
+def rescale_uuid(job: str, number: int) -> UUID:
+    """UUID of a rescale."""
+    return _uuid(job, "rescale", number)
+
+
+def _uuid(job: str, kind: str, number: int) -> UUID:
+    return uuid5(NAMESPACE_URL, f"airflow-adaptive:{job}/{kind}/{number}")
+
+
+def _vertices(amounts: Amounts, groups: Mapping[str, str]) -> dict[str, rescale_schemas.VertexRescale]:
+    return {
+        name: rescale_schemas.VertexRescale(
+            jobVertexId=name,
+            jobVertexName=name,
+            slotSharingGroupId=groups.get(name, ""),
+            slotSharingGroupName=groups.get(name, ""),
+            **_values(amounts, name, "desiredParallelism", "sufficientParallelism", "Parallelism"),
+        )
+        for name in amounts.desired
+    }
+
+
+def _slots(amounts: Amounts) -> dict[str, rescale_schemas.GroupRescale]:
+    return {
+        name: rescale_schemas.GroupRescale(
+            slotSharingGroupId=name,
+            slotSharingGroupName=name,
+            **_values(amounts, name, "desiredSlots", "minimalRequiredSlots", "Slots"),
+        )
+        for name in amounts.desired
+    }
+
+
+def _values(amounts: Amounts, name: str, desired: str, sufficient: str, unit: str) -> dict[str, Any]:
+    return {
+        desired: amounts.desired[name],
+        sufficient: amounts.sufficient.get(name, 0),
+        f"preRescale{unit}": (amounts.before or {}).get(name),
+        f"postRescale{unit}": (amounts.after or {}).get(name),
+    }
+
+
+def _spans(rescale: Rescale) -> list[rescale_schemas.SchedulerStateSpan]:
+    return [
+        rescale_schemas.SchedulerStateSpan(
+            state=span.state,
+            enterTimestampInMillis=_epoch(span.entered),
+            leaveTimestampInMillis=_epoch(span.left),
+            durationInMillis=_millis(span.left - span.entered),
+        )
+        for span in rescale.states
+    ]
+
+
+def _counts(figures: RescaleSummary) -> rescale_schemas.RescaleCounts:
+    return rescale_schemas.RescaleCounts(
+        ignored=figures.ignored,
+        inProgress=figures.in_progress,
+        completed=figures.completed,
+        failed=figures.failed,
+    )
+
+
+def _statistics(durations: Durations | None) -> rescale_schemas.Statistics | None:
+    if durations is None:
+        return None
+    whole = {name: _millis(getattr(durations, name)) for name in ("min", "max", "avg")}
+    quantiles = {
+        name: round(getattr(durations, name) / timedelta(milliseconds=1), 3)
+        for name in ("p50", "p90", "p95", "p99", "p999")
+    }
+    return rescale_schemas.Statistics(**whole, **quantiles)
+
+
+def _millis(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)
+
+
+def _epoch(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,218 @@
+"""A job as the API shows it, derived from its mirror through the scheduler's own functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from airflow_adaptive.plugin.api import schemas
+from airflow_adaptive.plugin.data.metadata_database import Job
+from airflow_adaptive.plugin.data.published_state import Mirrored
+from airflow_adaptive.runtime.requirements.dry_run import Preview
+from airflow_adaptive.runtime.requirements.request_bodies import body_of
+from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.allocator.assignment import Assignment, assign
+from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots, used_slots
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.policies.transition_manager import TransitionManager
+from airflow_adaptive.scheduler.requirements import Requirements
+from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.scheduler.state import Plan, Restarting, SchedulerState
+
+MOST_SUBTASKS: Final = 5000
+"""Of larger plans, slots and loads of each worker are shown without the subtasks."""
+
+MOST_SLOTS: Final = 100_000
+"""Of larger plans, nothing is shown of the workers."""
+
+
+def item(job: Job, mirrored: Mirrored) -> schemas.JobItem:
+    """The job in a list."""
+    return schemas.JobItem(**_item(job, mirrored))
+
+
+def details(job: Job, mirrored: Mirrored, *, editable: bool | None = None) -> schemas.JobDetails:
+    """The job with all that is at hand; `editable` tells whether who asks may change it."""
+    state = mirrored.state
+    known = {} if state is None else _of_scheduler(state)
+    unknown: dict[str, Any] = {
+        "reactive": None,
+        "pending_requirements": None,
+        "clocks": [],
+        "waiting": None,
+        "backoff": None,
+        "vertices": [],
+        "options": {},
+    }
+    return schemas.JobDetails(
+        **_item(job, mirrored), **{**unknown, **known}, asked=mirrored.asked, policy=mirrored.policy, editable=editable
+    )
+
+
+def plan(state: SchedulerState, mirrored: Mirrored) -> schemas.Plan:
+    """Where the job's subtasks run."""
+    current, report = state.plan, mirrored.report
+    assignment = None if current is None else _assignment(state, current)
+    return schemas.Plan(
+        version=None if current is None else current.version,
+        reported_at=None if report is None else report.at,
+        load_balance_mode=state.options.load_balance_mode.value,
+        vertices=_planned_vertices(state, {} if report is None else report.parallelism),
+        slots=schemas.PlannedSlots(
+            planned=None if current is None else current.slots,
+            kept=None if current is None else current.hold,
+            held=state.held_slots,
+            available=state.available_slots,
+            minimum=minimum_slots(state.job, state.requirements),
+            maximum=required_slots(state.job, state.requirements),
+        ),
+        executors=[] if report is None else report.executors,
+        workers=[] if assignment is None else _workers(state, assignment),
+        imbalance=None if assignment is None else assignment.imbalance,
+    )
+
+
+def preview(told: Preview, state: SchedulerState) -> schemas.Preview:
+    """What requirements would lead to; `state` is that of the scheduler now."""
+    return schemas.Preview(
+        consequence=told.consequence,
+        reason=told.reason,
+        requirements={
+            vertex: schemas.VertexRequirements.model_validate(item)
+            for vertex, item in body_of(told.requirements).items()
+        },
+        before=None if told.before is None else dict(told.before),
+        after=None if told.after is None else dict(told.after),
+        tier=None if told.tier is None else told.tier.name,
+        held_back_until=told.held_back_until,
+        at=told.at,
+        slots=schemas.PreviewedSlots(
+            available=state.available_slots,
+            minimum=minimum_slots(state.job, told.requirements),
+            maximum=required_slots(state.job, told.requirements),
+            missing=told.missing_slots,
+        ),
+        decisions=[schemas.Decision(at=one.at, state=one.state, reason=one.reason) for one in told.decisions],
+    )
+
+
+def failures(state: SchedulerState | None) -> list[schemas.FailureEntry]:
+    """Failures that are remembered, oldest first; none if the scheduler's state is unknown."""
+    return [
+        schemas.FailureEntry(
+            at=record.at,
+            state=record.state,
+            failure=_failure(record.failure),
+            decision=record.decision,
+            concurrent=[_failure(failure) for failure in record.concurrent],
+        )
+        for record in (() if state is None else state.failures)
+    ]
+
+
+def _failure(failure: Failure) -> schemas.Failure:
+    return schemas.Failure(error_class=failure.error_class, message=failure.message, causes=list(failure.causes))
+
+
+def _item(job: Job, mirrored: Mirrored) -> dict[str, Any]:
+    return {
+        **dict(mirrored.summary),
+        "job": job.name,
+        "dag_ids": sorted(job.dag_ids),
+        "wish": mirrored.wish,
+        "updated_at": mirrored.updated_at,
+        "figures": mirrored.newest_figures,
+    }
+
+
+def _of_scheduler(state: SchedulerState) -> dict[str, Any]:
+    pending = state.declaration
+    return {
+        "reactive": state.options.reactive,
+        "pending_requirements": None if pending is None else _ranges(pending.requirements),
+        "clocks": [schemas.Clock(name=timer.name.value, due=timer.due) for timer in machine.timers(state)],
+        "waiting": _waiting(getattr(state.current, "manager", None)),
+        "backoff": _backoff(state),
+        "vertices": [
+            schemas.Vertex(
+                name=vertex.name,
+                lower=vertex.parallelism.lower,
+                upper=vertex.parallelism.upper,
+                max_parallelism=vertex.effective_max_parallelism,
+                stateful=vertex.stateful,
+                slot_sharing_group=vertex.slot_sharing_group,
+                inputs=list(vertex.inputs),
+            )
+            for vertex in state.job.vertices
+        ],
+        "options": {name: value for name, value in encode(state.options).items() if name != "type"},
+    }
+
+
+def _ranges(requirements: Requirements) -> dict[str, schemas.Range]:
+    return {name: schemas.Range(lower=bounds.lower, upper=bounds.upper) for name, bounds in requirements.items()}
+
+
+def _waiting(manager: TransitionManager | None) -> schemas.Waiting | None:
+    if manager is None:
+        return None
+    return schemas.Waiting(
+        phase=manager.phase.value, cooldown_ends=manager.cooldown_ends, first_change=manager.first_change
+    )
+
+
+def _backoff(state: SchedulerState) -> schemas.Backoff | None:
+    current = state.current
+    if not isinstance(current, Restarting) or not current.backoff:
+        return None
+    ends: datetime | None = None if current.settled is None else current.settled + current.backoff
+    return schemas.Backoff(seconds=current.backoff.total_seconds(), ends=ends)
+
+
+def _planned_vertices(state: SchedulerState, effective: Mapping[str, int]) -> list[schemas.PlannedVertex]:
+    planned = {} if state.plan is None else state.plan.parallelism
+    return [
+        schemas.PlannedVertex(
+            name=vertex.name,
+            planned=planned.get(vertex.name),
+            effective=effective.get(vertex.name),
+            lower=state.requirements[vertex.name].lower,
+            upper=state.requirements[vertex.name].upper,
+            max_parallelism=vertex.effective_max_parallelism,
+            slot_sharing_group=vertex.slot_sharing_group,
+            stateful=vertex.stateful,
+        )
+        for vertex in state.job.vertices
+    ]
+
+
+def _assignment(state: SchedulerState, current: Plan) -> Assignment | None:
+    """Where the subtasks go, None while not all slots of the plan are held, and of a plan that is too large to show."""
+    slots = used_slots(state.job, current.parallelism)
+    if slots > min(state.held_slots, MOST_SLOTS):
+        return None
+    held = [replace(offer, free=0) for offer in state.offers if offer.held]
+    return assign(state.job, current.parallelism, held, state.options.load_balance_mode)
+
+
+def _workers(state: SchedulerState, assignment: Assignment) -> list[schemas.PlannedWorker]:
+    addresses = {offer.worker: offer.address for offer in state.offers}
+    subtasks = sum(len(slots) for group in assignment.groups for slots in group.slots_of.values())
+    contents = assignment.contents() if subtasks <= MOST_SUBTASKS else None
+    loads = assignment.load_per_worker
+    return [
+        schemas.PlannedWorker(
+            worker=worker,
+            address=addresses.get(worker, ""),
+            slots=None if contents is None else [_subtasks(slot) for slot in contents.get(worker, [])],
+            slot_count=count,
+            load=loads[worker],
+        )
+        for worker, count in sorted(assignment.slots_per_worker.items())
+    ]
+
+
+def _subtasks(slot: list[tuple[str, int]]) -> list[schemas.Subtask]:
+    return [schemas.Subtask(vertex=vertex, index=index) for vertex, index in slot]

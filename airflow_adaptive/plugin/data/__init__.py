@@ -1,0 +1,1 @@
+"""The data behind the REST API and the command line: jobs in the metadata database, and control requests."""

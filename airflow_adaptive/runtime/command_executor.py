@@ -1,0 +1,105 @@
+"""Commands as calls to the ports; what comes of them returns as events."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+
+from airflow_adaptive.job.protocol.conf import session_conf
+from airflow_adaptive.ports import (
+    ClusterClient,
+    ClusterUnreachableError,
+    DriverSubmission,
+    NotSubmittedError,
+    SubmissionRefusedError,
+)
+from airflow_adaptive.runtime.directive import executors
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.allocator.slot_sharing import required_slots
+from airflow_adaptive.scheduler.commands import Command, KillDriver, SubmitDriver
+from airflow_adaptive.scheduler.events import DriverEnded, DriverSubmitted, Event
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+
+log = logging.getLogger(__name__)
+
+SUBMISSION_REFUSED = "SUBMISSION_REFUSED"
+NOT_SUBMITTED = "NOT_SUBMITTED"
+
+DRIVER_DEFAULTS = {
+    "spark.log.level": "WARN",
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""Where the user says nothing else.
+
+At INFO, which is Spark's own default, each batch leaves some 14 KiB on the worker, for as long as the driver lives. Only state in RocksDB can be
+repartitioned (rescale tier 2); with changelogs its commits take about as long as those of Spark's default. A checkpoint that exists keeps its provider.
+"""
+
+
+async def execute(
+    command: Command, spec: JobSpec, nonce: str, cluster: ClusterClient, now: datetime, draw: float
+) -> Iterable[Event]:
+    """Carry out one command; a cluster that does not answer leaves the outcome open, and observation finds it out."""
+    try:
+        match command:
+            case SubmitDriver():
+                return [await _submit(command, spec, nonce, cluster, now, draw)]
+            case KillDriver(submission_id=str() as submission_id):
+                await cluster.kill(submission_id)
+            case KillDriver():
+                log.warning("The driver of epoch %s is unknown to the cluster: its lease ends it", command.epoch)
+    except ClusterUnreachableError as error:
+        log.warning("%s: outcome unknown: %s", type(command).__name__, error)
+    return []
+
+
+async def _submit(
+    command: SubmitDriver, spec: JobSpec, nonce: str, cluster: ClusterClient, now: datetime, draw: float
+) -> DriverSubmitted | DriverEnded:
+    try:
+        submission_id = await cluster.submit(submission(command, spec, nonce))
+        return DriverSubmitted(at=now, epoch=command.epoch, submission_id=submission_id)
+    except (SubmissionRefusedError, NotSubmittedError) as error:
+        refused = isinstance(error, SubmissionRefusedError)
+        failure = Failure(error_class=SUBMISSION_REFUSED if refused else NOT_SUBMITTED, message=str(error))
+        return DriverEnded(at=now, epoch=command.epoch, failure=failure, draw=draw)
+
+
+def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmission:
+    """The driver of one epoch; what keeps it fenced and adaptive beats the user's own properties."""
+    identity = {
+        "spark.airflow.adaptive.job": spec.graph.job,
+        "spark.airflow.adaptive.directory": spec.directory,
+        "spark.airflow.adaptive.epoch": str(command.epoch),
+        "spark.airflow.adaptive.nonce": nonce,
+        "spark.airflow.adaptive.leaseTimeout": str(spec.options.driver_lease_timeout.total_seconds()),
+        # Half of what the scheduler grants: the session needs time to end, too.
+        "spark.airflow.adaptive.stopTimeout": str(spec.options.stop_timeout.total_seconds() / 2),
+    }
+    if spec.options.orphan_timeout is not None:
+        identity["spark.airflow.adaptive.orphanTimeout"] = str(spec.options.orphan_timeout.total_seconds())
+    session = session_conf(
+        executors=executors(command.slots, spec.executor),
+        max_executors=executors(_most_slots(spec), spec.executor),
+        executor_cores=spec.executor.cores,
+        executor_memory_mb=spec.executor.memory_mb,
+    )
+    return DriverSubmission(
+        name=spec.graph.job,
+        script=spec.script,
+        py_files=spec.py_files,
+        args=spec.args,
+        conf={**DRIVER_DEFAULTS, **spec.conf, **session, **identity},
+        env=spec.env,
+        driver_cores=spec.driver.cores,
+        driver_memory_mb=spec.driver.memory_mb,
+    )
+
+
+def _most_slots(spec: JobSpec) -> int:
+    """Slots that the job may ever have, whatever its requirements become."""
+    ceiling = {name: ParallelismRange(1, most) for name, most in spec.graph.max_parallelism.items()}
+    return required_slots(spec.graph, ceiling)

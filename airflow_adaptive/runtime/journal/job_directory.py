@@ -1,0 +1,277 @@
+"""The job directory: the log that holds the truth about a job, and the driver's status.
+
+```
+<base>/<job>/log/0000000042.json   one document per saved step, created only if absent
+             history/0000000007.json  one document per rescale that has ended, likewise
+             status.json           the driver's report
+             checkpoints/<query>/  Spark's
+             code/<sha256>/        the script and the runtime's zip, staged
+```
+
+Creating a document is a compare-and-swap: of two loops that both go on from document 41, one creates 42. A document that
+is half-written or foreign is reported once and passed over; its number is not used again (see `append`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import ParamSpec, TypeVar
+
+from airflow_adaptive.job.protocol.codec import (
+    MAX_DOCUMENT_BYTES,
+    DocumentError,
+    NewerFormatError,
+    decode_log,
+    decode_rescale,
+    decode_status,
+    encode_log,
+    encode_rescale,
+    log_name,
+    log_number,
+)
+from airflow_adaptive.job.protocol.documents import LogDocument, RescaleDocument, Status
+from airflow_adaptive.ports import ForeignDirectoryError, JobChannel, JobDirectoryError
+from airflow_adaptive.runtime.journal.storage import Storage
+
+LOG = "log"
+HISTORY = "history"
+STATUS = "status.json"
+CHECKPOINTS = "checkpoints"
+
+JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+"""A job's id is a folder's name on any storage."""
+
+logger = logging.getLogger(__name__)
+
+READS_AT_ONCE = 16
+"""A history has many small files, and an object store takes some 20 ms for each."""
+
+Document = TypeVar("Document", LogDocument, RescaleDocument, Status)
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+
+class JobDirectory:
+    """The `JobChannel` over a storage. Blocking work runs in threads and is given up after `timeout_s`."""
+
+    def __init__(self, base: Storage, job: str, *, timeout_s: float = 60.0) -> None:
+        """Make the channel of a job; touches nothing yet.
+
+        Args:
+            base: where the directories of all jobs are.
+            job: id of the job, see `JOB_ID`.
+            timeout_s: seconds that one operation may take.
+
+        Raises:
+            ValueError: the id can't be a folder's name.
+        """
+        if not JOB_ID.fullmatch(job):
+            raise ValueError(f"job id {job!r} must match {JOB_ID.pattern}")
+        self._job = job
+        self._storage = base.below(job)
+        self._timeout_s = timeout_s
+        self._reported: set[str] = set()
+        self._known = False
+        """Whether the log was there: then it is not made anew."""
+        self._heard = False
+        """Whether there was a report."""
+
+    @property
+    def storage(self) -> Storage:
+        """The files of this job."""
+        return self._storage
+
+    @property
+    def uri(self) -> str:
+        """The directory's URI as Spark reads it. Raises `JobDirectoryError` if Spark can't."""
+        return self._storage.uri()
+
+    @property
+    def checkpoints_uri(self) -> str:
+        """URI of the folder of the queries' checkpoints. Raises `JobDirectoryError` if Spark can't read it."""
+        return self._storage.uri(CHECKPOINTS)
+
+    async def newest(self) -> LogDocument | None:
+        """See `JobChannel.newest`."""
+        return await self.call(self._newest)
+
+    async def read(self, number: int) -> LogDocument | None:
+        """See `JobChannel.read`."""
+        return await self.call(self._read, number)
+
+    async def create(self, document: LogDocument) -> bool:
+        """See `JobChannel.create`."""
+        return await self.call(self._create, document)
+
+    async def history(self, limit: int) -> Sequence[LogDocument]:
+        """See `JobChannel.history`."""
+        return await self.call(self._history, limit)
+
+    async def compact(self, keep: int) -> None:
+        """See `JobChannel.compact`."""
+        await self.call(self._compact, keep)
+
+    async def record(self, document: RescaleDocument) -> bool:
+        """See `JobChannel.record`."""
+        path, data = _path(HISTORY, document.number), encode_rescale(document)
+        return await self.call(self._storage.create, path, data, folders=1)
+
+    async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
+        """See `JobChannel.rescales`."""
+        return await self.call(self._rescales, limit)
+
+    async def status(self) -> Status | None:
+        """See `JobChannel.status`."""
+        return await self.call(self._status)
+
+    async def call(
+        self, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Run blocking work on the storage in a thread.
+
+        Raises:
+            JobDirectoryError: it took longer than `timeout_s`; whether it was done is unknown.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await asyncio.to_thread(work, *args, **kwargs)
+        except TimeoutError as error:
+            raise JobDirectoryError(
+                f"the storage of the job directory did not answer within {self._timeout_s:g} s: see that it is reachable"
+            ) from error
+
+    def _newest(self) -> LogDocument | None:
+        newest = next(self._newest_first(), None)
+        self._known = self._known or newest is not None
+        return newest
+
+    def _newest_first(self) -> Iterator[LogDocument]:
+        documents = (self._read(number) for number in reversed(self._numbers()))
+        return (document for document in documents if document is not None)
+
+    def _numbers(self, folder: str = LOG) -> list[int]:
+        numbers = (log_number(name) for name in self._storage.names(folder))
+        return sorted(number for number in numbers if number is not None)
+
+    def _read(self, number: int) -> LogDocument | None:
+        path = _path(LOG, number)
+        document = self._decoded(path, decode_log)
+        if document is not None and document.job != self._job:
+            raise ForeignDirectoryError(
+                f"{self._storage.uri(path)} was written by job {document.job!r}: give each job a directory of its own"
+            )
+        if document is not None and document.number != number:
+            self._report(path, f"it calls itself number {document.number}")
+            return None
+        return document
+
+    def _create(self, document: LogDocument) -> bool:
+        data = encode_log(document)
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise ValueError(f"log document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}")
+        # The directory itself is made by whoever stages code into it: a loop that finds none is not looking at a new job,
+        # but at a storage that is not mounted.
+        try:
+            if not self._storage.create(_path(LOG, document.number), data, folders=0 if self._known else 1):
+                return False
+        except JobDirectoryError:
+            self._require_log()
+            raise
+        # A loop that slept through a compaction finds its number free again: it is not the newest all the same.
+        newest = self._newest()
+        return newest is not None and newest.number == document.number
+
+    def _history(self, limit: int) -> Sequence[LogDocument]:
+        newest_first = self._newest_first()
+        return [document for document, _ in zip(newest_first, range(limit), strict=False)][::-1]
+
+    def _compact(self, keep: int) -> None:
+        if keep < 1:
+            raise ValueError(f"keep={keep}: the newest document holds the job's state, it must stay")
+        newest = self._newest()
+        if newest is None:
+            return
+        trusted = [number for number in self._numbers() if number <= newest.number]
+        for number in trusted[:-keep]:
+            self._storage.remove(_path(LOG, number))
+        for number in self._numbers(HISTORY)[:-keep]:
+            self._storage.remove(_path(HISTORY, number))
+
+    def _rescales(self, limit: int) -> Sequence[RescaleDocument]:
+        numbers = self._numbers(HISTORY)[-limit:] if limit > 0 else []
+        with ThreadPoolExecutor(READS_AT_ONCE) as readers:
+            documents = list(readers.map(self._rescale, numbers))
+        return [document for document in documents if document is not None]
+
+    def _rescale(self, number: int) -> RescaleDocument | None:
+        path = _path(HISTORY, number)
+        document = self._decoded(path, decode_rescale)
+        if document is None or (document.job, document.number) == (self._job, number):
+            return document
+        self._report(path, f"it is number {document.number} of job {document.job!r}")
+        return None
+
+    def _require_log(self) -> None:
+        """Tell that the log is away, and with it the checkpoints of the job: a second one must not be begun."""
+        if self._known and not self._numbers():
+            raise JobDirectoryError(
+                f"{self._storage.uri(LOG)} was there and is gone: bring the directory of the job back (is the storage "
+                "mounted?); a new one is not begun in its place, since the checkpoints would be missing"
+            )
+
+    def _status(self) -> Status | None:
+        status = self._decoded(STATUS, decode_status)
+        if status is None and self._heard:
+            self._require_log()
+        self._heard = self._heard or status is not None
+        if status is not None and status.job != self._job:
+            self._report(STATUS, f"it is of job {status.job!r}")
+            return None
+        return status
+
+    def _decoded(self, path: str, decode: Callable[[bytes], Document]) -> Document | None:
+        data = self._storage.read(path, MAX_DOCUMENT_BYTES)
+        if data is None:
+            return None
+        try:
+            return decode(data)
+        except NewerFormatError as error:
+            raise ForeignDirectoryError(f"{self._storage.uri(path)}: {error}") from error
+        except DocumentError as error:
+            self._report(path, str(error))
+            return None
+
+    def _report(self, path: str, reason: str) -> None:
+        if path not in self._reported:
+            self._reported.add(path)
+            logger.warning("Job %s: ignoring %s in its job directory: %s", self._job, path, reason)
+
+
+async def append(channel: JobChannel, document: LogDocument) -> LogDocument | None:
+    """Append a document to the log, passing over numbers that are taken by what can't be trusted.
+
+    Args:
+        channel: the log.
+        document: follows the newest one that its author has read.
+
+    Returns:
+        The document as it was created (its number may have grown), None if another loop was first.
+
+    Raises:
+        JobDirectoryError: the log can't be written now; whether the document was created is unknown.
+    """
+    while not await channel.create(document):
+        newest = await channel.newest()
+        if newest is not None and newest.number >= document.number:
+            return None
+        document = replace(document, number=document.number + 1)
+    return document
+
+
+def _path(folder: str, number: int) -> str:
+    return f"{folder}/{log_name(number)}"

@@ -1,0 +1,1 @@
+"""Observation: polls of external systems, and the events that follow from them."""

@@ -1,0 +1,1 @@
+"""Publishing: the view of a job that Airflow stores and displays."""

@@ -1,0 +1,1 @@
+"""Options of the scheduler: the table of options, and the parsers of their values."""

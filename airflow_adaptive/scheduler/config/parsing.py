@@ -1,0 +1,113 @@
+"""Values of options as people write them: numbers, choices, flags, lists of patterns, names of classes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import cache
+from pkgutil import resolve_name
+from typing import TypeVar, cast
+
+from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode
+from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, ScaleUpController, Tier
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+MINIMAL_INCREASE = "minimal-increase"
+"""Name of FLIP-160's default scale-up controller."""
+
+_FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+_LOAD_BALANCE_ALIASES = {
+    "true": LoadBalanceMode.SLOTS,
+    "false": LoadBalanceMode.NONE,
+    "task_balanced_preferred": LoadBalanceMode.TASKS,
+    "local_input_preferred": LoadBalanceMode.NONE,
+}
+"""What `cluster.evenly-spread-out-slots` and `slot.sharing-strategy` said before there was `load-balance.mode`."""
+
+
+def one_or_more(value: object) -> int:
+    """A whole number from 1. Raises `ValueError`."""
+    try:
+        number = int(str(value))
+    except ValueError:
+        raise ValueError(f"{value!r} is no whole number") from None
+    if number < 1:
+        raise ValueError(f"should have a value of 1 or higher, not {value!r}")
+    return number
+
+
+def one_of(choices: type[Choice]) -> Callable[[object], Choice]:
+    """Reads one of the choices, whatever its case; raises `ValueError`."""
+
+    def parse(value: object) -> Choice:
+        try:
+            return choices(str(value).lower())
+        except ValueError:
+            raise ValueError(f"{value!r} is none of {', '.join(choices)}") from None
+
+    return parse
+
+
+def rescale_tier(value: object) -> Tier:
+    """A rung of the rescale ladder by its number or its name. Raises `ValueError`."""
+    text = str(value).lower()
+    for tier in Tier:
+        if text in (str(tier.value), tier.name.lower()):
+            return tier
+    raise ValueError(f"{value!r} is none of {', '.join(f'{tier.value} ({tier.name.lower()})' for tier in Tier)}")
+
+
+def load_balance_mode(value: object) -> LoadBalanceMode:
+    """A mode by its name, or by what Flink's older options called it. Raises `ValueError`."""
+    name = str(value).lower()
+    return _LOAD_BALANCE_ALIASES.get(name) or one_of(LoadBalanceMode)(name)
+
+
+def flag(value: object) -> bool:
+    """True or false. Raises `ValueError`."""
+    known = _FLAGS.get(str(value).lower())
+    if known is None:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return known
+
+
+def reactive(value: object) -> bool:
+    """A flag; or Flink's `scheduler-mode`, of which there is one. Raises `ValueError`."""
+    return str(value).lower() == "reactive" or flag(value)
+
+
+def patterns(value: object) -> tuple[str, ...]:
+    """Patterns of names from a list, or from text with commas between them. Raises `ValueError`."""
+    if value is None:
+        return ()
+    items = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) else value
+    if not isinstance(items, Sequence) or not all(isinstance(item, str) for item in items):
+        raise ValueError(f"{value!r} is no list of patterns: write 'ValueError, *.MyError', say")
+    return tuple(item for item in items if item)
+
+
+def scale_up_controller(value: object) -> str:
+    """The name of a controller that exists. Raises `ValueError`."""
+    load_scale_up_controller(str(value), min_increase=1)
+    return str(value)
+
+
+@cache
+def load_scale_up_controller(name: str, min_increase: int) -> ScaleUpController:
+    """The controller of that name: ours, or an importable class "package.module:Class" without arguments.
+
+    Raises:
+        ValueError: there is none, or it is no `ScaleUpController`.
+    """
+    if name == MINIMAL_INCREASE:
+        return MinimalIncrease(min_increase=min_increase)
+    try:
+        controller = resolve_name(name)()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{name!r} is neither {MINIMAL_INCREASE} nor an importable 'module:Class': {error}") from error
+    if not callable(getattr(controller, "can_scale_up", None)):
+        raise ValueError(f"{name!r} has no method can_scale_up(current, new)")  # noqa: TRY004  readers raise ValueError
+    return cast(ScaleUpController, controller)

@@ -1,0 +1,129 @@
+"""Restart strategies as people name them: by Flink's names and aliases, with parameters in either spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+from airflow_adaptive.scheduler.config.durations import format_duration, parse_duration
+from airflow_adaptive.scheduler.policies.restart_backoff import (
+    UNLIMITED_ATTEMPTS,
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    NoRestart,
+    RestartStrategy,
+)
+
+STRATEGIES: Mapping[str, type[NoRestart | FixedDelay | FailureRate | ExponentialDelay]] = {
+    "none": NoRestart,
+    "fixed-delay": FixedDelay,
+    "failure-rate": FailureRate,
+    "exponential-delay": ExponentialDelay,
+}
+"""The strategies by Flink's main names."""
+
+_ALIASES = {
+    "off": "none",
+    "disable": "none",
+    "fixeddelay": "fixed-delay",
+    "failurerate": "failure-rate",
+    "exponentialdelay": "exponential-delay",
+}
+_DEFAULT = "exponential-delay"
+
+_FLINK = "restart-strategy."
+_FLINK_PREFIXES = tuple(f"{_FLINK}{name}." for name in STRATEGIES)
+
+
+def parse_restart_strategy(value: object) -> RestartStrategy:
+    """A strategy from itself, its name, or a mapping of "type" and its parameters ("max-backoff" or "max_backoff").
+
+    Raises:
+        ValueError: an unknown strategy or parameter, or an impossible value.
+    """
+    if isinstance(value, RestartStrategy):
+        return value
+    settings = dict(value) if isinstance(value, Mapping) else {"type": value}
+    given = settings.pop("type", None)
+    name = _main_name(given) if isinstance(given, str) else ""
+    if name not in STRATEGIES:
+        raise ValueError(f"{given} is an unknown value of RestartStrategyType. There are {', '.join(STRATEGIES)}")
+    defaults = {f.name: f.default for f in fields(STRATEGIES[name])}
+    parameters = {str(key).replace("-", "_"): item for key, item in settings.items()}
+    unknown = sorted(set(parameters) - set(defaults))
+    if unknown:
+        raise ValueError(f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(defaults) or 'none'}")
+    try:
+        return STRATEGIES[name](**{key: _read(item, defaults[key]) for key, item in parameters.items()})
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def strategy_name(strategy: RestartStrategy) -> str:
+    """Flink's name of a strategy."""
+    return next(name for name, kind in STRATEGIES.items() if isinstance(strategy, kind))
+
+
+def describe_strategy(strategy: RestartStrategy) -> str:
+    """The strategy with its parameters as people write them."""
+    parameters = ", ".join(f"{field.name}={as_text(getattr(strategy, field.name))}" for field in fields(strategy))
+    return f"{type(strategy).__name__}({parameters})"
+
+
+def as_text(parameter: object) -> str:
+    """A parameter as people write it."""
+    if isinstance(parameter, timedelta):
+        return format_duration(parameter)
+    return "no limit" if parameter == UNLIMITED_ATTEMPTS else f"{parameter}"
+
+
+def fold_flink_parameters(
+    sources: Sequence[Mapping[str, object]], names: Sequence[str]
+) -> Sequence[Mapping[str, object]]:
+    """Fold Flink's `restart-strategy.fixed-delay.attempts` and the like into the strategy that they belong to.
+
+    They are read from the source that names the strategy (Flink: `RestartBackoffTimeStrategyFactoryLoader`); those of other
+    strategies, and of other sources, have no effect. If no source names one, those of the default strategy count, which
+    Flink ignores.
+
+    Args:
+        sources: options by name, the most particular source first.
+        names: of the option that names the strategy, the one that beats the others first.
+
+    Returns:
+        The sources without these parameters.
+    """
+    naming = next((source for source in sources if any(name in source for name in names)), None)
+    folded = []
+    for source in sources:
+        rest = {key: item for key, item in source.items() if not key.startswith(_FLINK_PREFIXES)}
+        named = next((name for name in names if name in source), names[0])
+        given = source.get(named, _DEFAULT)
+        own = _of_strategy(given, source) if isinstance(given, str) else {}
+        if own and (naming is None or naming is source):
+            rest[named] = {**own, "type": given}
+        folded.append(rest)
+    return folded
+
+
+def _of_strategy(given: str, source: Mapping[str, object]) -> Mapping[str, object]:
+    prefix = f"{_FLINK}{_main_name(given)}."
+    return {key.removeprefix(prefix): item for key, item in source.items() if key.startswith(prefix)}
+
+
+def _main_name(given: str) -> str:
+    name = given.lower()
+    return _ALIASES.get(name, name)
+
+
+def _read(value: object, default: object) -> Any:
+    """Read a parameter as its default is typed; its range is checked by the strategy."""
+    if isinstance(default, timedelta):
+        return parse_duration(value)
+    try:
+        return float(str(value)) if isinstance(default, float) else int(str(value))
+    except ValueError:
+        raise ValueError(f"{value!r} is no number") from None

@@ -1,0 +1,1 @@
+"""Histories as folds over the steps of the scheduler: rescales and failures."""

@@ -1,0 +1,114 @@
+"""What the slots at hand allow: the questions that several states ask before they decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from airflow_adaptive.scheduler import rescale_tiers
+from airflow_adaptive.scheduler.allocator.slot_sharing import (
+    determine_parallelism,
+    minimum_slots,
+    required_slots,
+    used_slots,
+)
+from airflow_adaptive.scheduler.config.parsing import load_scale_up_controller
+from airflow_adaptive.scheduler.policies.rescaling import parallelism_changed, should_rescale
+from airflow_adaptive.scheduler.policies.transition_manager import Resources
+from airflow_adaptive.scheduler.requirements import Parallelism
+from airflow_adaptive.scheduler.state import Plan, SchedulerState
+
+SHOWN_VERTICES = 5
+"""A reason names no more vertices than this: it is read by people, and kept."""
+
+LEAST_TRIGGER_DELAY = timedelta(seconds=10)
+"""Of a job whose queries are triggered often, or as fast as possible."""
+
+
+def possible_parallelism(state: SchedulerState, slots: int | None = None) -> Parallelism | None:
+    """The parallelism that `slots` slots (all available ones by default) give, None below the minimum."""
+    available = state.available_slots if slots is None else slots
+    return determine_parallelism(state.job, state.requirements, available)
+
+
+def waiting_resources(state: SchedulerState, goal: Parallelism | None = None) -> Resources:
+    """How far the available slots go for a job that does not run; reaching `goal` is as good as all that is desired."""
+    possible = possible_parallelism(state)
+    if possible is None:
+        return Resources.NONE
+    reached = goal is not None and all(possible[name] >= goal.get(name, 0) for name in possible)
+    return Resources.DESIRED if reached or _all_there(state) else Resources.SUFFICIENT
+
+
+def executing_resources(state: SchedulerState, plan: Plan) -> Resources:
+    """How far the available slots go for a job that runs on `plan`: whether a rescale is worth it."""
+    possible, options = possible_parallelism(state), state.options
+    controller = load_scale_up_controller(options.scale_up_controller, options.min_parallelism_increase)
+    if possible is None or not rescale_tiers.is_allowed(state, plan, possible):
+        return Resources.NONE
+    worth_it = should_rescale(plan.parallelism, possible, state.requirements, controller)
+    if not worth_it and not rescale_tiers.is_remade(state, plan):
+        return Resources.NONE
+    return Resources.DESIRED if _all_there(state) else Resources.SUFFICIENT
+
+
+def is_startable(state: SchedulerState, goal: Parallelism) -> bool:
+    """Whether the job may run on exactly `goal` now: within its bounds, on slots that are there."""
+    if goal.keys() != state.requirements.keys():
+        return False
+    within = all(bounds.lower <= goal[name] <= bounds.upper for name, bounds in state.requirements.items())
+    return within and used_slots(state.job, goal) <= state.available_slots
+
+
+def forced_rescale_at(
+    state: SchedulerState, plan: Plan, since: datetime, planned: datetime | None, now: datetime
+) -> datetime | None:
+    """When a change that is not worth a rescale by itself is forced (FLIP-322, scaling-interval.max), None if never.
+
+    Args:
+        state: with the change.
+        plan: that runs.
+        since: when the last rescale was.
+        planned: the answer to an earlier change.
+        now: when the change was seen.
+    """
+    interval, possible = state.options.scaling_interval_max, possible_parallelism(state)
+    if interval is None or executing_resources(state, plan) >= Resources.SUFFICIENT:
+        return None
+    if planned is not None or possible is None or not parallelism_changed(plan.parallelism, possible):
+        return planned
+    overdue = now - since > interval
+    return now if overdue else now + interval
+
+
+def max_trigger_delay(state: SchedulerState) -> timedelta:
+    """How long a rescale waits for a committed batch (Flink: max-delay = (failures + 1) x checkpoint interval)."""
+    options, interval = state.options, state.trigger_interval or timedelta(0)
+    if options.max_trigger_delay is not None:
+        return options.max_trigger_delay
+    return max(LEAST_TRIGGER_DELAY, (options.max_failed_batches + 1) * interval)
+
+
+def shortage(state: SchedulerState, slots: int | None = None) -> str:
+    """What is there and what is needed, for people."""
+    have = state.available_slots if slots is None else slots
+    bounds = [f"vertex {name!r} at least {b.lower}" for name, b in state.requirements.items()]
+    needed = minimum_slots(state.job, state.requirements)
+    return f"have {have} slot(s), need at least {needed} ({', '.join(_first(bounds))})"
+
+
+def change(before: Parallelism, after: Parallelism) -> str:
+    """What differs between two parallelisms, for people."""
+    differing = [name for name in before if before[name] != after[name]]
+    shown = differing[:SHOWN_VERTICES]
+    more = f" and {len(differing) - len(shown)} more" if len(differing) > len(shown) else ""
+    old, new = ({name: parallelism[name] for name in shown} for parallelism in (before, after))
+    return f"{old} -> {new}{more}"
+
+
+def _first(texts: Sequence[str]) -> Sequence[str]:
+    return texts if len(texts) <= SHOWN_VERTICES else [*texts[:SHOWN_VERTICES], f"{len(texts) - SHOWN_VERTICES} more"]
+
+
+def _all_there(state: SchedulerState) -> bool:
+    return state.available_slots >= required_slots(state.job, state.requirements)

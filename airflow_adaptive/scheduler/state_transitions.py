@@ -1,0 +1,401 @@
+"""The moves that states have in common: staying, and entering each state.
+
+Every handler in `states` returns the `Step` that one of these builds; entering a state is written once, here, so that a
+state begins the same whichever way leads to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from airflow_adaptive.scheduler import rescale_tiers, resource_checks
+from airflow_adaptive.scheduler.allocator.slot_sharing import used_slots
+from airflow_adaptive.scheduler.commands import Command, KillDriver, SubmitDriver
+from airflow_adaptive.scheduler.config.restart_strategies import describe_strategy
+from airflow_adaptive.scheduler.events import (
+    BatchCommitted,
+    BatchFailed,
+    Event,
+    JobRedeployed,
+    PlanInForce,
+    RequirementsChanged,
+    SlotsChanged,
+)
+from airflow_adaptive.scheduler.policies import restart_backoff
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
+from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.policies.transition_manager import Resources, TransitionManager
+from airflow_adaptive.scheduler.requirements import Parallelism
+from airflow_adaptive.scheduler.state import (
+    Canceling,
+    Current,
+    Deploying,
+    Driver,
+    Executing,
+    Failing,
+    Finished,
+    Outcome,
+    Plan,
+    Restarting,
+    RestartingLocally,
+    SchedulerState,
+    StopWithSavepoint,
+    WaitingForResources,
+)
+from airflow_adaptive.scheduler.timeline import Decision, Rescale, Transition
+
+NO_TIME = timedelta(0)
+
+NEUTRAL_DRAW = 0.5
+"""For failures that no event with chance tells: no jitter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one event led to.
+
+    Attributes:
+        state: the new state of the scheduler.
+        commands: what is to be done to the world, in order.
+        transition: the change of state, None if it stayed.
+        decision: why.
+        rescale: that ended, None if none did.
+    """
+
+    state: SchedulerState
+    commands: tuple[Command, ...] = ()
+    transition: Transition | None = None
+    decision: Decision | None = None
+    rescale: Rescale | None = None
+
+
+# ---- staying --------------------------------------------------------------------------------------------------------
+
+
+def stay(state: SchedulerState, event: Event, reason: str | None = None) -> Step:
+    """No transition; with a reason if somebody may wonder."""
+    decision = None if reason is None else Decision(at=event.at, state=state.name, reason=reason)
+    return Step(state=state, decision=decision)
+
+
+def ignore(state: SchedulerState, event: Event) -> Step:
+    """The event leads nowhere in this state."""
+    match event:
+        case SlotsChanged() | BatchCommitted() | BatchFailed() | PlanInForce():
+            return stay(state, event)
+        case RequirementsChanged():
+            return stay(state, event, f"the requirements are noted; nothing can follow from them while {state.name}")
+        case JobRedeployed():
+            return stay(state, event, f"the new deployment is noted; nothing can follow from it while {state.name}")
+        case _:
+            return stay(state, event, f"{type(event).__name__} ignored while {state.name}")
+
+
+def with_current(state: SchedulerState, **changes: Any) -> SchedulerState:
+    """The same state with other data: no transition, no new version."""
+    return replace(state, current=replace(state.current, **changes))
+
+
+def kill_again(state: SchedulerState, event: Event, **changes: Any) -> Step:
+    """The driver has not stopped within `stop_timeout`: kill it, and look again after another."""
+    deadline = event.at + state.options.stop_timeout
+    killed = with_current(state, stop_deadline=deadline, **changes)
+    step = stay(killed, event, "the driver did not stop in time: it is killed")
+    return replace(step, commands=kill_driver(state, event))
+
+
+def kill_driver(state: SchedulerState, event: Event) -> tuple[Command, ...]:
+    """The command that kills the driver, if there is one."""
+    driver = state.driver
+    if driver is None:
+        return ()
+    return (KillDriver(epoch=driver.epoch, submission_id=driver.submission_id, cause=type(event).__name__),)
+
+
+# ---- on the way to running ------------------------------------------------------------------------------------------
+
+
+def wait_for_resources(state: SchedulerState, event: Event, reason: str, goal: Parallelism | None = None) -> Step:
+    """Enter WaitingForResources; what is there already counts as a change at this moment."""
+    manager = TransitionManager.begin(
+        event.at,
+        stabilization=state.options.resource_stabilization_timeout,
+        changed=resource_checks.waiting_resources(state, goal) >= Resources.SUFFICIENT,
+    )
+    waiting = WaitingForResources(since=event.at, manager=manager, gives_up=not state.has_run, goal=goal)
+    return _go(state, event, waiting, reason)
+
+
+def deploy(
+    state: SchedulerState, event: Event, parallelism: Parallelism, reason: str, before: Plan | None = None
+) -> Step:
+    """Enter Deploying: on the living driver, else on a new one under a new epoch.
+
+    Args:
+        state: the driver in it is None if there has to be a new one.
+        event: that led here.
+        parallelism: to be reached.
+        reason: for people.
+        before: plan that the living driver runs, None if it runs none.
+    """
+    plan = _plan(state, parallelism, before)
+    if state.driver is not None:
+        repartitioned = before is not None and dict(plan.state_partitions) != dict(before.state_partitions)
+        tier = Tier.STATE if repartitioned else Tier.QUERY
+        return _go(state, event, Deploying(since=event.at, plan=plan, tier=tier, before=before), reason, tier=tier)
+    epoch = state.epoch + 1
+    submit = SubmitDriver(epoch=epoch, slots=plan.slots, cause=type(event).__name__)
+    submitted = replace(state, epoch=epoch, driver=Driver(epoch=epoch, deployment=state.deployment))
+    return _go(submitted, event, Deploying(since=event.at, plan=plan), reason, tier=Tier.DRIVER, commands=(submit,))
+
+
+def _plan(state: SchedulerState, parallelism: Parallelism, before: Plan | None) -> Plan:
+    """A plan that the queries are built for."""
+    slots, version = used_slots(state.job, parallelism), state.version + 1
+    idle = state.options.slot_idle_timeout > NO_TIME
+    return Plan(
+        version=version,
+        parallelism=parallelism,
+        slots=slots,
+        hold=max(slots, state.held_slots) if idle else slots,
+        built=version,
+        state_partitions=rescale_tiers.state_partitions(state, before),
+    )
+
+
+def execute(state: SchedulerState, event: Event, plan: Plan, reason: str, tier: Tier | None = None) -> Step:
+    """Enter Executing: a new visit, with a cooldown of its own."""
+    options, now = state.options, event.at
+    running = None if state.driver is None else replace(state.driver, running=True)
+    state = replace(state, driver=running, has_run=True)
+    manager = TransitionManager.begin(
+        now,
+        cooldown=options.scaling_interval_min,
+        stabilization=options.executing_stabilization_timeout,
+        max_trigger_delay=resource_checks.max_trigger_delay(state),
+        extension=options.cooldown_extension,
+        limit=options.scaling_interval_max,
+        changed=resource_checks.executing_resources(state, plan) >= Resources.SUFFICIENT,
+    )
+    forced_at = resource_checks.forced_rescale_at(state, plan, since=now, planned=None, now=now)
+    executing = Executing(since=now, plan=plan, manager=manager, forced_at=forced_at)
+    return _go(state, event, executing, reason, tier=tier)
+
+
+def restart_locally(state: SchedulerState, event: Event, plan: Plan, reason: str) -> Step:
+    """Enter RestartingLocally."""
+    return _go(state, event, RestartingLocally(since=event.at, plan=plan), reason, tier=Tier.EXECUTORS)
+
+
+# ---- Restarting -----------------------------------------------------------------------------------------------------
+
+
+def rescale(
+    state: SchedulerState,
+    event: Event,
+    plan: Plan,
+    goal: Parallelism,
+    reason: str,
+    least: Tier = Tier.EXECUTORS,
+) -> Step:
+    """Go to another parallelism by the cheapest rung of the ladder: Deploying at once, or Restarting without backoff.
+
+    Args:
+        state: the driver in it lives.
+        event: that led here.
+        plan: that runs.
+        goal: parallelism to be reached.
+        reason: for people.
+        least: rung below which nothing is tried any more.
+    """
+    tier = max(least, rescale_tiers.tier(state, plan, goal))
+    if tier is Tier.EXECUTORS:
+        return _scale(state, event, plan, goal, reason)
+    in_place = tier < Tier.DRIVER
+    target = _restarting(state, event, plan, in_place=in_place, goal=goal, before=plan if in_place else None)
+    return _go(_counted(state, rescales=1), event, target, reason, tier=tier)
+
+
+def plan_again(
+    state: SchedulerState,
+    event: Event,
+    deploying: Deploying,
+    goal: Parallelism,
+    reason: str,
+    least: Tier = Tier.QUERY,
+) -> Step:
+    """Leave Deploying for another plan, or for a higher rung: a rescale of what runs, or a new start where nothing does."""
+    if deploying.before is not None:
+        return rescale(state, event, deploying.before, goal, reason, least)
+    target = _restarting(state, event, deploying.plan, in_place=True, goal=goal)
+    return _go(_counted(state, rescales=1), event, target, reason, tier=Tier.QUERY)
+
+
+def accept(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, reason: str) -> Step:
+    """Enter Executing on the slots that are left: the queries run on them already, only the plan has to say so (tier 0).
+
+    Args:
+        state: its held slots are those that the goal takes.
+        event: that led here.
+        plan: whose queries run.
+        goal: parallelism that is left.
+        reason: for people.
+    """
+    accepted = _scaled(state, plan, goal)
+    return execute(replace(state, num_rescales=state.num_rescales + 1), event, accepted, reason, tier=Tier.EXECUTORS)
+
+
+def _scale(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, reason: str) -> Step:
+    """Enter Deploying for other executors under the queries that run; what they give back they were using until then."""
+    target = Deploying(since=event.at, plan=_scaled(state, plan, goal), tier=Tier.EXECUTORS, before=plan)
+    scaling = replace(state, num_rescales=state.num_rescales + 1)
+    return _go(scaling, event, target, reason, tier=Tier.EXECUTORS)
+
+
+def _scaled(state: SchedulerState, plan: Plan, goal: Parallelism) -> Plan:
+    slots = used_slots(state.job, goal)
+    return replace(plan, version=state.version + 1, parallelism=goal, slots=slots, hold=slots)
+
+
+def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: str) -> Step:
+    """Enter Restarting to give everything back: what is there is below the minimum (FLIP-291)."""
+    target = _restarting(state, event, plan, in_place=False)
+    return _go(_counted(state, rescales=1), event, target, reason, tier=Tier.DRIVER)
+
+
+def handle_failure(
+    state: SchedulerState, event: Event, plan: Plan, failure: Failure, draw: float, *, kill: bool = False
+) -> Step:
+    """Failing, or Restarting after the strategy's backoff; the strategy is asked only about recoverable failures.
+
+    Args:
+        state: the driver in it is None if it is gone, else it lives (or must be killed).
+        event: that told of the failure.
+        plan: that ran or was to run.
+        failure: what happened.
+        draw: chance for the backoff, in [0, 1).
+        kill: the driver can't be trusted any more.
+    """
+    if not can_recover(state, failure):
+        return fail(state, event, failure, f"the failure is not recoverable: {failure.summary}")
+    strategy = state.options.restart_strategy
+    record = restart_backoff.notify(strategy, state.restarts, event.at, draw)
+    state = replace(state, restarts=record)
+    if not restart_backoff.can_restart(strategy, record, event.at):
+        return fail(
+            state, event, failure, f"recovery is suppressed by {describe_strategy(strategy)}: {failure.summary}"
+        )
+    backoff = restart_backoff.backoff(strategy, record, event.at)
+    target = _restarting(state, event, plan, in_place=not kill, failure=failure, backoff=backoff)
+    commands = kill_driver(state, event) if kill else ()
+    reason = f"{failure.summary}; restart in {backoff.total_seconds():g} s"
+    return _go(_counted(state), event, target, reason, commands=commands)
+
+
+def can_recover(state: SchedulerState, failure: Failure) -> bool:
+    """Whether a restart of this job may help against the failure."""
+    options = state.options
+    return is_recoverable(
+        failure, options.non_recoverable_failures, options.recoverable_failures, has_run=state.has_run
+    )
+
+
+def _restarting(
+    state: SchedulerState,
+    event: Event,
+    plan: Plan,
+    *,
+    in_place: bool,
+    goal: Parallelism | None = None,
+    before: Plan | None = None,
+    failure: Failure | None = None,
+    backoff: timedelta = NO_TIME,
+) -> Restarting:
+    lives = state.driver is not None
+    return Restarting(
+        since=event.at,
+        plan=plan,
+        goal=goal,
+        before=before,
+        in_place=in_place and lives,
+        failure=failure,
+        backoff=backoff,
+        settled=event.at if in_place or not lives else None,
+        stop_deadline=event.at + state.options.stop_timeout,
+    )
+
+
+def _counted(state: SchedulerState, rescales: int = 0) -> SchedulerState:
+    return replace(state, num_restarts=state.num_restarts + 1, num_rescales=state.num_rescales + rescales)
+
+
+# ---- towards the end ------------------------------------------------------------------------------------------------
+
+
+def stop_with_savepoint(state: SchedulerState, event: Event, plan: Plan) -> Step:
+    """Enter StopWithSavepoint."""
+    deadline = event.at + state.options.stop_timeout
+    target = StopWithSavepoint(since=event.at, plan=plan, stop_deadline=deadline)
+    return _go(state, event, target, "suspended as asked: stop at a batch boundary")
+
+
+def cancel(state: SchedulerState, event: Event) -> Step:
+    """Enter Canceling, or Finished where nothing runs that could be stopped."""
+    if not runs_queries(state):
+        return finish(state, event, Outcome.CANCELED, "canceled as asked")
+    deadline = event.at + state.options.stop_timeout
+    return _go(state, event, Canceling(since=event.at, stop_deadline=deadline), "canceled as asked")
+
+
+def fail(state: SchedulerState, event: Event, cause: Failure, reason: str) -> Step:
+    """Enter Failing, or Finished where nothing runs that could be stopped."""
+    if not runs_queries(state):
+        return finish(state, event, Outcome.FAILED, reason, cause)
+    deadline = event.at + state.options.stop_timeout
+    return _go(state, event, Failing(since=event.at, stop_deadline=deadline, cause=cause), reason)
+
+
+def finish(state: SchedulerState, event: Event, outcome: Outcome, reason: str, cause: Failure | None = None) -> Step:
+    """Enter Finished; a driver that still lives is killed, unless it ends by itself."""
+    deadline = event.at + state.options.stop_timeout
+    target = Finished(since=event.at, outcome=outcome, cause=cause, stop_deadline=deadline)
+    commands = () if outcome is Outcome.FINISHED else kill_driver(state, event)
+    return _go(state, event, target, reason, commands=commands)
+
+
+def runs_queries(state: SchedulerState) -> bool:
+    """Whether the driver may run queries that want a graceful end."""
+    return state.driver is not None and state.driver.running
+
+
+# ---- inside ---------------------------------------------------------------------------------------------------------
+
+
+def _go(
+    state: SchedulerState,
+    event: Event,
+    target: Current,
+    reason: str,
+    *,
+    tier: Tier | None = None,
+    commands: tuple[Command, ...] = (),
+) -> Step:
+    entered = replace(state, current=target, version=state.version + 1)
+    transition = Transition(
+        at=event.at,
+        source=state.name,
+        target=entered.name,
+        version=entered.version,
+        before=_parallelism(state.plan),
+        after=_parallelism(entered.plan),
+        tier=tier,
+        reason=reason,
+    )
+    decision = Decision(at=event.at, state=state.name, reason=reason)
+    return Step(state=entered, commands=commands, transition=transition, decision=decision)
+
+
+def _parallelism(plan: Plan | None) -> Parallelism | None:
+    return None if plan is None else plan.parallelism

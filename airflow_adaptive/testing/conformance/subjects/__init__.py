@@ -1,0 +1,1 @@
+"""Conformance vectors by subject: each module applies its vectors to the scheduler."""

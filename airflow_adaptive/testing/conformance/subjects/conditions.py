@@ -1,0 +1,99 @@
+"""What the condition of a state transition vector says, in the words of Flink's tests."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.testing.conformance.result import NotApplicableError
+from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT
+
+NONE, SUFFICIENT, DESIRED = 0, 2, 4
+"""Slots that a job with bounds 1..4 finds too few, sufficient, desired."""
+
+
+class Phrase(StrEnum):
+    """Patterns of what a condition may say."""
+
+    NO_RESOURCES = r"neither|not enough|insufficient|(no|without)( any)? (resources|slots)|no (available )?parallelism"
+    NOT_DESIRED = r"(not|nor) desired|desired (resources )?(are )?not|\bsufficient"
+    DESIRED = r"desired"
+    NO_RESTART = r"restart (is )?not possible|not restart|no restart|suppress|forbids|not allow|exhausted"
+    RESTART = r"allows? restart|restart (is )?possible|can restart|\brecoverable"
+    NOT_RECOVERABLE = r"non-recoverable|not recoverable|unrecoverable|SuppressRestarts"
+    NOT_ELAPSED = r"not (yet )?(elapsed|passed|over)|pending|running timer|before"
+    ELAPSED = r"(?<!not )(?<!not yet )elapsed|(?<!not )passed|\bafter\b"
+    NOT_STABILIZING = r"stabili[sz]ation timeout (of |is )?0\b|no stabili[sz]ation"
+    STABILIZING = r"stabili[sz]ation"
+    FOR_EVER = r"negative|for ever|-1"
+    COOLDOWN = r"cool-?down"
+    UNCHANGED = r"parallelism (is |stays |would be |would stay )?(unchanged|the same)|no change|(does|would) not change"
+    CHANGED = r"parallelism (has |would )?changed?\b|other parallelism"
+    SLOTS = r"(\d+) (free )?slots? (are |is )?(available|there|free)"
+    REMEMBERED = r"remembered|fail(ed|ure) (before|meanwhile|in between|while waiting)"
+    NOT_FINISHED = r"not (yet )?(FINISHED|terminal|terminated)|still running"
+    SAVED = r"savepoint (is |was )?(already )?(completed|ok|succeed)"
+    NOT_SAVED = r"savepoint (operation )?(fails|failed)"
+    NO_TARGET = r"no target|failure restart"
+    TARGET_GONE = r"target[^,;(]*(not|differ)|(not|differ)[^,;(]*target"
+    TARGET = r"target|rescale restart"
+    STALE = r"reject|not accept|unknown (execution|attempt|task)|stale|outdated|(old|earlier|former|previous) (attempt|execution|visit)"
+    NOT_DEPLOYED = r"deploy(ing|ment)?\b.*(throws|fails|failed|failure)"
+    BACKOFF = r"backoff"
+    SLOTS_GONE = r"not available|not free|no longer|gone|taken"
+    AVAILABLE = r"available|reserv"
+    FINISHED = r"\bFINISHED\b"
+    FAILED = r"\bFAILED\b"
+    CANCELED = r"\bCANCELED\b"
+    SUSPENDED = r"\bSUSPENDED\b"
+    BOUNDS = r"\[(\d+), ?(\d+)\] ?-> ?\[(\d+), ?(\d+)\]"
+    RUNNING_WITH = r"running (with|at|on) (\d+)"
+    ANY = r"\bany\b"
+
+
+_VOCABULARY = re.compile("|".join(Phrase), re.IGNORECASE)
+_BOUNDS = re.compile(Phrase.BOUNDS)
+_BETWEEN_CLAUSES = re.compile(r"[,;:()/]|\band\b|\bwhile\b|\bbut\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A condition, "" for none."""
+
+    condition: str
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be read: every clause must say something known. Raises `NotApplicableError`."""
+        clauses = filter(None, map(str.strip, _BETWEEN_CLAUSES.split(_BOUNDS.sub("any", self.condition))))
+        unknown = [clause for clause in clauses if not _VOCABULARY.search(clause)]
+        if unknown:
+            raise NotApplicableError(f"condition not understood: {'; '.join(unknown)}")
+
+    def says(self, *phrases: Phrase) -> bool:
+        """Whether the condition says one of these."""
+        return any(self.find(phrase) for phrase in phrases)
+
+    def find(self, phrase: Phrase) -> re.Match[str] | None:
+        """Where the condition says it."""
+        return re.search(phrase, self.condition, re.IGNORECASE)
+
+    @property
+    def slots(self) -> int:
+        """Slots that are there."""
+        if self.says(Phrase.NO_RESOURCES, Phrase.UNCHANGED):
+            return NONE
+        if not self.says(Phrase.DESIRED, Phrase.NOT_DESIRED):
+            return DESIRED if self.says(Phrase.CHANGED, Phrase.COOLDOWN) else NONE
+        return SUFFICIENT if self.says(Phrase.NOT_DESIRED) else DESIRED
+
+    @property
+    def failure(self) -> Failure:
+        """The failure that is spoken of."""
+        return HOPELESS if self.says(Phrase.NOT_RECOVERABLE) else TRANSIENT
+
+    @property
+    def restarts(self) -> bool:
+        """Whether the restart strategy allows a restart."""
+        return not self.says(Phrase.NO_RESTART)

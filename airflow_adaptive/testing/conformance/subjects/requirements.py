@@ -1,0 +1,97 @@
+"""Declarative resource requirements: validation, what is applied, and the bounds that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.config.options import Options
+from airflow_adaptive.scheduler.errors import JobGraphError, RequirementsError
+from airflow_adaptive.scheduler.events import RequirementsChanged
+from airflow_adaptive.scheduler.job_graph import JobGraph, default_max_parallelism
+from airflow_adaptive.scheduler.requirements import ParallelismRange, accept, findings
+from airflow_adaptive.testing.conformance.result import (
+    Deviation,
+    NotApplicableError,
+    Vector,
+    compare,
+    compare_text,
+    expect_only,
+)
+from airflow_adaptive.testing.conformance.subjects.job_graphs import graph_of, requirements
+from airflow_adaptive.testing.scenario import START, Scenario
+
+_NOT_CONFIGURED = -1
+
+
+def requirements_validation(vector: Vector) -> Iterator[Deviation]:
+    """`JobResourceRequirements#validate`."""
+    if "situation" in vector:
+        raise NotApplicableError("a situation of the REST endpoint, which is not part of the scheduler")
+    expect_only(vector, "expected_errors", "expected_http_status")
+    asked = requirements(vector["requirements"], "lowerBound", "upperBound")
+    actual = findings(asked, vector["max_parallelism"])
+    yield from compare("errors", sorted(vector["expected_errors"]), sorted(actual))
+
+
+def requirements_query(vector: Vector) -> Iterator[Deviation]:
+    """`AdaptiveScheduler#requestJobResourceRequirements` after updates."""
+    expect_only(vector, "expected")
+    mode, parallelism = vector.get("scheduler_mode") or "", vector["parallelism"]
+    maximum = vector.get("max_parallelism") or default_max_parallelism(parallelism)
+    graph = JobGraph.single("vector", ParallelismRange(1, parallelism), max_parallelism=maximum)
+    scenario = Scenario(graph=graph, reactive=mode.lower() == "reactive")
+    for lower, upper in vector.get("updates") or []:
+        scenario.when_requirements(lower, upper)
+    expected = vector["expected"]
+    if "error" in expected:
+        yield from compare_text("error", expected["error"], "; ".join(scenario.reasons))
+        return
+    (bounds,) = scenario.state.requirements.values()
+    yield from compare("bounds", expected, {"lowerBound": bounds.lower, "upperBound": bounds.upper})
+
+
+def apply_requirements(vector: Vector) -> Iterator[Deviation]:
+    """`DefaultVertexParallelismStore#applyJobResourceRequirements`."""
+    expect_only(vector, "expected")
+    described = vector["current"]
+    job = graph_of({name: (v["lower"], v["upper"], v["max"]) for name, v in described.items()})
+    before = machine.create(job, Options(slot_request_max_interval=timedelta(0)))
+    asked = requirements(vector["requirements"], "lower", "upper")
+    try:
+        accepted = accept(asked, job.requirements, job.max_parallelism)
+    except RequirementsError as error:
+        yield from compare_text("error", vector["expected"].get("error", "none"), str(error))
+        return
+    after = machine.step(before, RequirementsChanged(at=START, requirements=accepted)).state
+    yield from compare("changed", vector["expected"].get("changed"), after.requirements != before.requirements)
+    if "result" in vector["expected"]:
+        result = {
+            name: {"lower": bounds.lower, "upper": bounds.upper, "max": after.job.max_parallelism[name]}
+            for name, bounds in after.requirements.items()
+        }
+        yield from compare("result", vector["expected"]["result"], result)
+
+
+def vertex_parallelism_store(vector: Vector) -> Iterator[Deviation]:
+    """`SchedulerBase#computeVertexParallelismStore`: bounds and maximum parallelism by default; adjusted if reactive."""
+    expect_only(vector, "expected")
+    parallelism, declared, expected = vector["parallelism"], vector["max_parallelism"], vector["expected"]
+    maximum = default_max_parallelism(parallelism) if declared == _NOT_CONFIGURED else declared
+    job = JobGraph.single("vector", ParallelismRange(1, parallelism), max_parallelism=maximum)
+    options = Options.of({"scheduler-mode": "reactive"} if vector.get("adjust") else {})
+    try:
+        state = machine.create(job, options)
+    except JobGraphError as error:
+        yield from compare_text("error", expected.get("error", "none"), str(error))
+        return
+    (bounds,), (most,) = state.requirements.values(), state.job.max_parallelism.values()
+    actual = {
+        "parallelism": bounds.upper,
+        "min_parallelism": bounds.lower,
+        "max_parallelism": most,
+        "can_rescale_max": False,
+    }
+    for name, wanted in expected.items():
+        yield from compare(name, wanted, actual.get(name))

@@ -1,0 +1,156 @@
+"""Whether and when a rescale is worth it, and what it counts as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.errors import OptionError
+from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, parallelism_changed, should_rescale
+from airflow_adaptive.scheduler.policies.restart_backoff import MILLISECOND
+from airflow_adaptive.scheduler.policies.transition_manager import Phase
+from airflow_adaptive.scheduler.requirements import Parallelism, ParallelismRange
+from airflow_adaptive.scheduler.state import Executing, Restarting
+from airflow_adaptive.testing.conformance.result import (
+    Deviation,
+    NotApplicableError,
+    Vector,
+    compare,
+    compare_text,
+    expect_only,
+)
+from airflow_adaptive.testing.scenario import Scenario
+
+_NO_CEILING = 2**15
+_WORTH_IT = 2
+_ONLY_BY_FORCE = 1
+_NO_WAIT: Mapping[str, Any] = {"executing_stabilization_timeout": 0, "max_trigger_delay": 0}
+
+
+def rescaling_controller(vector: Vector) -> Iterator[Deviation]:
+    """`EnforceMinimalIncrease-` and `EnforceParallelismChangeRescalingController` of Flink 1.18-1.20."""
+    expect_only(vector, "expected_rescale")
+    least, current, new = vector.get("min_parallelism_increase"), vector["current"], vector["new"]
+    if least is None:
+        actual = parallelism_changed(current, new)
+    else:
+        bounds = dict.fromkeys(new, ParallelismRange(1, _NO_CEILING))
+        actual = should_rescale(current, new, bounds, MinimalIncrease(min_increase=least))
+    yield from compare("rescale", vector["expected_rescale"], actual)
+
+
+def changed(vector: Vector) -> Iterator[Deviation]:
+    """`Executing#parallelismChanged`."""
+    expect_only(vector, "expected")
+    available: Parallelism | None = vector["available"]
+    actual = available is not None and parallelism_changed(vector["current"], available)
+    yield from compare("parallelism changed", vector["expected"], actual)
+
+
+def rescale_on_checkpoint(vector: Vector) -> Iterator[Deviation]:
+    """Committed and failed batches as the trigger of a rescale (FLIP-461)."""
+    expect_only(vector, "expected_triggers")
+    scenario = Scenario(lower=1, upper=2, max_failed_batches=vector["max_checkpoint_failures"]).given_executing(2)
+    triggers = 0
+    for number, event in enumerate(vector["events"], start=1):
+        _ready_for_trigger(scenario)
+        _batch_event(scenario, event["event"], number)
+        triggers += _manager_phase(scenario) is Phase.IDLING
+        yield from compare(f"triggers after event {number}", event["expected_triggers"], triggers)
+
+
+def _ready_for_trigger(scenario: Scenario) -> None:
+    """Put the manager where a trigger can be seen: with nothing to gain it falls back to Idling."""
+    current = scenario.state.current
+    if isinstance(current, Executing):
+        stabilized = replace(current.manager, phase=Phase.STABILIZED, first_change=scenario.now)
+        scenario.state = replace(scenario.state, current=replace(current, manager=stabilized))
+
+
+def _manager_phase(scenario: Scenario) -> Phase | None:
+    current = scenario.state.current
+    return current.manager.phase if isinstance(current, Executing) else None
+
+
+def _batch_event(scenario: Scenario, event: str, number: int) -> None:
+    match event:
+        case "checkpoint_completed":
+            scenario.when_committed()
+        case "checkpoint_failed":
+            scenario.when_batch_failed()
+        case "new_resources":
+            scenario.when_slots(held=2, free=number)
+        case "new_requirements":
+            scenario.when_requirements(lower=1, upper=2 + number).when_requirements(lower=1, upper=2)
+        case _:
+            raise NotApplicableError(f"event not understood: {event}")
+
+
+def metrics(vector: Vector) -> Iterator[Deviation]:
+    """`numRestarts` and `numRescales`."""
+    scenario = Scenario(lower=1, upper=4, scaling_interval_min=0, **_NO_WAIT).given_executing(2)
+    match vector["cause"]:
+        case "failure" | "task_failure" | "task_failed" | "global_failure" | "failure_recovery":
+            scenario.when_query_failed()
+        case "rescale" | "new_resources" | "resources" | "scale_up":
+            scenario.when_slots(held=2, free=2)
+        case "new_requirements" | "requirements" | "scale_down":
+            scenario.when_requirements(1, 1)
+        case other:
+            raise NotApplicableError(f"cause not understood: {other}")
+    counted = {"numRestarts": scenario.state.num_restarts, "numRescales": scenario.state.num_rescales}
+    for name, expected in vector["expected"].items():
+        if name not in counted:
+            raise NotApplicableError(f"there is no metric {name}")
+        yield from compare(name, expected, counted[name])
+
+
+def legacy_scaling_interval(vector: Vector) -> Iterator[Deviation]:
+    """Cooldown and forced rescale as in Flink 1.18-1.20: `cooldown_extension` is first_change."""
+    expected = vector["expected"]
+    unknown = sorted(set(expected) - {"action", "delay_s", "then", "backoff_ms", "error"})
+    if unknown:
+        raise NotApplicableError(f"expectation not understood: {', '.join(unknown)}")
+    try:
+        scenario = _executing_as_in_1_18(vector)
+    except OptionError as error:
+        yield from compare_text("error", expected.get("error", "none"), str(error))
+        return
+    yield from compare("error", expected.get("error"), None)
+    scenario.after(vector["seconds_since_last_rescale"])
+    scenario.when_slots(held=2, free=_WORTH_IT if vector["should_rescale"] else _ONLY_BY_FORCE)
+    delay = _seconds_to_go(scenario)
+    yield from compare("delay", expected.get("delay_s", delay), delay)
+    if vector["should_rescale_forced"] is False:
+        scenario.when_slots(held=2)
+    scenario.after(delay or 0)
+    yield from _followed(expected, scenario)
+
+
+def _executing_as_in_1_18(vector: Vector) -> Scenario:
+    return Scenario(
+        lower=1,
+        upper=8,
+        min_parallelism_increase=_WORTH_IT,
+        scaling_interval_min=vector["scaling_interval_min_s"],
+        scaling_interval_max=vector["scaling_interval_max_s"],
+        cooldown_extension="first_change",
+        **_NO_WAIT,
+    ).given_executing(2)
+
+
+def _followed(expected: Mapping[str, Any], scenario: Scenario) -> Iterator[Deviation]:
+    restarting = next((s.state.current for s in scenario.steps if isinstance(s.state.current, Restarting)), None)
+    yield from compare("what follows", expected.get("then"), None if restarting is None else "Restarting")
+    if restarting is not None and expected.get("backoff_ms") is not None:
+        yield from compare("backoff", expected["backoff_ms"], restarting.backoff // MILLISECOND)
+
+
+def _seconds_to_go(scenario: Scenario) -> float | None:
+    """Seconds until the scheduled check, 0 if the job was rescaled at once, None if nothing is scheduled."""
+    if "Restarting" in scenario.path:
+        return 0
+    due = machine.timers(scenario.state)
+    return (due[0].due - scenario.now).total_seconds() if due else None

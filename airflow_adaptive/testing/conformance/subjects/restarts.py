@@ -1,0 +1,108 @@
+"""Restart strategies, and how one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow_adaptive.scheduler.config.options import OPTIONS, Options
+from airflow_adaptive.scheduler.config.restart_strategies import parse_restart_strategy
+from airflow_adaptive.scheduler.errors import OptionError
+from airflow_adaptive.scheduler.policies.restart_backoff import (
+    MILLISECOND,
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    NoRestart,
+    RestartRecord,
+    RestartStrategy,
+    backoff,
+    can_restart,
+    notify,
+)
+from airflow_adaptive.testing.conformance.result import (
+    Deviation,
+    Vector,
+    compare,
+    compare_text,
+    expect_only,
+)
+from airflow_adaptive.testing.scenario import START
+
+_DRAWS = 4000
+"""So many draws, evenly spread over [0, 1), show every backoff that jitter can reach."""
+_NO_JITTER = 0.5
+
+_FLINK_CLASS = {
+    NoRestart: "NoRestartBackoffTimeStrategy",
+    FixedDelay: "FixedDelayRestartBackoffTimeStrategy",
+    FailureRate: "FailureRateRestartBackoffTimeStrategy",
+    ExponentialDelay: "ExponentialDelayRestartBackoffTimeStrategy",
+}
+
+
+def restart_strategies(vector: Vector) -> Iterator[Deviation]:
+    """The `RestartBackoffTimeStrategy` classes."""
+    expect_only(
+        vector,
+        "expected_construct_error",
+        "expected_new_attempt",
+        "expected_can_restart",
+        "expected_backoff_ms",
+        "expected_backoff_ms_one_of",
+    )
+    settings = {"type": vector["strategy"], **dict(map(_parameter, vector.get("params", {}).items()))}
+    try:
+        strategy = parse_restart_strategy(settings)
+    except ValueError as error:
+        yield from compare_text("construction", vector.get("expected_construct_error", "none fails"), str(error))
+        return
+    yield from compare("construction", vector.get("expected_construct_error"), None)
+    yield from _steps(strategy, vector["steps"])
+
+
+def _parameter(named: tuple[str, Any]) -> tuple[str, Any]:
+    """A duration in ms, as the strategies name and take it."""
+    name, value = named
+    return (name.removesuffix("_ms"), value * MILLISECOND) if name.endswith("_ms") else named
+
+
+def _steps(strategy: RestartStrategy, steps: list[Mapping[str, Any]]) -> Iterator[Deviation]:
+    record = RestartRecord()
+    for number, step in enumerate(steps, start=1):
+        now = START + step["at_ms"] * MILLISECOND
+        before, fails = record, step["event"] == "failure"
+        if fails:
+            record = notify(strategy, before, now, draw=_NO_JITTER)
+            attempt = not isinstance(strategy, ExponentialDelay) or record != before
+            yield from compare(f"new attempt in step {number}", step.get("expected_new_attempt", attempt), attempt)
+        allowed = can_restart(strategy, record, now)
+        yield from compare(f"can restart in step {number}", step.get("expected_can_restart", allowed), allowed)
+        delay = backoff(strategy, record, now) // MILLISECOND
+        yield from compare(f"backoff in step {number}", step.get("expected_backoff_ms", delay), delay)
+        if "expected_backoff_ms_one_of" in step and fails:
+            drawn = (notify(strategy, before, now, draw / _DRAWS) for draw in range(_DRAWS))
+            reachable = sorted({backoff(strategy, one, now) // MILLISECOND for one in drawn})
+            yield from compare(f"backoff in step {number}", sorted(step["expected_backoff_ms_one_of"]), reachable)
+
+
+def restart_strategy_loader(vector: Vector) -> Iterator[Deviation]:
+    """`RestartBackoffTimeStrategyFactoryLoader`."""
+    expect_only(vector, "expected_class", "expected_params", "expected_error")
+    job, cluster = vector.get("job_config") or {}, vector.get("cluster_config") or {}
+    try:
+        strategy = Options.of(_named_by(job, cluster)).restart_strategy
+    except OptionError as error:
+        yield from compare_text("error", vector.get("expected_error", "none"), str(error))
+        return
+    yield from compare("error", vector.get("expected_error"), None)
+    if "expected_class" in vector:
+        yield from compare("class", vector["expected_class"], _FLINK_CLASS[type(strategy)])
+    for name, wanted in map(_parameter, vector.get("expected_params", {}).items()):
+        yield from compare(name, wanted, getattr(strategy, name, None))
+
+
+def _named_by(job: Mapping[str, object], cluster: Mapping[str, object]) -> Mapping[str, object]:
+    """The configuration that names the strategy: all its parameters are read from there."""
+    names = OPTIONS["restart_strategy"].flink
+    return job if any(name in job for name in names) else cluster

@@ -1,0 +1,38 @@
+"""Slots: how many are wanted, what they give, whether all that is desired is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_adaptive.scheduler import resource_checks
+from airflow_adaptive.scheduler.allocator.slot_sharing import determine_parallelism, required_slots
+from airflow_adaptive.scheduler.policies.transition_manager import Resources
+from airflow_adaptive.testing.conformance.result import Deviation, Vector, compare, expect_only
+from airflow_adaptive.testing.conformance.subjects.job_graphs import graph
+from airflow_adaptive.testing.scenario import Scenario
+
+
+def slot_allocator(vector: Vector) -> Iterator[Deviation]:
+    """`SlotSharingSlotAllocator#determineParallelism`."""
+    expect_only(vector, "expected_parallelism", "expected_parallelism_one_of")
+    job = graph(vector["vertices"])
+    actual = determine_parallelism(job, job.requirements, vector["slots"])
+    one_of = vector.get("expected_parallelism_one_of", [vector.get("expected_parallelism")])
+    if actual not in one_of:
+        yield Deviation(what="parallelism", expected=one_of, actual=actual)
+
+
+def slots_required(vector: Vector) -> Iterator[Deviation]:
+    """`SlotSharingSlotAllocator#calculateRequiredSlots`."""
+    expect_only(vector, "expected_required_slots")
+    job = graph(vector["vertices"])
+    yield from compare("required slots", vector["expected_required_slots"], required_slots(job, job.requirements))
+
+
+def has_desired_resources(vector: Vector) -> Iterator[Deviation]:
+    """`AdaptiveScheduler#hasDesiredResources`."""
+    expect_only(vector, "expected")
+    wanted, there = vector["required_slots"], vector["available_slots"]
+    state = Scenario(lower=1, upper=wanted).when_slots(free=there).state
+    desired = resource_checks.waiting_resources(state) is Resources.DESIRED
+    yield from compare("desired resources", vector["expected"], desired)

@@ -1,0 +1,53 @@
+"""When a change may be acted on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from airflow_adaptive.scheduler.policies.restart_backoff import MILLISECOND
+from airflow_adaptive.scheduler.policies.transition_manager import Phase, Resources, TransitionManager
+from airflow_adaptive.testing.conformance.result import (
+    Deviation,
+    NotApplicableError,
+    Vector,
+    compare,
+    compare_text,
+    expect_only,
+)
+from airflow_adaptive.testing.scenario import START
+
+_RESOURCES = {"none": Resources.NONE, "sufficient": Resources.SUFFICIENT, "desired": Resources.DESIRED}
+
+
+def transition_manager(vector: Vector) -> Iterator[Deviation]:
+    """`DefaultStateTransitionManager`."""
+    expect_only(vector, "expected_phase", "expected_transitioned", "expected_construct_error")
+    settings = {name.removesuffix("_ms"): value * MILLISECOND for name, value in vector["params"].items()}
+    try:
+        manager = TransitionManager.begin(START, **settings)
+    except ValueError as error:
+        yield from compare_text("construction", vector.get("expected_construct_error", "none fails"), str(error))
+        return
+    yield from compare("construction", vector.get("expected_construct_error"), None)
+    yield from _events(manager, _RESOURCES[vector.get("initial_resources", "none")], vector.get("events", []))
+
+
+def _events(manager: TransitionManager, resources: Resources, events: list[dict[str, Any]]) -> Iterator[Deviation]:
+    for number, event in enumerate(events, start=1):
+        now = START + event["at_ms"] * MILLISECOND
+        manager = manager.advance(now, resources)
+        match event["event"]:
+            case "change":
+                manager = manager.change(now, resources)
+            case "trigger":
+                manager = manager.trigger(now, resources)
+            case "resources":
+                resources = _RESOURCES[event["value"]]
+            case "advance":
+                pass
+            case other:
+                raise NotApplicableError(f"event not understood: {other}")
+        moved = manager.phase is Phase.TRANSITIONING
+        yield from compare(f"phase after event {number}", event.get("expected_phase", manager.phase), manager.phase)
+        yield from compare(f"transitioned by event {number}", event.get("expected_transitioned", moved), moved)

@@ -1,0 +1,1 @@
+"""Contract suites that fakes and real implementations both pass."""

@@ -1,0 +1,1 @@
+"""Fakes of the ports, and clocks that a test controls."""

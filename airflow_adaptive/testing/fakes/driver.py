@@ -1,0 +1,181 @@
+"""A driver in memory that obeys the job's log as the real runtime does: the other end of a `FakeChannel`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_adaptive.job.protocol.codec import decode_log
+from airflow_adaptive.job.protocol.conf import PREFIX
+from airflow_adaptive.job.protocol.documents import (
+    Action,
+    Directive,
+    DriverPlan,
+    DriverState,
+    ExecutorReport,
+    FailureReport,
+    QueryReport,
+    Status,
+)
+from airflow_adaptive.ports import ClusterSnapshot, SubmissionState
+from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    """What one driver process knows."""
+
+    submission_id: str
+    epoch: int
+    nonce: str
+    cores: int
+    memory_mb: int
+    boots: int
+    sequence: int = 0
+    version: int = 0
+    committed: int = 0
+    application_id: str | None = None
+    built: int | None = None
+    refused: int = 0
+    state: DriverState = DriverState.STARTING
+    failure: FailureReport | None = None
+
+
+class FakeDrivers:
+    """All driver processes of one job on a `FakeCluster`.
+
+    Attributes:
+        silent: they live but neither read nor report.
+        boots: ticks that a driver's process takes until it has a session.
+        commits: whether running queries commit a batch with each tick; else they are idle.
+        build_failure: what the author's function raises whenever it is called, None if it works.
+        reads: vertices whose parallelism that function asks for, None if the driver does not tell.
+        measures: what the query's report says beside, by the slots that it runs on; None for nothing.
+        started: (epoch, version, parallelism) of every start of the queries, in order.
+    """
+
+    def __init__(self, cluster: FakeCluster, channel: FakeChannel) -> None:
+        self._cluster = cluster
+        self._channel = channel
+        self._sessions: dict[str, _Session] = {}
+        self.boots = 0
+        self.silent = False
+        self.commits = True
+        self.build_failure: FailureReport | None = None
+        self.reads: tuple[str, ...] | None = None
+        self.measures: Callable[[int], Mapping[str, Any]] | None = None
+        self.started: list[tuple[int, int, dict[str, int]]] = []
+
+    def tick(self, cluster: ClusterSnapshot, states: dict[str, SubmissionState]) -> None:
+        """Let every living driver look at the log, act and report."""
+        own = {name: it for name, it in self._cluster.submissions.items() if it.name == self._channel.job}
+        for submission_id, submission in own.items():
+            if submission_id not in self._sessions:
+                self._sessions[submission_id] = _Session(
+                    submission_id=submission_id,
+                    epoch=int(submission.conf[PREFIX + "epoch"]),
+                    nonce=submission.conf[PREFIX + "nonce"],
+                    cores=int(submission.conf["spark.executor.cores"]),
+                    memory_mb=int(submission.conf["spark.executor.memory"].rstrip("m")),
+                    boots=self.boots,
+                )
+            if states[submission_id] is SubmissionState.RUNNING and not self.silent:
+                self._act(self._sessions[submission_id], cluster)
+
+    def fail_query(self, error_class: str = "SparkException", message: str = "a task failed") -> None:
+        """The query of the newest driver fails; the driver lives on."""
+        session = list(self._sessions.values())[-1]
+        session.state = DriverState.FAILED
+        session.failure = FailureReport(error_class=error_class, message=message, causes=(error_class,))
+
+    def finish(self) -> None:
+        """The input of the newest driver is exhausted."""
+        list(self._sessions.values())[-1].state = DriverState.FINISHED
+
+    def give_up(self) -> None:
+        """The newest driver was looked after by nobody for long, and stops by itself."""
+        list(self._sessions.values())[-1].state = DriverState.STOPPED
+
+    def _act(self, session: _Session, cluster: ClusterSnapshot) -> None:
+        directive = self._directive()
+        session.boots -= 1
+        if session.boots >= 0:
+            return
+        if session.state in (DriverState.FINISHED, DriverState.STOPPED):
+            self._leave(session, cluster, session.state)
+        elif directive is None or (directive.epoch, directive.nonce) != (session.epoch, session.nonce):
+            self._leave(session, cluster, DriverState.FENCED)
+        elif directive.action is Action.STOP:
+            self._leave(session, cluster, DriverState.STOPPED)
+        else:
+            self._obey(session, directive)
+            self._report(session, cluster)
+
+    def _obey(self, session: _Session, directive: Directive) -> None:
+        if directive.action is Action.HOLD or directive.plan is None:
+            session.state, session.failure, session.built = DriverState.HOLDING, None, None
+            return
+        session.application_id = self._cluster.request_executors(
+            session.submission_id, directive.plan.executors, session.cores, session.memory_mb
+        )
+        there = len(self._cluster.executors(session.submission_id)) >= directive.plan.executors
+        if there and session.version != directive.version:
+            self._put_in_force(session, directive.version, directive.plan)
+        elif session.state is DriverState.RUNNING and self.commits:
+            session.committed += 1
+
+    def _put_in_force(self, session: _Session, version: int, plan: DriverPlan) -> None:
+        runs = session.state is DriverState.RUNNING
+        if self.build_failure is not None and session.built != plan.built:
+            if runs:
+                session.refused = version
+            else:
+                session.version, session.state, session.failure = version, DriverState.FAILED, self.build_failure
+            return
+        if not runs or session.built != plan.built:
+            self.started.append((session.epoch, version, dict(plan.parallelism)))
+        session.version, session.built = version, plan.built
+        session.state, session.failure = DriverState.RUNNING, None
+
+    def _leave(self, session: _Session, cluster: ClusterSnapshot, state: DriverState) -> None:
+        session.state = state
+        self._report(session, cluster)
+        self._cluster.finish_driver(session.submission_id)
+
+    def _report(self, session: _Session, cluster: ClusterSnapshot) -> None:
+        session.sequence += 1
+        address = {worker.worker_id: worker.address for worker in cluster.workers}
+        placed = self._cluster.executors(session.submission_id)
+        executors = tuple(
+            ExecutorReport(executor_id=str(number), cores=session.cores, worker=address[worker])
+            for number, worker in enumerate(placed)
+            if worker in address
+        )
+        newest = self._channel.log[max(self._channel.log)]
+        query = QueryReport(name="q", active=True, committed=session.committed, idle=not self.commits)
+        if self.measures is not None:
+            query = replace(query, **self.measures(len(placed) * session.cores))
+        self._channel.report(
+            Status(
+                job=decode_log(newest).job,
+                epoch=session.epoch,
+                nonce=session.nonce,
+                sequence=session.sequence,
+                at="",
+                state=session.state,
+                version=session.version,
+                executors=executors,
+                queries=(query,),
+                failure=session.failure,
+                refused=session.refused,
+                refusal=self.build_failure if session.refused else None,
+                reads=self.reads,
+                submission_id=session.submission_id,
+                application_id=session.application_id,
+            )
+        )
+
+    def _directive(self) -> Directive | None:
+        return decode_log(self._channel.log[max(self._channel.log)]).directive if self._channel.log else None

@@ -1,0 +1,123 @@
+"""A job directory in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from airflow_adaptive.job.protocol.codec import (
+    DocumentError,
+    NewerFormatError,
+    decode_log,
+    decode_rescale,
+    decode_status,
+    encode_log,
+    encode_rescale,
+    encode_status,
+)
+from airflow_adaptive.job.protocol.documents import LogDocument, RescaleDocument, Status
+from airflow_adaptive.ports import JobDirectoryError
+
+Document = TypeVar("Document", LogDocument, RescaleDocument, Status)
+
+
+class FakeChannel:
+    """A `JobChannel` whose documents a test can see, plant and damage.
+
+    Several loops may share one; nothing awaits anything, so a step of a test is a step of the channel.
+
+    Attributes:
+        job: whose directory it is.
+        log: number -> bytes of the log document.
+        kept: number -> bytes of the rescale document.
+        reported: bytes of the driver's status, None before its first.
+        available: set to False, and every operation raises `JobDirectoryError`.
+    """
+
+    def __init__(self, job: str = "job") -> None:
+        self.job = job
+        self.log: dict[int, bytes] = {}
+        self.kept: dict[int, bytes] = {}
+        self.reported: bytes | None = None
+        self.available = True
+
+    def report(self, status: Status) -> None:
+        """Be the driver: leave a status."""
+        self.reported = encode_status(status)
+
+    async def newest(self) -> LogDocument | None:
+        """See `JobChannel.newest`."""
+        return next(reversed(self._trusted()), None)
+
+    async def read(self, number: int) -> LogDocument | None:
+        """See `JobChannel.read`."""
+        self._require_available()
+        return self._read(number)
+
+    async def create(self, document: LogDocument) -> bool:
+        """See `JobChannel.create`."""
+        self._require_available()
+        data = encode_log(document)
+        if self.log.setdefault(document.number, data) != data:
+            return False
+        return self._trusted()[-1].number == document.number
+
+    async def history(self, limit: int) -> Sequence[LogDocument]:
+        """See `JobChannel.history`."""
+        return self._trusted()[-limit:] if limit > 0 else []
+
+    async def compact(self, keep: int) -> None:
+        """See `JobChannel.compact`."""
+        if keep < 1:
+            raise ValueError(f"keep={keep}: the newest document holds the job's state, it must stay")
+        newest = await self.newest()
+        removable = sorted(number for number in self.log if newest is not None and number <= newest.number)
+        for number in removable[:-keep]:
+            del self.log[number]
+        for number in sorted(self.kept)[:-keep]:
+            del self.kept[number]
+
+    async def record(self, document: RescaleDocument) -> bool:
+        """See `JobChannel.record`."""
+        self._require_available()
+        data = encode_rescale(document)
+        return self.kept.setdefault(document.number, data) == data
+
+    async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
+        """See `JobChannel.rescales`."""
+        self._require_available()
+        read = ((number, _decoded(self.kept[number], decode_rescale)) for number in sorted(self.kept)[-limit:])
+        of_job = [it for number, it in read if it is not None and (it.job, it.number) == (self.job, number)]
+        return of_job if limit > 0 else []
+
+    async def status(self) -> Status | None:
+        """See `JobChannel.status`."""
+        self._require_available()
+        status = None if self.reported is None else _decoded(self.reported, decode_status)
+        return status if status is not None and status.job == self.job else None
+
+    def _require_available(self) -> None:
+        if not self.available:
+            raise JobDirectoryError(f"the directory of job {self.job!r} is not available: the test says so")
+
+    def _trusted(self) -> list[LogDocument]:
+        """Documents in order; like the real thing, an unreadable newer one must not be passed over."""
+        self._require_available()
+        documents = (self._read(number) for number in sorted(self.log))
+        return [document for document in documents if document is not None]
+
+    def _read(self, number: int) -> LogDocument | None:
+        data = self.log.get(number)
+        document = None if data is None else _decoded(data, decode_log)
+        if document is not None and document.job != self.job:
+            raise JobDirectoryError(f"log document {number} belongs to job {document.job!r}, not to {self.job!r}")
+        return document if document is not None and document.number == number else None
+
+
+def _decoded(data: bytes, decode: Callable[[bytes], Document]) -> Document | None:
+    try:
+        return decode(data)
+    except NewerFormatError as error:
+        raise JobDirectoryError(str(error)) from error
+    except DocumentError:
+        return None

@@ -1,0 +1,1 @@
+"""Recorded histories of the scheduler, and their replay."""

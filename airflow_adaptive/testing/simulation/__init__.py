@@ -1,0 +1,1 @@
+"""Simulations around the real loop, in virtual time."""

@@ -1,0 +1,100 @@
+"""A whole world in memory around the real loop: cluster, driver, job directory, people, and a clock that a test owns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from airflow_adaptive.autoscaling.advisor import Policy, advisor, written
+from airflow_adaptive.runtime.loop import Leave, Loop, Ports
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive.scheduler.config.options import Options
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.state import Finished, SchedulerState
+from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.fakes.driver import FakeDrivers
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_store import FakeStore
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+
+NEUTRAL_DRAW = 0.5
+"""No jitter in restart backoffs."""
+
+
+class Simulation:
+    """Runs the loop of one job against fakes, in simulated time."""
+
+    def __init__(self, parallelism: tuple[int, int] = (1, 4), **options: object) -> None:
+        """An empty cluster and a job that wants `parallelism` slots of it.
+
+        Args:
+            parallelism: bounds of the only vertex.
+            options: of the scheduler.
+        """
+        self.cluster = FakeCluster()
+        self.channel = FakeChannel()
+        self.store = FakeStore()
+        self.drivers = FakeDrivers(self.cluster, self.channel)
+        self.clock = ManualClock(self._tick)
+        self.ports = Ports(cluster=self.cluster, channel=self.channel, store=self.store, clock=self.clock)
+        self.spec = JobSpec(
+            graph=JobGraph.single("job", ParallelismRange.of(parallelism)),
+            options=Options.of(options),
+            directory="file:///jobs/job",
+            script="file:///jobs/job/code/script.py",
+            py_files=("file:///jobs/job/code/runtime.zip",),
+            driver=DriverShape(cores=1, memory_mb=512),
+            executor=ExecutorShape(cores=1, memory_mb=512),
+            attempt="attempt-1",
+        )
+
+    def loop(self, leave: Leave | None = None) -> Loop:
+        """A loop over this world; several may run one after the other, or against each other."""
+        return Loop(self.spec, self.ports, lambda: NEUTRAL_DRAW, leave, advisor(self.spec.rescale_policy))
+
+    def follow(self, policy: Policy | None) -> None:
+        """From the next loop on the job is deployed with this rescale policy."""
+        self.spec = replace(self.spec, rescale_policy=None if policy is None else written(policy))
+
+    def run(self, leave: Leave | None = None) -> SchedulerState:
+        """Run a loop to its end."""
+        return asyncio.run(self.loop(leave).run())
+
+    def run_to_end(self) -> Finished:
+        """Run a loop until the job has ended, and return how."""
+        ended = self.run().current
+        if isinstance(ended, Finished):
+            return ended
+        raise AssertionError(f"the job has not ended: {ended}")
+
+    @property
+    def states(self) -> list[str]:
+        """States that were entered, in order."""
+        return [transition["target"] for transition in self.transitions]
+
+    @property
+    def transitions(self) -> list[dict[str, Any]]:
+        """Transitions as people saw them last."""
+        shown: list[dict[str, Any]] = self.store.views[-1]["transitions"]
+        return shown
+
+    def _tick(self) -> None:
+        """The cluster goes on working while its master does not answer."""
+        heard = (self.cluster.reachable, self.cluster.answers)
+        self.cluster.reachable = self.cluster.answers = True
+        snapshot = _now(self.cluster.snapshot())
+        states = {name: _now(self.cluster.status(name)).state for name in self.cluster.submissions}
+        self.drivers.tick(snapshot, states)
+        self.cluster.reachable, self.cluster.answers = heard
+
+
+def _now(awaitable: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine of a fake, which awaits nothing."""
+    try:
+        awaitable.send(None)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("a fake awaited something")
