@@ -13,30 +13,30 @@ help: ## list the targets
 
 install: $(INSTALLED) ## set up .venv (and Java 17 or later if there is none)
 
-$(INSTALLED): pyproject.toml constraints.txt scripts/install.sh
-	scripts/install.sh
+$(INSTALLED): pyproject.toml constraints.txt .ci/install.sh
+	.ci/install.sh
 	@touch $@
 
 ui: install ## build the page of adaptive jobs, if its sources have changed
-	$(BIN)/python scripts/build_ui.py
+	$(BIN)/python airflow_adaptive/plugin/ui/build.py
 
 ui-check: install ## types, style and unit tests of the page (half a minute)
-	$(BIN)/python scripts/build_ui.py check
+	$(BIN)/python airflow_adaptive/plugin/ui/build.py check
 
 demo: install ## watch a real job on a real Airflow and a real Spark cluster (at most 6 minutes)
-	$(BIN)/python -m demo
+	$(BIN)/python -m airflow_adaptive.local.demo
 
 test: check ui ui-check ## what `check` does, then the tests on real Spark, real Airflow and in a browser (some 15 minutes)
-	scripts/ensure_chromium.sh
+	.ci/ensure_chromium.sh
 	$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-airflow test-cluster
 
 # Side by side in `test`. Folders, since to look for tests in all of them takes longer than some of these.
 test-airflow: install ui
-	$(BIN)/python -m pytest -m "(airflow or cluster) and not long" tests/airflow tests/local
+	$(BIN)/python -m pytest -m "not long" tests/integration/airflow
 
 test-cluster: install ui
-	$(BIN)/python -m pytest -m "(cluster or browser) and not airflow and not long" \
-		tests/contract tests/faults/matrix tests/job tests/plugin tests/spark
+	$(BIN)/python -m pytest -m "(cluster or browser) and not long" \
+		tests/integration/spark tests/integration/browser tests/faults/matrix tests/unit/testing/contracts
 
 test-long: install ## the other tests on real Spark and real Airflow (some 40 minutes)
 	$(BIN)/python -m pytest -m long
@@ -45,7 +45,7 @@ test-faults: install ## break everything on a real Spark cluster; results in doc
 	$(BIN)/python -m pytest -m faults tests/faults
 
 test-weeks: install ## three weeks of a job's life, with a thousand rescales and failures: nothing may grow (some 15 minutes)
-	$(BIN)/python -m pytest -m faults -s tests/runtime/test_weeks.py
+	$(BIN)/python -m pytest -m faults -s tests/faults/test_weeks.py
 
 chaos: install ## break one job at random, then count its rows (MINUTES=10; SEED=1 for the same faults again)
 	$(BIN)/python -m tests.faults.chaos $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),10)
@@ -60,32 +60,32 @@ lint: install ## style, types and layers
 
 # By file: what one process has explored of a model is not explored again by another.
 unit: install ## unit tests, with every branch of the scheduler covered
-	$(BIN)/python -m pytest $(UNIT) $(PARALLEL) --ignore tests/scheduler
-	$(BIN)/python -m pytest tests/scheduler --numprocesses auto --dist loadfile --cov --cov-report=
+	$(BIN)/python -m pytest $(UNIT) $(PARALLEL) tests/unit tests/benchmarks tests/faults --ignore tests/unit/scheduler
+	$(BIN)/python -m pytest tests/unit/scheduler --numprocesses auto --dist loadfile --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
 
 explore: install ## all that can happen to small jobs, as deep as five minutes allow: states and steps by depth
-	$(BIN)/python -m tests.scheduler.exploration
+	$(BIN)/python -m tests.support.exploration
 
 mutants: install ## break the policies in small ways, see whether the tests notice (under 15 minutes)
-	$(BIN)/python scripts/mutants.py policies
+	$(BIN)/python -m tests.support.mutation.mutants policies
 
 bench-scheduler: install ## what a step and the balancing cost for 100 to 100,000 slots (a minute)
-	$(BIN)/python -m benchmarks.scheduler
+	$(BIN)/python -m tests.benchmarks.scheduler
 
 bench-balance: install ## where tasks run on a real Spark cluster, without and with load balancing (at most 6 minutes)
-	$(BIN)/python -m benchmarks.balance
+	$(BIN)/python -m tests.benchmarks.balance
 
 bench-triggerer: install ## what a triggerer needs for 10, 100 and 1,000 jobs (some 15 minutes)
-	$(BIN)/python -m benchmarks.triggerer
+	$(BIN)/python -m tests.benchmarks.triggerer
 
 bench-rescale: install ## what each tier of a rescale costs on a real Spark cluster, beside Flink (three quarters of an hour)
-	$(BIN)/python -m benchmarks.rescale
+	$(BIN)/python -m tests.benchmarks.rescale
 
 format: install ## rewrite the code the way `lint` wants it
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-	$(BIN)/python scripts/build_ui.py format
+	$(BIN)/python airflow_adaptive/plugin/ui/build.py format
 
 clean: ## remove .venv and what the tools and the demo left
 	rm -rf .venv .bench .demo .faults .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

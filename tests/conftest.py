@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.quick_java import start_quickly
+from tests.support.quick_java import start_quickly
 
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
 
-pytest_plugins = ["airflow_adaptive.testing.fixtures", "tests.browser"]
+pytest_plugins = ["airflow_adaptive.testing.fixtures", "tests.support.airflow_app_fixtures", "tests.support.browser"]
 
 pytest.register_assert_rewrite("airflow_adaptive.testing")
 

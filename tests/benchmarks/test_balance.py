@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.job.protocol.documents import NONE, TASKS
-from benchmarks.balance import Batch, Figures, effect, figures, newest_batches, table
+from tests.benchmarks.balance import Batch, Figures, effect, figures, newest_batches, table
 
 SPARK: dict[str, Any] = {
     "executors": [{"id": "driver"}, {"id": "0"}, {"id": "1"}],

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.rescale import case, feed
-from benchmarks.rescale.__main__ import CASES, main, remember, remembered
-from benchmarks.rescale.case import Case, Found, Subject, all_measured, compare, first_line, orders
-from benchmarks.rescale.figures import (
+from tests.benchmarks.rescale import case, feed
+from tests.benchmarks.rescale.__main__ import CASES, main, remember, remembered
+from tests.benchmarks.rescale.case import Case, Found, Subject, all_measured, compare, first_line, orders
+from tests.benchmarks.rescale.figures import (
     Batch,
     Order,
     Repeat,
@@ -26,10 +26,10 @@ from benchmarks.rescale.figures import (
     restart,
     worst_delay,
 )
-from benchmarks.rescale.flink import FlinkMissingError, configuration, find, install, java_options
-from benchmarks.rescale.flink_log import JobLog, SinkFiles
-from benchmarks.rescale.spark_log import Effect, Events, executors_changed, files_logged, query_restarted, seen
-from benchmarks.rescale.table import MET, NOT_JUDGED, NOT_MET, delays, results, tables, targets
+from tests.benchmarks.rescale.flink import FlinkMissingError, configuration, find, install, java_options
+from tests.benchmarks.rescale.flink_log import JobLog, SinkFiles
+from tests.benchmarks.rescale.spark_log import Effect, Events, executors_changed, files_logged, query_restarted, seen
+from tests.benchmarks.rescale.table import MET, NOT_JUDGED, NOT_MET, delays, results, tables, targets
 
 ORDER = Order(slots=2, window=Span(begin=10, end=20), steady=Span(begin=20, end=30))
 
@@ -358,7 +358,7 @@ def test_an_error_fits_into_a_cell():
 
 
 def test_only_whole_cases_are_remembered_for_another_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("benchmarks.rescale.__main__.FOLDER", tmp_path)
+    monkeypatch.setattr("tests.benchmarks.rescale.__main__.FOLDER", tmp_path)
     assert remembered() == {}
     whole = found("tier 1")
     remember(
@@ -384,8 +384,8 @@ class Measured(Case):
 @pytest.fixture
 def cases(tmp_path, monkeypatch):
     all_cases = [Measured(name=name, keys=10_000) for name in ("tier 1", "Flink", "tier 3")]
-    monkeypatch.setattr("benchmarks.rescale.__main__.FOLDER", tmp_path / "bench")
-    monkeypatch.setattr("benchmarks.rescale.__main__.CASES", dict.fromkeys(all_cases, 1.0))
+    monkeypatch.setattr("tests.benchmarks.rescale.__main__.FOLDER", tmp_path / "bench")
+    monkeypatch.setattr("tests.benchmarks.rescale.__main__.CASES", dict.fromkeys(all_cases, 1.0))
     return all_cases
 
 

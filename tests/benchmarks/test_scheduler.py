@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.page import replace_section
-from benchmarks.scheduler import main
+from tests.benchmarks.page import replace_section
+from tests.benchmarks.scheduler import main
 
 
 def test_table_has_a_column_for_each_number_of_slots(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.triggerer.__main__ import main
+from tests.benchmarks.triggerer.__main__ import main
 
 
 def test_few_jobs_share_a_poll_and_each_reads_its_own_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

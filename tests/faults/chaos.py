@@ -28,7 +28,7 @@ from tests.faults.master import recovering
 from tests.faults.matrix.faults import FAULTS, FULL, READ_ONLY, Fault
 from tests.faults.matrix.world import FEW, WORKER, WORKERS, MatrixWorld, where
 from tests.faults.outcome import Outcome
-from tests.quick_java import start_quickly
+from tests.support.quick_java import start_quickly
 
 JOB = "chaos"
 DISK_MB = 256

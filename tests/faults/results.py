@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.page import replace_section, section
+from tests.benchmarks.page import replace_section, section
 from tests.faults.outcome import Outcome
 
 ROOT = Path(__file__).parents[2]

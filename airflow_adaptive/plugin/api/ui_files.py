@@ -40,7 +40,7 @@ NOT_BUILT: Final = """<!doctype html>
 <style nonce="{nonce}">body {{ font: 16px/1.5 system-ui, sans-serif; margin: 4rem auto; max-width: 40rem; padding: 0 1rem }}</style>
 <h1>The page was not built</h1>
 <p>This installation of airflow-adaptive comes from its sources, where the page of adaptive jobs has to be built once: run
-<code>make ui</code> there (or <code>python scripts/build_ui.py</code>), then load this page again. The REST API does not need it.</p>
+<code>make ui</code> there (or <code>python airflow_adaptive/plugin/ui/build.py</code>), then load this page again. The REST API does not need it.</p>
 </html>
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from benchmarks.page import replace_section, section
+from tests.benchmarks.page import replace_section, section
 from tests.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, Cell, cells
 from tests.faults.results import MATRIX, PAGE, Result
 

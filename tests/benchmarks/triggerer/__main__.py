@@ -1,0 +1,112 @@
+"""Measures the triggerer, and writes what was found."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import tests.benchmarks.triggerer
+from tests.benchmarks.page import replace_section
+from tests.benchmarks.scheduler import machine_line
+from tests.benchmarks.triggerer import Figures
+from tests.benchmarks.triggerer.cluster import END, REQUESTS, serve_cluster
+from tests.benchmarks.triggerer.loops import run_triggerer
+
+JOBS = (10, 100, 1_000)
+SECONDS = 40.0
+RUNS = 2
+
+CPU = "CPU (cores)"
+
+
+def measure(jobs: int, seconds: float, profile: str | None = None) -> Figures:
+    """All figures for so many jobs."""
+    spawn = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(prefix="airflow-adaptive-bench-") as folder:
+        base = Path(folder)
+        cluster, cluster_end = spawn.Pipe()
+        triggerer, triggerer_end = spawn.Pipe()
+        serving = spawn.Process(target=serve_cluster, args=(cluster_end, jobs, base))
+        serving.start()
+        running = spawn.Process(
+            target=run_triggerer, args=(triggerer_end, jobs, base, seconds, cluster.recv(), profile)
+        )
+        running.start()
+        triggerer_end.close()
+        try:
+            return relay(triggerer, cluster)
+        finally:
+            cluster.send(END)
+            serving.join()
+            running.join()
+
+
+def relay(triggerer: Connection, cluster: Connection) -> Figures:
+    """Carry the triggerer's wishes to the cluster until it sends its figures."""
+    while isinstance(told := triggerer.recv(), str):
+        cluster.send(told)
+        if told == REQUESTS:
+            triggerer.send(cluster.recv())
+    figures: Figures = told
+    return figures
+
+
+def table(measured: Mapping[int, Sequence[Figures]]) -> Iterator[str]:
+    """The medians of all runs as Markdown, and how far the CPU times lie apart."""
+    jobs = sorted(measured)
+    yield row("jobs", [f"{count:,}" for count in jobs])
+    yield "|---|" + "---:|" * len(jobs)
+    for name in measured[jobs[0]][0]:
+        yield row(name, [f"{median(measured[count], name):,.2f}" for count in jobs])
+        if name == CPU:
+            yield row("of all runs, from - to", [spread([it[name] for it in measured[count]]) for count in jobs])
+            yield row("for each job (ms/s)", [f"{median(measured[count], name) / count * 1000:,.2f}" for count in jobs])
+
+
+def median(runs: Sequence[Figures], name: str) -> float:
+    """Of one figure."""
+    return statistics.median(figures[name] for figures in runs)
+
+
+def spread(figures: Sequence[float]) -> str:
+    """From the smallest to the largest."""
+    return f"{min(figures):,.2f} - {max(figures):,.2f}"
+
+
+def row(name: str, cells: Sequence[str]) -> str:
+    """Of a table in Markdown."""
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def main(arguments: Sequence[str] | None = None, load: Callable[[], tuple[float, ...]] = os.getloadavg) -> int:
+    """Measure, print, and write if asked to."""
+    parser = argparse.ArgumentParser(prog="tests.benchmarks.triggerer", description=tests.benchmarks.triggerer.__doc__)
+    parser.add_argument("--jobs", type=int, nargs="+", default=JOBS, help="numbers of jobs")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long is measured, for each")
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs of which the median is taken")
+    parser.add_argument("--write", type=Path, help="page whose section 'triggerer' is to be rewritten")
+    parser.add_argument("--profile", help="file for a profile of the event loop's thread")
+    asked = parser.parse_args(arguments)
+    measured: dict[int, list[Figures]] = {jobs: [] for jobs in asked.jobs}
+    loads = []
+    for jobs in [*asked.jobs] * asked.runs:
+        loads.append(load()[0])
+        measured[jobs].append(measure(jobs, asked.seconds, asked.profile))
+        print(f"{jobs} jobs: {measured[jobs][-1]}", file=sys.stderr)
+    others = f"Load average before each run: {spread(loads)}."
+    lines = [f"{machine_line()} {others}", "", *table(measured)]
+    print("\n".join(lines))
+    if asked.write is not None:
+        replace_section(asked.write, "triggerer", "\n".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

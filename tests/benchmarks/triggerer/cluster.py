@@ -1,0 +1,129 @@
+"""The cluster of the benchmark, in a process of its own: a fake master behind HTTP, and all drivers."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import defaultdict
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from airflow_adaptive.job.protocol.codec import encode_status
+from airflow_adaptive.job.protocol.documents import Status
+from airflow_adaptive.ports import SubmissionState
+from airflow_adaptive.runtime.journal.job_directory import LOG, STATUS
+from airflow_adaptive.testing.fakes.driver import FakeDrivers
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.master import FakeMaster, result_of
+from tests.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, name_of
+
+WORKER_CORES = 16
+CORES_OF_A_JOB = 3
+"""Its driver's and its executors'."""
+
+FEWEST_WORKERS = 4
+
+CHURN_S = 10.0
+"""Between the death of a worker and the next."""
+
+CHURN = "churn"
+REQUESTS = "requests"
+END = "end"
+"""What the cluster is told: to let workers die, to tell how much it was asked, to end."""
+
+
+class DiskChannel(FakeChannel):
+    """A job directory on disk, as a fake driver uses one."""
+
+    def __init__(self, job: str, base: Path) -> None:
+        """The directory is made, as staging would."""
+        super().__init__(job)
+        self._directory = base / job
+        self._directory.mkdir()
+
+    def look(self) -> bool:
+        """Read the newest document of the log; False if there is none."""
+        try:
+            newest = max(os.listdir(self._directory / LOG))
+            self.log = {int(newest.partition(".")[0]): (self._directory / LOG / newest).read_bytes()}
+        except (FileNotFoundError, ValueError):
+            return False
+        return True
+
+    def report(self, status: Status) -> None:
+        """Replace the status in one step, as Spark's checkpoint file manager does."""
+        written = self._directory / f".{STATUS}"
+        written.write_bytes(encode_status(status))
+        written.replace(self._directory / STATUS)
+
+
+class Cluster:
+    """A master, its workers and the drivers of all jobs."""
+
+    def __init__(self, master: FakeMaster, jobs: int, base: Path) -> None:
+        """Workers with room for a quarter more than all jobs use."""
+        self._master = master
+        self._channels = {name: DiskChannel(name, base) for name in map(name_of, range(jobs))}
+        self._drivers = {name: FakeDrivers(master.cluster, it) for name, it in self._channels.items()}
+        self._churned: float | None = None
+        self._over = threading.Event()
+        with master.lock:
+            for _ in range(max(FEWEST_WORKERS, jobs * CORES_OF_A_JOB * 5 // 4 // WORKER_CORES)):
+                self._add_worker()
+
+    def churn(self) -> None:
+        """From now on a worker dies now and then, and another one joins."""
+        self._churned = time.monotonic()
+
+    def work(self) -> None:
+        """Let all drivers work, each every `HEARTBEAT_S`, until `end`."""
+        while not self._over.is_set():
+            begin = time.monotonic()
+            self._change_workers(begin)
+            self._tick(begin)
+            self._over.wait(max(0.0, begin + HEARTBEAT_S - time.monotonic()))
+
+    def end(self) -> None:
+        """Work no more."""
+        self._over.set()
+
+    def _change_workers(self, now: float) -> None:
+        if self._churned is None or now - self._churned < CHURN_S:
+            return
+        self._churned = now
+        with self._master.lock:
+            self._master.cluster.kill_worker(random.choice(self._master.cluster.workers).worker_id)
+            self._add_worker()
+
+    def _add_worker(self) -> None:
+        self._master.cluster.add_worker(cores=WORKER_CORES, memory_mb=WORKER_CORES * MEMORY_MB)
+
+    def _tick(self, begin: float) -> None:
+        """One after the other, evenly spread over the heartbeat's time."""
+        with self._master.lock:
+            snapshot = result_of(self._master.cluster.snapshot())
+        states = defaultdict(lambda: SubmissionState.UNKNOWN, {name: it.state for name, it in snapshot.drivers.items()})
+        for number, (name, channel) in enumerate(self._channels.items()):
+            self._over.wait(max(0.0, begin + number * HEARTBEAT_S / len(self._channels) - time.monotonic()))
+            if channel.look():
+                with self._master.lock:
+                    self._drivers[name].tick(snapshot, states)
+
+
+def serve_cluster(pipe: Connection, jobs: int, base: Path) -> None:
+    """Be the cluster until the other end says so or is gone; it is told the port first."""
+    with FakeMaster() as master:
+        cluster = Cluster(master, jobs, base)
+        work = threading.Thread(target=cluster.work)
+        work.start()
+        pipe.send(master.port)
+        try:
+            while (asked := pipe.recv()) != END:
+                cluster.churn() if asked == CHURN else pipe.send(dict(master.requests))
+        except EOFError:
+            pass  # nobody is left who could be told
+        finally:
+            cluster.end()
+            work.join()

@@ -1,0 +1,249 @@
+"""The triggerer of the benchmark, in a process of its own: the loops of all jobs, and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import json
+import logging
+import os
+import random
+import resource
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_adaptive.local.waiting import wait_until_async
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.loop import Loop
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive.scheduler.config.options import Options
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.state import Executing
+from tests.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Figures, name_of
+from tests.benchmarks.triggerer.cluster import CHURN, REQUESTS
+
+if TYPE_CHECKING:
+    from tests.benchmarks.triggerer.supervisor import SlowSupervisor
+
+PATIENCE_S = 600.0
+"""For all jobs to start."""
+
+SLOTS = 2
+"""That a job can use."""
+
+P99 = 98
+"""Index among the quantiles of a hundred."""
+
+
+class Lag:
+    """How late an event loop is.
+
+    Attributes:
+        late: seconds, each time.
+    """
+
+    EVERY_S = 0.01
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self.late: list[float] = []
+
+    async def watch(self) -> None:
+        """Ask to be woken, and look at the clock."""
+        while True:
+            begin = time.perf_counter()
+            await asyncio.sleep(self.EVERY_S)
+            self.late.append(time.perf_counter() - begin - self.EVERY_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """All counters at one moment; CPU and wall times in seconds."""
+
+    wall: float = field(default_factory=time.monotonic)
+    cpu: float = field(default_factory=time.process_time)
+    own_thread: float = field(default_factory=time.thread_time)
+    files: Counter[str]
+    stores: Counter[str]
+    master: Counter[str]
+
+    def since(self, before: Readings) -> Figures:
+        """What was used and done each second."""
+        wall = self.wall - before.wall
+        files, stores, master = self.files - before.files, self.stores - before.stores, self.master - before.master
+        return {
+            "CPU (cores)": (self.cpu - before.cpu) / wall,
+            "of it the event loop's thread (cores)": (self.own_thread - before.own_thread) / wall,
+            "memory (MiB)": rss_mb(),
+            "polls of the master (1/s)": master["state"] / wall,
+            "other questions to the master (1/s)": sum(master[it] for it in ("status", "create", "kill")) / wall,
+            "reads of reports (1/s)": files["_status"] / wall,
+            "reads of logs (1/s)": (files["_read"] + files["_newest"]) / wall,
+            "documents written (1/s)": files["_create"] / wall,
+            "reads of inboxes (1/s)": stores["GetAssetStateStoreByName"] / wall,
+            "reads of the signal (1/s)": stores["GetVariable"] / wall,
+            "XComs pushed (1/s)": stores["SetXCom"] / wall,
+        }
+
+
+class Triggerer:
+    """All loops, and what they cost."""
+
+    def __init__(self, pipe: Connection, jobs: int, base: Path, supervisor: SlowSupervisor) -> None:
+        """Nothing runs yet.
+
+        Args:
+            pipe: to who passes on what the cluster is told and asked.
+            jobs: how many.
+            base: where their directories are.
+            supervisor: Airflow's end.
+        """
+        self._pipe = pipe
+        self._base = base
+        self._supervisor = supervisor
+        self._files: Counter[str] = Counter()
+        self._loops: dict[str, Loop] = {}
+        self._jobs = [name_of(number) for number in range(jobs)]
+
+    async def measure(self, seconds: float, profile: str | None) -> Figures:
+        """Start all, wait until they run, then measure."""
+        with counting(self._files):
+            begin = time.monotonic()
+            running = [asyncio.create_task(self._run(name)) for name in self._jobs]
+            await self._started(running)
+            started = time.monotonic() - begin
+            await asyncio.sleep(HEARTBEAT_S)
+            figures = await self._window(seconds, profile)
+            wish = await self._wish()
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+        return {"all run after (s)": started, **figures, "a wish is followed after (s)": wish}
+
+    async def _run(self, name: str) -> None:
+        from airflow_adaptive.launch.composition import world  # noqa: PLC0415
+        from airflow_adaptive.stores.asset_store import TaskKey  # noqa: PLC0415  see `run_triggerer`
+
+        spec = self._spec(name)
+        task = TaskKey(dag_id="bench", task_id=name, run_id="run")
+        async with world("bench", f"file://{self._base}", name, task, spec.options.deploy_timeout) as ports:
+            self._loops[name] = Loop(spec, ports, random.random)
+            await self._loops[name].run()
+
+    def _spec(self, name: str) -> JobSpec:
+        return JobSpec(
+            graph=JobGraph.single(name, ParallelismRange(1, SLOTS)),
+            options=Options.of({"local_recovery_timeout": "10 s"}),
+            directory=f"file://{self._base}/{name}",
+            script="file:///jobs/script.py",
+            py_files=("file:///jobs/runtime.zip",),
+            driver=DriverShape(cores=1, memory_mb=MEMORY_MB),
+            executor=ExecutorShape(cores=1, memory_mb=MEMORY_MB),
+            attempt="run/1",
+        )
+
+    async def _started(self, tasks: list[asyncio.Task[None]]) -> None:
+        async def all_run() -> bool:
+            for task in tasks:
+                if task.done():
+                    task.result()
+            return len(self._loops) == len(self._jobs) and all(map(runs, self._loops.values()))
+
+        await wait_until_async(all_run, PATIENCE_S, "the start of all jobs")
+
+    async def _window(self, seconds: float, profile: str | None) -> Figures:
+        self._pipe.send(CHURN)
+        before, lag = await self._readings(), Lag()
+        watching = asyncio.create_task(lag.watch())
+        with profiling(profile):
+            await asyncio.sleep(seconds)
+        after = await self._readings()
+        watching.cancel()
+        return {
+            **after.since(before),
+            "event loop late, p99 (ms)": statistics.quantiles(lag.late, n=100)[P99] * 1000,
+            "event loop late, max (ms)": max(lag.late) * 1000,
+        }
+
+    async def _readings(self) -> Readings:
+        self._pipe.send(REQUESTS)
+        master: Mapping[str, int] = await asyncio.to_thread(self._pipe.recv)
+        return Readings(files=self._files.copy(), stores=self._supervisor.asked.copy(), master=Counter(master))
+
+    async def _wish(self) -> float:
+        """Seconds from asking a job to suspend until its loop follows."""
+        from airflow_adaptive.ports import Wish  # noqa: PLC0415
+        from airflow_adaptive.stores.desired_state import ask  # noqa: PLC0415  see `run_triggerer`
+
+        name = self._jobs[len(self._jobs) // 2]
+        begin = time.monotonic()
+        await asyncio.to_thread(ask, name, Wish.SUSPEND)
+
+        async def followed() -> bool:
+            return not isinstance(self._loops[name].state.current, Executing)
+
+        await wait_until_async(followed, PATIENCE_S, f"the end of {name}")
+        return time.monotonic() - begin
+
+
+def runs(loop: Loop) -> bool:
+    """Whether a job runs on all slots that it can use, so that there is no rescale to come."""
+    plan = loop.state.plan
+    return isinstance(loop.state.current, Executing) and plan is not None and plan.slots == SLOTS
+
+
+@contextmanager
+def counting(calls: Counter[str]) -> Iterator[None]:
+    """Count what loops do in the job directories while they run as always."""
+    call = JobDirectory.call
+
+    async def counted(directory: JobDirectory, work: Any, *args: Any, **kwargs: Any) -> Any:
+        calls[work.__name__] += 1
+        return await call(directory, work, *args, **kwargs)
+
+    JobDirectory.call = counted  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        JobDirectory.call = call  # type: ignore[method-assign]
+
+
+@contextmanager
+def profiling(path: str | None) -> Iterator[None]:
+    """Profile this thread, the event loop's, into a file; not at all without a path."""
+    if path is None:
+        yield
+        return
+    with cProfile.Profile() as profiler:
+        yield
+    profiler.dump_stats(path)
+
+
+def rss_mb() -> float:
+    """Resident memory of this process now, MiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def run_triggerer(pipe: Connection, jobs: int, base: Path, seconds: float, port: int, profile: str | None) -> None:
+    """Run the loops of all jobs, and send the figures."""
+    logging.disable()
+    os.environ["AIRFLOW_HOME"] = str(base / "airflow")
+    os.environ["AIRFLOW_CONN_BENCH"] = json.dumps(
+        {"conn_type": "spark", "host": "spark://127.0.0.1", "extra": {"ui-port": port, "rest-port": port}}
+    )
+    from airflow.sdk.execution_time import task_runner  # noqa: PLC0415  only now its home is known
+
+    from tests.benchmarks.triggerer.supervisor import SlowSupervisor  # noqa: PLC0415
+
+    supervisor = SlowSupervisor()
+    task_runner.SUPERVISOR_COMMS = supervisor  # type: ignore[assignment]
+    pipe.send(asyncio.run(Triggerer(pipe, jobs, base, supervisor).measure(seconds, profile)))

@@ -1,0 +1,241 @@
+"""The operator on a real Airflow of four processes and a real Spark cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from airflow_adaptive.job.protocol.codec import decode_log, decode_status
+from airflow_adaptive.job.protocol.documents import Status
+from airflow_adaptive.local.airflow import LocalAirflow
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
+from tests.support.mailbox import Mailbox
+from tests.support.statsd_server import Statsd
+
+pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)]
+
+TIMEOUT_S = 120.0
+TASK = "job"
+BOUNDS_OF_ONE = {"job": {"lower": 1, "upper": 1}}
+COOLDOWN = timedelta(seconds=10)
+"""`scaling_interval_min` of the DAG that rescales."""
+
+
+class Run:
+    """A DAG run of one adaptive job, as its user sees it."""
+
+    def __init__(self, airflow: LocalAirflow, playground: Path, dag: str) -> None:
+        self._api = airflow.api
+        self._dag = dag
+        self._directory = playground / "jobs" / dag
+        wait_until(lambda: self._api.has_dag(dag), TIMEOUT_S, f"DAG {dag}")
+        self.run_id = self._api.trigger(dag)
+
+    @property
+    def task_state(self) -> str | None:
+        return self._api.task_state(self._dag, self.run_id, TASK)
+
+    def xcom(self, key: str) -> Any:
+        return self._api.xcom(self._dag, self.run_id, TASK, key)
+
+    def xcoms(self) -> list[Any]:
+        return self._api.xcoms(self._dag, self.run_id, TASK)
+
+    def links(self) -> dict[str, str | None]:
+        return self._api.links(self._dag, self.run_id, TASK)
+
+    def until(self, key: str, value: Any) -> None:
+        wait_until(lambda: self.xcom(key) == value, TIMEOUT_S, f"XCom {key} = {value!r} of {self._dag}")
+
+    def until_task(self, *states: str) -> None:
+        wait_until(lambda: self.task_state in states, TIMEOUT_S, f"{self._dag} in {states}")
+
+    def executing(self, parallelism: int) -> bool:
+        return self.xcom("state") == "Executing" and self.xcom("parallelism") == {"job": parallelism}
+
+    def until_executing(self, parallelism: int) -> None:
+        wait_until(lambda: self.executing(parallelism), TIMEOUT_S, f"{self._dag} at {parallelism}")
+
+    def ask(self, wish: str) -> None:
+        self._api.set_asset_state(self._dag, "wish", wish)
+
+    def require(self, lower: int, upper: int) -> None:
+        bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
+        self._api.set_asset_state(self._dag, "requirements", bounds)
+
+    def clear(self) -> None:
+        self._api.clear_task(self._dag, self.run_id, TASK)
+
+    def fail(self) -> None:
+        self._api.fail_task(self._dag, self.run_id, TASK)
+
+    def pause(self) -> None:
+        self._api._request("PATCH", f"/api/v2/dags/{self._dag}", {"is_paused": True})
+
+    def status(self) -> Status:
+        """The driver's newest report; for a moment there is none, while Hadoop's local file system replaces it."""
+        return decode_status(wait_until(self._report, TIMEOUT_S, f"a report of {self._dag}"))
+
+    def _report(self) -> bytes:
+        with suppress(FileNotFoundError):
+            return (self._directory / "status.json").read_bytes()
+        return b""
+
+    def owner(self) -> str:
+        """The loop that wrote the newest document of the log."""
+        newest = max((self._directory / "log").glob("[0-9]*.json"))
+        return decode_log(newest.read_bytes()).owner
+
+    def calm(self) -> list[timedelta]:
+        """How long the job executed before each rescale."""
+        transitions = self.xcom("transitions")
+        return [
+            datetime.fromisoformat(left["at"]) - datetime.fromisoformat(entered["at"])
+            for entered, left in pairwise(transitions)
+            if entered["target"] == "Executing" and left["target"] in ("Deploying", "Restarting")
+        ]
+
+    def outcomes(self) -> list[str]:
+        return [transition["target"] for transition in self.xcom("transitions")]
+
+
+Begin = Callable[[str], Run]
+
+
+@pytest.fixture
+def begin(airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path) -> Begin:
+    """Start a job on a cluster with room for its driver and one slot, and wait until it executes."""
+
+    def begin(dag: str) -> Run:
+        spark_cluster.add_worker(cores=2, memory_mb=1024)
+        run = Run(airflow, playground, dag)
+        run.until_executing(1)
+        return run
+
+    return begin
+
+
+def page(url: str | None) -> str:
+    """What a person's browser gets."""
+    return httpx.get(str(url), trust_env=False, follow_redirects=True, timeout=TIMEOUT_S).raise_for_status().text
+
+
+def no_driver_runs(cluster: LocalCluster) -> bool:
+    return not cluster.state()["activedrivers"]
+
+
+def adaptive(airflow: LocalAirflow, *words: str) -> str:
+    """What `airflow adaptive ...` prints on a machine of this Airflow."""
+    command = [sys.executable, "-m", "airflow", "adaptive", *words]
+    ran = subprocess.run(
+        command, env=airflow._environment, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S
+    )
+    return ran.stdout
+
+
+def until_gauge(statsd: Statsd, name: str, value: float) -> None:
+    wait_until(lambda: statsd.gauges.get(f"airflow.adaptive.{name}") == value, TIMEOUT_S, f"metric {name} = {value}")
+
+
+def test_job_grows_is_watched_and_is_suspended(
+    begin: Begin, airflow: LocalAirflow, spark_cluster: LocalCluster, mailbox: Mailbox, statsd: Statsd
+) -> None:
+    run = begin("endless")
+    assert run.task_state == "deferred"
+    links = run.links()
+    assert [links["Spark master UI"], links["Spark driver UI"]] == [spark_cluster.ui_url, run.status().ui_url]
+    assert "executorspage" in page(links["Spark executors"])
+    assert "stdout log page" in page(links["Spark driver stdout"])
+    assert "Launch Command" in page(links["Spark driver stderr"])
+
+    spark_cluster.add_worker(cores=1, memory_mb=512)
+    run.until_executing(2)
+    assert run.status().epoch == 1
+    told = "job 'endless' was rescaled from 1 to 2: slots came or went"
+    wait_until(lambda: told in mailbox.subjects, TIMEOUT_S, f"a mail: {told}")
+    until_gauge(statsd, "endless.parallelism.job", 2)
+    until_gauge(statsd, "endless.slots", 2)
+    assert (
+        statsd.counts["airflow.adaptive.endless.rescales"]
+        == statsd.gauges["airflow.adaptive.endless.num_rescales"]
+        == 1
+    )
+
+    run.require(1, 1)  # one change, then another within the cooldown: one rescale
+    run.require(2, 2)
+    run.require(1, 1)
+    run.until_executing(1)
+    assert run.status().epoch == 1
+    assert len(run.calm()) == 2
+    assert all(calm >= COOLDOWN for calm in run.calm())
+    wait_until(lambda: len(run.status().executors) == 1, TIMEOUT_S, "the idle executor to go back")
+
+    (listed,) = json.loads(adaptive(airflow, "jobs", "--dag-id", "endless", "-o", "json"))
+    assert (listed["job"], listed["parallelism"], listed["requirements"]) == ("endless", {"job": 1}, BOUNDS_OF_ONE)
+    assert "is asked to stop" in adaptive(airflow, "suspend", "endless")
+    run.until_task("success")
+    until_gauge(statsd, "endless.state.Finished", 1)
+    assert run.xcom("return_value")["outcome"] == "SUSPENDED"
+    assert run.outcomes()[-2:] == ["StopWithSavepoint", "Finished"]
+    assert no_driver_runs(spark_cluster)
+
+
+def test_marking_the_task_failed_stops_the_job(begin: Begin, spark_cluster: LocalCluster) -> None:
+    run = begin("marked")
+    run.fail()
+    wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
+    assert run.task_state == "failed"
+
+
+@pytest.mark.long
+def test_recycled_trigger_leaves_the_driver_alone(begin: Begin) -> None:
+    run = begin("recycled")
+    first = run.status()
+    owner = run.owner()
+    wait_until(lambda: run.owner() != owner, TIMEOUT_S, "another loop to claim the log")
+    assert run.task_state in ("deferred", "scheduled", "queued", "running")
+    run.ask("suspend")
+    run.until_task("success")
+    assert run.status().epoch == first.epoch
+
+
+def test_cleared_task_adopts_the_running_driver(begin: Begin) -> None:
+    run = begin("cleared")
+    before, owner = run.status(), run.owner()
+    run.clear()
+    wait_until(lambda: run.owner() != owner, TIMEOUT_S, "the second attempt to claim the log")
+    run.ask("suspend")
+    run.until_task("success")
+    assert (run.status().epoch, run.status().submission_id) == (before.epoch, before.submission_id)
+
+
+@pytest.mark.long
+def test_job_in_a_worker_is_stopped_with_its_task(begin: Begin, spark_cluster: LocalCluster, statsd: Statsd) -> None:
+    run = begin("in_worker")
+    assert run.task_state == "running"
+    until_gauge(statsd, "in_worker.state.Executing", 1)
+    run.fail()
+    wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
+
+
+@pytest.mark.long
+def test_job_of_a_paused_dag_is_looked_after_and_ends_with_its_task(begin: Begin, spark_cluster: LocalCluster) -> None:
+    """Airflow runs no slice of a paused DAG: the recycled trigger has nobody to hand the job on to, nor calls `on_kill`."""
+    run = begin("paused")
+    run.pause()
+    run.until_task("scheduled")
+    spark_cluster.kill_driver(str(run.status().submission_id))
+    wait_until(lambda: run.status().epoch == 2, TIMEOUT_S, "the next driver")
+    run.fail()
+    wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")

@@ -1,0 +1,78 @@
+"""REST and other DAGs control a job, on a real Airflow and a real Spark; what it shows while it runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_adaptive.local.airflow import LocalAirflow
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.scheduler.snapshot import from_json
+from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F401  a fixture
+
+pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
+
+ACCEPTED = 202
+JOB = "controlled"
+JOBS = "/adaptive/api/v1/jobs"
+API = f"{JOBS}/{JOB}"
+
+
+def require(airflow: LocalAirflow, lower: int, upper: int) -> None:
+    bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
+    airflow.api._request("PUT", f"{API}/resource-requirements", bounds)
+
+
+def is_shown(airflow: LocalAirflow, state: str, parallelism: int) -> bool:
+    shown = airflow.api._find(API)
+    return (shown["state"], shown["parallelism"]) == (state, {"job": parallelism})
+
+
+def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_told(
+    airflow: LocalAirflow,
+    begin: Begin,  # noqa: F811
+    spark_cluster: LocalCluster,
+) -> None:
+    run = begin(JOB)
+    wait_until(lambda: airflow.api.has_dag("control"), TIMEOUT_S, "the DAG that controls")
+    airflow.api.unpause("afterwards")
+    spark_cluster.add_worker(cores=1, memory_mb=1024)
+    run.until_executing(2)
+    wait_until(lambda: airflow.api._find(f"{API}/metrics?step=10")["points"], TIMEOUT_S, "the first figures")
+    require(airflow, 1, 1)
+    run.until_executing(1)
+    wait_until(lambda: is_shown(airflow, "Executing", 1), TIMEOUT_S, "the smaller plan, as it is shown")
+    seen = f"seen of {JOB}"  # a watcher begins with what comes next
+    wait_until(lambda: airflow.api.asset_state("suspension", seen), TIMEOUT_S, "the watcher's first look")
+
+    control = airflow.api.trigger("control")
+    wait_until(lambda: airflow.api.run_state("control", control) == "success", TIMEOUT_S, "the end of the control")
+    bounds = {"job": {"parallelism": {"lowerBound": 1, "upperBound": 2}}}
+    assert airflow.api.xcom("control", control, "reset", "return_value") == bounds
+    assert airflow.api.xcom("control", control, "stop", "return_value") == "SUSPENDED"
+    run.until_task("success")
+    assert airflow.api.asset_state(JOB, "asked")["wish"]["by"] == f"control/stop/{control}"
+    wait_until(lambda: "success" in airflow.api.run_states("afterwards"), 2 * TIMEOUT_S, "the DAG that is told")
+
+    summary = airflow.api.asset_state(JOB, "summary")
+    assert (summary["state"], summary["outcome"]) == ("Finished", "SUSPENDED")
+    assert summary["requirements"] == {"job": {"lower": 1, "upper": 2}}
+    assert from_json(airflow.api.asset_state(JOB, "scheduler")).num_rescales == summary["rescales"]
+
+
+def test_suspended_job_is_resumed_and_canceled_by_rest(
+    airflow: LocalAirflow,
+    begin: Begin,  # noqa: F811
+    spark_cluster: LocalCluster,
+) -> None:
+    run = begin("resumed")
+    api = f"{JOBS}/resumed"
+    airflow.api._request("POST", f"{api}/suspend", {})
+    run.until_task("success")
+    wait_until(lambda: airflow.api._find(api)["outcome"] == "SUSPENDED", TIMEOUT_S, "the end")
+    wait_until(lambda: airflow.api._client.post(f"{api}/resume", json={}).status_code == ACCEPTED, TIMEOUT_S, "its end")
+    run.until_task("deferred")
+    wait_until(lambda: airflow.api._find(api)["state"] == "Executing", TIMEOUT_S, "the next life")
+    airflow.api._request("POST", f"{api}/cancel", {})
+    run.until_task("failed")
+    wait_until(lambda: not spark_cluster.state()["activedrivers"], TIMEOUT_S, "the end of the driver")

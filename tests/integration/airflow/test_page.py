@@ -1,0 +1,96 @@
+"""A person follows and steers a running job in Airflow's UI: a real browser, a real Airflow, a real Spark.
+
+`WRITE_PICTURES=1` keeps what the browser shows as the pictures of docs/page.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from airflow_adaptive.local.airflow import LocalAirflow
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
+from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F401  a fixture
+
+pytestmark = [pytest.mark.airflow, pytest.mark.browser, pytest.mark.cluster, pytest.mark.timeout(500)]
+
+PICTURES = Path(__file__).parents[3] / "docs" / "pictures"
+
+
+@pytest.fixture
+def page(airflow: LocalAirflow, browser: Any) -> Iterator[Any]:
+    """Airflow's UI, for somebody who has logged in."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1000}, reduced_motion="reduce")
+    token = airflow.api._client.headers["Authorization"].removeprefix("Bearer ")
+    context.add_cookies([{"name": "_token", "value": token, "url": airflow.url}])
+    context.set_default_timeout(TIMEOUT_S * 1000)
+    yield context.new_page()
+    context.close()
+
+
+def picture(page: Any, name: str) -> None:
+    if os.environ.get("WRITE_PICTURES"):
+        page.screenshot(path=PICTURES / f"{name}.png")
+
+
+def confirm(frame: Any, button: str) -> None:
+    """Press a button, and the one of the same name that asks whether it is meant."""
+    frame.get_by_role("button", name=button).click()
+    frame.get_by_role("dialog").get_by_role("button", name=button).click()
+
+
+def test_person_gives_a_job_more_suspends_and_resumes_it(
+    airflow: LocalAirflow,
+    begin: Begin,  # noqa: F811
+    spark_cluster: LocalCluster,
+    page: Any,
+) -> None:
+    run = begin("watched")
+    spark_cluster.add_worker(cores=1, memory_mb=1024)
+    page.goto(airflow.url)
+    page.get_by_role("button", name="Browse").click()
+    page.get_by_role("menuitem", name="Adaptive jobs").click()
+    frame = page.frame_locator("iframe")
+    frame.get_by_role("link", name="watched").click()
+    expect(frame.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
+    bounds = frame.get_by_role("region", name="Bounds")
+    expect(bounds).to_contain_text("Set by calendar")
+
+    frame.get_by_role("button", name="Requirements").click()
+    dialog = frame.get_by_role("dialog")
+    dialog.get_by_label("Upper bound").fill("2")
+    expect(dialog.get_by_text("Slots:")).to_be_visible()
+    picture(page, "requirements")
+    dialog.get_by_role("button", name="Apply").click()
+    expect(frame.get_by_text("2 of 1\u20132", exact=True)).to_be_visible(timeout=TIMEOUT_S * 1000)
+    run.until_executing(2)
+    expect(frame.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
+    expect(bounds).to_contain_text("Set by admin")
+    picture(page, "job")
+    frame.get_by_role("tab", name="Plan").click()
+    expect(frame.get_by_text("Workers and their slots")).to_be_visible()
+    picture(page, "plan")
+    frame.get_by_role("tab", name="Timeline").click()
+    expect(frame.get_by_text("What the scheduler did, and why")).to_be_visible()
+    picture(page, "timeline")
+
+    confirm(frame, "Suspend")
+    run.until_task("success")
+    expect(frame.get_by_role("button", name="Resume")).to_be_visible(timeout=TIMEOUT_S * 1000)
+    wait_until(lambda: airflow.api.run_state("watched", run.run_id) == "success", TIMEOUT_S, "the end of the run")
+    confirm(frame, "Resume")
+    run.until_executing(2)
+    frame.get_by_role("link", name="Adaptive jobs").click()
+    expect(frame.get_by_role("row").filter(has_text="watched")).to_contain_text("Executing")
+    picture(page, "jobs")
+
+    page.goto(f"{airflow.url}/dags/watched/runs/{run.run_id}/tasks/job")
+    page.get_by_role("link", name="Adaptive job", exact=True).click()
+    expect(page.frame_locator("iframe").get_by_role("heading", level=1)).to_have_text("watched")
+    picture(page, "task")

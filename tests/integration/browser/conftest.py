@@ -1,0 +1,79 @@
+"""The page in a real browser, served by Airflow's own app over the jobs of `stories`."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from airflow_adaptive.plugin.api.ui_files import DIST
+from tests.support.airflow_app import AirflowWorld
+
+PATIENCE_MS = 20_000
+"""With what a page does and shows: other tests may have the processors, too."""
+
+
+@pytest.fixture(scope="session")
+def address(airflow_world: AirflowWorld) -> Iterator[str]:
+    """Where the app is served."""
+    import uvicorn  # noqa: PLC0415
+
+    if not (DIST / "index.html").is_file():
+        pytest.fail("the page was not built: run make ui")
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(airflow_world.app, log_level="warning", ws="none", lifespan="off"))
+        server.config.timeout_graceful_shutdown = 1  # pages that listen to a job do not leave by themselves
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(20)
+
+
+class Visitor:
+    """Somebody who looks at the page."""
+
+    def __init__(self, world: AirflowWorld, browser: Any, address: str) -> None:
+        self._world = world
+        self._browser = browser
+        self._address = address
+        self._contexts: list[Any] = []
+        self.complaints: list[str] = []
+        """What the browser found wrong with the page."""
+
+    def open(self, path: str = "", user: str | None = "editor", theme: str = "light", **options: Any) -> Any:
+        """The page at a path below its own, or below Airflow's if it begins with a slash."""
+        context = self._browser.new_context(reduced_motion="reduce", **options)
+        self._contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
+        if user is not None:
+            context.add_cookies([{"name": "_token", "value": self._world.token(user), "url": self._address}])
+        context.add_init_script(f"localStorage.theme ??= {theme!r}")
+        page = context.new_page()
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", self._listen)
+        page.goto(self._address + (path if path.startswith("/") else f"/adaptive/ui/{path}"))
+        return page
+
+    def leave(self) -> None:
+        for context in self._contexts:
+            context.close()
+
+    def _listen(self, message: Any) -> None:
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.complaints.append(message.text)
+
+
+@pytest.fixture
+def visitor(world: AirflowWorld, browser: Any, address: str) -> Iterator[Visitor]:
+    """Opens the page; in the end the browser must have found nothing wrong, of its content security policy neither."""
+    somebody = Visitor(world, browser, address)
+    yield somebody
+    somebody.leave()
+    assert somebody.complaints == []

@@ -1,0 +1,287 @@
+"""The page in a browser: what people see, type and press, and what comes of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from airflow_adaptive.testing.scenario import Scenario
+from tests.integration.browser.conftest import Visitor
+from tests.support import job_stories as stories
+from tests.support.airflow_app import AirflowWorld
+from tests.support.published_documents import shown
+
+pytestmark = pytest.mark.browser
+
+XSS = '<img src=x onerror=alert(1)> & "quoted"'
+
+
+def overflow(page: Any) -> int:
+    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+# ---- the list -------------------------------------------------------------------------------------------------------
+
+
+def test_list_shows_jobs_and_leads_to_them(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.rescaled_twice())
+    stories.place(world, stories.waiting("arrivals"))
+    page = visitor.open()
+    row = page.get_by_role("row").filter(has_text="departures")
+    expect(row).to_contain_text("Executing")
+    expect(row).to_contain_text(re.compile("3.20"))
+    expect(row).to_contain_text("6 / 7")
+    expect(page.get_by_role("row").filter(has_text="arrivals")).to_contain_text("Waiting for resources")
+    page.get_by_role("link", name="departures").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("departures")
+    assert page.url.endswith("/adaptive/ui/jobs/departures")
+    page.get_by_role("link", name="Adaptive jobs").click()
+    expect(row).to_be_visible()
+
+
+def test_list_is_filtered_and_keeps_its_filter_in_the_address(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.waiting("arrivals"))
+    stories.place(world, stories.suspended("tickets"))
+    page = visitor.open()
+    arrivals, tickets = (page.get_by_role("link", name=name) for name in ("arrivals", "tickets"))
+    expect(tickets).to_be_visible()
+    page.get_by_label("Name").fill("ARR")
+    expect(tickets).to_have_count(0)
+    expect(arrivals).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("Name")).to_have_value("ARR")
+    expect(arrivals).to_be_visible()
+    page.get_by_label("State").select_option("Finished")
+    expect(page.get_by_text("No job matches")).to_be_visible()
+
+
+def test_filter_is_cleared_and_gone_back_to(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.waiting("arrivals"))
+    stories.place(world, stories.suspended("tickets"))
+    page = visitor.open("?name=ARR&state=WaitingForResources")
+    name, tickets = page.get_by_label("Name"), page.get_by_role("link", name="tickets")
+    expect(page.get_by_role("link", name="arrivals")).to_be_visible()
+    page.get_by_role("button", name="Clear").click()
+    expect(tickets).to_be_visible()
+    expect(name).to_have_value("")
+    name.fill("tick")
+    expect(page).to_have_url(re.compile("name=tick"))
+    page.go_back()
+    expect(name).to_have_value("")
+    page.go_back()
+    expect(name).to_have_value("ARR")
+    expect(tickets).to_have_count(0)
+
+
+def test_many_jobs_come_in_pages(world: AirflowWorld, visitor: Visitor) -> None:
+    for number in range(60):
+        world.show(world.declare(f"job_{number:03}"), {"wish": "run"})
+    page = visitor.open()
+    expect(page.get_by_text(re.compile("1.50 of 60"))).to_be_visible()
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_role("link", name="job_059")).to_be_visible()
+    expect(page.get_by_role("button", name="Next")).to_be_disabled()
+
+
+def test_empty_list_says_when_jobs_appear(visitor: Visitor) -> None:
+    expect(visitor.open().get_by_text("There are no adaptive jobs yet")).to_be_visible()
+
+
+def test_names_are_text_and_long_ones_have_room(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.failed(XSS))
+    stories.place(world, stories.rescaled_twice("x" * 240))
+    page = visitor.open(viewport={"width": 390, "height": 800})
+    page.get_by_role("link", name=XSS).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(XSS)
+    expect(page.get_by_text("Root cause")).to_be_visible()
+    assert overflow(page) == 0
+    page = visitor.open("jobs/" + "x" * 240, viewport={"width": 390, "height": 800})
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    assert overflow(page) == 0
+
+
+# ---- a job ----------------------------------------------------------------------------------------------------------
+
+
+def test_job_that_moves_is_followed_without_a_reload(world: AirflowWorld, visitor: Visitor) -> None:
+    job = stories.minutes_ago(Scenario(graph=stories.pipeline("departures")), 1)
+    asset = stories.place(world, stories.have(job.given_deploying(2), 2))
+    page = visitor.open("jobs/departures")
+    expect(page.get_by_role("img", name="State diagram: Deploying now")).to_be_visible()
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    world.show(asset, shown(job.when_in_force()))
+    expect(page.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
+
+
+def test_job_whose_loop_is_silent_is_told_to_be_stale(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.rescaled_twice())
+    page = visitor.open("jobs/departures")
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    page.clock.install()
+    page.reload()
+    page.clock.fast_forward("05:00")
+    expect(page.get_by_text("Stale: 5 m")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("tab", "text"),
+    [
+        ("Timeline", "the driver reports the plan in force"),
+        ("Rescales", "the query restarted on the living driver"),
+        ("Plan", "worker-20131-10.0.0.22:35002"),
+        ("Failures", "java.net.SocketTimeoutException"),
+        ("Configuration", "executing_stabilization_timeout"),
+    ],
+)
+def test_tab_shows_its_part_and_can_be_linked_to(world: AirflowWorld, visitor: Visitor, tab: str, text: str) -> None:
+    stories.place(world, stories.rescaled_twice())
+    page = visitor.open("jobs/departures")
+    page.get_by_role("tab", name=tab).click()
+    expect(page.get_by_text(text).first).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
+
+
+def test_charts_are_read_with_the_keyboard_and_as_a_table(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.rescaled_twice())
+    page = visitor.open("jobs/departures")
+    expect(page.locator("canvas")).to_have_count(4)
+    cursor = page.get_by_role("slider")
+    cursor.focus()
+    cursor.press("Home")
+    expect(cursor).to_have_attribute("aria-valuetext", re.compile("."))
+    first = cursor.get_attribute("aria-valuetext")
+    assert first is not None
+    cursor.press("End")
+    expect(cursor).not_to_have_attribute("aria-valuetext", first)
+    page.get_by_text("Figures as a table").click()
+    expect(page.get_by_role("table", name="Figures over time")).to_be_visible()
+
+
+def test_backoff_counts_down(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.backing_off("delays"))
+    page = visitor.open("jobs/delays")
+    clock = page.get_by_role("listitem").filter(has_text="Starts again (backoff)")
+    expect(clock).to_contain_text("in ")
+    before = clock.inner_text()
+    expect(clock).not_to_have_text(before)
+
+
+# ---- changing it ----------------------------------------------------------------------------------------------------
+
+
+def editor_of(page: Any) -> Any:
+    page.get_by_role("button", name="Requirements").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Upper bound").first).to_have_value("8")
+    return dialog
+
+
+def test_requirements_are_checked_tried_and_applied(world: AirflowWorld, visitor: Visitor) -> None:
+    asset = stories.place(world, stories.rescaled_twice())
+    dialog = editor_of(visitor.open("jobs/departures"))
+    apply, upper = dialog.get_by_role("button", name="Apply"), dialog.get_by_label("Upper bound").first
+    expect(apply).to_be_disabled()
+    upper.fill("99")
+    expect(dialog.get_by_text("Must be at most 16")).to_be_visible()
+    expect(apply).to_be_disabled()
+    upper.fill("3")
+    expect(dialog.get_by_text("The job rescales.")).to_be_visible()
+    assert world.stored(asset, "requirements") is None
+    apply.click()
+    expect(dialog).to_have_count(0)
+    assert world.stored(asset, "requirements")["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
+
+
+def test_requirements_that_somebody_else_has_changed_are_read_again(world: AirflowWorld, visitor: Visitor) -> None:
+    asset = stories.place(world, stories.rescaled_twice())
+    dialog = editor_of(visitor.open("jobs/departures"))
+    body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
+    world.show(asset, {"requirements": body})
+    dialog.get_by_label("Upper bound").first.fill("5")
+    dialog.get_by_role("button", name="Apply").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("read them again")
+    dialog.get_by_role("button", name="Read them again").click()
+    expect(dialog.get_by_label("Upper bound").first).to_have_value("2")
+    assert world.stored(asset, "requirements") == body
+
+
+@pytest.mark.parametrize(("button", "wish"), [("Suspend", "suspend"), ("Cancel job", "cancel")])
+def test_stopping_a_job_is_confirmed_first(world: AirflowWorld, visitor: Visitor, button: str, wish: str) -> None:
+    asset = stories.place(world, stories.rescaled_twice())
+    page = visitor.open("jobs/departures")
+    opener, dialog = page.get_by_role("button", name=button), page.get_by_role("dialog")
+    opener.click()
+    expect(dialog.get_by_role("button", name="Back")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(opener).to_be_focused()
+    assert world.stored(asset, "wish") == "run"
+    opener.click()
+    dialog.get_by_role("button", name="Suspend" if wish == "suspend" else "Cancel this job").click()
+    expect(page.get_by_text("was asked for")).to_be_visible()
+    assert world.stored(asset, "wish") == wish
+
+
+def test_resuming_that_is_refused_says_why(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.suspended("tickets"))
+    page = visitor.open("jobs/tickets")
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("dialog").get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("is gone")
+
+
+# ---- who may not, and what is not there -----------------------------------------------------------------------------
+
+
+def test_viewer_sees_all_and_may_change_nothing(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.rescaled_twice())
+    page = visitor.open("jobs/departures", user="viewer")
+    for name in ("Requirements", "Suspend", "Cancel job"):
+        expect(page.get_by_role("button", name=name)).to_have_attribute("aria-disabled", "true")
+    page.get_by_role("button", name="Suspend").click(force=True)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_whoever_is_logged_out_is_told_so(visitor: Visitor) -> None:
+    expect(visitor.open(user=None).get_by_text("You are logged out")).to_be_visible()
+
+
+def test_job_that_is_unknown_is_told_so(visitor: Visitor) -> None:
+    page = visitor.open("jobs/nothing")
+    expect(page.get_by_text("There is no adaptive job 'nothing'")).to_be_visible()
+    page.get_by_role("link", name="All adaptive jobs").click()
+    expect(page.get_by_role("heading", name="Adaptive jobs", exact=True)).to_be_visible()
+
+
+# ---- inside Airflow -------------------------------------------------------------------------------------------------
+
+
+def test_theme_is_that_of_airflow(visitor: Visitor) -> None:
+    page = visitor.open(theme="dark")
+    expect(page.locator("html")).to_have_class("dark")
+    page.evaluate("localStorage.theme = 'light'; dispatchEvent(new StorageEvent('storage', {key: 'theme'}))")
+    expect(page.locator("html")).to_have_class("light")
+
+
+def test_tab_of_a_task_instance_shows_its_job(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.rescaled_twice(), "flights", "stream")
+    page = visitor.open("?dag_id=flights&run_id=r&task_id=stream&map_index=-1")
+    expect(page.get_by_role("heading", level=1)).to_have_text("departures")
+    other = visitor.open("?dag_id=flights&run_id=r&task_id=other&map_index=-1")
+    expect(other.get_by_text("This task runs no adaptive job")).to_be_visible()
+
+
+def test_airflow_shows_the_page_in_its_frame(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.rescaled_twice())
+    page = visitor.open("/plugin/adaptive-jobs")
+    frame = page.frame_locator("iframe")
+    frame.get_by_role("link", name="departures").click()
+    expect(frame.get_by_role("heading", level=1)).to_have_text("departures")
+    page.wait_for_url("**/plugin/adaptive-jobs/adaptive/ui/jobs/departures")
+    page.reload()
+    frame.get_by_role("tab", name="Configuration").click()
+    expect(frame.get_by_role("button", name="Copy the address: Spark master")).to_be_visible()

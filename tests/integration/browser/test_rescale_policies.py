@@ -1,0 +1,182 @@
+"""Whose bounds a job has, as people see it, and how they set and lift them.
+
+`WRITE_PICTURES=1` keeps a picture for docs/page.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from airflow_adaptive.runtime.publishing.documents import ASKED, HISTORY, POLICY, REQUIREMENTS, SUMMARY
+from tests.integration.browser.conftest import Visitor
+from tests.integration.browser.test_pages import editor_of, overflow
+from tests.support import job_stories as stories
+from tests.support.airflow_app import AirflowWorld
+from tests.support.published_documents import shown
+
+pytestmark = pytest.mark.browser
+
+PICTURES = Path(__file__).parents[3] / "docs" / "pictures"
+RESET = {"parallelism": {"lowerBound": -1, "upperBound": -1}}
+REASON = "window 'rush'; query 'q': it is busy for 91% of the time on 2 slot(s): 2 -> 4"
+
+
+def soon(**length: float) -> str:
+    return (datetime.now(UTC) + timedelta(**length)).isoformat()
+
+
+def standing(kind: str, source: str, **more: Any) -> dict[str, Any]:
+    """Whose bounds are in force, as a loop shows it."""
+    return {
+        "kind": kind,
+        "source": source,
+        "via": None,
+        "since": soon(minutes=-13),
+        "until": None,
+        "reason": "",
+    } | more
+
+
+def policy(**more: Any) -> dict[str, Any]:
+    """A rescale policy and its last advice, as a loop shows it."""
+    advice = {
+        "at": soon(seconds=-5),
+        "since": soon(minutes=-13),
+        "bounds": {name: {"lower": 2, "upper": 4} for name in ("read", "enrich", "aggregate")},
+        "source": "calendar and load",
+        "reason": REASON,
+        "next_at": soon(minutes=95),
+    }
+    return {"kind": "CombinedPolicy", "dry_run": False, "acts": True, "advice": advice, "problem": None} | more
+
+
+def place(world: AirflowWorld, by: dict[str, Any], says: dict[str, Any] | None = None, **more: Any) -> int:
+    """A job whose bounds are that one's."""
+    job = stories.rescaled_twice()
+    summary = shown(job, **stories.SPARK)[SUMMARY] | {"bounds_by": by}
+    if says and says["acts"]:
+        summary["requirements"] = says["advice"]["bounds"]
+    return stories.place(world, job, **{SUMMARY: summary, POLICY: says or {}, **more})
+
+
+def bounds_of(page: Any) -> Any:
+    return page.get_by_role("region", name="Bounds")
+
+
+def test_bounds_of_calendar_and_load_have_a_reason_and_a_next_change(world: AirflowWorld, visitor: Visitor) -> None:
+    place(world, standing("POLICY", "calendar and load", reason=REASON, until=soon(minutes=95)), policy())
+    page = visitor.open("jobs/departures")
+    bounds = bounds_of(page)
+    expect(bounds).to_contain_text("Set by calendar and load, 13 m ago, next change")
+    expect(bounds).to_contain_text("Rescale policy, by calendar and load")
+    expect(bounds.get_by_text("Acts", exact=True)).to_be_visible()
+    expect(bounds).to_contain_text("read 2–4, enrich 2–4, aggregate 2–4")  # noqa: RUF001
+    expect(bounds).to_contain_text(re.compile(r"changes in 1 h 3[45] m"))
+    expect(bounds).to_contain_text("it is busy for 91% of the time on 2 slot(s): 2 → 4")
+    expect(bounds.get_by_role("button", name="Lift these bounds")).to_have_count(0)
+    if os.environ.get("WRITE_PICTURES"):
+        bounds.screenshot(path=PICTURES / "bounds.png")
+    page.get_by_role("link", name="Adaptive jobs").click()
+    expect(page.get_by_role("row").filter(has_text="departures")).to_contain_text("by calendar and load")
+
+
+def test_dry_run_is_marked_wherever_its_advice_is_told(world: AirflowWorld, visitor: Visitor) -> None:
+    decisions = [
+        {"at": soon(seconds=-9), "state": "Executing", "reason": "dry run: load would set read 2-4 (query 'q': busy)"},
+        {"at": soon(seconds=-7), "state": "Executing", "reason": "bounds by the DAG: nothing changes"},
+    ]
+    told = {HISTORY: {"transitions": [], "decisions": decisions}}
+    place(world, standing("DAG", "dag"), policy(dry_run=True, acts=False), **told)
+    page = visitor.open("jobs/departures", theme="dark", viewport={"width": 390, "height": 800})
+    expect(page.get_by_text("Dry run", exact=True)).to_have_count(2)
+    expect(bounds_of(page)).to_contain_text("Set by the DAG")
+    expect(bounds_of(page)).to_contain_text("It tells what it would do, and changes nothing.")
+    expect(bounds_of(page)).to_contain_text("Would set read 2–4")  # noqa: RUF001
+    assert overflow(page) == 0
+    page.get_by_role("tab", name="Timeline").click()
+    entry = page.get_by_role("listitem").filter(has_text="load would set")
+    expect(entry.get_by_text("Dry run", exact=True)).to_be_visible()
+    expect(page.get_by_role("listitem").filter(has_text="Bounds by the DAG")).to_be_visible()
+
+
+def test_policy_that_can_t_be_followed_says_why(world: AirflowWorld, visitor: Visitor) -> None:
+    problem = "the job has no vertex 'sink': it has 'read', 'enrich', 'aggregate'"
+    calendar = standing("CALENDAR", "rush_hour/set_requirements/scheduled__2026-11-21T06:00:00+00:00", via="task")
+    place(world, calendar, policy(acts=False, advice=None, problem=problem))
+    page = visitor.open("jobs/departures", viewport={"width": 390, "height": 800})
+    expect(bounds_of(page)).to_contain_text("Set by calendar: rush_hour/set_requirements")
+    expect(bounds_of(page)).to_contain_text(f"Not followed now: {problem}")
+    assert overflow(page) == 0
+
+
+def test_job_that_tells_of_no_bounds_has_no_such_part(world: AirflowWorld, visitor: Visitor) -> None:
+    stories.place(world, stories.rescaled_twice())
+    page = visitor.open("jobs/departures")
+    expect(page.get_by_role("region", name="State")).to_be_visible()
+    expect(bounds_of(page)).to_have_count(0)
+
+
+# ---- setting and lifting --------------------------------------------------------------------------------------------
+
+
+def test_bounds_are_set_for_a_while(world: AirflowWorld, visitor: Visitor) -> None:
+    asset = place(world, standing("POLICY", "load"), policy())
+    dialog = editor_of(visitor.open("jobs/departures"))
+    expect(dialog).to_contain_text("Now set by load")
+    expect(dialog).to_contain_text("They win over its rescale policy as long as they hold.")
+    dialog.get_by_label("Upper bound").first.fill("3")
+    dialog.get_by_label("These bounds hold").select_option("for a while")
+    apply, length = dialog.get_by_role("button", name="Apply"), dialog.get_by_label("Length of time")
+    length.fill("soon")
+    expect(dialog.get_by_text("Must be a length of time")).to_be_visible()
+    expect(apply).to_be_disabled()
+    length.fill("90 min")
+    apply.click()
+    expect(dialog).to_have_count(0)
+    assert world.stored(asset, REQUIREMENTS)["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
+    ends = datetime.fromisoformat(world.stored(asset, ASKED)[REQUIREMENTS]["until"]) - datetime.now(UTC)
+    assert timedelta(minutes=88) < ends <= timedelta(minutes=90)
+
+
+def test_bounds_that_a_policy_has_set_are_held_until_a_time(world: AirflowWorld, visitor: Visitor) -> None:
+    asset = place(world, standing("POLICY", "load"), policy())
+    dialog = editor_of(visitor.open("jobs/departures", timezone_id="Asia/Kathmandu"))
+    dialog.get_by_label("These bounds hold").select_option("until a time")
+    dialog.get_by_label("Date and time").fill("2013-01-01T10:00")
+    expect(dialog.get_by_text("Must be in the future.")).to_be_visible()
+    dialog.get_by_label("Date and time").fill("2099-01-01T10:00")
+    dialog.get_by_role("button", name="Apply").click()
+    expect(dialog).to_have_count(0)
+    until = datetime.fromisoformat(world.stored(asset, ASKED)[REQUIREMENTS]["until"])
+    assert until == datetime(2099, 1, 1, 4, 15, tzinfo=UTC), "ten o'clock in the viewer's zone"
+
+
+def test_bounds_of_a_person_are_lifted(world: AirflowWorld, visitor: Visitor) -> None:
+    body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
+    asked = {REQUIREMENTS: {"by": "alice", "at": soon(minutes=-3), "via": "REST", "until": soon(minutes=57)}}
+    alice = standing("PERSON", "alice", via="REST", until=soon(minutes=57))
+    asset = place(world, alice, policy(acts=False), **{REQUIREMENTS: body, ASKED: asked})
+    page = visitor.open("jobs/departures")
+    expect(bounds_of(page)).to_contain_text(re.compile(r"Set by alice \(REST\), .*, until \d{4}-"))
+    expect(bounds_of(page)).to_contain_text("The bounds in force are not its own.")
+    bounds_of(page).get_by_role("button", name="Lift these bounds").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Back")).to_be_focused()
+    expect(dialog).to_contain_text("The rescale policy (by calendar and load) sets them again.")
+    dialog.get_by_role("button", name="Lift them").click()
+    expect(dialog).to_have_count(0)
+    assert world.stored(asset, REQUIREMENTS) == dict.fromkeys(body, RESET)
+
+
+def test_viewer_can_t_lift_bounds(world: AirflowWorld, visitor: Visitor) -> None:
+    place(world, standing("PERSON", "alice", via="REST"))
+    page = visitor.open("jobs/departures", user="viewer")
+    expect(bounds_of(page)).to_contain_text("until they are lifted")
+    expect(bounds_of(page).get_by_role("button", name="Lift these bounds")).to_be_disabled()

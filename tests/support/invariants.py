@@ -1,0 +1,342 @@
+"""What holds of every state and of every step, whatever happened."""
+
+from collections.abc import Mapping
+
+from airflow_adaptive.scheduler import machine, rescale_tiers, resource_checks
+from airflow_adaptive.scheduler.allocator.slot_sharing import used_slots
+from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
+from airflow_adaptive.scheduler.config.options import BelowLowerBound
+from airflow_adaptive.scheduler.events import (
+    CancelRequested,
+    DriverEnded,
+    DriverSilent,
+    Event,
+    QueryFailed,
+    SavepointCompleted,
+    SavepointFailed,
+    SchedulingStarted,
+    SlotsChanged,
+    SuspendRequested,
+    TimerFired,
+    TimerName,
+)
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
+from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.policies.restart_backoff import ExponentialDelay, FixedDelay, NoRestart
+from airflow_adaptive.scheduler.policies.transition_manager import CooldownExtension, Phase
+from airflow_adaptive.scheduler.requirements import Parallelism
+from airflow_adaptive.scheduler.snapshot import from_json, to_json
+from airflow_adaptive.scheduler.state import (
+    Canceling,
+    Created,
+    Current,
+    Deploying,
+    Executing,
+    Failing,
+    Finished,
+    Outcome,
+    Restarting,
+    RestartingLocally,
+    SchedulerState,
+    StopWithSavepoint,
+    WaitingForResources,
+)
+from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.states.deploying import DEPLOY_TIMEOUT
+from airflow_adaptive.scheduler.transition_table import TRANSITIONS
+from tests.support.rescale_invariants import check_rescales
+
+RUNNING = Executing | RestartingLocally | StopWithSavepoint | Canceling | Failing
+"""States in which the driver may run queries."""
+
+FAILURES_COUNT = Deploying | Executing | RestartingLocally
+"""States in which a failure is decided on at once."""
+
+WAYS_OUT: Mapping[type[Current], type[Event] | TimerName | None] = {
+    Created: SchedulingStarted,
+    WaitingForResources: SlotsChanged,
+    Deploying: TimerName.DEPLOY,
+    Executing: DriverSilent,
+    RestartingLocally: TimerName.LOCAL_RECOVERY,
+    Restarting: None,
+    StopWithSavepoint: TimerName.STOP,
+    Canceling: TimerName.STOP,
+    Failing: TimerName.STOP,
+}
+"""What ends the wait of a state if nothing else does: a timer of its own, or what the world must tell.
+
+The loop starts every new job, asks the cluster for slots at every poll, and takes a driver that says nothing for silent.
+A job that restarts has the timer that fits: STOP until all has stopped, then BACKOFF. STOP kills a driver again until the
+cluster, or the end of its lease, tells that it is gone.
+"""
+
+
+# ---- one state ------------------------------------------------------------------------------------------------------
+
+
+def check_state(state: SchedulerState) -> None:
+    """One state by itself."""
+    assert from_json(to_json(state)) == state
+    check_driver_of(state)
+    check_way_out(state)
+    check_manager(state)
+
+
+def check_driver_of(state: SchedulerState) -> None:
+    """The driver that the state remembers is the newest, and there is one where the state needs one."""
+    current, driver = state.current, state.driver
+    assert driver is None or driver.epoch == state.epoch
+    if isinstance(current, RUNNING):
+        assert driver is not None
+        assert driver.running
+    if isinstance(current, Deploying):
+        assert driver is not None
+    if isinstance(current, Restarting):
+        assert driver is not None or not current.in_place
+        assert driver is not None or current.settled is not None
+
+
+def check_way_out(state: SchedulerState) -> None:
+    """Something will come."""
+    names = {timer.name for timer in machine.timers(state)}
+    match state.current:
+        case Restarting(settled=settled):
+            assert (TimerName.STOP if settled is None else TimerName.BACKOFF) in names
+        case Finished():
+            assert state.driver is None or TimerName.STOP in names
+        case current:
+            way_out = WAYS_OUT[type(current)]
+            assert way_out in names or not isinstance(way_out, TimerName)
+
+
+def check_manager(state: SchedulerState) -> None:
+    """The transition manager of a visit keeps the cooldown and its limit, and is not at its end."""
+    if not isinstance(state.current, Executing | WaitingForResources):
+        return
+    manager = state.current.manager
+    assert manager.phase is not Phase.TRANSITIONING
+    ends = state.current.since + manager.cooldown
+    if manager.extension is CooldownExtension.NONE:
+        assert manager.cooldown_ends == ends
+    else:
+        assert manager.cooldown_ends >= ends
+    if manager.cooldown_limit is not None:
+        assert manager.cooldown_ends <= manager.cooldown_limit
+    if manager.phase in (Phase.STABILIZING, Phase.STABILIZED):
+        assert manager.first_change is not None
+
+
+# ---- one step -------------------------------------------------------------------------------------------------------
+
+
+def check_step(before: SchedulerState, event: Event, step: Step) -> None:
+    """One step from one state, the new state included."""
+    check_state(step.state)
+    check_edge(before, event, step)
+
+
+def check_edge(before: SchedulerState, event: Event, step: Step) -> None:
+    """One step from one state."""
+    if is_outdated(before, event):
+        assert step.state == before
+        assert not step.commands
+    check_table(before, event, step)
+    check_plan(before, step)
+    check_driver(before, event, step)
+    check_commands(before, step)
+    check_restarts(before, event, step)
+    check_cooldown(before, event, step)
+    check_wish(before, event, step)
+    check_rescales(before, step)
+    if isinstance(before.current, Finished):
+        assert isinstance(step.state.current, Finished)
+        assert step.state.current.outcome is before.current.outcome
+
+
+def is_outdated(state: SchedulerState, event: Event) -> bool:
+    """Whether the event belongs to a driver or to a version that is gone, or comes before its time."""
+    if isinstance(event, TimerFired):
+        due = {timer.name for timer in machine.timers(state) if timer.due <= event.at}
+        return event.version != state.version or event.timer not in due
+    epoch: int | None = getattr(event, "epoch", None)
+    return epoch is not None and epoch != state.epoch
+
+
+def check_table(before: SchedulerState, event: Event, step: Step) -> None:
+    """The state changes only as the table says, and each change has a version of its own and a reason."""
+    after = step.state
+    if step.transition is None:
+        assert type(after.current) is type(before.current)
+        assert after.version == before.version
+    else:
+        assert type(after.current) in TRANSITIONS[type(before.current)][type(event)]
+        assert after.version == before.version + 1
+        assert step.transition.reason
+
+
+def check_plan(before: SchedulerState, step: Step) -> None:
+    """A plan that is made lies within the bounds, on slots that are there, and is new."""
+    state, current = step.state, step.state.current
+    if step.transition is None:
+        return
+    if isinstance(current, Deploying):
+        check_parallelism(state, current.plan.parallelism)
+        assert current.plan.version == state.version
+        assert current.plan.slots == used_slots(state.job, current.plan.parallelism) <= current.plan.hold
+        check_rung(state, current)
+    if isinstance(current, Restarting) and current.goal is not None:
+        check_parallelism(state, current.goal)
+        assert dict(current.goal) != dict(current.plan.parallelism) or may_stay(before, state, current)
+
+
+def check_rung(state: SchedulerState, deploying: Deploying) -> None:
+    """Queries that run on are not built anew, all others are; no rescale goes above the highest rung that is allowed."""
+    plan, before = deploying.plan, deploying.before
+    if deploying.tier is Tier.EXECUTORS:
+        assert before is not None
+        assert (plan.built, plan.state_partitions, plan.hold) == (before.built, before.state_partitions, plan.slots)
+    else:
+        assert plan.built == plan.version
+    assert before is None or deploying.tier <= state.options.highest_rescale_tier
+
+
+def may_stay(before: SchedulerState, state: SchedulerState, restarting: Restarting) -> bool:
+    """A rung that did not hold is left for the next one to the same parallelism; and a job may be deployed anew."""
+    return isinstance(before.current, Deploying) or rescale_tiers.is_remade(state, restarting.plan)
+
+
+def check_parallelism(state: SchedulerState, parallelism: Parallelism) -> None:
+    """Every vertex within the bounds in force, no slot that is not there."""
+    assert parallelism.keys() == state.requirements.keys()
+    for name, bounds in state.requirements.items():
+        assert bounds.lower <= parallelism[name] <= bounds.upper
+    assert used_slots(state.job, parallelism) <= state.available_slots
+
+
+def check_driver(before: SchedulerState, event: Event, step: Step) -> None:
+    """At most one driver: each has a later epoch than the one before it, and starts when that one is verified dead."""
+    submitted = [command for command in step.commands if isinstance(command, SubmitDriver)]
+    assert step.state.epoch == before.epoch + len(submitted)
+    if before.driver is not None and step.state.driver is None:
+        assert isinstance(event, DriverEnded)
+        assert event.epoch == before.driver.epoch
+    if submitted:
+        assert before.driver is None
+        assert isinstance(step.state.current, Deploying)
+        assert [(s.epoch, s.slots) for s in submitted] == [(step.state.epoch, step.state.current.plan.slots)]
+
+
+def check_commands(before: SchedulerState, step: Step) -> None:
+    """No command concerns another driver than the one that may live; a command says what it is for."""
+    for command in step.commands:
+        assert command.cause
+        if isinstance(command, KillDriver):
+            assert before.driver is not None
+            assert (command.epoch, command.submission_id) == (before.driver.epoch, before.driver.submission_id)
+
+
+# ---- failures -------------------------------------------------------------------------------------------------------
+
+
+def check_restarts(before: SchedulerState, event: Event, step: Step) -> None:
+    """The restart strategy is asked exactly once about each recoverable failure, and about nothing else."""
+    strategy, current = before.options.restart_strategy, step.state.current
+    failure = None if is_outdated(before, event) else decided_failure(before, event, step)
+    asked = failure is not None and may_recover(before, failure)
+    if isinstance(strategy, FixedDelay):
+        assert step.state.restarts.attempts - before.restarts.attempts == asked
+    if failure is None:
+        assert not isinstance(current, Failing) or isinstance(before.current, Failing)
+        return
+    allowed = asked and before.restarts.attempts < attempts_allowed(before)
+    if allowed:
+        assert isinstance(current, Restarting)
+        assert current.failure == failure
+    else:
+        assert isinstance(current, Failing) or (isinstance(current, Finished) and current.outcome is Outcome.FAILED)
+
+
+def may_recover(state: SchedulerState, failure: Failure) -> bool:
+    """What the policy says under this job's options."""
+    mends_not, mends = state.options.non_recoverable_failures, state.options.recoverable_failures
+    return is_recoverable(failure, mends_not, mends, has_run=state.has_run)
+
+
+def attempts_allowed(state: SchedulerState) -> int:
+    """How many restarts the strategies of these tests allow."""
+    match state.options.restart_strategy:
+        case FixedDelay(attempts=attempts) | ExponentialDelay(attempts_before_reset_backoff=attempts):
+            return attempts
+        case NoRestart():
+            return 0
+        case strategy:
+            raise AssertionError(f"not expected here: {strategy}")
+
+
+def decided_failure(before: SchedulerState, event: Event, step: Step) -> Failure | None:
+    """The failure that is decided on at this step; one in the midst of a stop is decided on when the stop is known."""
+    match before.current, event:
+        case current, DriverEnded() | DriverSilent() | QueryFailed() if isinstance(current, FAILURES_COUNT):
+            return event.failure
+        case Deploying(), TimerFired():
+            told = getattr(step.state.current, "failure", None) or getattr(step.state.current, "cause", None)
+            return told if told is not None and told.error_class == DEPLOY_TIMEOUT else None
+        case StopWithSavepoint() as stopping, _:
+            return decided_while_stopping(stopping, event, step)
+        case _:
+            return None
+
+
+def decided_while_stopping(stopping: StopWithSavepoint, event: Event, step: Step) -> Failure | None:
+    """As Flink: the savepoint exists and the job could not be stopped, or the stop failed, or the driver died of it."""
+    gone_too_early = not (stopping.saved or stopping.killed)
+    match event:
+        case QueryFailed(failure=failure) if stopping.saved:
+            return wrapped(failure, step)
+        case SavepointCompleted() if stopping.failure is not None:
+            return wrapped(stopping.failure, step)
+        case SavepointFailed():
+            return stopping.failure
+        case DriverEnded(failure=failure) | DriverSilent(failure=failure) if gone_too_early:
+            return stopping.failure or failure
+        case _:
+            return None
+
+
+def wrapped(cause: Failure, step: Step) -> Failure:
+    """The failure that says that the savepoint exists; it carries its cause."""
+    told = getattr(step.state.current, "failure", None) or getattr(step.state.current, "cause", None)
+    assert isinstance(told, Failure)
+    assert told.causes == (cause.error_class, *cause.causes)
+    return told
+
+
+# ---- rescales -------------------------------------------------------------------------------------------------------
+
+
+def check_cooldown(before: SchedulerState, event: Event, step: Step) -> None:
+    """A visit of Executing begins with a cooldown; no rescale in it, but for what can't wait: the lower bound."""
+    current, left = step.state.current, before.current
+    if isinstance(current, Executing) and step.transition is not None:
+        assert current.since == event.at
+        assert current.manager.cooldown == step.state.options.scaling_interval_min
+    if not isinstance(left, Executing):
+        return
+    cooling = left.manager.phase is Phase.COOLDOWN and event.at < left.since + left.manager.cooldown
+    if isinstance(current, Executing) and cooling:
+        assert current.manager.phase is Phase.COOLDOWN
+    if isinstance(current, Deploying):
+        assert not cooling
+    if isinstance(current, Restarting) and current.failure is None and current.goal is not None:
+        assert not cooling
+    if isinstance(current, Restarting) and current.failure is None and current.goal is None:
+        assert resource_checks.possible_parallelism(step.state) is None
+        assert step.state.options.below_lower_bound is BelowLowerBound.WAIT
+
+
+def check_wish(before: SchedulerState, event: Event, step: Step) -> None:
+    """Whoever cancels or suspends is heard in every state that is not at its end."""
+    if isinstance(event, CancelRequested) and not isinstance(before.current, Finished):
+        assert isinstance(step.state.current, Canceling | Finished)
+    if isinstance(event, SuspendRequested) and not isinstance(before.current, Finished | Canceling | Failing):
+        assert isinstance(step.state.current, StopWithSavepoint | Finished)

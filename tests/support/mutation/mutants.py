@@ -1,0 +1,254 @@
+"""Mutation testing: break the scheduler in small ways and see whether the tests notice.
+
+    python tests/support/mutation/mutants.py [SCOPE_OR_MODULE ...]   # policies, core, states/executing.py, say; all by default
+
+Runs mutmut on a copy of the project. A mutant that no test notices is a gap in the tests, unless it can't be noticed: such
+ones are listed with the reason in `equivalent_mutants.json`. The exit code is 0 if there is no gap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[3]
+PACKAGE = "airflow_adaptive"
+SCHEDULER = f"{PACKAGE}/scheduler"
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Modules, as seen from the scheduler, and the tests that must notice when they are broken."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+SCOPES = {
+    "policies": Scope(
+        modules=(
+            "policies/failure_handling.py",
+            "allocator/load_balancing.py",
+            "policies/rescaling.py",
+            "policies/restart_backoff.py",
+            "allocator/slot_sharing.py",
+            "allocator/task_placement.py",
+            "policies/transition_manager.py",
+            "job_graph.py",
+            "requirements.py",
+        ),
+        tests=(
+            "tests/unit/scheduler/policies",
+            "tests/unit/scheduler/allocator",
+            "tests/unit/testing/conformance",
+            "tests/unit/scheduler/test_requirements.py",
+            "tests/unit/scheduler/test_job_graph.py",
+        ),
+    ),
+    "core": Scope(
+        modules=(
+            "machine.py",
+            "state_transitions.py",
+            "resource_checks.py",
+            "states/created.py",
+            "states/deploying.py",
+            "states/ending.py",
+            "states/executing.py",
+            "states/restarting.py",
+            "states/restarting_locally.py",
+            "states/running.py",
+            "states/stop_with_savepoint.py",
+            "states/waiting_for_resources.py",
+        ),
+        tests=(
+            "tests/unit/scheduler/states",
+            "tests/unit/testing/conformance",
+            "tests/unit/scheduler/test_machine_declarations.py",
+            "tests/unit/scheduler/test_machine_flip322.py",
+            "tests/unit/scheduler/test_machine.py",
+            "tests/unit/testing/replay/test_histories.py",
+            "tests/unit/scheduler/test_transition_table.py",
+        ),
+    ),
+}
+
+CONFIGURATION = """
+[tool.mutmut]
+source_paths = ["{package}"]
+only_mutate = {modules}
+also_copy = ["tests"]
+do_not_mutate_patterns = ["assert_never"]
+pytest_add_cli_args = ["-p", "no:cov"]
+pytest_add_cli_args_test_selection = {tests}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One mutant, and what came of it.
+
+    Attributes:
+        name: mutmut's.
+        module: that is changed, as in `SCOPES`.
+        status: "killed", "survived" and so on, as mutmut says it.
+        change: what is taken out and put in; empty if a test has noticed.
+        reason: why no test can notice, None if there is no reason.
+    """
+
+    name: str
+    module: str
+    status: str
+    change: str = ""
+    reason: str | None = None
+
+    @property
+    def noticed(self) -> bool:
+        """Whether a test failed, or ran for ever."""
+        return self.status in NOTICED
+
+    @property
+    def gap(self) -> bool:
+        """Whether the tests lack something."""
+        return not self.noticed and self.reason is None
+
+
+NOTICED = ("killed", "timeout", "segfault", "caught by type check")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, tell, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="tests/support/mutation/mutants.py", description=__doc__)
+    parser.add_argument("asked", nargs="*", default=list(SCOPES), metavar="SCOPE_OR_MODULE")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args(arguments)
+    verdicts = [
+        verdict
+        for name, scope in SCOPES.items()
+        for verdict in judged(scope, scope.modules if name in options.asked else options.asked, options.processes)
+    ]
+    tell(verdicts)
+    return 1 if not verdicts or any(verdict.gap for verdict in verdicts) else 0
+
+
+def judged(scope: Scope, asked: Sequence[str], processes: int) -> list[Verdict]:
+    """What came of the mutants of those modules of the scope that were asked for."""
+    modules = [module for module in scope.modules if module in asked]
+    if not modules:
+        return []
+    with tempfile.TemporaryDirectory(prefix="airflow-adaptive-mutants-") as directory:
+        copy = Path(directory)
+        prepare(copy, modules, scope.tests)
+        mutmut(copy, "run", "--max-children", str(processes), to_screen=True)
+        return list(results(copy, modules))
+
+
+# ---- the copy -------------------------------------------------------------------------------------------------------
+
+
+def prepare(copy: Path, modules: Sequence[str], tests: Sequence[str]) -> None:
+    """Copy what the tests need, with properties that mutmut can change."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in (PACKAGE, "tests"):
+        shutil.copytree(PROJECT / name, copy / name, ignore=ignored)
+    paths = [f"{SCHEDULER}/{module}" for module in modules]
+    for path in paths:
+        (copy / path).write_text(with_plain_properties((copy / path).read_text()))
+    configuration = CONFIGURATION.format(package=PACKAGE, modules=json.dumps(paths), tests=json.dumps(tests))
+    (copy / "pyproject.toml").write_text((PROJECT / "pyproject.toml").read_text() + configuration)
+
+
+def with_plain_properties(source: str) -> str:
+    """The source with `name = property(_get_name)` after plain functions: mutmut leaves out what is decorated."""
+    lines = source.splitlines()
+    for node in sorted(_properties(ast.parse(source)), key=lambda node: -node.lineno):
+        indent = " " * node.col_offset
+        lines.insert(node.end_lineno or node.lineno, f"{indent}{node.name} = property(_get_{node.name})")
+        lines[node.lineno - 1] = lines[node.lineno - 1].replace(f"def {node.name}(", f"def _get_{node.name}(", 1)
+        del lines[node.decorator_list[0].lineno - 1]
+    return "\n".join(lines) + "\n"
+
+
+def _properties(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and [ast.unparse(d) for d in node.decorator_list] == ["property"]:
+            yield node
+
+
+# ---- mutmut ---------------------------------------------------------------------------------------------------------
+
+
+def mutmut(copy: Path, *arguments: str, to_screen: bool = False) -> str:
+    """Run mutmut in the copy, and return what it says."""
+    command = [sys.executable, "-m", "mutmut", *arguments]
+    output = None if to_screen else subprocess.PIPE
+    done = subprocess.run(command, cwd=copy, check=False, text=True, stdin=subprocess.DEVNULL, stdout=output)
+    return done.stdout or ""
+
+
+def results(copy: Path, modules: Sequence[str]) -> Iterator[Verdict]:
+    """All mutants, in mutmut's order."""
+    module_of = {f"{SCHEDULER}/{module}".removesuffix(".py").replace("/", "."): module for module in modules}
+    reasons = {(entry["module"], _change(entry["from"], entry["to"])): entry["why"] for entry in _equivalent()}
+    for line in mutmut(copy, "results", "--all", "true").splitlines():
+        name, separator, status = line.strip().rpartition(": ")
+        module = module_of.get(name.rpartition(".")[0])
+        if separator and module is not None:
+            change = "" if status in NOTICED else shown(copy, name)
+            reason = reasons.get((module, change))
+            yield Verdict(name=name, module=module, status=status, change=change, reason=reason)
+
+
+def shown(copy: Path, name: str) -> str:
+    """What a mutant takes out, and what it puts in."""
+    lines = mutmut(copy, "show", name).splitlines()
+    removed = [line[1:].strip() for line in lines if line.startswith("-") and not line.startswith("---")]
+    added = [line[1:].strip() for line in lines if line.startswith("+") and not line.startswith("+++")]
+    return _change("\n".join(removed), "\n".join(added))
+
+
+def _change(removed: str, added: str) -> str:
+    return f"- {removed}\n+ {added}"
+
+
+def _equivalent() -> list[dict[str, str]]:
+    entries: list[dict[str, str]] = json.loads(EQUIVALENT.read_text())
+    return entries
+
+
+# ---- the report -----------------------------------------------------------------------------------------------------
+
+
+def tell(verdicts: Sequence[Verdict]) -> None:
+    """Print the table, the gaps, and what is listed as equivalent for nothing."""
+    modules = list(dict.fromkeys(verdict.module for verdict in verdicts))
+    print(f"\n{'module':34} mutants noticed equivalent gaps")
+    for module in modules:
+        print(_row(module, [verdict for verdict in verdicts if verdict.module == module]))
+    print(_row("all", verdicts))
+    for verdict in verdicts:
+        if verdict.gap:
+            print(f"\n{verdict.module} ({verdict.status}: {verdict.name})\n{verdict.change}")
+    seen = {(verdict.module, verdict.change) for verdict in verdicts}
+    for entry in _equivalent():
+        change = _change(entry["from"], entry["to"])
+        if entry["module"] in modules and (entry["module"], change) not in seen:
+            print(f"\nlisted as equivalent, but noticed or not there: {entry['module']}\n{change}")
+
+
+def _row(title: str, verdicts: Sequence[Verdict]) -> str:
+    noticed, gaps = sum(v.noticed for v in verdicts), sum(v.gap for v in verdicts)
+    return f"{title:34} {len(verdicts):7} {noticed:7} {len(verdicts) - noticed - gaps:10} {gaps:4}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Documents of jobs as their loops show them, made by the code that makes them there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from airflow_adaptive.job.protocol.documents import DriverState, ExecutorReport, QueryReport, Status
+from airflow_adaptive.runtime.journal.history import History
+from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, documents
+from airflow_adaptive.runtime.publishing.job_view import driver_view, view
+from airflow_adaptive.runtime.publishing.time_series import RESOLUTIONS, Gauge, Series
+from airflow_adaptive.runtime.publishing.urls import Urls
+from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.testing.contracts.job_channel import log_document
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.scenario import Scenario
+from tests.support.airflow_app import RUN, AirflowWorld
+
+JOB = "departures"
+
+
+def graph(name: str = JOB, lower: int = 1, upper: int = 4, **more: Any) -> JobGraph:
+    vertex = JobVertex(name="job", parallelism=ParallelismRange(lower, upper), max_parallelism=8)
+    return JobGraph(job=name, vertices=(vertex,), **more)
+
+
+def scenario(name: str = JOB, **options: Any) -> Scenario:
+    """A job of one vertex, 1 to 4, at most 8."""
+    return Scenario(graph=graph(name), **options)
+
+
+def executing(name: str = JOB, slots: int = 2, **options: Any) -> Scenario:
+    """It runs on so many slots of one worker, and nothing is free."""
+    job = scenario(name, **{"resource_stabilization_timeout": 0, **options}).given_executing(slots)
+    job.when(SlotsChanged(at=job.now, offers=(SlotOffer(worker="w1", held=slots, address="w1:8081"),)))
+    return job
+
+
+def history(job: Scenario) -> History:
+    """What its log tells."""
+    told = History(FakeChannel(), "job", 1000)
+    for step in job.steps:
+        told.take(
+            replace(
+                log_document(1),
+                transitions=[encode(step.transition)] if step.transition else [],
+                decisions=[encode(step.decision)] if step.decision else [],
+                rescales=[encode(step.rescale)] if step.rescale else [],
+            )
+        )
+    return told
+
+
+def shown(job: Scenario, **urls: str) -> dict[str, Any]:
+    """What its loop shows."""
+    task = {"dag_id": "flights", "task_id": "stream", "run_id": RUN, "map_index": -1}
+    return documents(view(job.state, history(job), Urls(**urls), "attempt"), task)
+
+
+def report(slots: int = 2) -> Status:
+    """What its driver reports."""
+    query = QueryReport(
+        name="q", active=True, batch_id=3, committed=4, input_rows=400, batch_duration_ms=500, trigger_interval_ms=1000
+    )
+    return Status(
+        job=JOB,
+        epoch=1,
+        nonce="n",
+        sequence=7,
+        at="2013-01-01T00:00:30+00:00",
+        state=DriverState.RUNNING,
+        version=2,
+        parallelism={"job": slots},
+        executors=tuple(ExecutorReport(executor_id=str(n), cores=1, worker="w1:8081") for n in range(slots)),
+        queries=(query,),
+    )
+
+
+def reported(slots: int = 2) -> Mapping[str, Any]:
+    return {DRIVER: driver_view(report(slots))}
+
+
+def figures(job: Scenario, points: int = 3) -> Mapping[str, Any]:
+    """Its figures, a point every ten seconds."""
+    gauge, series = Gauge(), Series()
+    for number in range(points):
+        status = replace(report(), queries=(replace(report().queries[0], input_rows=400 * number),))
+        series.add(gauge.read(job.state, status, job.now + timedelta(seconds=10 * number)))
+    return {f"{METRICS}{step}": series.page(step) for step in RESOLUTIONS}
+
+
+def place(world: AirflowWorld, job: Scenario, dag_id: str = "flights", **more: Any) -> int:
+    """Declare the job and show it; returns its Asset's id."""
+    asset = world.declare(job.state.job.job, dag_id)
+    world.show(asset, {"wish": "run", **shown(job), **reported(), **figures(job), **more})
+    return asset
+
+
+def batch() -> Scenario:
+    return Scenario(graph=graph(job_type=JobType.BATCH))
+
+
+def suspended() -> Scenario:
+    return executing().when_suspended().when_savepoint_completed().when_driver_ended()
+
+
+def canceled() -> Scenario:
+    return executing().when_canceled().when_driver_ended()

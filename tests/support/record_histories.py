@@ -1,0 +1,213 @@
+"""Records the histories again that `test_replay.py` replays.
+
+python -m tests.support.record_histories             # those of the simulation
+python -m tests.support.record_histories --cluster   # also that of a real Spark cluster on this machine; a few minutes
+"""
+
+import argparse
+import asyncio
+import random
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from fsspec.implementations.local import LocalFileSystem
+
+from airflow_adaptive.local.cluster import HOST, LocalCluster
+from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.ports import Inbox, Wish
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.runtime.loop import Loop, Ports
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive.runtime.staging import stage
+from airflow_adaptive.scheduler.config.options import Options
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.testing.fakes.job_store import FakeStore
+from airflow_adaptive.testing.replay.histories import Recorder
+from airflow_adaptive.testing.simulation.one_job import Simulation
+
+HISTORIES = Path(__file__).parents[1] / "unit" / "testing" / "replay" / "histories"
+SIMULATED = "simulated cluster"
+REAL = "embedded Spark cluster"
+
+QUICK: Mapping[str, Any] = {
+    "resource_wait_timeout": "60 s",
+    "resource_stabilization_timeout": "2 s",
+    "scaling_interval_min": "5 s",
+    "executing_stabilization_timeout": "2 s",
+    "max_trigger_delay": "3 s",
+}
+
+
+# ---- lives in the simulation ----------------------------------------------------------------------------------------
+
+
+def ask(job: Simulation, wish: Wish) -> Callable[[], None]:
+    return lambda: setattr(job.store, "asked", Inbox(wish=wish))
+
+
+def require(job: Simulation, lower: int, upper: int) -> Callable[[], None]:
+    return lambda: setattr(job.store, "asked", Inbox(requirements={"job": (lower, upper)}))
+
+
+def workers_come_and_go(job: Simulation) -> None:
+    """Workers join, one is lost, the job follows and is suspended."""
+    joined: list[str] = []
+    job.clock.at(20, lambda: joined.append(job.cluster.add_worker(cores=1, memory_mb=512)))
+    job.clock.at(50, lambda: job.cluster.kill_worker(joined[0]))
+    job.clock.at(90, lambda: job.cluster.add_worker(cores=2, memory_mb=1024))
+    job.clock.at(130, ask(job, Wish.SUSPEND))
+
+
+def driver_and_query_fail(job: Simulation) -> None:
+    """A query fails, then the driver is killed, then a failure comes that no restart mends."""
+    job.clock.at(20, job.drivers.fail_query)
+    job.clock.at(50, lambda: job.cluster.kill_driver(list(job.cluster.submissions)[-1]))
+    job.clock.at(90, lambda: job.drivers.fail_query("AnalysisException", "no such column"))
+
+
+def driver_hangs(job: Simulation) -> None:
+    """A driver is silent, is killed and replaced; the next one does not stop when it is told to."""
+    job.clock.at(20, lambda: setattr(job.drivers, "silent", True))
+    job.clock.at(100, lambda: setattr(job.drivers, "silent", False))
+    job.clock.at(160, lambda: setattr(job.drivers, "silent", True))
+    job.clock.at(161, ask(job, Wish.CANCEL))
+
+
+def requirements_change(job: Simulation) -> None:
+    """Bounds are lowered, raised within the cooldown, and raised beyond what there is; then the input ends."""
+    job.cluster.add_worker(cores=2, memory_mb=1024)
+    job.clock.at(30, require(job, 1, 1))
+    job.clock.at(36, require(job, 1, 3))
+    job.clock.at(70, require(job, 4, 4))
+    job.clock.at(100, lambda: job.cluster.add_worker(cores=2, memory_mb=1024))
+    job.clock.at(140, job.drivers.finish)
+
+
+def minimum_never_comes(job: Simulation) -> None:
+    """There is less than the job needs; more comes, still too little, and it gives up."""
+    job.clock.at(30, lambda: job.cluster.add_worker(cores=1, memory_mb=512))
+
+
+Live = Callable[[Simulation], None]
+
+LIVES: Mapping[Live, tuple[int, int]] = {
+    workers_come_and_go: (1, 4),
+    driver_and_query_fail: (1, 4),
+    driver_hangs: (1, 4),
+    requirements_change: (1, 4),
+    minimum_never_comes: (3, 4),
+}
+"""Lives, and the bounds of the job that leads them."""
+
+
+def record_simulation(live: Live, bounds: tuple[int, int]) -> None:
+    job = Simulation(parallelism=bounds, **QUICK)
+    job.cluster.add_worker(cores=2, memory_mb=1024)
+    live(job)
+    with Recorder(options=QUICK) as recorder:
+        job.run_to_end()
+    recorder.history(str(live.__doc__), SIMULATED).write(HISTORIES / f"{live.__name__}.json")
+
+
+# ---- a life on a real cluster ---------------------------------------------------------------------------------------
+
+SCRIPT = """
+from airflow_adaptive.job import AdaptiveJob
+
+
+def rates(spark, parallelism):
+    stream = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+    return stream.writeStream.format("noop").trigger(processingTime="1 second")
+
+
+AdaptiveJob(rates).run()
+"""
+PATIENCE_S = 120.0
+
+
+class Life:
+    """What befalls a job on a real cluster, from a thread of its own."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.store = FakeStore()
+        self.cluster = cluster
+
+    def __call__(self) -> None:
+        """A worker joins, is killed, the driver is killed, and the job is suspended."""
+        self.until(parallelism=1, epoch=1)
+        joined = self.cluster.add_worker(cores=1, memory_mb=1024)
+        self.until(parallelism=2, epoch=1)
+        self.cluster.kill_worker(joined)
+        self.until(parallelism=1, epoch=1)
+        self.cluster.kill_driver(self.store.views[-1]["submission_id"])
+        self.until(parallelism=1, epoch=2)
+        self.store.asked = Inbox(wish=Wish.SUSPEND)
+
+    def until(self, parallelism: int, epoch: int) -> None:
+        def runs() -> bool:
+            view = self.store.views[-1] if self.store.views else {}
+            wanted = ("Executing", {"job": parallelism}, epoch)
+            return (view.get("state"), view.get("parallelism"), view.get("epoch")) == wanted
+
+        wait_until(runs, PATIENCE_S, f"parallelism {parallelism} of driver {epoch}")
+
+
+def record_real() -> None:
+    with tempfile.TemporaryDirectory() as directory, LocalCluster() as cluster:
+        cluster.add_worker(cores=2, memory_mb=2048)
+        life = Life(cluster)
+        thread = threading.Thread(target=life, daemon=True)
+        thread.start()
+        with Recorder(options=QUICK) as recorder:
+            asyncio.run(run(Path(directory), cluster, life.store))
+        thread.join()
+    recorder.history(str(Life.__call__.__doc__), REAL).write(HISTORIES / "real_cluster.json")
+
+
+async def run(directory: Path, cluster: LocalCluster, store: FakeStore) -> None:
+    script = directory / "rates.py"
+    script.write_text(SCRIPT)
+    channel = JobDirectory(Storage(LocalFileSystem(), str(directory / "jobs")), "rates")
+    code = await stage(channel, script)
+    spec = JobSpec(
+        graph=JobGraph.single("rates", ParallelismRange(1, 4)),
+        options=Options.of(QUICK),
+        directory=channel.uri,
+        script=code.script,
+        py_files=code.py_files,
+        driver=DriverShape(cores=1, memory_mb=512),
+        executor=ExecutorShape(cores=1, memory_mb=512),
+        attempt="attempt-1",
+    )
+    port, ui, rest = (urlsplit(url).port or 0 for url in (cluster.master_url, cluster.ui_url, cluster.rest_url))
+    master = MasterAddress(host=HOST, port=port, ui_port=ui, rest_port=rest)
+    client = StandaloneCluster(ClusterAddress(masters=(master,)))
+    try:
+        await Loop(spec, Ports(cluster=client, channel=channel, store=store, clock=SystemClock()), random.random).run()
+    finally:
+        await client.close()
+
+
+def main() -> None:
+    """Record, and say what there is."""
+    parser = argparse.ArgumentParser(prog="tests.support.record_histories", description=__doc__)
+    parser.add_argument("--cluster", action="store_true", help="also a life on a real Spark cluster")
+    asked = parser.parse_args()
+    HISTORIES.mkdir(exist_ok=True)
+    for live, bounds in LIVES.items():
+        record_simulation(live, bounds)
+    if asked.cluster:
+        record_real()
+
+
+if __name__ == "__main__":
+    main()

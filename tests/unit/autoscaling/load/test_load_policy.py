@@ -1,0 +1,426 @@
+"""The load policy: what a load leads to, what is left alone, and that no figures lead to a wild rescale."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
+from airflow_adaptive.autoscaling.policy import Override, QueryFigures, RescalePolicyError
+from airflow_adaptive.scheduler import snapshot
+from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from tests.support.loads import QUERY, START, VERTEX, Watched, bounds, figures, seen
+
+POLICY = LoadPolicy(
+    target=0.7,
+    high=0.85,
+    catch_up=timedelta(minutes=5),
+    up_delay=timedelta(seconds=10),
+    down_delay=timedelta(minutes=10),
+    up_factor=4.0,
+    down_factor=0.5,
+    rescales_per_day=96,
+)
+
+
+def watched(slots: int = 4, **changes: object) -> Watched:
+    policy = LoadPolicy.of(
+        {name: getattr(POLICY, name) for name in ("target", "high", "down_delay", "up_factor", "down_factor")} | changes
+    )
+    return Watched(policy, slots=slots)
+
+
+# ---- what a load leads to -------------------------------------------------------------------------------------------
+
+
+def test_job_within_the_band_is_left_alone():
+    assert watched().watch(300, minutes=60).path == [4]
+
+
+def test_job_that_is_too_busy_gets_what_brings_it_to_the_target_in_one_step():
+    assert watched().watch(800, minutes=5).path == [4, 12]
+
+
+def test_job_keeps_its_slots_until_the_load_has_been_low_for_all_of_down_delay():
+    job = watched(slots=12).watch(200, minutes=10)
+    assert job.path == [12]
+    assert "not yet for down_delay" in job.reason
+    assert job.watch(200, minutes=20).slots == 3
+
+
+def test_load_that_comes_back_within_down_delay_keeps_its_slots():
+    job = watched(slots=8)
+    for _ in range(6):
+        job.watch(100, minutes=4).watch(550, minutes=1)
+    assert job.path == [8]
+
+
+def test_one_strange_look_moves_nothing():
+    job = watched().watch(280, minutes=5)
+    job.look(50_000)
+    assert job.watch(280, minutes=5).path == [4]
+
+
+def test_a_rise_is_bounded_by_the_factor_and_goes_on_from_there():
+    job = watched(slots=2, up_factor=2.0).watch(900, minutes=10)
+    assert job.path[:3] == [2, 4, 8]
+
+
+def test_a_fall_is_bounded_by_the_factor():
+    assert watched(slots=16).watch(10, minutes=12).path[:2] == [16, 8]
+
+
+def test_backlog_asks_for_the_slots_that_work_it_off_in_time():
+    steady = watched().watch(280, minutes=3)
+    late = watched().watch(280, minutes=3).watch(280, minutes=2, backlog=60_000.0)
+    assert steady.slots == 4
+    assert late.slots > 6
+
+
+def test_batch_that_overruns_tells_of_rows_that_wait_though_the_source_does_not():
+    job = watched().watch(280, minutes=3, backlog=None)
+    assert job.watch(500, minutes=2, backlog=None).slots >= 8
+
+
+def test_batch_that_runs_for_long_is_noticed_before_it_has_ended():
+    job = watched().watch(280, minutes=3)
+    job.look(280, running=40_000.0).look(280, running=55_000.0)
+    assert job.slots > 8
+
+
+def test_no_rows_for_all_of_idle_delay_lead_to_the_lower_bound_in_one_step():
+    job = watched(slots=8, idle_delay="5 min").watch(0, minutes=5, seen={"limits": bounds(2, 20)})
+    assert job.path == [8]
+    assert job.watch(0, minutes=1, seen={"limits": bounds(2, 20)}).path == [8, 2]
+
+
+def test_rows_that_wait_while_none_come_in_keep_the_slots():
+    job = watched(slots=8).watch(500, minutes=2).watch(0, minutes=8, backlog=1000.0)
+    assert job.path == [8]
+
+
+def test_fixed_cost_of_a_batch_is_not_taken_for_a_load():
+    """DS2's rule divides by the rate of a small batch, which is mostly fixed cost."""
+    policy = Watched(POLICY, slots=10)
+    for look in range(1, 120):
+        rate = 100.0 + 20 * (look % 6)
+        seconds = 2 + rate * 10 / (100 * policy.slots)
+        policy.look(
+            figures=figures(
+                rate,
+                policy.slots,
+                look,
+                busy_rate=rate * 10 / seconds,
+                batch_duration=seconds * 1000,
+                busy=seconds / 10,
+            )
+        )
+    assert policy.slots == 4  # 2 s and 200 rows/s on 4 slots: 7 s; on DS2's terms 200 rows/s in 2 s take 3 slots more
+
+
+def test_parallelism_is_aligned_with_the_partitions_of_the_state():
+    """Of 16 partitions on 12 slots, four would run alone: 8 slots take as long."""
+    partitions = {"state_partitions": {QUERY: 16}}
+    job = watched(slots=4).watch(600, minutes=5, partitions=16, seen=partitions)
+    assert job.slots == 16
+    assert watched(slots=4).watch(450, minutes=5, partitions=16, seen=partitions).slots == 8
+
+
+def test_bounds_that_lie_within_a_wave_are_not_filled_up():
+    partitions = {"state_partitions": {QUERY: 16}, "limits": bounds(1, 12)}
+    assert watched(slots=4).watch(900, minutes=10, partitions=16, seen=partitions).slots == 8
+
+
+def test_advice_never_raises_the_lower_bound():
+    job = watched().watch(900, minutes=5)
+    assert job.advice is not None
+    assert job.advice.bounds[VERTEX].lower == 1
+    assert job.advice.source == "load"
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(1, 2), (6, 9), (3, 3)])
+def test_advice_always_comes_into_the_bounds(lower: int, upper: int):
+    job = watched(slots=4).watch(280, minutes=5)
+    job.look(280, seen={"limits": bounds(lower, upper)})
+    assert lower <= job.upper <= upper
+
+
+def test_vertices_of_no_query_keep_what_they_declare():
+    limits = {**bounds(1, 20), "other": bounds(2, 5)[VERTEX]}
+    job = watched().look(280, seen={"limits": limits})
+    assert job.advice is not None
+    assert job.advice.bounds["other"] == ParallelismRange(2, 5)
+
+
+def test_query_of_unknown_vertices_is_ignored_with_a_reason():
+    job = watched().look(280)
+    job.look(280, vertices=("gone",))
+    assert "names no vertex" in job.reason
+
+
+# ---- what is not worth it -------------------------------------------------------------------------------------------
+
+
+def test_rise_that_gains_nothing_is_taken_back_and_not_tried_again_for_a_while():
+    """Each row waits for a service that does not scale: more slots are no faster."""
+    job = watched(ineffective_memory="1 h")
+    reasons = []
+    for look in range(1, 4 * 55):
+        job.look(
+            figures=figures(100, job.slots, look, busy_rate=100.0, batch_duration=10_000.0, busy=1.0, input_rate=100.0)
+        )
+        reasons.append(job.reason)
+    assert job.path == [4, 6, 4]
+    assert any("no faster than 4" in reason for reason in reasons)
+    assert "more gained nothing" in job.reason
+    for look in range(220, 450):
+        job.look(figures=figures(100, job.slots, look, busy_rate=100.0, batch_duration=10_000.0, busy=1.0))
+    assert job.path[3:] == [6, 4]
+
+
+def test_rise_that_helps_is_kept():
+    assert watched().watch(800, minutes=30).path == [4, 12]
+
+
+def test_fall_that_saves_less_than_its_rescale_costs_is_not_done():
+    slow = {"rescale_costs": {Tier.DRIVER: timedelta(minutes=5)}, "tier": Tier.DRIVER}
+    job = watched(slots=8).watch(480, minutes=30, seen=slow)
+    assert job.path == [8]
+    assert "saves less than a rescale costs" in job.reason
+    assert watched(slots=8).watch(480, minutes=30).path == [8, 7]
+
+
+def test_rise_that_does_not_make_up_for_its_pause_is_not_done():
+    slow = {"rescale_costs": {Tier.DRIVER: timedelta(minutes=4)}, "tier": Tier.DRIVER}
+    job = watched(slots=8).watch(720, minutes=5, seen=slow)
+    assert job.path == [8]
+    assert "would not make up for the pause" in job.reason
+    free = {"rescale_costs": {Tier.EXECUTORS: timedelta(minutes=4)}, "tier": Tier.EXECUTORS}
+    assert watched(slots=8).watch(720, minutes=5, seen=free).slots == 11
+
+
+def test_budget_of_the_day_keeps_its_last_quarter_for_rises_and_then_ends():
+    job = watched(rescales_per_day=4, down_delay="1 min")
+    for _ in range(8):
+        job.watch(800, minutes=3).watch(100, minutes=10)
+    assert len(job.path) - 1 == 4
+    assert job.path[-1] > job.path[-2]
+    job.watch(100, minutes=20)
+    assert "what is left of the day's rescales is for rises" in job.reason
+    job.watch(1900, minutes=2)
+    assert "used up" in job.reason
+    job.watch(1900, minutes=6 * 61, seconds=60)
+    assert job.slots == 20
+
+
+# ---- figures that can't be believed ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"input_rate": None}, "rows per second that came in is missing"),
+        ({"busy_rate": math.nan}, "rows per second while busy is nan"),
+        ({"backlog": -3.0}, "backlog is -3.0"),
+        ({"busy": math.inf}, "busy share is inf"),
+        ({"batch_duration": -1.0}, "batch duration is -1.0"),
+        ({"trigger_interval": 1e300}, "trigger interval is 1e+300"),
+        ({"running": math.nan}, "running is nan"),
+        ({"input_rate": "many"}, "rows per second that came in is 'many'"),
+        ({"input_rate": True}, "rows per second that came in is True"),
+        ({"batch_duration": 0.0}, "in no time"),
+        ({"epoch": 0}, "they are of epoch 0, the newest is 1"),
+        ({"sequence": 3}, "their count jumped back"),
+        ({"sequence": -1}, "no counters"),
+    ],
+)
+def test_figures_that_make_no_sense_are_ignored_with_a_reason(changes: dict[str, Any], told: str):
+    job = watched().watch(280, minutes=5)
+    for _ in range(20):
+        job.look(900, **changes)
+    assert job.path == [4]
+    assert told in job.reason
+
+
+def test_frozen_figures_are_ignored_with_a_reason():
+    job = watched().watch(280, minutes=5)
+    frozen = figures(900, 4, 1000)
+    for _ in range(100):
+        job.look(figures=frozen)
+    assert job.path == [4]
+    assert "frozen since" in job.reason
+
+
+def test_new_epoch_counts_from_the_beginning():
+    job = watched().watch(280, minutes=5)
+    job.looks = 0
+    job.watch(900, minutes=3, epoch=2)
+    assert job.slots >= 13
+
+
+def test_clock_that_jumps_back_moves_nothing():
+    job = watched().watch(280, minutes=5)
+    job.look(900, seconds=-120)
+    assert "the clock jumped back" in job.reason
+
+
+def test_job_without_figures_is_given_no_advice():
+    assert POLICY.advise(POLICY.remember(), seen(START, 4, {}))[1] is None
+    bad = figures(1, 4, input_rate=None)
+    assert POLICY.advise(POLICY.remember(), seen(START, 4, {QUERY: bad}))[1] is None
+
+
+def test_job_that_does_not_run_keeps_its_advice():
+    job = watched().watch(800, minutes=5)
+    job.look(0, seen={"parallelism": None})
+    assert job.upper == 12
+    assert "does not run" in job.reason
+
+
+def test_batches_as_fast_as_possible_tell_nothing_while_they_are_all_alike():
+    job = watched().watch(280, minutes=5, trigger_interval=None)
+    assert job.path == [4]
+    assert "can't be told" in job.reason
+
+
+def test_batches_as_fast_as_possible_are_judged_by_the_cost_of_a_row():
+    job = watched()
+    for look in range(1, 200):
+        rate = 350.0 if look % 2 else 370.0
+        seconds = 0.5 / (1 - rate / (100 * job.slots)) if rate < 100 * job.slots else 60.0
+        job.look(
+            figures=figures(
+                rate, job.slots, look, busy_rate=rate, batch_duration=seconds * 1000, busy=1.0, trigger_interval=0.0
+            )
+        )
+    assert 4 < job.slots <= 8
+
+
+numbers = st.one_of(
+    st.none(),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.floats(min_value=0, max_value=2000),
+    st.integers(min_value=-5, max_value=10**6),
+)
+nonsense = st.builds(
+    QueryFigures,
+    vertices=st.sampled_from([(VERTEX,), (), ("gone",), (VERTEX, "gone")]),
+    input_rate=numbers,
+    busy_rate=numbers,
+    backlog=numbers,
+    busy=numbers,
+    batch_duration=numbers,
+    trigger_interval=numbers,
+    epoch=st.integers(-1, 3),
+    sequence=st.integers(-1, 50),
+    running=numbers,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    looks=st.lists(st.tuples(nonsense, st.integers(-60, 900), st.integers(1, 20)), max_size=25),
+    lower=st.integers(1, 20),
+    spread=st.integers(0, 19),
+)
+def test_no_figures_lead_out_of_the_bounds_or_by_more_than_a_factor(
+    looks: list[tuple[QueryFigures, int, int]], lower: int, spread: int
+):
+    limits = bounds(lower, min(20, lower + spread))
+    memory, now, before = POLICY.remember(), START, None
+    for figured, seconds, slots in looks:
+        now += timedelta(seconds=seconds)
+        memory, advice = POLICY.advise(memory, seen(now, slots, {QUERY: figured}, limits=limits))
+        json.dumps(snapshot.encode(memory), allow_nan=False)
+        if advice is None:
+            continue
+        upper, allowed = advice.bounds[VERTEX].upper, limits[VERTEX].declared
+        assert allowed.lower <= upper <= allowed.upper
+        if before is not None and upper != before:
+            assert upper <= max(math.ceil(before * POLICY.up_factor), allowed.lower)
+        before = upper if QUERY in memory.queries and memory.queries[QUERY].target is not None else before
+
+
+@settings(max_examples=60, deadline=None)
+@given(bad=nonsense)
+def test_nonsense_for_one_look_never_moves_a_job_whose_load_is_steady(bad: QueryFigures):
+    """It may be believed, but a single look is not enough."""
+    job = watched().watch(280, minutes=6)
+    job.look(figures=bad)
+    assert job.path == [4]
+
+
+def test_query_that_tells_nothing_for_a_while_keeps_its_advice():
+    """A driver that starts anew reports no query."""
+    job = watched().watch(800, minutes=5)
+    memory, advice = job.policy.advise(job.memory, seen(job.now, 12, {}))
+    assert advice is not None
+    assert advice.bounds[VERTEX].upper == 12
+    assert memory.queries == job.memory.queries
+
+
+@settings(max_examples=60, deadline=None)
+@given(rate=st.floats(1, 1300), slots=st.integers(1, 20))
+def test_steady_load_comes_to_rest_within_the_band_and_stays_there(rate: float, slots: int):
+    job = watched(slots=slots).watch(rate, minutes=90)
+    rest, changes = job.slots, len(job.path)
+    assert rate / (100 * rest) <= POLICY.high
+    assert rest == 1 or rest <= math.ceil(rate / 70) + max(1, rest // 8)
+    assert len(job.watch(rate, minutes=60).path) == changes
+    assert changes <= 7
+
+
+# ---- a person, and what is written ----------------------------------------------------------------------------------
+
+
+def test_bounds_of_a_person_win_until_they_expire():
+    until = START + timedelta(hours=1)
+    job = watched()
+    job.look(900, seen={"override": Override(by="alice", until=until)})
+    assert job.advice is not None
+    assert (job.advice.source, job.advice.next_at) == ("alice", until)
+    assert job.advice.bounds == {VERTEX: ParallelismRange(1, 4)}
+    job.now = until
+    job.watch(900, minutes=2, seen={"override": Override(by="alice", until=until)})
+    assert job.slots >= 13
+
+
+def test_bounds_of_a_person_without_an_end_hold_until_they_are_lifted():
+    job = watched().watch(900, minutes=60, seen={"override": Override(by="alice")})
+    assert job.path == [4]
+    assert "until they are lifted" in job.reason
+    assert job.watch(900, minutes=2).slots >= 13
+
+
+def test_policy_and_memory_survive_json():
+    job = watched().watch(900, minutes=5).watch(100, minutes=30)
+    written = json.loads(json.dumps(snapshot.encode(job.memory)))
+    assert snapshot.decode(LoadMemory, written) == job.memory
+    assert snapshot.decode(LoadPolicy, json.loads(json.dumps(snapshot.encode(POLICY)))) == POLICY
+
+
+def test_settings_that_make_no_sense_are_told_all_at_once():
+    with pytest.raises(RescalePolicyError) as caught:
+        LoadPolicy(target=0.9, high=0.8, up_factor=1.0, down_factor=1.0, effectiveness=-0.1)
+    assert len(caught.value.findings) == 4
+    with pytest.raises(RescalePolicyError, match="rescales_per_day is 1.5"):
+        LoadPolicy.of({"rescales_per_day": 1.5})
+    with pytest.raises(RescalePolicyError, match="rescales_per_day is 0"):
+        LoadPolicy(rescales_per_day=0)
+    with pytest.raises(RescalePolicyError, match=r"target is nan.*; up_delay is "):
+        LoadPolicy(up_delay=timedelta(0), target=math.nan)
+
+
+def test_settings_are_read_from_plain_values():
+    assert LoadPolicy.of({"down_delay": "20 min", "target": 0.5}) == LoadPolicy(
+        down_delay=timedelta(minutes=20), target=0.5
+    )
+    with pytest.raises(RescalePolicyError, match="no setting 'traget': did you mean 'target'"):
+        LoadPolicy.of({"traget": 0.5, "down_delay": "soon"})

@@ -1,0 +1,128 @@
+"""Calendar and load together: who sets what, and who wins."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
+from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
+from airflow_adaptive.autoscaling.policy import Advice, Override, RescalePolicyError
+from airflow_adaptive.scheduler import snapshot
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from tests.support.loads import QUERY, VERTEX, figures, seen
+
+MONDAY = datetime(2030, 1, 7, tzinfo=UTC)
+
+
+def calendar(**changes: object) -> ScheduledPolicy:
+    """From 8 to 20 h 6 to 12 slots, else 2 to 4; nothing may move from 22 to 23 h."""
+    given = {
+        "zone": "UTC",
+        "windows": [window("day", (6, 12), start="08:00", end="20:00")],
+        "default": (2, 4),
+        "excluded": [period("release", start="22:00", end="23:00")],
+    }
+    return scheduled_policy(**given | changes)  # type: ignore[arg-type]
+
+
+class Job:
+    """A job that is looked at every 15 seconds, and follows."""
+
+    def __init__(self, hour: float, slots: int, *, dry_run: bool = False) -> None:
+        self.policy = CombinedPolicy(calendar=calendar(), load=LoadPolicy(), dry_run=dry_run)
+        self.memory = self.policy.remember()
+        self.now = MONDAY + timedelta(hours=hour)
+        self.slots, self.looks = slots, 0
+
+    def look(self, rate: float, override: Override | None = None) -> Advice:
+        self.looks += 1
+        self.now += timedelta(seconds=15)
+        queries = {QUERY: figures(rate, self.slots, self.looks)}
+        observed = seen(self.now, self.slots, queries, override=override)
+        self.memory, advice = self.policy.advise(self.memory, observed)
+        assert advice is not None
+        if not advice.dry_run:
+            self.slots = advice.bounds[VERTEX].upper
+        return advice
+
+    def watch(self, rate: float, minutes: int, override: Override | None = None) -> Advice:
+        for _ in range(minutes * 4 - 1):
+            self.look(rate, override)
+        return self.look(rate, override)
+
+
+def test_load_moves_within_the_floor_and_the_ceiling_of_the_calendar():
+    job = Job(hour=10, slots=8)
+    advice = job.watch(3000, minutes=5)
+    assert advice.bounds == {VERTEX: ParallelismRange(6, 12)}
+    assert advice.source == "calendar and load"
+    assert "window 'day'" in advice.reason
+    assert "query 'default'" in advice.reason
+    assert advice.next_at == datetime(2030, 1, 7, 20, tzinfo=UTC)
+    assert job.watch(10, minutes=90).bounds == {VERTEX: ParallelismRange(6, 6)}
+
+
+def test_bounds_that_the_calendar_changes_take_the_load_with_them():
+    job = Job(hour=19.9, slots=10)
+    assert job.watch(700, minutes=2).bounds[VERTEX].upper == 10
+    assert job.watch(700, minutes=10).bounds == {VERTEX: ParallelismRange(2, 4)}
+
+
+def test_calendar_holds_alone_while_no_query_tells_figures():
+    policy = CombinedPolicy(calendar=calendar())
+    _, advice = policy.advise(policy.remember(), seen(MONDAY + timedelta(hours=10), 8, {}))
+    assert advice is not None
+    assert (advice.source, advice.bounds) == ("calendar", {VERTEX: ParallelismRange(6, 12)})
+
+
+def test_load_moves_nothing_in_an_excluded_period():
+    job = Job(hour=21.5, slots=3)
+    before = job.watch(200, minutes=30)
+    during = job.watch(900, minutes=20)
+    assert during.bounds == before.bounds
+    assert "nothing may move" in during.reason
+    job.now = MONDAY + timedelta(hours=23)
+    assert job.watch(900, minutes=5).bounds[VERTEX].upper == 4
+
+
+def test_person_wins_over_both_until_the_override_expires():
+    job = Job(hour=10, slots=8)
+    until = job.now + timedelta(minutes=30)
+    person = Override(by="alice", until=until)
+    advice = job.watch(3000, minutes=10, override=person)
+    assert (advice.source, advice.next_at) == ("alice", until)
+    assert advice.bounds == {VERTEX: ParallelismRange(1, 8)}
+    assert job.watch(3000, minutes=30, override=person).bounds == {VERTEX: ParallelismRange(6, 12)}
+
+
+def test_override_that_is_lifted_holds_no_more():
+    job = Job(hour=10, slots=8)
+    assert job.watch(3000, minutes=60, override=Override(by="alice")).source == "alice"
+    assert job.watch(3000, minutes=5).bounds == {VERTEX: ParallelismRange(6, 12)}
+
+
+def test_dry_run_tells_what_it_would_do_and_marks_it():
+    job = Job(hour=10, slots=8, dry_run=True)
+    advice = job.watch(3000, minutes=5)
+    assert advice.dry_run
+    assert (advice.bounds, job.slots) == ({VERTEX: ParallelismRange(6, 12)}, 8)
+    assert job.look(3000, Override(by="alice")).dry_run
+
+
+def test_window_that_the_job_can_t_have_is_refused():
+    policy = CombinedPolicy(calendar=calendar(default=(2, 99)))
+    with pytest.raises(RescalePolicyError, match="above its max_parallelism 20"):
+        policy.advise(policy.remember(), seen(MONDAY, 4, {}))
+
+
+def test_policy_and_memory_survive_json():
+    job = Job(hour=10, slots=8)
+    job.watch(3000, minutes=5)
+    assert snapshot.decode(CombinedMemory, json.loads(json.dumps(snapshot.encode(job.memory)))) == job.memory
+    written = json.loads(json.dumps(snapshot.encode(job.policy)))
+    assert snapshot.decode(CombinedPolicy, written) == job.policy

@@ -1,0 +1,138 @@
+"""What OpenLineage learns of a job, through Airflow's own provider."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.openlineage.extractors import OperatorLineage
+from airflow.providers.openlineage.extractors.manager import ExtractorManager
+from airflow.sdk import Asset
+from airflow.sdk.exceptions import AirflowException
+from airflow.utils.state import TaskInstanceState
+from openlineage.client.serde import Serde
+
+from airflow_adaptive.declaration.lineage import FACET
+from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+from airflow_adaptive.testing.scenario import Scenario
+from airflow_adaptive.triggers.adaptive_job import outcome
+from tests.support.fake_comms import FakeComms
+
+CONTEXT: Any = {"ti": SimpleNamespace(try_number=1, max_tries=1)}
+FINISHED = {
+    "status": "finished",
+    "outcome": "FINISHED",
+    "cause": None,
+    "recoverable": True,
+    "timed_out": False,
+    "restarts": 2,
+    "rescales": 3,
+    "parallelism": {"job": 4},
+}
+FAILED = FINISHED | {"outcome": "FAILED", "cause": "STREAM_FAILED: no such column"}
+STARTED = {"job": "departures", "jobType": "STREAMING", "bounds": {"job": {"lower": 1, "upper": 4}}}
+NOT_ENDED = dict.fromkeys(("parallelism", "restarts", "rescales", "outcome"))
+
+
+@pytest.fixture(autouse=True)
+def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
+    return FakeComms.install(monkeypatch)
+
+
+def job(**changes: Any) -> AdaptiveSparkOperator:
+    arguments = {
+        "task_id": "stream",
+        "job": "departures",
+        "application": "/jobs/departures.py",
+        "job_directory": "file:///jobs",
+        "parallelism": (1, 4),
+        "conf": {"spark.my.setting": "not for others"},
+    }
+    return AdaptiveSparkOperator(**(arguments | changes))
+
+
+def asked(operator: AdaptiveSparkOperator, state: TaskInstanceState) -> OperatorLineage[Any, Any]:
+    """What the provider gets when it asks the operator."""
+    run: Any = SimpleNamespace(run_id="manual")
+    return ExtractorManager().extract_metadata(run, operator, state, SimpleNamespace(task=operator))
+
+
+def facets(operator: AdaptiveSparkOperator, state: TaskInstanceState) -> dict[str, Any]:
+    """The facets as they are sent, without those fields that every facet has."""
+    sent = {name: json.loads(Serde.to_json(facet)) for name, facet in asked(operator, state).run_facets.items()}
+    return {
+        name: {key: value for key, value in facet.items() if not key.startswith("_")} for name, facet in sent.items()
+    }
+
+
+def test_bounds_are_told_at_the_start() -> None:
+    told = facets(job(), TaskInstanceState.RUNNING)
+    assert told == {FACET: {key: value for key, value in (STARTED | NOT_ENDED).items() if value is not None}}
+
+
+def test_end_is_told_with_what_led_to_it() -> None:
+    operator = job()
+    operator.resume(CONTEXT, FINISHED)
+    ended = {"parallelism": {"job": 4}, "restarts": 2, "rescales": 3, "outcome": "FINISHED"}
+    assert facets(operator, TaskInstanceState.SUCCESS) == {FACET: STARTED | ended}
+
+
+def test_failure_is_told_with_its_cause() -> None:
+    operator = job()
+    with pytest.raises(AirflowException):
+        operator.resume(CONTEXT, FAILED)
+    told = facets(operator, TaskInstanceState.FAILED)
+    assert told[FACET]["outcome"] == "FAILED"
+    assert told["errorMessage"]["message"] == "STREAM_FAILED: no such column"
+
+
+def test_loop_that_could_not_go_on_tells_why() -> None:
+    operator = job()
+    with pytest.raises(AirflowException):
+        operator.resume(CONTEXT, {"status": "error", "message": "the directory is away", "driver": None})
+    told = facets(operator, TaskInstanceState.FAILED)
+    assert "outcome" not in told[FACET]
+    assert told["errorMessage"]["message"] == "the directory is away"
+
+
+def test_job_whose_declaration_is_refused_is_told_without_bounds() -> None:
+    assert facets(job(parallelism="1-4"), TaskInstanceState.FAILED)[FACET] == STARTED | {"bounds": {}}
+
+
+def test_batch_is_told_as_such() -> None:
+    assert facets(job(job_type="batch"), TaskInstanceState.RUNNING)[FACET] == STARTED | {"jobType": "BATCH"}
+
+
+def test_inlets_and_outlets_that_the_task_names_stay_its_datasets() -> None:
+    operator = job(inlets=[Asset("file:///data/flights")], outlets=Asset("file:///data/departures"))
+    told = asked(operator, TaskInstanceState.RUNNING)
+    assert [(dataset.namespace, dataset.name) for dataset in told.inputs] == [("file", "/data/flights")]
+    assert [(dataset.namespace, dataset.name) for dataset in told.outputs] == [("file", "/data/departures")]
+
+
+def test_nothing_else_of_the_declaration_is_told() -> None:
+    assert "not for others" not in Serde.to_json(asked(job(), TaskInstanceState.RUNNING).run_facets[FACET])
+
+
+def test_event_of_a_finished_loop_has_the_parallelism_that_was_in_force_last() -> None:
+    ended = Scenario(resource_stabilization_timeout=0).given_executing(2).when_completed()
+    spec: Any = "is not looked at once the job has ended"
+    assert outcome(spec, ended.state, None, None)["parallelism"] == {"job": 2}
+
+
+def test_operator_does_without_the_provider() -> None:
+    code = (
+        "import sys; sys.modules |= {'openlineage': None, 'airflow.providers.openlineage.extractors': None}; "
+        "from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator as O; "
+        "O(task_id='t', job='j', application='a', job_directory='file:///d'); print('made')"
+    )
+    root = Path(__file__).parents[3]
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip().splitlines()[-1] == "made"

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import math
+
+from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, LogReader
+from airflow_adaptive.job.protocol.codec import encode_log
+from airflow_adaptive.job.protocol.documents import Action, LogDocument
+from tests.support.driver_fakes import directive, plan
+
+
+class FakeLogFiles:
+    """A log in memory."""
+
+    def __init__(self) -> None:
+        self.files: dict[int, bytes] = {}
+        self.listings = 0
+
+    def write(self, number: int, version: int, *, job: str = "j") -> None:
+        document = LogDocument(
+            job=job,
+            number=number,
+            at="",
+            owner="o",
+            directive=directive(Action.RUN, version, plan(1)),
+            scheduler={},
+        )
+        self.files[number] = encode_log(document)
+
+    def log_numbers(self) -> list[int]:
+        self.listings += 1
+        return list(self.files)
+
+    def read_log(self, number: int) -> bytes | None:
+        return self.files.get(number)
+
+
+class Reading:
+    """A reader, its log, its clock and what it reported."""
+
+    def __init__(self, orphan_timeout_s: float = math.inf) -> None:
+        self.log = FakeLogFiles()
+        self.time = 0.0
+        self.reported: list[str] = []
+        self._reader = LogReader(
+            self.log,
+            job="j",
+            clock=lambda: self.time,
+            report=self.reported.append,
+            orphan_timeout_s=orphan_timeout_s,
+        )
+
+    def action(self) -> Action | None:
+        newest = self._reader.newest()
+        return None if newest is None else newest.action
+
+    def version(self) -> int | None:
+        newest = self._reader.newest()
+        return None if newest is None else newest.version
+
+
+def test_newest_is_none_when_the_log_is_empty():
+    assert Reading().version() is None
+
+
+def test_newest_is_found_in_a_compacted_log():
+    reading = Reading()
+    for number in (7, 8, 9):
+        reading.log.write(number, version=number)
+    assert reading.version() == 9
+
+
+def test_next_numbers_are_followed_without_listing():
+    reading = Reading()
+    reading.log.write(1, version=1)
+    assert reading.version() == 1
+    reading.log.write(2, version=2)
+    reading.log.write(3, version=3)
+    assert reading.version() == 3
+    assert reading.log.listings == 1
+
+
+def test_listing_finds_the_newest_when_the_next_was_compacted_away():
+    reading = Reading()
+    reading.log.write(1, version=1)
+    assert reading.version() == 1
+    reading.log.files.clear()
+    reading.log.write(5, version=5)
+    assert reading.version() == 1
+    reading.time += LISTING_INTERVAL_S
+    assert reading.version() == 5
+
+
+def test_listing_is_believed_when_the_log_began_anew():
+    reading = Reading()
+    reading.log.write(40, version=40)
+    assert reading.version() == 40
+    reading.log.files.clear()
+    reading.time += LISTING_INTERVAL_S
+    assert reading.version() is None
+    reading.log.write(1, version=1)
+    assert reading.version() == 1
+
+
+def test_untrusted_documents_are_reported_once_and_ignored():
+    reading = Reading()
+    reading.log.write(3, version=3)
+    assert reading.version() == 3
+    reading.log.files[4] = b"foreign"
+    reading.log.write(5, version=5, job="another")
+    reading.log.write(6, version=6)
+    reading.log.files[7] = reading.log.files.pop(6)
+    reading.log.files[6] = b""
+    for _ in range(3):
+        assert reading.version() == 3
+        reading.time += LISTING_INTERVAL_S / 2
+    assert sorted(message.partition(" ignored")[0] for message in reading.reported) == [
+        f"log document {number}" for number in (4, 5, 6, 7)
+    ]
+
+
+def test_a_half_written_document_counts_when_it_is_complete():
+    reading = Reading()
+    reading.log.write(1, version=1)
+    assert reading.version() == 1
+    reading.log.write(2, version=2)
+    complete = reading.log.files[2]
+    reading.log.files[2] = complete[:40]
+    assert reading.version() == 1
+    reading.log.files[2] = complete
+    assert reading.version() == 2
+
+
+DAY_S = 86_400.0
+
+
+def test_word_does_not_count_any_more_when_nobody_has_spoken_for_long() -> None:
+    reading = Reading(orphan_timeout_s=DAY_S)
+    reading.log.write(1, version=1)
+    reading.time = 10.0
+    assert reading.action() is Action.RUN
+    reading.time += DAY_S
+    assert reading.action() is Action.RUN
+    reading.time += 1.0
+    assert [reading.action(), reading.action()] == [Action.STOP, Action.STOP]
+    assert reading.reported == ["log document 1 ignored: nobody has looked after the job for 86400 s: stopping"]
+
+
+def test_word_counts_for_ever_while_somebody_repeats_it() -> None:
+    reading = Reading(orphan_timeout_s=DAY_S)
+    for number in range(1, 20):
+        reading.log.write(number, version=1)
+        assert reading.action() is Action.RUN
+        reading.time += 0.9 * DAY_S
+    assert not reading.reported

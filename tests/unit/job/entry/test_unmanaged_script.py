@@ -1,0 +1,305 @@
+"""How a script that starts its queries itself comes under the scheduler, and how its process ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from airflow_adaptive.job.entry import unmanaged_script
+from airflow_adaptive.job.entry.unmanaged_script import NO_CHECKPOINT, NOTE, OrdinaryScript
+from airflow_adaptive.job.protocol.conf import NotSubmittedError
+from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
+from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
+from airflow_adaptive.job.queries.writers import AdaptiveJobError
+from tests.support.driver_fakes import directive, plan
+from tests.support.spark_fakes import Query, Spark, Stream
+
+PATIENCE_S = 10.0
+
+IDENTITY = {
+    "spark.airflow.adaptive.job": "departures",
+    "spark.airflow.adaptive.directory": "file:///jobs/departures",
+    "spark.airflow.adaptive.epoch": "1",
+    "spark.airflow.adaptive.nonce": "n",
+    "spark.airflow.adaptive.stopTimeout": "0.01",
+}
+
+
+class Session(Spark):
+    """A session of a driver that was submitted, and its context."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.master = "spark://h1:7077"
+        self.settings |= IDENTITY
+
+    def get(self, name: str, default: str | None) -> str | None:
+        return self.settings.get(name, default)
+
+    def getConf(self) -> Session:
+        return self
+
+
+class Driver:
+    """In place of `job.entry.driver.Driver`: permits queries, and ends when it is told to."""
+
+    def __init__(self, spark: Session, settings: Any) -> None:
+        self.spark = spark
+        self.settings = settings
+        self.executors = SimpleNamespace(
+            alive=lambda: True, registered=None, are_warm=None, leaving=None, declare=None, release=None
+        )
+        self.log = SimpleNamespace(newest=lambda: directive(Action.HOLD, 1))
+        self.state: DriverState | None = DriverState.STOPPED
+        self.ends = threading.Event()
+        self.queries: ScriptQueries
+        self.note: str | None = None
+
+    def run(self, queries: ScriptQueries, note: str | None = None) -> DriverState:
+        self.queries, self.note = queries, note
+        queries.start(plan(1), plan(1))
+        self.ends.wait(PATIENCE_S)
+        if self.state is None:
+            raise RuntimeError("the loop broke")
+        if self.state is DriverState.FENCED:
+            queries.halt()
+        else:
+            queries.end(1.0, lambda _: None)
+        return self.state
+
+
+class World:
+    """A script, and what became of its process."""
+
+    def __init__(self, drivers: list[Driver]) -> None:
+        self.spark = Session()
+        self.exits: list[int] = []
+        self.exited = threading.Event()
+        self.script = OrdinaryScript(self.exit)
+        self.drivers = drivers
+
+    def exit(self, code: int) -> None:
+        self.exits.append(code)
+        self.exited.set()
+
+    @property
+    def driver(self) -> Driver:
+        return self.drivers[0]
+
+    def starts(self, **given: str) -> Query:
+        writer = Stream(spark=self.spark)
+        writer._spark = self.spark  # type: ignore[assignment]
+        writer.given |= {"queryName": "daily", "checkpointLocation": "file:///c"} | given
+        query = DataStreamWriter.start(writer)
+        assert isinstance(query, Query)
+        return query
+
+    def ends(self, state: DriverState | None) -> None:
+        self.driver.state = state
+        self.driver.ends.set()
+
+
+def start(writer: Stream, *_: Any, **__: Any) -> Query:
+    return Stream.start(writer)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    drivers: list[Driver] = []
+
+    def driver(*arguments: Any) -> Driver:
+        drivers.append(Driver(*arguments))
+        return drivers[-1]
+
+    monkeypatch.setattr(unmanaged_script, "Driver", driver)
+    monkeypatch.setattr("airflow_adaptive.job.queries.script_queries.end_at_boundary", lambda *_: True)
+    monkeypatch.setattr("airflow_adaptive.job.queries.job_query.JobQuery.boundary", lambda _: None)
+    originals: list[tuple[type, str, Callable[..., Any]]] = [
+        (DataStreamWriter, "start", start),
+        (DataStreamWriter, "toTable", start),
+        (StreamingQuery, "awaitTermination", lambda _: None),
+        (StreamingQueryManager, "awaitAnyTermination", lambda _: None),
+        (SparkContext, "stop", lambda context: context.stopped()),
+    ]
+    for owner, name, original in originals:
+        monkeypatch.setattr(owner, name, original)
+    made = World(drivers)
+    made.script.watch()
+    yield made
+    for one in drivers:
+        one.ends.set()
+    if made.script._loop is not None:
+        made.script._loop.join(PATIENCE_S)
+
+
+def test_first_query_starts_the_control_loop_and_waits_for_its_word(world):
+    query = world.starts()
+    assert (query.name, query.isActive, world.script.begun) == ("daily", True, True)
+    assert world.driver.settings.job == "departures"
+    assert world.driver.note == NOTE
+
+
+def test_second_query_has_the_same_control_loop(world):
+    world.starts()
+    world.starts(queryName="weekly")
+    assert len(world.drivers) == 1
+
+
+def test_query_without_a_checkpoint_is_told_once(world, caplog):
+    for _ in range(2):
+        world.starts(checkpointLocation="")
+    assert world.driver.note == f"{NOTE}; query 'daily' {NO_CHECKPOINT}"
+    assert [record.getMessage() for record in caplog.records] == [f"query 'daily' {NO_CHECKPOINT}"]
+
+
+def test_checkpoint_location_of_the_session_counts(world):
+    world.spark.set("spark.sql.streaming.checkpointLocation", "file:///checkpoints")
+    world.starts(checkpointLocation="")
+    assert world.driver.note == NOTE
+
+
+def test_script_with_an_adaptive_job_is_left_alone(world):
+    world.script.leave_alone()
+    world.starts()
+    assert not world.script.begun
+    assert not world.drivers
+
+
+def test_query_before_an_adaptive_job_is_refused(world):
+    world.starts()
+    with pytest.raises(AdaptiveJobError, match=r"started a query before AdaptiveJob\(...\).run\(\): let the function"):
+        world.script.leave_alone()
+
+
+def test_script_that_chooses_a_local_master_is_told(world):
+    world.spark.master = "local[2]"
+    with pytest.raises(AdaptiveJobError, match=r"sets the master 'local\[2\]' itself.*: remove .master"):
+        world.starts()
+
+
+def test_driver_that_nobody_has_submitted_starts_no_query(world):
+    del world.spark.settings["spark.airflow.adaptive.nonce"]
+    with pytest.raises(NotSubmittedError):
+        world.starts()
+    assert not world.spark.queries
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "code"),
+    [
+        (DriverState.FINISHED, None, 0),
+        (DriverState.FINISHED, SystemExit(0), 0),
+        (DriverState.STOPPED, ScriptStoppedError(0), 0),
+        (DriverState.STOPPED, ValueError("while it cleaned up"), 1),
+        (DriverState.FAILED, None, 1),
+        (DriverState.FAILED, SystemExit(3), 1),
+    ],
+)
+def test_process_ends_as_the_job_does(world, state, error, code):
+    world.starts()
+    world.ends(state)
+    assert world.script.finish(error) == code
+
+
+def test_threads_that_a_script_leaves_behind_do_not_keep_the_process(world, monkeypatch):
+    monkeypatch.setattr(unmanaged_script, "THREADS_GRACE_S", 0.01)
+    world.starts()
+    world.ends(DriverState.FAILED)
+    assert world.script.finish(ValueError("no such airport")) == 1
+    assert world.exited.wait(PATIENCE_S)
+    assert world.exits == [1]
+
+
+def test_what_the_script_raises_is_reported_as_of_a_function_that_never_worked(world):
+    world.starts()
+    world.ends(DriverState.FAILED)
+    world.script.finish(ValueError("no such airport"))
+    failure = world.driver.queries.failure()
+    assert failure is not None
+    assert (failure.error_class, failure.message) == ("ValueError", "no such airport")
+    assert failure.causes == ("BUILD_FUNCTION_ERROR", "ValueError")
+
+
+def test_exit_code_of_the_script_is_reported(world):
+    world.starts()
+    world.ends(DriverState.FAILED)
+    world.script.finish(SystemExit(3))
+    assert world.driver.queries.failure() == FailureReport(
+        error_class="SystemExit", message="the script ended itself with exit code 3", causes=("SystemExit",)
+    )
+
+
+def test_script_that_outlasts_its_queries_is_ended(world, caplog):
+    world.starts()
+    world.ends(DriverState.STOPPED)
+    assert world.exited.wait(PATIENCE_S)
+    assert world.exits == [0]
+    assert "the script has not ended within 0.01 s of its queries: exit" in caplog.text
+
+
+def test_outdated_driver_ends_at_once_and_its_script_does_not_go_on(world):
+    query = world.starts()
+    world.ends(DriverState.FENCED)
+    assert world.exited.wait(PATIENCE_S)
+    assert world.exits == [3]
+    waits = threading.Thread(target=lambda: StreamingQuery.awaitTermination(query), daemon=True)
+    waits.start()
+    waits.join(0.05)
+    assert waits.is_alive()
+
+
+def test_process_ends_with_a_broken_control_loop(world, caplog):
+    world.starts()
+    world.ends(None)
+    assert world.exited.wait(PATIENCE_S)
+    assert (world.exits, caplog.records[-1].getMessage()) == ([1], "the control loop failed")
+
+
+def test_session_outlasts_the_script_that_stops_it(world):
+    query, context = world.starts(), SimpleNamespace(stopped=lambda: pytest.fail("it was stopped"))
+    SparkContext.stop(context)  # type: ignore[arg-type]
+    assert not query.isActive
+
+
+def test_session_of_a_script_without_a_query_is_its_own(world):
+    stopped: list[bool] = []
+    SparkContext.stop(SimpleNamespace(stopped=lambda: stopped.append(True)))  # type: ignore[arg-type]
+    StreamingQuery.awaitTermination(SimpleNamespace())  # type: ignore[arg-type]
+    assert stopped == [True]
+
+
+def test_script_is_stopped_where_queries_are_held(world):
+    world.starts()
+    held = world.driver.log.newest()
+    assert held is not None
+    assert (held.action, held.version) == (Action.STOP, 1)
+    world.ends(DriverState.STOPPED)
+
+
+def test_other_words_are_heard_as_they_are(monkeypatch):
+    for word in (None, directive(Action.RUN, 1, plan(1))):
+        log = SimpleNamespace(newest=lambda word=word: word)
+        assert unmanaged_script._EndedForGood(log).newest() == word
+
+
+def test_driver_of_a_script_that_has_failed_can_run_nothing_any_more(world):
+    world.starts()
+    assert world.driver.executors.alive()
+    world.driver.queries.finish(FailureReport(error_class="ValueError", message=""))
+    world.driver.queries.close()
+    assert not world.driver.executors.alive()
+
+
+def test_process_of_this_tests_script_is_watched_once_and_left_to_adaptive_jobs(world, monkeypatch):
+    monkeypatch.setattr(unmanaged_script, "_script", world.script)
+    assert unmanaged_script.watch() is world.script
+    unmanaged_script.hand_over()
+    world.starts()
+    assert not world.script.begun

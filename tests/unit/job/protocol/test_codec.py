@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.job.protocol.codec import (
+    DocumentError,
+    decode_log,
+    decode_status,
+    encode_log,
+    encode_status,
+    log_name,
+    log_number,
+)
+from airflow_adaptive.job.protocol.documents import (
+    NONE,
+    TASKS,
+    Action,
+    DriverPlan,
+    DriverState,
+    ExecutorReport,
+    FailureReport,
+    LogDocument,
+    QueryReport,
+    Status,
+)
+from tests.support.driver_fakes import directive, plan
+
+PLAN = replace(plan(3), hold=5, load_balance=TASKS, keep={"http://w:8081": 2})
+DOCUMENT = LogDocument(
+    job="j", number=4, at="t", owner="o", directive=directive(Action.RUN, 2, PLAN), scheduler={"state": "x"}
+)
+STATUS = Status(
+    job="j",
+    epoch=3,
+    nonce="n",
+    sequence=9,
+    at="t",
+    state=DriverState.FAILED,
+    version=2,
+    parallelism={"read": 3},
+    executors=(ExecutorReport(executor_id="0", cores=2, worker="http://w:8081"),),
+    queries=(QueryReport(name="j", active=False, batch_id=7, committed=8, watermark="w", trigger_interval_ms=500),),
+    failure=FailureReport(error_class="E", message="m", causes=("A", "B")),
+    downtime_ms=120,
+)
+
+
+def test_documents_survive_the_journey():
+    assert decode_log(encode_log(DOCUMENT)) == DOCUMENT
+    assert decode_status(encode_status(STATUS)) == STATUS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": "3"},
+        {"version": -1},
+        {"version": True},
+        {"action": "dance"},
+        {"plan": {"parallelism": {"read": 1.5}, "executors": 1, "state_partitions": 1}},
+        {"plan": {"parallelism": ["read"], "executors": 1, "state_partitions": 1}},
+        {"plan": {"parallelism": {}, "executors": None, "state_partitions": 1}},
+        {"plan": {"parallelism": {}}},
+        {"plan": {"parallelism": {}, "executors": 1, "state_partitions": 1, "hold": -1}},
+        {"plan": {"parallelism": {}, "executors": 1, "state_partitions": 1, "keep": ["http://w:8081"]}},
+        {"plan": {"parallelism": {}, "executors": 1, "state_partitions": 1, "keep": {"http://w:8081": "2"}}},
+        {"plan": 5},
+    ],
+)
+def test_a_directive_that_makes_no_sense_is_not_trusted(change: dict[str, Any]):
+    fields = json.loads(encode_log(DOCUMENT))
+    fields["directive"].update(change)
+    with pytest.raises(DocumentError):
+        decode_log(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", encode_log(DOCUMENT)[:-5], encode_status(STATUS)])
+def test_what_is_no_log_document_is_not_trusted(data: bytes):
+    with pytest.raises(DocumentError):
+        decode_log(data)
+
+
+def test_names_of_log_documents_sort_like_their_numbers():
+    assert log_name(42) == "0000000042.json"
+    assert log_number(log_name(42)) == 42
+    assert [log_number(name) for name in ("42.json", "0000000042.json.crc", ".0000000042.json", "x")] == [None] * 4
+
+
+def test_a_plan_of_an_older_version_holds_what_it_runs_on_and_balances_nothing():
+    fields = json.loads(encode_log(DOCUMENT))
+    fields["directive"]["plan"] = {"parallelism": {"read": 3}, "executors": 3, "state_partitions": 4}
+    read = decode_log(json.dumps(fields).encode()).directive.plan
+    assert read == DriverPlan(parallelism={"read": 3}, executors=3, state_partitions={"": 4})
+    assert (read.partitions_of("departures"), read.built, read.repartition) == (4, 0, False)
+    assert (read.held, read.load_balance, read.keep) == (3, NONE, {})
+
+
+@pytest.mark.parametrize(("hold", "held"), [(0, 3), (2, 3), (5, 5)])
+def test_a_plan_holds_at_least_the_executors_that_it_runs_on(hold: int, held: int):
+    assert replace(plan(3), hold=hold).held == held
+
+
+def test_query_has_the_state_partitions_of_the_group_of_its_name_or_the_most_of_all():
+    several = replace(plan(3), state_partitions={"flights": 4, "weather": 8})
+    assert [several.partitions_of(name) for name in ("flights", "weather", "departures")] == [4, 8, 8]
+
+
+@pytest.mark.parametrize("field", ["parallelism", "state_partitions", "shares", "keep"])
+@pytest.mark.parametrize("value", [None, [1], {"read": "3"}, {"read": -1}, {"read": True}])
+def test_plan_with_something_else_than_counts_is_not_trusted(field: str, value: object):
+    fields = json.loads(encode_log(DOCUMENT))
+    fields["directive"]["plan"][field] = value
+    with pytest.raises(DocumentError, match="DriverPlan"):
+        decode_log(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch_duration_ms": "long"},
+        {"committed": True},
+        {"trigger_interval_ms": "1 s"},
+        {"backlog": [1]},
+        {"input_rate": "NaN"},
+    ],
+)
+def test_report_of_a_query_with_figures_that_are_no_numbers_is_not_trusted(change: dict[str, Any]):
+    fields = json.loads(encode_status(STATUS))
+    fields["queries"][0].update(change)
+    with pytest.raises(DocumentError, match="QueryReport"):
+        decode_status(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize("change", [{"epoch": "1"}, {"sequence": None}, {"version": 1.0}, {"downtime_ms": "0.2 s"}])
+def test_report_with_something_else_than_numbers_is_not_trusted(change: dict[str, Any]):
+    fields = json.loads(encode_status(STATUS)) | change
+    with pytest.raises(DocumentError, match="Status"):
+        decode_status(json.dumps(fields).encode())
+
+
+def test_rate_may_be_any_number_that_spark_reports():
+    query = replace(STATUS.queries[0], input_rate=math.nan)
+    (read,) = decode_status(encode_status(replace(STATUS, queries=(query,)))).queries
+    assert read.input_rate is not None
+    assert math.isnan(read.input_rate)

@@ -1,0 +1,256 @@
+"""The batch of a job: in a thread of its own, once, cut when it must stop. Its writer is told what to do by the test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrameWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from airflow_adaptive.job.queries.batch_query import BatchQuery, UnendedBatchError
+from airflow_adaptive.job.queries.workload import JobWork
+from tests.support.driver_fakes import plan
+
+PATIENCE_S = 20.0
+
+
+class Spark:
+    """A session and its context as far as a batch uses them."""
+
+    def __init__(self) -> None:
+        self.sparkContext = self
+        self._jsc = self
+        self.groups: list[str] = []
+        self.cancelled: list[str] = []
+        self.stopped = False
+        self.cancels = True
+        self.lets_go = threading.Event()
+
+    def sc(self) -> Spark:
+        return self
+
+    def isStopped(self) -> bool:
+        return self.stopped
+
+    def setJobGroup(self, group: str, description: str, interruptOnCancel: bool) -> None:
+        assert interruptOnCancel
+        self.groups.append(group)
+
+    def cancelJobGroupAndFutureJobs(self, group: str) -> None:
+        if self.cancels:
+            self.cancelled.append(group)
+            self.lets_go.set()
+
+
+class Writer(DataFrameWriter):
+    """Saves until the test, or a cancellation, lets it go."""
+
+    def __init__(self, spark: Spark, *, fails: bool = False) -> None:
+        self._spark_context = spark
+        self.fails = fails
+        self.saved = 0
+
+    def save(self, *_: Any, **__: Any) -> None:
+        assert self._spark_context.lets_go.wait(PATIENCE_S)
+        if self.fails or self._spark_context.cancelled:
+            raise OSError("disk full")
+        self.saved += 1
+
+
+@pytest.fixture
+def spark() -> Iterator[Spark]:
+    spark = Spark()
+    yield spark
+    spark.lets_go.set()
+
+
+@pytest.fixture
+def batch(spark: Any) -> BatchQuery:
+    return BatchQuery(spark, job="flights")
+
+
+def let_go(spark: Spark, batch: BatchQuery) -> None:
+    """The writer goes on to its end."""
+    spark.lets_go.set()
+    assert batch._thread is not None
+    batch._thread.join(PATIENCE_S)
+
+
+def no_time_passes(_: float) -> None:
+    """A pause in which nothing happens."""
+
+
+def test_batch_that_was_never_started_is_nothing(batch: BatchQuery) -> None:
+    assert batch.plan is None
+    assert not batch.ended()
+    assert not batch.runs_on(plan(1))
+    assert batch.reports() == ()
+    assert batch.end(1, no_time_passes)
+    batch.halt()
+
+
+def test_batch_runs_beside_the_control_loop_and_ends(spark: Spark, batch: BatchQuery) -> None:
+    writer = Writer(spark)
+    batch.start(writer, plan(1, read=2))
+    assert not batch.ended()
+    assert batch.triggered(0)
+    assert batch.parallelism() == {"read": 2}
+    assert [(report.name, report.active, report.committed) for report in batch.reports()] == [("flights", True, 0)]
+    let_go(spark, batch)
+    assert batch.ended()
+    assert batch.failure() is None
+    assert not batch.reports()[0].active
+    batch.close()
+    assert batch.plan is None
+    assert not batch.ended()
+    assert writer.saved == 1
+
+
+def test_batch_is_not_restarted_for_another_plan(spark: Spark, batch: BatchQuery) -> None:
+    batch.start(Writer(spark), plan(1))
+    assert batch.runs_on(plan(3))
+
+
+def test_batch_gives_executors_back_at_once_and_keeps_its_parallelism(spark: Spark, batch: BatchQuery) -> None:
+    acts: list[str] = []
+    batch.start(Writer(spark), plan(1, read=2))
+    assert batch.between(0.0, no_time_passes, lambda: acts.append("released"))
+    batch.adopt(plan(3, read=6))
+    assert acts == ["released"]
+    assert batch.parallelism() == {"read": 2}
+
+
+def test_failed_batch_says_why(spark: Spark, batch: BatchQuery) -> None:
+    batch.start(Writer(spark, fails=True), plan(1))
+    let_go(spark, batch)
+    assert batch.ended()
+    failure = batch.failure()
+    assert failure is not None
+    assert (failure.error_class, failure.query) == ("OSError", "flights")
+
+
+def test_batch_that_is_told_to_end_is_cut_and_has_not_failed(spark: Spark, batch: BatchQuery) -> None:
+    batch.start(Writer(spark), plan(1))
+    assert batch.end(PATIENCE_S, lambda _: let_go(spark, batch))
+    assert spark.cancelled == spark.groups
+    assert batch.plan is None
+    assert not batch.ended()
+    assert batch.failure() is None
+
+
+def test_batch_that_was_saved_before_it_was_told_to_end_has_ended_by_itself(spark: Spark, batch: BatchQuery) -> None:
+    writer = Writer(spark)
+    batch.start(writer, plan(1))
+    let_go(spark, batch)
+    assert batch.end(PATIENCE_S, no_time_passes)
+    assert batch.ended()
+    assert (writer.saved, spark.cancelled) == (1, [])
+
+
+def test_batch_that_had_failed_before_it_was_told_to_end_says_so(spark: Spark, batch: BatchQuery) -> None:
+    batch.start(Writer(spark, fails=True), plan(1))
+    let_go(spark, batch)
+    assert batch.end(PATIENCE_S, no_time_passes)
+    assert not batch.ended()
+    assert batch.failure() is not None
+
+
+def test_batch_that_does_not_let_go_is_neither_ended_nor_run_again(spark: Spark, batch: BatchQuery) -> None:
+    spark.cancels = False
+    batch.start(Writer(spark), plan(1))
+    assert not batch.end(0.0, no_time_passes)
+    assert batch.plan is not None
+    assert not batch.runs_on(plan(1))
+    with pytest.raises(UnendedBatchError, match="'flights' was cut and has not ended yet"):
+        batch.start(Writer(spark), plan(1))
+    let_go(spark, batch)
+    assert batch.ended(), "it was saved after all"
+
+
+def test_each_run_has_a_group_of_its_own_since_a_cancelled_one_takes_no_job(spark: Spark, batch: BatchQuery) -> None:
+    for _ in range(2):
+        spark.lets_go.clear()
+        batch.start(Writer(spark), plan(1))
+        batch.end(PATIENCE_S, lambda _: let_go(spark, batch))
+    assert len(set(spark.groups)) == 2
+
+
+def test_halted_batch_is_over(spark: Spark, batch: BatchQuery) -> None:
+    batch.start(Writer(spark), plan(1))
+    batch.halt()
+    assert batch.plan is None
+    assert batch._thread is not None
+    assert not batch._thread.is_alive()
+
+
+def test_batch_of_a_dead_context_is_left_to_it(spark: Spark, batch: BatchQuery) -> None:
+    batch.start(Writer(spark), plan(1))
+    spark.stopped = True
+    batch.end(0.0, no_time_passes)
+    assert spark.cancelled == []
+
+
+# ---- a query or a batch ---------------------------------------------------------------------------------------------
+
+
+class Query:
+    """A streaming query that notes what it is asked."""
+
+    reads = ("read",)
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.writer: object = None
+
+    def build(self, _: object) -> object:
+        return self.writer
+
+    @property
+    def plan(self) -> str:
+        self.asked.append("plan")
+        return "plan"
+
+    def __getattr__(self, name: str) -> Any:
+        def answer(*_: object) -> str:
+            self.asked.append(name)
+            return name
+
+        return answer
+
+
+def test_what_the_function_returns_decides_who_runs(spark: Spark, batch: BatchQuery) -> None:
+    query: Any = Query()
+    work = JobWork(query, batch)
+    query.writer = {"flights": DataStreamWriter.__new__(DataStreamWriter)}
+    work.is_prepared(query.writer, plan(1))
+    work.prepare(query.writer, plan(1))
+    work.start(work.build(plan(1)), plan(1))
+    answers: list[Any] = [
+        work.plan,
+        work.runs_on(plan(1)),
+        work.between(1, no_time_passes, lambda: None),
+        work.end(1, no_time_passes),
+        work.triggered(1),
+        work.ended(),
+    ]
+    answers += [work.failure(), work.reports(), work.stateful_run(), work.parallelism()]
+    work.adopt(plan(1))
+    work.close()
+    assert query.asked == ["is_prepared", "prepare", "start", *answers, "adopt", "close"]
+    assert work.reads == ("read",)
+
+    query.asked.clear()
+    query.writer = Writer(spark)
+    assert work.is_prepared(work.build(plan(1)), plan(1))
+    work.start(work.build(plan(1)), plan(1))
+    assert work.plan == plan(1)
+    assert work.runs_on(plan(2))
+    assert work.triggered(0)
+    assert work.stateful_run() is None
+    assert query.asked == []
+    work.halt()
+    assert spark.cancelled == ["flights batch 1"]
+    assert query.asked == ["halt"]

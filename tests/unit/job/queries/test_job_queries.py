@@ -1,0 +1,382 @@
+"""The queries of a job: made, checked, started and followed together. How they are ended is `test_boundary`'s."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrameWriter
+
+from airflow_adaptive.job.protocol.documents import DriverPlan
+from airflow_adaptive.job.queries.job_queries import JobQueries
+from airflow_adaptive.job.queries.writers import AdaptiveJobError
+from airflow_adaptive.job.state.repartition import RepartitionError
+from tests.support.spark_fakes import Pool, Query, Spark, Stream
+from tests.unit.job.queries.test_progress import progress
+
+JOB = "flights"
+
+
+class Repartition:
+    """Notes what is wanted of the checkpoints."""
+
+    def __init__(self) -> None:
+        self.refuses = self.fails = False
+        self.checked: list[tuple[str, int]] = []
+        self.settled: list[tuple[str, int | None]] = []
+
+    def check(self, checkpoint: str, partitions: int, writer: Any) -> None:
+        self.checked.append((checkpoint, partitions))
+        if self.refuses:
+            raise RepartitionError(f"{checkpoint}: not {partitions}")
+
+    def settle(self, checkpoint: str, partitions: int | None, writer: Any) -> None:
+        assert checkpoint.endswith(writer.given["queryName"])
+        self.settled.append((checkpoint, partitions))
+        if self.fails:
+            raise RepartitionError(f"{checkpoint}: interrupted")
+
+
+class Job:
+    """A script, and the queries that are made of it."""
+
+    def __init__(self, *names: str) -> None:
+        self.spark = Spark()
+        self.names = names
+        self.returns: Callable[[Mapping[str, int]], object] = lambda _: [
+            Stream(name, self.spark) for name in self.names
+        ]
+        self.repartition = Repartition()
+        session: Any = self.spark
+        self.queries = JobQueries(
+            session, self.departures, job=JOB, checkpoint="at/{}".format, repartition=self.repartition
+        )
+
+    def departures(self, spark: object, parallelism: Mapping[str, int]) -> Any:
+        assert spark is self.spark
+        return self.returns(parallelism)
+
+    def start(self, wanted: DriverPlan) -> None:
+        writers: Any = self.queries.build(wanted)
+        if not self.queries.is_prepared(writers, wanted):
+            self.queries.prepare(writers, wanted)
+        self.queries.start(writers, wanted)
+
+    @property
+    def runs(self) -> list[Query]:
+        """Those that were started last, in their order."""
+        return self.spark.queries[-len(self.names) :]
+
+    @property
+    def pools(self) -> dict[str, Pool]:
+        return self.spark.root.by_name
+
+
+def plan(built: int = 1, **changes: Any) -> DriverPlan:
+    given = {"parallelism": {"read": 2}, "executors": 1, "state_partitions": {"a": 4, "b": 8}, **changes}
+    return DriverPlan(built=built, **given)
+
+
+@pytest.fixture
+def two() -> Job:
+    return Job("a", "b")
+
+
+@pytest.fixture
+def running(two: Job) -> Job:
+    two.start(plan())
+    return two
+
+
+# ---- how they are made ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_runs_before_the_first_start(two: Job) -> None:
+    assert two.queries.plan is None
+    assert two.queries.reads is None
+    assert not two.queries.runs_on(plan())
+    assert not two.queries.ended()
+    assert not two.queries.triggered(0)
+    assert two.queries.end(1, lambda _: None)
+    assert two.queries.reports() == ()
+    assert two.queries.stateful_run() is None
+    assert two.queries.parallelism() == {}
+
+
+def test_each_query_has_its_own_checkpoint_and_state_partitions(running: Job) -> None:
+    assert [(run.name, run.checkpoint, run.partitions) for run in running.runs] == [
+        ("a", "at/a", "4"),
+        ("b", "at/b", "8"),
+    ]
+
+
+def test_a_query_of_no_group_has_the_most_state_partitions() -> None:
+    job = Job("c")
+    job.start(plan())
+    assert job.runs[0].partitions == "8"
+
+
+def test_what_the_function_asked_for_is_known_also_when_it_asks_later(two: Job) -> None:
+    asked: list[Mapping[str, int]] = []
+
+    def remembers(parallelism: Mapping[str, int]) -> object:
+        asked.append(parallelism)
+        return [Stream("a", two.spark), Stream("b", two.spark)]
+
+    two.returns = remembers
+    two.start(plan(parallelism={"write": 1, "read": 1}))
+    assert not two.queries.reads
+    assert asked[0]["write"] == asked[0]["read"]
+    assert two.queries.reads == ("read", "write")
+
+
+def test_queries_run_on_a_plan_that_they_were_built_for(running: Job) -> None:
+    assert running.queries.runs_on(plan(1, executors=3))
+    assert not running.queries.runs_on(plan(2))
+    running.queries.close()
+    assert not running.queries.runs_on(plan(1))
+
+
+def test_a_plan_of_other_executors_is_adopted_without_a_restart(running: Job) -> None:
+    running.queries.adopt(plan(1, executors=3, parallelism={"read": 6}))
+    assert running.queries.parallelism() == {"read": 6}
+    assert len(running.spark.queries) == 2
+
+
+def test_other_queries_than_before_are_refused_and_those_that_run_go_on(running: Job) -> None:
+    running.names = ("a", "c")
+    with pytest.raises(AdaptiveJobError, match="'b' is missing, 'c' is new"):
+        running.queries.build(plan(2))
+    assert [query.name for query in running.spark.active] == ["a", "b"]
+    assert running.queries.plan == plan(1)
+
+
+def test_a_batch_instead_of_queries_is_refused(running: Job) -> None:
+    running.returns = lambda _: DataFrameWriter.__new__(DataFrameWriter)
+    with pytest.raises(AdaptiveJobError, match="'a' is missing, 'b' is missing"):
+        running.queries.build(plan(2))
+
+
+def test_a_function_that_ends_the_process_is_refused_and_the_queries_run_on(running: Job) -> None:
+    def gives_up(_: Mapping[str, int]) -> object:
+        sys.exit("no such airport")
+
+    running.returns = gives_up
+    with pytest.raises(AdaptiveJobError, match=r"departures\(\) called sys.exit\('no such airport'\): return df.write"):
+        running.queries.build(plan(2))
+    assert running.queries.plan is not None
+
+
+def test_a_query_that_the_function_starts_is_stopped_and_no_other(running: Job) -> None:
+    running.returns = lambda _: Query(running.spark, "mine")
+    with pytest.raises(AdaptiveJobError, match=r"departures\(\) started a query itself \('mine'\): return df.write"):
+        running.queries.build(plan(2))
+    assert [query.name for query in running.spark.active] == ["a", "b"]
+
+
+def test_a_query_that_the_function_starts_is_stopped_also_if_it_raises(running: Job) -> None:
+    def starts_and_raises(_: Mapping[str, int]) -> object:
+        Query(running.spark, "mine")
+        raise LookupError("no such topic")
+
+    running.returns = starts_and_raises
+    with pytest.raises(LookupError, match="no such topic"):
+        running.queries.build(plan(2))
+    assert [query.name for query in running.spark.active] == ["a", "b"]
+
+
+def test_what_was_refused_does_not_change_what_the_running_queries_read(running: Job) -> None:
+    def reads_and_raises(parallelism: Mapping[str, int]) -> object:
+        raise LookupError(parallelism["read"])
+
+    running.returns = reads_and_raises
+    with pytest.raises(LookupError):
+        running.queries.build(plan(2))
+    assert running.queries.reads == ()
+
+
+# ---- state ----------------------------------------------------------------------------------------------------------
+
+
+def test_state_is_checked_while_queries_run_where_its_partitions_are_to_be_others(running: Job) -> None:
+    for run, partitions in zip(running.runs, (4, 8), strict=True):
+        run.progress.append(progress(0, partitions=partitions))
+    running.queries.reports()
+    running.queries.build(plan(2, state_partitions={"a": 4, "b": 16}))
+    assert running.repartition.checked == []
+    running.queries.build(plan(2, state_partitions={"a": 4, "b": 16}, repartition=True))
+    assert running.repartition.checked == [("at/b", 16)]
+
+
+def test_state_that_can_not_be_repartitioned_is_refused_before_anything_is_stopped(running: Job) -> None:
+    running.repartition.refuses = True
+    with pytest.raises(RepartitionError):
+        running.queries.build(plan(2, repartition=True))
+    assert len(running.spark.active) == 2
+
+
+@pytest.mark.parametrize(("repartition", "settled"), [(False, [None, None]), (True, [4, 8])])
+def test_state_is_settled_before_the_start_whether_or_not_it_is_repartitioned(
+    two: Job, repartition: bool, settled: list[int | None]
+) -> None:
+    two.start(plan(repartition=repartition))
+    assert two.repartition.settled == [("at/a", settled[0]), ("at/b", settled[1])]
+
+
+@pytest.mark.parametrize(
+    ("then", "settled"),
+    [
+        ({}, []),
+        ({"parallelism": {"read": 1}}, []),
+        ({"state_partitions": {"a": 4, "b": 2}}, [("at/a", 4), ("at/b", 2)]),
+        ({"repartition": False}, [("at/a", None), ("at/b", None)]),
+    ],
+)
+def test_state_that_was_settled_is_looked_at_again_only_to_have_other_partitions(
+    two: Job, then: dict[str, Any], settled: list[tuple[str, int | None]]
+) -> None:
+    two.start(plan(repartition=True))
+    two.queries.halt()
+    two.repartition.settled.clear()
+    two.start(plan(2, **{"repartition": True, **then}))
+    assert two.repartition.settled == settled
+
+
+def test_state_whose_repartition_went_wrong_is_settled_before_the_next_start(two: Job) -> None:
+    two.start(plan())
+    two.queries.halt()
+    two.repartition.fails = True
+    with pytest.raises(RepartitionError):
+        two.start(plan(2, repartition=True))
+    two.repartition.fails = False
+    two.repartition.settled.clear()
+    two.start(plan(3))
+    assert two.repartition.settled == [("at/a", None), ("at/b", None)]
+
+
+def test_new_driver_goes_on_with_the_partitions_of_a_state_that_can_not_have_others(two: Job) -> None:
+    two.repartition.refuses = True
+    two.start(plan(repartition=True))
+    assert two.repartition.settled == [("at/a", None), ("at/b", None)]
+    assert len(two.spark.active) == 2
+
+
+# ---- how they run ---------------------------------------------------------------------------------------------------
+
+
+def test_none_runs_if_one_can_not_be_started(two: Job) -> None:
+    two.returns = lambda _: [Stream("a", two.spark), Stream("b", error=ValueError("no sink"))]
+    with pytest.raises(ValueError, match="no sink"):
+        two.start(plan())
+    assert [query.stopped for query in two.spark.queries] == [True]
+    assert two.queries.plan is None
+    assert not two.queries.ended()
+
+
+def test_job_goes_on_when_one_query_has_ended_and_is_over_when_all_have(running: Job) -> None:
+    running.runs[0].over()
+    assert not running.queries.ended()
+    assert [report.active for report in running.queries.reports()] == [False, True]
+    running.runs[1].over()
+    assert running.queries.ended()
+    assert running.queries.failure() is None
+    running.queries.close()
+    assert not running.queries.ended()
+
+
+def test_job_is_over_when_one_query_has_failed_and_tells_which(running: Job) -> None:
+    running.runs[1].fails()
+    assert running.queries.ended()
+    failure = running.queries.failure()
+    assert failure is not None
+    assert (failure.error_class, failure.query) == ("DIVIDE_BY_ZERO", "b")
+
+
+def test_counts_go_on_when_queries_are_started_again(running: Job) -> None:
+    running.runs[0].progress.append(progress(0))
+    running.queries.reports()
+    running.queries.halt()
+    running.start(plan(2))
+    running.runs[0].progress.append(progress(1))
+    assert [(report.name, report.committed) for report in running.queries.reports()] == [("a", 2), ("b", 0)]
+
+
+def test_halt_stops_also_what_the_script_started_itself(running: Job) -> None:
+    Query(running.spark, "mine")
+    running.queries.halt()
+    assert running.spark.active == []
+    assert running.queries.plan is None
+
+
+def test_tasks_of_the_query_with_the_most_state_are_spread(running: Job) -> None:
+    assert running.queries.stateful_run() is None
+    for run, partitions in zip(running.runs, (4, 8), strict=True):
+        run.progress.append(progress(0, partitions=partitions))
+    found = running.queries.stateful_run()
+    assert found is not None
+    assert (found.run_id, found.state_partitions) == (running.runs[1].runId, 8)
+    running.runs[1].over()
+    found = running.queries.stateful_run()
+    assert found is not None
+    assert found.state_partitions == 4
+
+
+# ---- parallelism in force -------------------------------------------------------------------------------------------
+
+
+def capped(job: Job, parallelism: dict[str, int], *partitions: int) -> dict[str, int]:
+    """What is in force if the checkpoints have these partitions; they had been planned to have 4 and 8."""
+    job.start(plan(parallelism=parallelism))
+    for run, count in zip(job.runs, partitions, strict=True):
+        run.progress.append(progress(0, partitions=count))
+    job.queries.reports()
+    return job.queries.parallelism()
+
+
+def test_a_checkpoint_with_fewer_partitions_than_planned_caps_its_query() -> None:
+    assert capped(Job("a"), {"read": 6, "write": 1}, 2) == {"read": 2, "write": 1}
+
+
+def test_a_vertex_with_the_name_of_its_query_is_capped_by_that() -> None:
+    assert capped(Job("a", "b"), {"a": 6, "b": 6, "read": 6}, 2, 8) == {"a": 2, "b": 6, "read": 6}
+
+
+def test_a_vertex_of_any_query_is_capped_if_all_queries_are() -> None:
+    assert capped(Job("a", "b"), {"read": 6}, 2, 3) == {"read": 3}
+
+
+# ---- pools ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_single_query_stays_in_the_pool_that_is_there() -> None:
+    job = Job("a")
+    job.start(plan(shares={"a": 3}))
+    assert job.runs[0].pool == "default"
+    assert job.pools == {}
+
+
+def test_queries_share_by_the_slots_of_their_groups(two: Job) -> None:
+    two.start(plan(shares={"a": 3}))
+    assert [run.pool for run in two.runs] == ["a", "b"]
+    assert {name: pool.settings for name, pool in two.pools.items()} == {"a": ("FAIR", 0, 3), "b": ("FAIR", 0, 1)}
+    assert two.spark.local["spark.scheduler.pool"] == "default", "other jobs of this thread are nobody's"
+
+
+def test_no_share_is_nothing(two: Job) -> None:
+    two.start(plan(shares={"a": 0}))
+    assert two.pools["a"].weight() == 1
+
+
+def test_another_share_takes_effect_for_the_stages_to_come_while_the_old_ones_end(two: Job) -> None:
+    two.start(plan(shares={"a": 1, "b": 2}))
+    old = two.pools["a"]
+    old.busy = True
+    two.queries.adopt(plan(shares={"a": 3, "b": 2}))
+    assert {name: pool.weight() for name, pool in two.pools.items()} == {"a": 3, "b": 2}
+    two.queries.adopt(plan(shares={"a": 3, "b": 2}))
+    assert old in two.spark.root.pools
+    old.busy = False
+    two.queries.adopt(plan(shares={"a": 3, "b": 2}))
+    assert two.spark.root.pools == [two.pools["b"], two.pools["a"]]

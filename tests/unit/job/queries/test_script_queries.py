@@ -1,0 +1,265 @@
+"""Queries that a script starts itself: when they may, which they are, and what the script's end means."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive.job.queries import script_queries
+from airflow_adaptive.job.queries.script_queries import NEVER_STARTED, ScriptQueries, ScriptStoppedError
+from airflow_adaptive.job.state.repartition import RepartitionError
+from airflow_adaptive.local.waiting import wait_until
+from tests.support.driver_fakes import plan
+from tests.support.spark_fakes import Query, Spark
+
+ERROR = FailureReport(error_class="ValueError", message="no such airport")
+PATIENCE_S = 10.0
+
+
+class Job:
+    """A session, and a script beside the control loop."""
+
+    def __init__(self) -> None:
+        self.spark = Spark()
+        self.queries = ScriptQueries(self.spark, job="departures")  # type: ignore[arg-type]
+
+    def start(self, name: str | None = None, before: Callable[[], Any] = lambda: None) -> Future[Any]:
+        """The script starts a query in a thread of its own."""
+        done: Future[Any] = Future()
+
+        def create() -> Query:
+            before()
+            return Query(self.spark, name)  # type: ignore[arg-type]
+
+        def work() -> None:
+            try:
+                done.set_result(self.queries.begin(create))
+            except BaseException as error:  # noqa: BLE001
+                done.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        return done
+
+    def runs(self, name: str | None = None) -> Query:
+        query: Query = self.start(name).result(PATIENCE_S)
+        return query
+
+    def permit(self) -> None:
+        self.queries.start(plan(1), plan(1))
+
+    def end(self) -> bool:
+        return self.queries.end(1.0, lambda _: None)
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setattr(script_queries, "FIRST_START_S", 0.01)
+    monkeypatch.setattr(script_queries, "HALT_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(script_queries, "end_at_boundary", lambda boundaries, *_: not any(b.stop() for b in boundaries))
+    monkeypatch.setattr(script_queries, "BatchBoundary", lambda _, query: query)
+    monkeypatch.setattr("airflow_adaptive.job.queries.job_query.BatchBoundary", lambda _, query: query)
+    return Job()
+
+
+def names(job: Job) -> list[str]:
+    return [report.name for report in job.queries.reports()]
+
+
+def test_query_waits_until_the_scheduler_lets_it_start(job):
+    started = job.start("daily")
+    assert not job.spark.queries
+    assert job.queries.plan is None
+    job.permit()
+    assert started.result(PATIENCE_S).name == "daily"
+    assert job.queries.plan == plan(1)
+
+
+def test_plan_comes_into_force_with_the_first_query(job, monkeypatch):
+    monkeypatch.setattr(script_queries, "FIRST_START_S", PATIENCE_S)
+    begun = threading.Event()
+    job.start("daily", before=begun.set)
+    job.permit()
+    assert begun.is_set()
+    wait_until(lambda: names(job) == ["daily"], PATIENCE_S, "the query")
+
+
+def test_script_that_starts_a_query_after_the_end_is_ended(job):
+    job.permit()
+    job.runs("daily")
+    assert job.end()
+    with pytest.raises(ScriptStoppedError) as ended:
+        job.queries.begin(lambda: pytest.fail("it was started"))
+    assert ended.value.code == 0
+
+
+def test_script_that_still_waits_is_ended_too(job):
+    waiting = job.start()
+    job.queries.shut()
+    assert isinstance(waiting.exception(PATIENCE_S), ScriptStoppedError)
+
+
+def test_script_that_ends_with_its_queries_as_told_has_not_finished(job):
+    job.permit()
+    job.runs("daily")
+    job.end()
+    job.queries.finish(None)
+    assert not job.queries.ended()
+    assert job.queries.failure() is None
+
+
+def test_script_that_was_over_before_it_was_told_has_finished(job):
+    job.permit()
+    job.runs("daily").over()
+    job.queries.finish(None)
+    assert job.end()
+    assert job.queries.ended()
+
+
+def test_query_that_is_just_being_started_is_ended_with_the_others(job):
+    job.permit()
+    may_start, starting = threading.Event(), threading.Event()
+
+    def before() -> None:
+        starting.set()
+        may_start.wait(PATIENCE_S)
+
+    started = job.start("late", before)
+    assert starting.wait(PATIENCE_S)
+    assert job.queries.end(PATIENCE_S, lambda _: may_start.set())
+    assert not started.result(PATIENCE_S).isActive
+
+
+def test_halted_script_hears_nothing_any_more(job):
+    job.permit()
+    query = job.runs("daily")
+    job.queries.halt()
+    assert query.stopped
+    later = job.start("weekly")
+    held = threading.Thread(target=job.queries.hold_if_halted, daemon=True)
+    held.start()
+    held.join(0.05)
+    assert held.is_alive()
+    assert not later.done()
+    assert len(job.spark.queries) == 1
+
+
+def test_script_that_is_not_halted_is_not_held(job):
+    job.permit()
+    job.runs("daily")
+    job.end()
+    job.queries.hold_if_halted()
+
+
+def test_queries_without_a_name_are_called_by_the_job(job):
+    job.permit()
+    for name in (None, "daily", None):
+        job.runs(name)
+    assert names(job) == ["departures", "daily", "departures-2"]
+
+
+def test_next_run_of_a_query_is_the_same_query(job):
+    job.permit()
+    for name in ("daily", None, "daily", None):
+        job.runs(name).over()
+    assert names(job) == ["daily", "departures"]
+
+
+def test_no_plan_needs_other_queries(job):
+    job.permit()
+    assert job.queries.reads == ()
+    assert job.queries.runs_on(replace(plan(3), built=9))
+    job.queries.adopt(plan(3))
+    assert job.queries.plan == plan(3)
+
+
+def test_state_in_other_partitions_is_refused_to_queries_that_run(job):
+    wanted = replace(plan(1), state_partitions={"departures": 9}, repartition=True)
+    assert job.queries.build(wanted) == wanted
+    job.permit()
+    assert not job.queries.runs_on(wanted)
+    with pytest.raises(RepartitionError, match="the script starts its queries itself"):
+        job.queries.build(wanted)
+
+
+def test_script_without_a_query_that_runs_goes_on(job):
+    job.permit()
+    job.runs("daily").over()
+    assert not job.queries.ended()
+
+
+def test_failure_that_the_script_has_seen_to_is_none(job):
+    job.permit()
+    job.runs("daily").fails()
+    job.queries.finish(None)
+    assert job.queries.ended()
+    assert job.queries.failure() is None
+
+
+def test_job_ends_with_the_last_query_of_a_script_that_is_over(job):
+    job.permit()
+    query = job.runs("daily")
+    job.queries.finish(None)
+    assert not job.queries.ended()
+    query.over()
+    assert job.queries.ended()
+    assert job.queries.failure() is None
+
+
+def test_failure_that_comes_after_the_script_counts(job):
+    job.permit()
+    query = job.runs("daily")
+    job.queries.finish(None)
+    query.fails()
+    failure = job.queries.failure()
+    assert failure is not None
+    assert (failure.error_class, failure.query) == ("DIVIDE_BY_ZERO", "daily")
+
+
+def test_failure_of_the_batch_before_the_end_counts(job, monkeypatch):
+    monkeypatch.setattr(script_queries, "end_at_boundary", lambda boundaries, *_: any(b.fails() for b in boundaries))
+    job.permit()
+    job.runs("daily")
+    job.end()
+    assert job.queries.failure() is not None
+
+
+def test_script_that_fails_ends_the_job_and_its_queries(job):
+    job.permit()
+    query = job.runs("daily")
+    assert not job.queries.failed
+    job.queries.finish(ERROR)
+    assert job.queries.failed
+    assert job.queries.ended()
+    assert job.queries.failure() == ERROR
+    job.end()
+    assert query.stopped
+
+
+def test_script_that_ends_and_has_started_nothing_has_failed(job):
+    job.permit()
+    job.queries.finish(None)
+    assert job.queries.ended()
+    assert job.queries.failure() == NEVER_STARTED
+
+
+def test_session_that_the_script_stops_takes_its_queries_along(job):
+    job.permit()
+    query = job.runs("daily")
+    job.queries.stop_all()
+    assert query.stopped
+    assert not job.queries.ended()
+
+
+def test_parallelism_is_no_more_than_the_partitions_of_the_state(job, monkeypatch):
+    assert job.queries.parallelism() == {}
+    job.queries.start(plan(4, read=4), plan(4, read=4))
+    job.runs("daily")
+    assert job.queries.parallelism() == {"read": 4}
+    monkeypatch.setattr("airflow_adaptive.job.queries.job_query.JobQuery.state_partitions", 3)
+    assert job.queries.parallelism() == {"read": 3}

@@ -1,0 +1,157 @@
+"""What the author's function is given, and what it may return."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+
+import pytest
+from pyspark.sql import DataFrameWriter
+from pyspark.sql.streaming.query import StreamingQuery
+
+from airflow_adaptive.job.queries.writers import (
+    AdaptiveJobError,
+    PlannedParallelism,
+    function_name,
+    require_same,
+    require_writers,
+)
+from tests.support.spark_fakes import Stream
+
+
+def names(returned: object) -> list[str]:
+    writers = require_writers(returned, "departures", "flights")
+    assert isinstance(writers, dict)
+    return list(writers)
+
+
+def refusal(returned: object) -> str:
+    with pytest.raises(AdaptiveJobError) as caught:
+        require_writers(returned, "departures", "flights")
+    return str(caught.value)
+
+
+def test_a_stream_writer_is_what_is_wanted_and_has_the_name_of_its_job():
+    writer = Stream()
+    assert require_writers(writer, "departures", "flights") == {"flights": writer}
+
+
+def test_a_name_of_its_own_is_kept():
+    assert names(Stream("hourly")) == ["hourly"]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_several_are_wanted_by_name_and_in_their_order(kind):
+    assert names(kind([Stream("b"), Stream("a")])) == ["b", "a"]
+
+
+def test_a_list_of_one_is_that_one():
+    assert names([Stream()]) == ["flights"]
+
+
+def test_a_batch_writer_is_wanted_too():
+    writer = DataFrameWriter.__new__(DataFrameWriter)
+    assert require_writers(writer, "departures", "flights") is writer
+
+
+def test_nothing_is_refused():
+    assert refusal(None) == (
+        "departures() returned NoneType: return df.writeStream... of a streaming DataFrame, not started, "
+        "or a list of them, or df.write... of a batch, not saved"
+    )
+    assert refusal([]).startswith("departures() returned no query at all: return df.writeStream...")
+
+
+def test_a_started_query_is_refused():
+    assert refusal(StreamingQuery.__new__(StreamingQuery)).startswith("departures() returned StreamingQuery: return")
+
+
+def test_a_batch_among_queries_is_refused():
+    mixture = [Stream("a"), DataFrameWriter.__new__(DataFrameWriter), None]
+    assert refusal(mixture).startswith("departures() returned DataFrameWriter, NoneType in a list: return")
+
+
+def test_several_queries_without_names_are_refused_by_their_number():
+    assert refusal([Stream(), Stream("a"), Stream()]) == (
+        "departures() returned 3 queries, of which number 1, 3 has no name: give each its own .queryName(...), "
+        "by which its checkpoint is found again"
+    )
+
+
+def test_two_queries_of_one_name_are_refused():
+    assert "several queries of the name 'a'" in refusal([Stream("a"), Stream("b"), Stream("a")])
+
+
+def test_a_function_may_return_what_it_returned_before_in_any_order():
+    require_same(["a", "b"], ["b", "a"], "departures")
+    require_same(["a", "b"], [], "departures")
+    require_same([], [], "departures")
+
+
+def test_a_function_that_returns_other_queries_than_before_is_told_which():
+    with pytest.raises(AdaptiveJobError, match=r"departures\(\) .* than before, 'b' is missing, 'c' is new: return"):
+        require_same(["a", "c"], ["a", "b"], "departures")
+
+
+def test_a_function_is_called_by_its_name():
+    def departures(options, spark, parallelism):
+        raise NotImplementedError
+
+    assert function_name(departures) == function_name(partial(departures, None)) == "departures"
+    assert function_name(Stream("x")) == "Stream"
+
+
+# ---- the parallelism ------------------------------------------------------------------------------------------------
+
+PLAN = {"read": 2, "count": 4}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda planned: planned["read"],
+        lambda planned: planned.get("read"),
+        lambda planned: planned.get("read", 1) + planned.get("absent", 1),
+        lambda planned: "count" in planned and planned["read"],
+    ],
+    ids=["item", "get", "default", "contains"],
+)
+def test_a_vertex_that_was_asked_for_is_remembered(ask):
+    planned = PlannedParallelism(PLAN)
+    ask(planned)
+    assert planned.asked == {"read"}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        list,
+        dict,
+        lambda planned: dict(**planned),
+        lambda planned: sum(planned.values()),
+        lambda planned: {**planned, "count": 1},
+        lambda planned: planned == PLAN,
+        repr,
+        pickle.dumps,
+    ],
+    ids=["list", "dict", "keywords", "values", "copy", "equal", "repr", "pickle"],
+)
+def test_who_looks_at_all_of_it_has_asked_for_all(ask):
+    planned = PlannedParallelism(PLAN)
+    ask(planned)
+    assert planned.asked == set(PLAN)
+
+
+def test_nothing_was_asked_by_counting_vertices():
+    planned = PlannedParallelism(PLAN)
+    assert len(planned) == 2
+    assert "absent" not in planned
+    with pytest.raises(KeyError, match="absent"):
+        planned["absent"]
+    assert planned.asked == set()
+
+
+def test_on_an_executor_it_is_a_dict():
+    copy = pickle.loads(pickle.dumps(PlannedParallelism(PLAN)))
+    assert type(copy) is dict
+    assert copy == PLAN

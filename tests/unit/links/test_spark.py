@@ -1,0 +1,34 @@
+"""The extra links: what the loop pushed is what the buttons lead to."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.sdk import BaseOperatorLink
+from airflow.sdk.types import TaskInstanceKey
+
+from airflow_adaptive.links.spark import ALL_LINKS
+from airflow_adaptive.provider_info import get_provider_info
+from airflow_adaptive.stores.asset_store import LINKS
+from tests.support.fake_comms import FakeComms
+
+KEY = TaskInstanceKey(dag_id="d", task_id="t", run_id="r", map_index=-1)
+
+
+@pytest.mark.parametrize("link", ALL_LINKS)
+def test_link_leads_to_the_address_that_was_pushed(monkeypatch: pytest.MonkeyPatch, link: BaseOperatorLink) -> None:
+    airflow = FakeComms.install(monkeypatch)
+    airflow.xcoms = {key: f"http://{name}" for key, name in LINKS.items()}
+    assert link.get_link(None, ti_key=KEY) == f"http://{LINKS[link.xcom_key]}"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("link", ALL_LINKS)
+def test_link_is_empty_while_the_address_is_unknown(monkeypatch: pytest.MonkeyPatch, link: BaseOperatorLink) -> None:
+    FakeComms.install(monkeypatch)
+    assert link.get_link(None, ti_key=KEY) == ""  # type: ignore[arg-type]
+
+
+def test_every_address_has_one_button_that_airflow_knows() -> None:
+    assert sorted(link.xcom_key for link in ALL_LINKS) == sorted(LINKS)
+    paths = [f"{type(link).__module__}.{type(link).__qualname__}" for link in ALL_LINKS]
+    assert get_provider_info()["extra-links"] == paths
+    assert len({link.name for link in ALL_LINKS}) == len(ALL_LINKS)

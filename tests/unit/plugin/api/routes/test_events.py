@@ -1,0 +1,237 @@
+"""Server-sent events: whoever watches a job is told at once, and the database is not asked by each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Hashable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.plugin.api.feed import CrowdedError, Feed, Look
+from airflow_adaptive.plugin.api.shutdown import SIGNALS
+from tests.support.airflow_app import API, AirflowWorld
+from tests.support.published_documents import executing, figures, place, shown
+
+# ---- the feed -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def stops() -> Iterator[list[int]]:
+    """What the server's own handler of signals gets; it is there in every test, since a feed puts its own before it."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    found: list[int] = []
+    for number in SIGNALS:
+        signal.signal(number, lambda got, _: found.append(got))
+    yield found
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class Source:
+    """Something to look at, which counts the looks."""
+
+    def __init__(self) -> None:
+        self.value: Any = "first"
+        self.looks = 0
+
+    def read(self, before: Hashable) -> Look | None:
+        self.looks += 1
+        if isinstance(self.value, Exception):
+            raise self.value
+        return None if self.value == before else Look(revision=self.value, shown=self.value)
+
+
+def quick(**settings: Any) -> Feed:
+    return Feed(**{"look_every_s": 0.001, "heartbeat_every_s": 60, "lifetime_s": 60, **settings})
+
+
+async def next_of(stream: AsyncIterator[Look | None]) -> Any:
+    look = await asyncio.wait_for(anext(stream), 20)
+    return None if look is None else look.shown
+
+
+def test_listener_is_told_what_is_there_and_then_what_changes() -> None:
+    async def listen() -> list[Any]:
+        feed, source = quick(), Source()
+        stream = feed.listen("job", source.read)
+        first = await next_of(stream)
+        source.value = "second"
+        second = await next_of(stream)
+        await stream.aclose()
+        return [first, second, feed.listeners]
+
+    assert asyncio.run(listen()) == ["first", "second", 0]
+
+
+def test_many_listeners_cost_one_look() -> None:
+    async def listen() -> int:
+        feed, source = quick(look_every_s=60), Source()
+        streams = [feed.listen("job", source.read) for _ in range(50)]
+        assert [await next_of(stream) for stream in streams] == ["first"] * 50
+        looks = source.looks
+        for stream in streams:
+            await stream.aclose()
+        assert feed.listeners == 0
+        return looks
+
+    assert asyncio.run(listen()) == 1
+
+
+def test_listener_of_a_job_where_nothing_happens_gets_signs_of_life() -> None:
+    async def listen() -> list[Any]:
+        stream = quick(heartbeat_every_s=0.001).listen("job", Source().read)
+        while await next_of(stream) != "first":
+            pass
+        return [await next_of(stream) for _ in range(3)]
+
+    assert asyncio.run(listen()) == [None, None, None]
+
+
+def test_listener_has_to_connect_anew_when_its_time_is_up() -> None:
+    async def listen() -> list[Any]:
+        feed = quick(lifetime_s=0.2, heartbeat_every_s=60)
+        return [look.shown async for look in feed.listen("job", Source().read) if look is not None]
+
+    assert asyncio.run(listen()) == ["first"]
+
+
+def test_listener_of_a_job_that_is_gone_is_told_so_and_let_go() -> None:
+    async def listen() -> list[Any]:
+        feed = quick()
+        return [
+            look is not None and look.shown
+            async for look in feed.listen("job", lambda _: Look(revision=None, shown=None))
+        ]
+
+    assert asyncio.run(listen()) == [None]
+
+
+def test_database_that_fails_for_a_while_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def listen() -> str:
+        feed, source = quick(heartbeat_every_s=0.001), Source()
+        source.value = OSError("database is locked")
+        stream = feed.listen("job", source.read)
+        while source.looks < 5:
+            assert await next_of(stream) is None
+        source.value = "back"
+        while (told := await next_of(stream)) is None:
+            pass
+        return str(told)
+
+    assert asyncio.run(listen()) == "back"
+    assert len([record for record in caplog.records if "database is locked" in record.message]) == 1
+
+
+def test_server_that_is_told_to_stop_lets_its_listeners_go(stops: list[int]) -> None:
+    async def listen() -> list[Any]:
+        told = []
+        async for look in quick().listen("job", Source().read):
+            told.append(look is not None and look.shown)
+            signal.raise_signal(signal.SIGTERM)
+        return told
+
+    assert asyncio.run(listen()) == ["first"]
+    assert stops == [signal.SIGTERM], "the server is told, too"
+
+
+def test_crowd_is_refused() -> None:
+    async def listen() -> None:
+        feed = quick(most_listeners=1)
+        stream = feed.listen("job", Source().read)
+        await next_of(stream)
+        with pytest.raises(CrowdedError):
+            await anext(feed.listen("other", Source().read))
+        await stream.aclose()
+        assert await next_of(feed.listen("other", Source().read)) == "first"
+
+    asyncio.run(listen())
+
+
+# ---- over HTTP ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Feed:
+    """A feed whose listeners are soon let go: the test client gives out an answer only when it is complete."""
+    from airflow_adaptive.plugin.api.routes import events  # noqa: PLC0415
+
+    feed = quick(lifetime_s=0.5)
+    monkeypatch.setattr(events, "FEED", feed)
+    return feed
+
+
+def events_in(text: str) -> list[tuple[str, Any]]:
+    blocks = [block.split("\n") for block in text.split("\n\n") if block.startswith("event: ")]
+    return [(block[0].removeprefix("event: "), json.loads(block[1].removeprefix("data: "))) for block in blocks]
+
+
+@pytest.mark.usefixtures("short")
+def test_page_is_told_the_job_and_its_figures(world: AirflowWorld) -> None:
+    place(world, executing())
+    answer = world.client("viewer").get(f"{API}/jobs/departures/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.text.startswith("retry: 3000\n\n")
+    (_, job), (_, metrics) = events_in(answer.text)
+    assert job == world.client("viewer").get(f"{API}/jobs/departures").json()
+    assert metrics == world.client("viewer").get(f"{API}/jobs/departures/metrics").json()
+
+
+def test_look_differs_when_the_mirror_does(world: AirflowWorld) -> None:
+    from airflow_adaptive.plugin.api.routes.events import look_at  # noqa: PLC0415
+    from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
+
+    asset = place(world, executing())
+    with metadata_database.reading() as session:
+        job = metadata_database.find_job("departures", session)
+    assert job is not None
+    first = look_at(job, None)
+    assert first is not None
+    assert look_at(job, first.revision) is None
+    world.show(asset, shown(executing().when_query_failed()))
+    second = look_at(job, first.revision)
+    assert second is not None
+    assert second.shown.job.state == "Restarting"
+
+
+def test_job_that_was_removed_is_gone(world: AirflowWorld) -> None:
+    from airflow_adaptive.plugin.api.routes.events import look_at  # noqa: PLC0415
+    from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
+
+    place(world, executing())
+    with metadata_database.reading() as session:
+        job = metadata_database.find_job("departures", session)
+    assert job is not None
+    world.clean()
+    gone = look_at(job, None)
+    assert gone is not None
+    assert gone.shown is None
+
+
+def test_only_new_points_are_told_and_the_last_one_again(world: AirflowWorld) -> None:
+    from airflow_adaptive.plugin.api.routes.events import FIRST_POINTS, _news  # noqa: PLC0415
+    from airflow_adaptive.plugin.api.schemas import Metrics  # noqa: PLC0415
+
+    pages = [Metrics.model_validate(figures(executing(), count)["metrics/10"]) for count in (30, 31)]
+    first, told = _news(pages[0], None)
+    again, _ = _news(pages[0], told)
+    then, _ = _news(pages[1], told)
+    assert len(first.points) == FIRST_POINTS
+    assert again.points == []
+    assert then.points == pages[1].points[-2:]
+
+
+def test_crowd_is_told_to_come_back(world: AirflowWorld, short: Feed) -> None:
+    short.most_listeners = 0
+    place(world, executing())
+    answer = world.client().get(f"{API}/jobs/departures/events")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "30")
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_who_may_not_read_the_job_may_not_watch_it(world: AirflowWorld) -> None:
+    assert world.client().get(f"{API}/jobs/departures/events").status_code == 404
+    assert world.client(None).get(f"{API}/jobs/departures/events").status_code == 401

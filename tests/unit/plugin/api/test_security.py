@@ -1,0 +1,194 @@
+"""Nothing without login; who may read or edit the DAGs that name a job may read or change it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.airflow_app import API, BODY, AirflowWorld
+from tests.support.published_documents import executing, place
+
+READING = [
+    "/jobs",
+    "/jobs/departures",
+    "/jobs/departures/resource-requirements",
+    "/jobs/departures/plan",
+    "/jobs/departures/metrics",
+    "/jobs/departures/transitions",
+    "/jobs/departures/failures",
+    "/jobs/departures/events",
+    *(f"/jobs/departures/rescales/{name}" for name in ("config", "overview", "history", "summary", "details/1")),
+    "/openapi.json",
+    "/docs",
+]
+
+CHANGING = [
+    ("PUT", "/jobs/departures/resource-requirements"),
+    *(("POST", f"/jobs/departures/{wish}") for wish in ("cancel", "suspend", "resume")),
+]
+
+PREVIEW = ("POST", "/jobs/departures/resource-requirements:preview")
+
+ALL = [*(("GET", path) for path in READING), *CHANGING, PREVIEW]
+
+
+@pytest.mark.parametrize(("method", "path"), ALL)
+def test_who_is_not_logged_in_gets_nothing(world: AirflowWorld, method: str, path: str) -> None:
+    place(world, executing())
+    answer = world.client(None).request(method, API + path)
+    assert answer.status_code == 401
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert world.audit() == []
+
+
+@pytest.mark.parametrize("token", ["nonsense", "a.b.c", ""])
+def test_token_that_is_none_opens_nothing(world: AirflowWorld, token: str) -> None:
+    answer = world.client(None).get(f"{API}/jobs", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code in (401, 403)
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("path", [path for path in READING if not path.endswith("events")])
+def test_viewer_may_read(world: AirflowWorld, path: str) -> None:
+    place(world, executing())
+    assert world.client("viewer").get(API + path).status_code == 200
+
+
+def test_viewer_may_try_requirements(world: AirflowWorld) -> None:
+    place(world, executing())
+    assert world.client("viewer").request(*_at(PREVIEW), json=BODY).status_code == 200
+
+
+@pytest.mark.parametrize("change", CHANGING)
+def test_viewer_may_change_nothing(world: AirflowWorld, change: tuple[str, str]) -> None:
+    asset = place(world, executing())
+    answer = world.client("viewer").request(*_at(change), json=BODY)
+    assert answer.status_code == 403
+    assert "permission to edit every DAG" in answer.json()["detail"]
+    assert world.stored(asset, "wish") == "run"
+    assert world.stored(asset, "requirements") is None
+    assert world.audit() == []
+
+
+def test_cookie_of_the_login_will_do(world: AirflowWorld) -> None:
+    place(world, executing())
+    client = world.client(None)
+    client.cookies.set("_token", world.token("viewer"))
+    assert client.get(f"{API}/jobs/departures").json()["editable"] is False
+
+
+# ---- every DAG that names the job -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def secret_dag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A DAG that only the administrator may see."""
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager  # noqa: PLC0415
+
+    authorized = SimpleAuthManager.is_authorized_dag
+
+    def is_authorized_dag(self: Any, *, details: Any = None, user: Any, **rest: Any) -> bool:
+        hidden = details is not None and details.id == "secret" and user.username != "admin"
+        return not hidden and authorized(self, details=details, user=user, **rest)
+
+    monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", is_authorized_dag)
+
+
+@pytest.mark.usefixtures("secret_dag")
+def test_job_is_hidden_from_who_may_not_read_one_of_its_dags(world: AirflowWorld) -> None:
+    place(world, executing("arrivals"))
+    hidden = place(world, executing())
+    world.schedule_on(hidden, "secret")
+    editor = world.client()
+    assert [job["job"] for job in editor.get(f"{API}/jobs").json()["jobs"]] == ["arrivals"]
+    assert editor.get(f"{API}/jobs").json()["total_entries"] == 1
+    assert editor.get(f"{API}/jobs/departures").status_code == 403
+    assert editor.put(f"{API}/jobs/departures/resource-requirements", json=BODY).status_code == 403
+    admin = world.client("admin").get(f"{API}/jobs").json()
+    assert [(job["job"], job["dag_ids"]) for job in admin["jobs"]] == [
+        ("arrivals", ["flights"]),
+        ("departures", ["flights", "secret"]),
+    ]
+
+
+@pytest.mark.parametrize("by", ["name", "uri"])
+@pytest.mark.usefixtures("secret_dag")
+def test_dag_that_is_scheduled_on_the_jobs_name_names_it(world: AirflowWorld, by: str) -> None:
+    from airflow.models.asset import (  # noqa: PLC0415
+        AssetModel,
+        DagScheduleAssetNameReference,
+        DagScheduleAssetUriReference,
+    )
+
+    asset = place(world, executing())
+    world.dag("secret")
+    with world.session() as session:
+        model = {"name": DagScheduleAssetNameReference, "uri": DagScheduleAssetUriReference}[by]
+        value = getattr(session.get(AssetModel, asset), by)
+        session.add(model(**{by: value}, dag_id="secret"))
+    try:
+        assert world.client().get(f"{API}/jobs/departures").status_code == 403
+    finally:
+        with world.session() as session:
+            session.query(model).delete()
+
+
+def test_asset_that_no_task_runs_is_no_job(world: AirflowWorld) -> None:
+    from airflow.models.asset import TaskInletAssetReference  # noqa: PLC0415
+
+    place(world, executing())
+    with world.session() as session:
+        session.query(TaskInletAssetReference).delete()
+    assert world.client("admin").get(f"{API}/jobs").json()["jobs"] == []
+    assert world.client("admin").get(f"{API}/jobs/departures").status_code == 404
+
+
+# ---- what other sites have browsers send ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "http://testserver"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "same-site", "Origin": "https://evil.example"},
+    ],
+)
+def test_page_of_another_site_changes_nothing(world: AirflowWorld, headers: dict[str, str]) -> None:
+    asset = place(world, executing())
+    for method, path in [*CHANGING, PREVIEW]:
+        answer = world.client().request(method, API + path, json=BODY, headers=headers)
+        assert (answer.status_code, answer.json()["type"]) == (403, "urn:airflow-adaptive:problem:cross-site")
+    assert world.stored(asset, "wish") == "run"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Origin": "http://testserver"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://airflow.example"},
+        {"X-Forwarded-Host": "airflow.example", "Origin": "https://airflow.example"},
+    ],
+)
+def test_own_page_may_change_jobs(world: AirflowWorld, headers: dict[str, str]) -> None:
+    place(world, executing())
+    assert world.client().post(f"{API}/jobs/departures/suspend", json={}, headers=headers).status_code == 202
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_form_changes_nothing(world: AirflowWorld, media_type: str) -> None:
+    place(world, executing())
+    for method, path in [*CHANGING, PREVIEW]:
+        answer = world.client().request(method, API + path, content=b"{}", headers={"Content-Type": media_type})
+        assert (answer.status_code, answer.headers["content-type"]) == (415, "application/problem+json")
+        assert "Content-Type: application/json" in answer.json()["detail"]
+
+
+def _at(change: tuple[str, str]) -> tuple[str, str]:
+    method, path = change
+    return method, API + path

@@ -1,0 +1,171 @@
+"""Restarting: the backoff after a failure with each strategy, and the way to another plan."""
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
+from airflow_adaptive.scheduler.state import Restarting
+from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.support.lives import rescaling
+
+KILLED = KillDriver(epoch=1, submission_id=None, cause="DriverSilent")
+
+
+# ---- strategies -----------------------------------------------------------------------------------------------------
+
+
+def test_no_restart_fails_the_job_with_the_first_failure():
+    job = Scenario(restart_strategy="none").given_executing(2).when_query_failed()
+    job.then("Failing", reason="recovery is suppressed by NoRestart()")
+
+
+def test_fixed_delay_restarts_as_often_as_allowed():
+    strategy = {"type": "fixed-delay", "attempts": 2, "delay": "5 s"}
+    job = Scenario(lower=2, upper=2, restart_strategy=strategy).given_executing(2)
+    for _ in range(2):
+        job.when_query_failed().then("Restarting", reason="restart in 5 s")
+        job.after(4.9).then("Restarting").after(0.1).then("Deploying").when_in_force().then("Executing")
+    job.when_query_failed().then(
+        "Failing", reason="recovery is suppressed by FixedDelay(attempts=2, delay=5 s): TASK_FAILED"
+    )
+
+
+def test_failure_rate_allows_failures_that_are_far_apart():
+    strategy = {"type": "failure-rate", "max-failures-per-interval": 1, "failure-rate-interval": "1 min"}
+    job = Scenario(lower=2, upper=2, restart_strategy=strategy).given_executing(2)
+    for _ in range(3):
+        job.when_query_failed().then("Restarting").after(1).then("Deploying").when_in_force().after(60)
+    job.when_query_failed().after(1).when_in_force().then("Executing").when_query_failed().then("Failing")
+
+
+def test_exponential_delay_grows_and_falls_back_after_a_quiet_time():
+    job = Scenario(lower=2, upper=2).given_executing(2)
+    for seconds in ("1", "1.5", "2.25"):
+        job.when_query_failed().then("Restarting", reason=f"restart in {seconds} s").after(3)
+        job.when_in_force().then("Executing")
+    job.after(3600 + 3).when_query_failed().then("Restarting", reason="restart in 1 s")
+
+
+def test_chance_moves_the_exponential_delay():
+    Scenario().given_executing(2).when_query_failed(draw=0.999).then("Restarting", reason="restart in 1.1 s")
+    Scenario().given_executing(2).when_query_failed(draw=0.0).then("Restarting", reason="restart in 1 s")
+
+
+def test_hopeless_failure_does_not_ask_the_strategy():
+    job = Scenario().given_executing(2).when_driver_ended(HOPELESS).then("Finished").then_outcome("FAILED")
+    assert job.state.restarts.attempts == 0
+
+
+# ---- after a failure ------------------------------------------------------------------------------------------------
+
+
+def test_job_restarts_on_the_living_driver_when_all_desired_slots_are_there():
+    job = Scenario(lower=1, upper=2).given_executing(2).when_query_failed().after(1).then("Deploying")
+    assert job.state.epoch == 1
+
+
+def test_job_restarts_on_a_new_driver_when_the_old_one_is_gone():
+    job = Scenario(lower=1, upper=2).given_executing(2).when_driver_ended().after(1)
+    job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
+
+
+def test_job_waits_for_resources_when_not_all_desired_slots_are_there():
+    Scenario(lower=1, upper=4).given_executing(2).when_query_failed().after(1).then("WaitingForResources")
+
+
+def test_backoff_starts_when_the_silent_driver_is_gone():
+    job = Scenario(lower=1, upper=2).given_executing(2).when_driver_silent().then("Restarting", KILLED)
+    job.after(30).then("Restarting").when_driver_ended().then("Restarting", reason="the driver is gone")
+    job.after(0.9).then("Restarting").after(0.1)
+    job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
+
+
+def test_silent_driver_is_killed_again_until_it_is_gone():
+    again = KillDriver(epoch=1, submission_id=None, cause="TimerFired")
+    job = Scenario().given_executing(2).when_driver_silent().then("Restarting", KILLED)
+    job.after(60).then("Restarting", again).after(60).then("Restarting", again)
+
+
+def test_driver_that_falls_silent_during_the_backoff_is_killed():
+    strategy = {"type": "fixed-delay", "attempts": 1, "delay": "10 min"}
+    job = Scenario(restart_strategy=strategy).given_executing(2).when_query_failed().after(100)
+    job.when_driver_silent().then("Restarting", KILLED).after(59).then("Restarting")
+    job.after(1).then("Restarting", KillDriver(epoch=1, submission_id=None, cause="TimerFired"))
+    job.when_driver_silent().then("Restarting", reason="DriverSilent ignored")
+
+
+def test_driver_that_ends_during_the_backoff_does_not_start_it_anew():
+    job = Scenario(lower=1, upper=2).given_executing(2).when_query_failed().after(0.5).when_driver_ended().after(0.5)
+    job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
+
+
+def test_failures_during_the_backoff_change_nothing():
+    job = Scenario().given_executing(2).when_query_failed().when_query_failed(HOPELESS).then("Restarting")
+    assert (job.state.num_restarts, job.state.num_rescales) == (1, 0)
+
+
+def test_input_is_not_exhausted_when_a_query_failed():
+    Scenario().given_executing(2).when_query_failed().when_completed().then("Restarting")
+
+
+# ---- for a rescale --------------------------------------------------------------------------------------------------
+
+
+def test_rescale_starts_on_the_plan_it_was_made_for():
+    job = rescaling()
+    job.unsettled(job.slots(held=2, free=9)).settle().then("Deploying").then_parallelism(4)
+
+
+def test_rescale_waits_for_its_goal_when_the_slots_have_vanished():
+    job = rescaling()
+    job.unsettled(job.slots(held=2)).settle().then("WaitingForResources")
+    job.when_slots(held=2, free=1).after(1).when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
+
+
+def test_goal_that_requirements_forbid_by_now_is_dropped():
+    job = rescaling()
+    job.unsettled(job.requirements(1, 3)).settle().then("Deploying").then_parallelism(3)
+
+
+def test_goal_of_another_graph_is_dropped():
+    job = rescaling()
+    assert isinstance(job.state.current, Restarting)
+    of_other_graph = replace(job.state.current, goal={"read": 2, "write": 2})
+    job.state = replace(job.state, current=of_other_graph)
+    job.settle().then("Deploying").then_parallelism(4)
+
+
+def test_goal_is_as_good_as_all_that_is_desired_while_waiting():
+    job = Scenario(upper=8, scaling_interval_min=0, executing_stabilization_timeout=0, max_trigger_delay=0)
+    job.given_executing(2).unsettled(job.slots(held=2, free=2))
+    job.unsettled(job.slots(held=2)).settle().then("WaitingForResources")
+    job.when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
+
+
+def test_driver_that_dies_during_a_rescale_is_replaced():
+    job = rescaling()
+    job.when_driver_ended().then("Deploying", SubmitDriver(epoch=2, slots=4, cause="TimerFired"))
+
+
+def test_input_may_be_exhausted_during_a_rescale():
+    job = rescaling()
+    job.unsettled(job.completed()).then("Finished").then_outcome("FINISHED")
+
+
+# ---- wishes ---------------------------------------------------------------------------------------------------------
+
+
+def test_cancel_stops_the_living_driver():
+    Scenario().given_executing(2).when_query_failed().when_canceled().then("Canceling")
+
+
+def test_cancel_ends_at_once_when_the_driver_is_gone():
+    job = Scenario().given_executing(2).when_driver_ended().when_canceled().then("Finished").then_outcome("CANCELED")
+    job.after(1000).then("Finished")
+
+
+@pytest.mark.parametrize("with_savepoint", [True, False])
+def test_suspend_ends_at_once(with_savepoint: bool):
+    job = Scenario().given_executing(2).when_query_failed().when_suspended(with_savepoint=with_savepoint)
+    job.then("Finished", KillDriver(epoch=1, submission_id=None, cause="SuspendRequested")).then_outcome("SUSPENDED")

@@ -1,0 +1,104 @@
+"""All histories of small jobs up to a depth; `make explore` goes further."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from airflow_adaptive.scheduler import machine, state_transitions
+from airflow_adaptive.scheduler.events import CancelRequested, DriverSubmitted, Event, SlotsChanged
+from airflow_adaptive.scheduler.state import SchedulerState, WaitingForResources
+from airflow_adaptive.scheduler.state_transitions import Step
+from tests.support.exploration import Exploration, never_seen
+from tests.support.models import MODELS, Model
+
+pytestmark = pytest.mark.no_cover
+"""Coverage would make it three times as slow."""
+
+DEPTH = 4
+
+SHALLOW = {
+    "reactive": 3,
+    "only executors": 3,
+    "deployed anew": 3,
+    "two vertices, one group": 3,
+    "two vertices, two groups": 3,
+}
+"""Models that add little to the others in the time that there is."""
+
+
+@cache
+def explored(model: str) -> Exploration:
+    return Exploration(model=MODELS[model]).run(depth=SHALLOW.get(model, DEPTH))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_whatever_happens_to_a_small_job_is_as_it_should_be(model: str):
+    exploration = explored(model)
+    assert exploration.layers[-1].depth == SHALLOW.get(model, DEPTH)
+    assert exploration.layers[-1].states > 300
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_states_that_count_as_the_same_have_the_same_future(model: str):
+    assert explored(model).compared > 0
+
+
+def test_every_transition_of_the_table_is_met():
+    assert not never_seen(explored(model) for model in MODELS)
+
+
+def test_exploration_ends_when_there_is_nothing_new():
+    options = {"restart_strategy": "none", "max_trigger_delay": 0, "scaling_interval_min": 0, "stop_timeout": 1}
+    small = Model(options=options, slots=((0, 0), (0, 1), (1, 0)), bounds=((1, 2),))
+    assert Exploration(model=small).run().complete
+
+
+# ---- the exploration itself -----------------------------------------------------------------------------------------
+
+
+def deaf(state: SchedulerState, event: Event) -> Step:
+    """A scheduler that does not hear who cancels."""
+    return state_transitions.stay(state, event) if isinstance(event, CancelRequested) else machine.step(state, event)
+
+
+def twofold(state: SchedulerState, event: Event) -> Step:
+    """A scheduler that starts each driver twice."""
+    step = machine.step(state, event)
+    return replace(step, commands=step.commands * 2)
+
+
+def sleepy(state: SchedulerState, event: Event) -> Step:
+    """A scheduler that does nothing when slots arrive while it waits."""
+    if isinstance(state.current, WaitingForResources) and isinstance(event, SlotsChanged):
+        return state_transitions.stay(replace(state, offers=event.offers), event)
+    return machine.step(state, event)
+
+
+def moody(state: SchedulerState, event: Event) -> Step:
+    """A scheduler that lets the number of its steps decide."""
+    ignored = state.version % 2 and isinstance(event, DriverSubmitted)
+    return state_transitions.stay(state, event) if ignored else machine.step(state, event)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "found"),
+    [
+        (deaf, "CancelRequested"),
+        (twofold, "SlotsChanged"),
+        (sleepy, "at rest: WaitingForResources"),
+        (moody, "have other futures"),
+    ],
+)
+def test_scheduler_that_errs_is_found_out(scheduler: Callable[[SchedulerState, Event], Step], found: str):
+    with pytest.raises(AssertionError) as error:
+        Exploration(model=MODELS["one vertex"], step=scheduler, sampled=1).run(depth=DEPTH)
+    assert found in f"{error.value} {error.value.__cause__}"
+
+
+def test_history_that_leads_to_an_error_is_told():
+    with pytest.raises(
+        AssertionError, match=r"^after\na (new job|job that runs on all it may have)\n(.*\n)*CancelRequested"
+    ):
+        Exploration(model=MODELS["one vertex"], step=deaf).run()

@@ -1,0 +1,47 @@
+"""docs/timeline.md says what the scheduler does: its tables name everything there is, its example is what comes of it."""
+
+import json
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow_adaptive.scheduler.history.rescale_summary import Durations
+from airflow_adaptive.scheduler.history.rescales import MAX_STATES, MAX_TOLD
+from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.scheduler.timeline import TerminatedReason, TriggerCause
+from airflow_adaptive.testing.scenario import Scenario
+
+PAGE = (Path(__file__).parents[3] / "docs" / "timeline.md").read_text()
+
+
+def untagged(value: Any) -> Any:
+    """Without the classes' names."""
+    if isinstance(value, dict):
+        return {key: untagged(item) for key, item in value.items() if key != "type"}
+    return [untagged(item) for item in value] if isinstance(value, list) else value
+
+
+def test_page_names_every_cause():
+    assert re.findall(r"^\| `([A-Z_]+)` \| [a-z]", PAGE, re.MULTILINE) == [cause.value for cause in TriggerCause]
+
+
+def test_page_tells_what_every_reason_says():
+    rows = re.findall(r"^\| `([A-Z_]+)` \| `([A-Z]+)` \|", PAGE, re.MULTILINE)
+    assert rows == [(reason.value, reason.terminal_state.value) for reason in TerminatedReason]
+
+
+def test_example_is_what_comes_of_the_story():
+    job = Scenario(lower=1, upper=8).given_executing(2).after(100).when_slots(held=2, free=2).after(60)
+    job.now += timedelta(seconds=3)
+    job.when_in_force()
+    job.now += timedelta(seconds=4)
+    job.when_slots(held=4)
+    example = json.loads(PAGE.partition("```json")[2].partition("```")[0])
+    assert untagged(encode(job.steps[-1].rescale)) == example
+
+
+def test_limits_are_those_of_the_scheduler():
+    assert f"the first {MAX_TOLD}\nare told" in PAGE
+    assert f"more than {MAX_STATES} the newest are kept" in PAGE
+    assert {"p50", "p90", "p95", "p99", "p999"} < set(Durations.__dataclass_fields__)

@@ -1,0 +1,115 @@
+"""Every state x every event against the table, both ways: nothing else happens, and all of it can."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.events import (
+    BatchCommitted,
+    BatchFailed,
+    CancelRequested,
+    DriverEnded,
+    DriverSilent,
+    DriverSubmitted,
+    Event,
+    JobCompleted,
+    JobRedeployed,
+    QueryFailed,
+    RequirementsChanged,
+    SavepointCompleted,
+    SchedulingStarted,
+    SuspendRequested,
+    TimerFired,
+    TimerName,
+)
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import from_json, to_json
+from airflow_adaptive.scheduler.state import Finished
+from airflow_adaptive.scheduler.transition_table import EVENTS, STATES, TRANSITIONS
+from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
+from tests.support.lives import LIVES
+
+
+def events(job: Scenario) -> Iterator[Event]:
+    """Every kind of event, in the variants that matter."""
+    now, epoch = job.now, job.state.epoch
+    yield SchedulingStarted(at=now)
+    for held in (0, 1, 2, 4):
+        for free in (0, 1, 4):
+            yield job.slots(held, free)
+    for lower, upper in ((1, 1), (1, 2), (2, 4), (1, 8), (7, 8)):
+        bounds = dict.fromkeys(job.state.requirements, ParallelismRange(lower, upper))
+        yield RequirementsChanged(at=now, requirements=bounds)
+    for name in TimerName:
+        yield TimerFired(at=now + timedelta(days=1), timer=name, version=job.state.version)
+    yield DriverSubmitted(at=now, epoch=epoch, submission_id="driver-1")
+    for failure in (TRANSIENT, HOPELESS):
+        yield DriverEnded(at=now, epoch=epoch, failure=failure)
+        yield DriverSilent(at=now, epoch=epoch, failure=failure)
+        yield QueryFailed(at=now, epoch=epoch, failure=failure)
+    yield job.in_force()
+    yield job.refused()
+    for deployment in ("", "new"):
+        yield JobRedeployed(at=now, deployment=deployment)
+    yield BatchCommitted(at=now, epoch=epoch)
+    yield BatchFailed(at=now, epoch=epoch)
+    yield SavepointCompleted(at=now, epoch=epoch)
+    yield job.savepoint_failed()
+    yield JobCompleted(at=now, epoch=epoch)
+    yield CancelRequested(at=now)
+    yield SuspendRequested(at=now, with_savepoint=True)
+    yield SuspendRequested(at=now, with_savepoint=False)
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_step_leads_only_where_the_table_says(life: str):
+    job = LIVES[life]()
+    for event in events(job):
+        before, step = job.state, machine.step(job.state, event)
+        allowed = TRANSITIONS[type(before.current)][type(event)]
+        if step.transition is None:
+            assert type(step.state.current) is type(before.current)
+            assert step.state.version == before.version
+        else:
+            assert type(step.state.current) in allowed
+            assert (step.transition.source, step.transition.target) == (before.name, step.state.name)
+            assert step.transition.version == step.state.version == before.version + 1
+            assert step.decision is not None
+            assert step.decision.reason == step.transition.reason != ""
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_snapshot_round_trips_in_every_state(life: str):
+    state = LIVES[life]().state
+    assert from_json(to_json(state)) == state
+
+
+def test_everything_in_the_table_can_happen():
+    seen: dict[type, dict[type, set[type]]] = defaultdict(lambda: defaultdict(set))
+    for live in LIVES.values():
+        job = live()
+        for event in events(job):
+            step = machine.step(job.state, event)
+            if step.transition is not None:
+                seen[type(job.state.current)][type(event)].add(type(step.state.current))
+    missing = {
+        (state.__name__, event.__name__, target.__name__)
+        for state, row in TRANSITIONS.items()
+        for event, targets in row.items()
+        for target in targets - seen[state][event]
+    }
+    assert not missing
+
+
+def test_table_is_total_and_finished_is_the_end():
+    assert set(TRANSITIONS) == set(STATES) == set(machine.BEHAVIOUR)
+    assert all(set(row) == set(EVENTS) for row in TRANSITIONS.values())
+    assert not any(TRANSITIONS[Finished].values())
+    assert {type(live().state.current) for live in LIVES.values()} == set(STATES)
+
+
+def test_no_state_leads_to_itself():
+    assert not [state for state, row in TRANSITIONS.items() for targets in row.values() if state in targets]

@@ -1,0 +1,262 @@
+"""Jobs in Airflow's own metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk._shared.observability.metrics import stats as shared
+from airflow.sdk.observability import stats
+
+from airflow_adaptive.runtime.journal.history import History
+from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES, view
+from airflow_adaptive.runtime.publishing.time_series import COLUMNS
+from airflow_adaptive.runtime.publishing.urls import Urls
+from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.stores.airflow_metrics import COUNTED, MEASURED, METRICS_OF_A_JOB, Kind, Telemetry
+from airflow_adaptive.stores.asset_store import AirflowJobStore, TaskKey
+from airflow_adaptive.stores.store_access import StoreTraffic
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from airflow_adaptive.testing.scenario import Scenario
+from tests.support.fake_comms import FakeComms
+
+DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+TAGS = {"job": "departures", "dag_id": "flights", "task_id": "stream"}
+
+
+class Recorder:
+    """A backend of Airflow's statistics that remembers."""
+
+    def __init__(self) -> None:
+        self.gauges: dict[str, float] = {}
+        self.tagged: dict[tuple[str, str], Mapping[str, str]] = {}
+        self.counts: dict[str, int] = {}
+
+    def gauge(self, stat: str, value: float, tags: Mapping[str, str] | None = None) -> None:
+        name = (
+            stat if tags is None else ";".join([stat, *(f"{key}={tags[key]}" for key in sorted(set(tags) - {*TAGS}))])
+        )
+        self.gauges[name] = value
+        if tags is not None:
+            self.tagged[name, "gauge"] = tags
+
+    def incr(self, stat: str, count: int, tags: Mapping[str, str] | None = None) -> None:
+        self.counts[stat] = self.counts.get(stat, 0) + count
+        if tags is not None:
+            self.tagged[stat, "counter"] = tags
+
+
+@pytest.fixture
+def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's statistics are afterwards what they were before."""
+    monkeypatch.setattr(shared, "_factory", shared._factory)
+    monkeypatch.setattr(shared, "_backend", shared._backend)
+
+
+@pytest.fixture
+def backend(untouched: None) -> Recorder:
+    recorder = Recorder()
+    stats.initialize(factory=lambda: recorder, export_legacy_names=True)  # type: ignore[arg-type, return-value]
+    return recorder
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    return Telemetry("departures", "flights", "stream")
+
+
+def seen(**changes: Any) -> dict[str, Any]:
+    """A job that executes on two slots, as its loop shows it."""
+    job = Scenario(resource_stabilization_timeout=0).given_executing(2)
+    history = History(FakeChannel(), "departures", 10)
+    return {**view(job.state, history, Urls(), "attempt"), **changes}
+
+
+def figures(**columns: Any) -> dict[str, Any]:
+    point = dict.fromkeys(COLUMNS) | {"at": 1, "slots": 2, "lower": 1, "upper": 4, "state": "Executing"} | columns
+    return {"metrics/10": {"step": 10, "columns": [*point], "points": [[0] * len(point), [*point.values()]]}}
+
+
+def rescale(state: str | None, downtime: float | None) -> dict[str, Any]:
+    return {"number": 1, "terminal_state": state, "downtime": downtime}
+
+
+def test_view_is_sent_as_gauges(backend: Recorder, telemetry: Telemetry) -> None:
+    telemetry.show(seen(restarts=3, rescales=5, slots={"held": 2, "available": 6}))
+    sent = {name: value for name, value in backend.gauges.items() if name.startswith("adaptive.departures.")}
+    assert sent == {
+        **{f"adaptive.departures.state.{state}": int(state == "Executing") for state in STATE_NAMES},
+        "adaptive.departures.num_restarts": 3,
+        "adaptive.departures.num_rescales": 5,
+        "adaptive.departures.parallelism.job": 2,
+        "adaptive.departures.parallelism_lower.job": seen()["requirements"]["job"]["lower"],
+        "adaptive.departures.parallelism_upper.job": seen()["requirements"]["job"]["upper"],
+        "adaptive.departures.slots_held": 2,
+        "adaptive.departures.slots_available": 6,
+    }
+
+
+def test_every_metric_is_sent_with_tags_as_well(backend: Recorder, telemetry: Telemetry) -> None:
+    telemetry.show(seen(rescale_history=[rescale("COMPLETED", 1.5)]))
+    telemetry.show(seen(restarts=1, rescales=1))
+    telemetry.measure(figures(input=1.0, processed=2.0, backlog=3, batch_ms=4))
+    sent = {(name.partition(";")[0].removeprefix("adaptive."), kind) for name, kind in backend.tagged}
+    assert sent == {(name, metric.kind.value) for name, metric in METRICS_OF_A_JOB.items()}
+    assert all(TAGS.items() <= tags.items() for tags in backend.tagged.values())
+    assert backend.tagged["adaptive.parallelism;vertex=job", "gauge"] == TAGS | {"vertex": "job"}
+    assert backend.gauges["adaptive.state;state=Executing"] == 1
+
+
+def test_names_with_the_job_in_them_are_left_out_where_airflow_leaves_out_its_own(
+    backend: Recorder, telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__METRICS__LEGACY_NAMES_ON", "False")
+    telemetry.show(seen())
+    telemetry.show(seen(restarts=1))
+    assert not [name for name in [*backend.gauges, *backend.counts] if "departures" in name]
+    assert backend.counts == {"adaptive.restarts": 1}
+
+
+def test_names_that_no_metric_may_have_are_written_as_airflow_writes_them(backend: Recorder) -> None:
+    Telemetry("eu.flights #1", "d", "t").show(seen(requirements={"a.b c": {"lower": 1, "upper": 2}}, parallelism=None))
+    assert backend.gauges["adaptive.eu__flights__1.parallelism.a__b_c"] == 0
+
+
+def test_counters_count_what_comes_while_the_loop_runs(backend: Recorder, telemetry: Telemetry) -> None:
+    for restarts in (4, 4, 6, 7, 0, 1):  # a job that starts again counts from zero
+        telemetry.show(seen(restarts=restarts))
+    assert backend.counts == {"adaptive.restarts": 4, "adaptive.departures.restarts": 4}
+
+
+def test_downtime_is_that_of_the_newest_completed_rescale(backend: Recorder, telemetry: Telemetry) -> None:
+    history = [rescale("COMPLETED", 2.0), rescale("COMPLETED", 1.5), rescale("IGNORED", 9.0), rescale(None, None)]
+    telemetry.show(seen(rescale_history=history))
+    assert backend.gauges["adaptive.departures.last_rescale_downtime"] == 1500
+
+
+def test_downtime_is_read_from_what_the_loop_shows() -> None:
+    assert encode(timedelta(seconds=1.5)) == 1.5  # seconds: `last_downtime` depends on it
+
+
+def test_newest_figures_are_sent_and_what_is_unknown_is_not(backend: Recorder, telemetry: Telemetry) -> None:
+    telemetry.measure(figures(input=12.5, batch_ms=300))
+    named = {name: value for name, value in backend.gauges.items() if name.startswith("adaptive.departures.")}
+    assert named == {
+        "adaptive.departures.slots": 2,
+        "adaptive.departures.slots_lower": 1,
+        "adaptive.departures.slots_upper": 4,
+        "adaptive.departures.num_records_in_per_second": 12.5,
+        "adaptive.departures.batch_duration": 300,
+    }
+
+
+@pytest.mark.parametrize("document", [{}, {"metrics/10": {}}, {"metrics/10": {"columns": [], "points": []}}])
+def test_no_figures_are_no_metrics(backend: Recorder, telemetry: Telemetry, document: dict[str, Any]) -> None:
+    telemetry.measure(document)
+    assert backend.gauges == {}
+
+
+def test_figures_repeat_how_the_job_stands(backend: Recorder, telemetry: Telemetry) -> None:
+    telemetry.show(seen())
+    backend.gauges.clear()
+    telemetry.measure({})
+    assert backend.gauges["adaptive.departures.state.Executing"] == 1
+
+
+def test_backend_that_fails_is_told_of_once_and_costs_nothing(
+    untouched: None, telemetry: Telemetry, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away() -> Any:
+        raise ConnectionError("no backend")
+
+    stats.initialize(factory=away, export_legacy_names=True)
+    with caplog.at_level(logging.WARNING):
+        telemetry.show(seen())
+        telemetry.measure(figures())
+        telemetry.show({})
+    assert [record.getMessage() for record in caplog.records] == [
+        "Metrics of job 'departures' can't be sent: ConnectionError: no backend",
+        "Metrics of job 'departures' can't be sent: KeyError: 'state'",
+    ]
+
+
+@pytest.fixture
+def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A StatsD server that Airflow's configuration names."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(10)
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_HOST", "127.0.0.1")
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_PORT", str(server.getsockname()[1]))
+        yield server
+
+
+def test_process_in_which_nobody_has_set_statistics_up_sends_them(
+    untouched: None, statsd: socket.socket, telemetry: Telemetry
+) -> None:
+    shared._factory = shared._backend = None
+    telemetry.measure(figures())
+    assert {statsd.recv(1000), statsd.recv(1000)} == {
+        b"airflow.adaptive.slots:2|g",
+        b"airflow.adaptive.departures.slots:2|g",
+    }
+    backend: Any = shared._backend
+    backend.statsd.close()
+
+
+def test_process_whose_statistics_are_set_up_keeps_them(backend: Recorder, telemetry: Telemetry) -> None:
+    factory = shared._factory
+    telemetry.show(seen())
+    assert shared._factory is factory
+
+
+async def store_shows_view_and_figures() -> None:
+    clock = ManualClock()
+    traffic = StoreTraffic(clock)
+    store = AirflowJobStore("departures", TaskKey(dag_id="flights", task_id="stream", run_id="r"), clock, traffic)
+    await store.publish(seen())
+    await store.measure(figures(input=7.5))
+    await store.finish()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.wait_for(asyncio.gather(*others), timeout=10)  # none is left if the sending was quick
+    store.close()
+    traffic.close()
+
+
+def test_job_store_sends_what_it_shows(backend: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeComms.install(monkeypatch)
+    asyncio.run(store_shows_view_and_figures())
+    assert backend.gauges["adaptive.departures.num_records_in_per_second"] == 7.5
+    assert backend.gauges["adaptive.departures.state.Executing"] == 1
+
+
+# ---- that the tables are true ---------------------------------------------------------------------------------------
+
+
+def test_figures_are_columns() -> None:
+    assert {*MEASURED.values()} <= {*COLUMNS}
+    assert {name for name, metric in METRICS_OF_A_JOB.items() if metric.kind is Kind.COUNTER} == {*COUNTED}
+
+
+def row(name: str) -> str:
+    metric = METRICS_OF_A_JOB[name]
+    cells = [f"`{name}`", metric.kind.value, _code(metric.per), metric.doc, _code(metric.flink)]
+    return f"| {' | '.join(cells)} |"
+
+
+def _code(name: str | None) -> str:
+    return "-" if name is None else f"`{name}`"
+
+
+def test_page_shows_all_metrics() -> None:
+    table = DOCS.read_text().partition("|---|---|---|---|---|\n")[2].partition("\n\n")[0]
+    assert table.splitlines() == [row(name) for name in METRICS_OF_A_JOB]

@@ -1,0 +1,344 @@
+"""Airflow's stores as the inbox and the mirror of a job."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from airflow.sdk import Variable
+
+from airflow_adaptive.ports import Inbox, Origin, Wish
+from airflow_adaptive.stores.asset_store import READS_BETWEEN, AirflowJobStore, TaskKey, parse_requirements
+from airflow_adaptive.stores.change_marker import MOST_MARKS, note, read_marks
+from airflow_adaptive.stores.desired_state import ask
+from airflow_adaptive.stores.store_access import StoreTraffic
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.support.fake_comms import FakeComms, api_server_error
+
+BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}
+VIEW: dict[str, Any] = {
+    "job": "departures",
+    "job_type": "STREAMING",
+    "attempt": "r/1",
+    "state": "Executing",
+    "since": "2026-01-01T00:00:00+00:00",
+    "outcome": None,
+    "cause": None,
+    "requirements": {"job": {"lower": 1, "upper": 2}},
+    "slots": {"held": 2, "available": 3},
+    "restarts": 0,
+    "rescales": 1,
+    "scheduler": {"format": 1},
+    "driver": {},
+    "all_rescales": [{"number": 1}],
+    "parallelism": {"job": 2},
+    "transitions": [{"target": str(number)} for number in range(60)],
+    "failures": [{"failure": "TASK_FAILED: an executor was lost", "decision": "restart in 1 s"}],
+    "decisions": [{"reason": "1 slot is there"}],
+    "rescale_history": [{"number": 1}],
+    "rescale_summary": {"total": 1},
+    "urls": dict.fromkeys(("driver", "executors", "stdout", "stderr")) | {"master": "http://master:8080"},
+}
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
+    return FakeComms.install(monkeypatch)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def traffic(clock: ManualClock) -> Iterator[StoreTraffic]:
+    traffic = StoreTraffic(clock)
+    yield traffic
+    traffic.close()
+
+
+@pytest.fixture
+def store(clock: ManualClock, traffic: StoreTraffic) -> AirflowJobStore:
+    return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), clock, traffic)
+
+
+def read_later(store: AirflowJobStore, clock: ManualClock) -> Inbox:
+    asyncio.run(clock.sleep(2))
+    return asyncio.run(store.inbox())
+
+
+def show(store: AirflowJobStore, view: Mapping[str, Any]) -> None:
+    async def publish() -> None:
+        await store.publish(view)
+        await store.finish()
+
+    asyncio.run(publish())
+
+
+def test_nothing_asked_is_to_run(airflow: FakeComms, store: AirflowJobStore) -> None:
+    assert asyncio.run(store.inbox()) == Inbox()
+
+
+def test_wish_and_overrides_are_read(airflow: FakeComms, store: AirflowJobStore) -> None:
+    airflow.asset_states = {"wish": "suspend", "requirements": BODY}
+    assert asyncio.run(store.inbox()) == Inbox(wish=Wish.SUSPEND, requirements={"job": (1, -1)})
+
+
+def test_asking_is_read_by_the_next_look_but_one_not_made_too_soon(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    asyncio.run(store.inbox())
+    ask("departures", Wish.CANCEL)
+    assert asyncio.run(store.inbox()).wish is Wish.RUN
+    assert read_later(store, clock).wish is Wish.CANCEL
+
+
+@pytest.mark.parametrize("error", [api_server_error(), OSError("a backend's own")])
+def test_unreadable_inbox_stays_as_it_was(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, error: Exception
+) -> None:
+    airflow.asset_states = {"wish": "suspend", "requirements": BODY}
+    before = asyncio.run(store.inbox())
+    airflow.error = error
+    assert read_later(store, clock) == before
+
+
+def test_overrides_that_nobody_understands_do_not_hide_the_wish(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    airflow.asset_states = {"wish": "cancel", "requirements": {"job": 3}}
+    with caplog.at_level(logging.WARNING):
+        assert asyncio.run(store.inbox()) == Inbox(wish=Wish.CANCEL)
+        read_later(store, clock)
+    assert len(caplog.messages) == 1
+    assert "'requirements'" in caplog.messages[0]
+    assert "departures" in caplog.messages[0]
+
+
+def test_unknown_wish_does_not_hide_the_overrides(airflow: FakeComms, store: AirflowJobStore) -> None:
+    airflow.asset_states = {"wish": "explode", "requirements": BODY}
+    assert asyncio.run(store.inbox()) == Inbox(requirements={"job": (1, -1)})
+
+
+def test_view_is_shown_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJobStore) -> None:
+    show(store, VIEW)
+    assert (airflow.xcoms["state"], airflow.xcoms["parallelism"]) == ("Executing", {"job": 2})
+    assert airflow.xcoms["transitions"] == VIEW["transitions"][-50:]
+    assert airflow.xcoms["failures"] == VIEW["failures"]
+    assert airflow.xcoms["decisions"] == VIEW["decisions"]
+    assert airflow.xcoms["rescales"] == {"history": [{"number": 1}], "summary": {"total": 1}}
+    assert (airflow.xcoms["spark_master_url"], airflow.xcoms["spark_driver_url"]) == ("http://master:8080", "")
+    assert airflow.map_indexes == {3}
+
+
+def test_outcome_of_an_ended_job_is_shown_as_its_state(airflow: FakeComms, store: AirflowJobStore) -> None:
+    show(store, VIEW | {"state": "Finished", "outcome": "SUSPENDED"})
+    assert airflow.xcoms["state"] == "SUSPENDED"
+
+
+def test_only_what_has_changed_is_pushed(airflow: FakeComms, store: AirflowJobStore) -> None:
+    show(store, VIEW)
+    airflow.pushes.clear()
+    show(store, VIEW | {"parallelism": {"job": 3}})
+    assert airflow.pushes == ["parallelism"]
+
+
+@pytest.mark.parametrize("error", [api_server_error(), OSError("a backend's own")])
+def test_view_that_could_not_be_pushed_is_pushed_when_airflow_is_back(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    airflow.error = error
+    clock.at(60, lambda: setattr(airflow, "error", None))
+    with caplog.at_level(logging.WARNING):
+        show(store, VIEW)
+    assert airflow.xcoms["state"] == "Executing"
+    assert len(caplog.messages) == 1
+
+
+def test_view_that_is_outdated_before_it_was_pushed_is_skipped(airflow: FakeComms, store: AirflowJobStore) -> None:
+    async def publish() -> None:
+        for number in range(5):
+            await store.publish(VIEW | {"parallelism": {"job": number}})
+        await store.finish()
+
+    asyncio.run(publish())
+    assert airflow.xcoms["parallelism"] == {"job": 4}
+    assert airflow.pushes.count("parallelism") == 1
+
+
+def test_nothing_is_pushed_for_a_loop_that_was_ended_from_outside(airflow: FakeComms, store: AirflowJobStore) -> None:
+    async def publish() -> None:
+        await store.publish(VIEW)
+        store.close()
+        await store.finish()
+
+    asyncio.run(publish())
+    assert airflow.xcoms == {}
+
+
+# ---- many jobs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowd(clock: ManualClock, traffic: StoreTraffic) -> list[AirflowJobStore]:
+    """Stores of a hundred jobs, whose inboxes were read once."""
+    task = TaskKey(dag_id="d", task_id="t", run_id="r")
+    stores = [AirflowJobStore(f"job-{number}", task, clock, traffic) for number in range(100)]
+    read_all(stores)
+    return stores
+
+
+def read_all(stores: list[AirflowJobStore]) -> list[Wish]:
+    async def read() -> list[Wish]:
+        return [(await store.inbox()).wish for store in stores]
+
+    return asyncio.run(read())
+
+
+def test_inboxes_of_many_jobs_are_read_in_turn(
+    airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
+) -> None:
+    airflow.asset_states = {"wish": "suspend"}
+    airflow.reads, first = 0, read_all(crowd)
+    assert set(first) == {Wish.RUN}
+    for _ in range(13):
+        asyncio.run(clock.sleep(1))
+        read_all(crowd)
+    assert set(read_all(crowd)) == {Wish.SUSPEND}
+    assert airflow.reads <= 4 * 130 + 7, (
+        "two to four operations for an inbox, ten inboxes a second, the signal every two"
+    )
+
+
+def test_job_that_was_asked_something_is_read_at_once_however_many_there_are(
+    airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
+) -> None:
+    airflow.reads = 0
+    ask("job-42", Wish.CANCEL)
+    asyncio.run(clock.sleep(2))
+    before = airflow.reads
+    assert asyncio.run(crowd[42].inbox()).wish is Wish.CANCEL
+    assert airflow.reads == before + 5, "the signal, and all four of the inbox"
+
+
+def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
+    airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise OSError("a backend's own")
+
+    monkeypatch.setattr(Variable, "get", broken)
+    ask("job-42", Wish.CANCEL)
+    for _ in range(13):
+        asyncio.run(clock.sleep(1))
+        read_all(crowd)
+    assert read_all(crowd)[42] is Wish.CANCEL
+
+
+def test_signal_keeps_the_marks_of_others_and_forgets_the_oldest(airflow: FakeComms) -> None:
+    for number in range(MOST_MARKS + 5):
+        note(f"job-{number}")
+    marks = read_marks()
+    assert len(marks) == MOST_MARKS
+    assert "job-4" not in marks
+    note("job-5")
+    assert read_marks()["job-5"] != marks["job-5"]
+    assert read_marks().keys() == marks.keys()
+
+
+# ---- overrides ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {"job": 3},
+        {"job": {"parallelism": {}}},
+        {"job": {"parallelism": {"lowerBound": 1, "upperBound": float("inf")}}},
+        {"job": {"parallelism": {"lowerBound": True, "upperBound": 2}}},
+        {"job": {"parallelism": {"lowerBound": "1", "upperBound": 2}}},
+    ],
+)
+def test_what_is_not_of_flip_291s_form_is_refused(body: Any) -> None:
+    with pytest.raises(ValueError, match="form|whole numbers"):
+        parse_requirements(body)
+
+
+def test_what_airflow_deleted_with_the_asset_is_brought_back(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    async def live() -> Inbox:
+        await store.publish(VIEW)
+        await store.finish()
+        await store.inbox()
+        airflow.asset_states.clear()
+        await clock.sleep(2)
+        inbox = await store.inbox()
+        await store.finish()
+        return inbox
+
+    airflow.asset_states = {"wish": "suspend", "requirements": BODY}
+    assert asyncio.run(live()) == Inbox(wish=Wish.SUSPEND, requirements={"job": (1, -1)})
+    assert (airflow.asset_states["wish"], airflow.asset_states["requirements"]) == ("suspend", BODY)
+    assert airflow.asset_states["summary"]["state"] == "Executing"
+
+
+# ---- who has set them, and until when -------------------------------------------------------------------------------
+
+
+def test_who_has_set_bounds_and_until_when_is_read_with_them(airflow: FakeComms, store: AirflowJobStore) -> None:
+    told = {"by": "alice", "via": "REST", "at": "2013-01-01T00:00:00Z", "until": "2013-01-01T02:00:00+00:00"}
+    airflow.asset_states = {"requirements": BODY, "asked": {"requirements": told}}
+    origin = Origin(by="alice", via="REST", until=datetime(2013, 1, 1, 2, tzinfo=UTC))
+    assert asyncio.run(store.inbox()) == Inbox(requirements={"job": (1, -1)}, origin=origin)
+
+
+def test_bounds_of_a_calendar_are_kept_apart_from_those_of_people(airflow: FakeComms, store: AirflowJobStore) -> None:
+    airflow.asset_states = {"calendar": BODY, "asked": {"calendar": {"by": "calendar/set/r", "via": "task"}}}
+    origin = Origin(by="calendar/set/r", via="task")
+    assert asyncio.run(store.inbox()) == Inbox(calendar={"job": (1, -1)}, calendar_origin=origin)
+
+
+@pytest.mark.parametrize("asked", ["nobody", {"requirements": 7}, {"requirements": {"until": "soon"}}, 3])
+def test_who_asked_in_a_form_that_nobody_understands_is_not_known(
+    airflow: FakeComms, store: AirflowJobStore, asked: Any
+) -> None:
+    airflow.asset_states = {"requirements": BODY, "asked": asked}
+    assert asyncio.run(store.inbox()) == Inbox(requirements={"job": (1, -1)})
+
+
+def test_longer_hold_of_the_same_bounds_is_seen_within_a_few_reads(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    airflow.asset_states = {"requirements": BODY, "asked": {"requirements": {"until": "2013-01-01T02:00:00+00:00"}}}
+    asyncio.run(store.inbox())
+    airflow.asset_states["asked"] = {"requirements": {"until": "2013-01-01T03:00:00+00:00"}}
+    reads = [read_later(store, clock) for _ in range(READS_BETWEEN + 1)]
+    assert reads[-1].origin.until == datetime(2013, 1, 1, 3, tzinfo=UTC)
+
+
+def test_inbox_that_could_not_be_read_yet_says_so(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    airflow.error = OSError("a backend's own")
+    assert not asyncio.run(store.inbox()).is_read
+    airflow.error = None
+    assert read_later(store, clock).is_read
+
+
+def test_who_asked_is_brought_back_too_when_airflow_has_deleted_the_asset(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    before = {"wish": "run", "requirements": BODY, "calendar": BODY, "asked": {"requirements": {"by": "alice"}}}
+    airflow.asset_states = dict(before)
+    first = asyncio.run(store.inbox())
+    airflow.asset_states.clear()
+    assert read_later(store, clock) == first
+    assert {key: airflow.asset_states[key] for key in before} == before

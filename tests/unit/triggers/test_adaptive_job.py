@@ -1,0 +1,361 @@
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.serde import deserialize, serialize
+
+from airflow_adaptive.launch import deferral
+from airflow_adaptive.local.waiting import wait_until_async
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.journal import SupersededError
+from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.config.options import Options
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import encode, from_json
+from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.stores.asset_store import TaskKey
+from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
+from airflow_adaptive.triggers import adaptive_job
+from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, run_loop
+from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger, look_for_resources
+from tests.support.fake_comms import FakeComms, api_server_error
+
+MINE = "r/1"
+TASK: dict[str, Any] = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        AdaptiveJobTrigger(spec={"a": [1, None]}, conn_id="c", base="file:///x", task_key=TASK, cancel_at="2026-01-01"),
+        SparkResourcesTrigger(wanted={"graph": {}}, conn_id="c", until="2026-01-01T00:00:00+00:00"),
+    ],
+)
+def test_trigger_survives_the_database(trigger):
+    path, arguments = trigger.serialize()
+    restored: Any = deserialize(serialize(json.loads(json.dumps(arguments))))
+    assert path == f"{type(trigger).__module__}.{type(trigger).__name__}"
+    assert type(trigger)(**restored).serialize() == trigger.serialize()
+
+
+def test_unusable_connection_is_an_error_event_that_names_it(monkeypatch):
+    monkeypatch.delenv("AIRFLOW_CONN_NOWHERE", raising=False)
+    event = asyncio.run(look_for_resources({}, "nowhere", "2026-01-01T00:00:00+00:00"))
+    assert event["status"] == "error"
+    assert "nowhere" in event["message"]
+
+
+# ---- the loop, against a master that does not answer -----------------------------------------------------------------
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://127.0.0.1:1?ui-port=1&rest-port=1")
+    return FakeComms.install(monkeypatch)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., AdaptiveJobTrigger]:
+    (tmp_path / "job").mkdir()  # as whoever stages the code leaves it
+    spec = JobSpec(
+        graph=JobGraph.single("job", ParallelismRange.of(1)),
+        options=Options.of({"poll_interval": "10 ms"}),
+        directory=f"file://{tmp_path}/job",
+        script="script.py",
+        py_files=(),
+        attempt=MINE,
+    )
+
+    def make(attempt: str = MINE, **task: Any) -> AdaptiveJobTrigger:
+        encoded = encode(replace(spec, attempt=attempt))
+        return AdaptiveJobTrigger(spec=encoded, conn_id="spark_test", base=f"file://{tmp_path}", task_key=TASK | task)
+
+    return make
+
+
+def ended(base: Path) -> Outcome | None:
+    """How the job has ended, None if it has not."""
+    newest = asyncio.run(JobDirectory(Storage.at(str(base)), "job").newest())
+    current = None if newest is None else from_json(newest.scheduler).current
+    return current.outcome if isinstance(current, Finished) else None
+
+
+@pytest.mark.parametrize(
+    ("state", "owner"), [("failed", MINE), ("success", MINE), ("skipped", MINE), ("removed", MINE), ("failed", None)]
+)
+def test_job_of_an_ended_task_is_canceled(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, state: str, owner: str | None
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
+    asyncio.run(make().on_kill())
+    assert ended(tmp_path) is Outcome.CANCELED
+
+
+def test_job_of_a_deleted_run_is_canceled(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    asyncio.run(make().on_kill())
+    assert ended(tmp_path) is Outcome.CANCELED
+
+
+@pytest.mark.parametrize(
+    ("state", "owner"),
+    [
+        ("deferred", MINE),
+        ("scheduled", MINE),
+        ("running", MINE),
+        ("deferred", "r/2"),
+        ("running", None),
+        (None, None),
+        ("up_for_retry", MINE),
+        ("failed", "r/2"),
+    ],
+)
+def test_job_of_a_task_that_goes_on_is_left_alone(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, state: str | None, owner: str | None
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
+    asyncio.run(make().on_kill())
+    assert not (tmp_path / "job" / "log").exists()
+
+
+def test_job_of_a_task_that_airflow_will_make_anew_is_left_alone(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    airflow.active_runs = {"r"}
+    asyncio.run(make().on_kill())
+    assert not (tmp_path / "job" / "log").exists()
+
+
+async def claim(trigger: AdaptiveJobTrigger) -> None:
+    """The trigger's loop takes the job over, and is gone."""
+    directory = JobDirectory(Storage.at(trigger.base), "job")
+
+    async def is_claimed() -> bool:
+        newest = await directory.newest()
+        return newest is not None and newest.owner.startswith(trigger._job.attempt)
+
+    loop = asyncio.create_task(run_loop(trigger._job, trigger.conn_id, trigger.base, TaskKey(**TASK)))
+    await wait_until_async(is_claimed, 60, "the claim", 0.01)
+    loop.cancel()
+    await asyncio.wait({loop})
+
+
+def test_job_that_the_next_run_has_taken_over_is_left_alone(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
+
+    async def end() -> None:
+        await claim(make())
+        await claim(make(attempt="s/1"))
+        await make().on_kill()
+
+    asyncio.run(end())
+    assert ended(tmp_path) is None
+
+
+def test_job_that_an_earlier_attempt_left_is_canceled_by_one_that_never_began(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
+
+    async def end() -> None:
+        await claim(make(attempt="q/1"))
+        await make().on_kill()
+
+    asyncio.run(end())
+    assert ended(tmp_path) is Outcome.CANCELED
+
+
+@pytest.mark.parametrize(("index", "canceled"), [(0, True), (1, False)])
+def test_each_mapped_task_is_asked_for_by_its_index(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, index: int, canceled: bool
+) -> None:
+    airflow.task_states = {"r": {"t_0": "failed", "t_1": "deferred"}}
+    asyncio.run(make(map_index=index).on_kill())
+    assert (ended(tmp_path) is Outcome.CANCELED) is canceled
+
+
+def test_job_is_left_alone_when_nobody_knows_the_task(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    airflow.error = api_server_error()
+    with pytest.raises(type(airflow.error)):
+        asyncio.run(make().on_kill())
+    assert not (tmp_path / "job" / "log").exists()
+
+
+def test_trigger_whose_job_another_attempt_took_over_says_so(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deferral, "SHORTEST_DEFERRAL", timedelta(0))
+
+    async def take_over() -> Any:
+        firing = asyncio.ensure_future(anext(aiter(make().run())))
+        other, task = make(attempt="s/2"), TaskKey(**TASK)
+        while not firing.done():
+            leave = Leave(recycle_at=datetime.now(UTC) + timedelta(milliseconds=50))
+            try:
+                await run_loop(other._job, other.conn_id, other.base, task, leave)
+            except SupersededError:
+                continue
+        return firing.result().payload
+
+    assert asyncio.run(take_over()) == {"status": "superseded", "attempt": "s/2"}
+
+
+@pytest.mark.parametrize(
+    ("failure", "options", "recoverable"),
+    [
+        (HOPELESS, {}, False),
+        (TRANSIENT, {"restart_strategy": "none"}, True),
+        (TRANSIENT, {"non_recoverable_failures": "TASK_FAILED"}, False),
+        (HOPELESS, {"recoverable_failures": "SyntaxError", "restart_strategy": "none"}, True),
+    ],
+)
+def test_end_of_a_failed_job_tells_its_root_cause_and_whether_a_retry_may_help(
+    make: Callable[..., AdaptiveJobTrigger], failure: Failure, options: dict[str, Any], recoverable: bool
+) -> None:
+    job = Scenario(**options).given_executing(2).when_query_failed(failure)
+    job.when_query_failed(Failure(error_class="OTHER", message="")).when_driver_ended()
+    told = adaptive_job.outcome(make()._job, job.state, None, "the cluster does not answer")
+    assert told["cause"] == f"{failure.summary} (and 1 concurrent failure); the cluster does not answer"
+    assert told["recoverable"] is recoverable
+
+
+def test_trigger_whose_twin_took_over_stands_by(
+    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deferral, "SHORTEST_DEFERRAL", timedelta(0))
+    monkeypatch.setattr(adaptive_job, "STAND_BY", timedelta(0))
+    answers: list[SupersededError | dict[str, str]] = [SupersededError(7, f"{MINE}#twin"), {"status": "recycle"}]
+
+    async def loop(*_: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, SupersededError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(adaptive_job, "run_loop", loop)
+
+    async def fire() -> Any:
+        return await anext(aiter(make().run()))
+
+    assert asyncio.run(fire()).payload == {"status": "recycle"}
+
+
+# ---- between two triggers --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short_lived(make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch) -> AdaptiveJobTrigger:
+    """A trigger whose lifetime is over at once."""
+    monkeypatch.setattr(deferral, "SHORTEST_DEFERRAL", timedelta(milliseconds=100))
+    monkeypatch.setattr(adaptive_job, "HANDING_ON", timedelta(milliseconds=20))
+    monkeypatch.setattr(adaptive_job, "STAND_BY", timedelta(0))
+    trigger = make()
+    options = replace(trigger._job.options, trigger_lifetime=timedelta(milliseconds=200))
+    trigger.spec = encode(replace(trigger._job, options=options))
+    return trigger
+
+
+async def fire(trigger: AdaptiveJobTrigger) -> dict[str, Any]:
+    payload: dict[str, Any] = (await anext(aiter(trigger.run()))).payload
+    return payload
+
+
+def test_recycled_trigger_asks_for_the_next_one_with_all_that_it_knows(
+    airflow: FakeComms, short_lived: AdaptiveJobTrigger
+) -> None:
+    short_lived.cancel_at = "2126-01-01T00:00:00+00:00"
+    assert asyncio.run(fire(short_lived)) == {
+        "status": "recycle",
+        "attempt": MINE,
+        "cancel_at": "2126-01-01T00:00:00+00:00",
+        "spec": short_lived.spec,
+    }
+
+
+def test_loop_of_a_recycled_trigger_goes_on_until_the_next_has_taken_over(
+    airflow: FakeComms, short_lived: AdaptiveJobTrigger, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": "scheduled"}}, {"attempt": MINE}
+
+    async def hand_on() -> str:
+        await fire(short_lived)
+        (old,) = adaptive_job._kept
+        await asyncio.wait({old}, timeout=0.2)
+        assert not old.done()
+        following = asyncio.create_task(fire(make()))
+        await old
+        assert not following.done()
+        following.cancel()
+        newest = await JobDirectory(Storage.at(str(tmp_path)), "job").newest()
+        assert newest is not None
+        return newest.owner.partition("#")[0]
+
+    assert asyncio.run(hand_on()) == MINE
+    assert ended(tmp_path) is None
+
+
+@pytest.mark.parametrize("error", [False, True], ids=["", "which Airflow tells late"])
+def test_job_whose_task_is_ended_between_two_triggers_is_canceled(
+    airflow: FakeComms, short_lived: AdaptiveJobTrigger, tmp_path: Path, error: bool
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
+
+    async def hand_on() -> None:
+        await fire(short_lived)
+        (old,) = adaptive_job._kept
+        airflow.error = api_server_error() if error else None
+        await asyncio.wait({old}, timeout=0.2 if error else None)
+        assert old.done() is not error
+        airflow.error = None
+        await old
+
+    asyncio.run(hand_on())
+    assert ended(tmp_path) is Outcome.CANCELED
+
+
+def test_trigger_that_is_ended_stops_its_loop(airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger]) -> None:
+    async def end() -> set[asyncio.Task[Any]]:
+        running = asyncio.create_task(fire(make()))
+        await asyncio.wait({running}, timeout=0.2)
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(end()) == set()
+
+
+def test_recycled_trigger_whose_twin_has_taken_over_does_not_take_the_job_back(
+    airflow: FakeComms, short_lived: AdaptiveJobTrigger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": "scheduled"}}, {"attempt": MINE}
+    monkeypatch.setattr(adaptive_job, "STAND_BY", timedelta(milliseconds=300))
+    taken: list[str] = []
+
+    async def lost(*_: Any) -> Any:
+        taken.append("over")
+        raise SupersededError(7, f"{MINE}#twin")
+
+    monkeypatch.setattr(adaptive_job, "run_loop", lost)
+
+    async def hand_on() -> None:
+        assert (await fire(short_lived))["status"] == "recycle"
+        (old,) = adaptive_job._kept
+        await old
+
+    asyncio.run(hand_on())
+    assert taken == ["over"]
