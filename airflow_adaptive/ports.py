@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE as SECRET_CONF_VARIABLE  # noqa: PLC0414  exported to clients
-from airflow_adaptive.job.protocol.documents import LogDocument, RescaleDocument, Status
+from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 
 
 class PortError(Exception):
@@ -213,15 +213,15 @@ class ClusterClient(Protocol):
 class JobChannel(Protocol):
     """The job directory: the log, and the driver's status."""
 
-    async def newest(self) -> LogDocument | None:
+    async def newest(self) -> JournalDocument | None:
         """The newest log document that can be trusted, None if there is none. Raises `JobDirectoryError`."""
         ...
 
-    async def read(self, number: int) -> LogDocument | None:
+    async def read(self, number: int) -> JournalDocument | None:
         """Log document `number`, None if there is none. Raises `JobDirectoryError`."""
         ...
 
-    async def create(self, document: LogDocument) -> bool:
+    async def create(self, document: JournalDocument) -> bool:
         """Create the log document under its number only if there is none, and say whether it is now the newest.
 
         False if another was first. Creating the very same document again is no error: a lost answer can be asked for
@@ -229,7 +229,7 @@ class JobChannel(Protocol):
         """
         ...
 
-    async def history(self, limit: int) -> Sequence[LogDocument]:
+    async def history(self, limit: int) -> Sequence[JournalDocument]:
         """At most the `limit` newest documents, oldest first. Raises `JobDirectoryError`."""
         ...
 
@@ -248,21 +248,21 @@ class JobChannel(Protocol):
         """At most the `limit` newest rescales that can be trusted, oldest first. Raises `JobDirectoryError`."""
         ...
 
-    async def status(self) -> Status | None:
+    async def status(self) -> DriverStatus | None:
         """The driver's newest report, None if there is none that can be trusted. Raises `JobDirectoryError`."""
         ...
 
 
-class Wish(StrEnum):
+class DesiredState(StrEnum):
     """What a person wants of the job."""
 
-    RUN = "run"
-    SUSPEND = "suspend"
-    CANCEL = "cancel"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    CANCELED = "canceled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Requester:
     """Who asked for bounds.
 
     Attributes:
@@ -277,7 +277,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inbox:
+class ControlRequests:
     """What was asked from outside since the job began: level, not edge; reading it again gives the same.
 
     Attributes:
@@ -290,18 +290,18 @@ class Inbox:
         is_read: whether all this was read since the loop began; else it is what is assumed until then.
     """
 
-    wish: Wish = Wish.RUN
+    desired_state: DesiredState = DesiredState.RUNNING
     requirements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    origin: Origin = Origin()
+    origin: Requester = Requester()
     calendar: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    calendar_origin: Origin = Origin()
+    calendar_origin: Requester = Requester()
     is_read: bool = field(default=True, compare=False)
 
 
 class JobStore(Protocol):
     """Where people and programs leave wishes, and where they look: inbox and mirror, never the truth."""
 
-    async def inbox(self) -> Inbox:
+    async def control_requests(self) -> ControlRequests:
         """What is asked of the job now."""
         ...
 

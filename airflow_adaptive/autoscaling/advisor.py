@@ -13,7 +13,7 @@ from typing import Any, Final
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledMemory, ScheduledPolicy
 from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
-from airflow_adaptive.autoscaling.policy import Advice, Observation, RescalePolicyError
+from airflow_adaptive.autoscaling.policy import Advice, PolicyInput, RescalePolicyError
 from airflow_adaptive.runtime.requirements.advice import limits_of
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.snapshot import decode, encode
@@ -124,7 +124,7 @@ class PolicyAdvisor:
         told = {"kind": self.kind, "at": self._asked.isoformat(), "memory": encode(self._memory)}
         return told if len(json.dumps(told)) <= MAX_MEMORY_BYTES else {}
 
-    def advise(self, seen: Observation) -> Advice | None:
+    def advise(self, seen: PolicyInput) -> Advice | None:
         """See `Advisor`."""
         asked, self._asked = self._asked, seen.at
         if asked is not None and not -BACKWARDS <= seen.at - asked <= OUT_OF_DATE:
@@ -157,7 +157,7 @@ class UnreadablePolicy:
         """See `Advisor`."""
         return {}
 
-    def advise(self, seen: Observation) -> Advice | None:
+    def advise(self, seen: PolicyInput) -> Advice | None:
         """Raises `RescalePolicyError`."""
         raise self._error
 

@@ -10,10 +10,10 @@ from airflow_adaptive.autoscaling.calendar.scheduled_policy import CALENDAR, Sch
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy, override
 from airflow_adaptive.autoscaling.policy import (
     Advice,
-    Observation,
+    PolicyInput,
     RescalePolicyError,
     VertexLimits,
-    dry_run_findings,
+    dry_run_violations,
 )
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
 
@@ -69,7 +69,7 @@ class CombinedPolicy:
             for name, part, _ in parts
             if getattr(part, "dry_run", False)
         ]
-        wrong += dry_run_findings(self.dry_run)
+        wrong += dry_run_violations(self.dry_run)
         if wrong:
             raise RescalePolicyError("combined policy", wrong)
 
@@ -77,7 +77,7 @@ class CombinedPolicy:
         """See `RescalePolicy`."""
         return CombinedMemory(calendar=self.calendar.remember(), load=self.load.remember())
 
-    def advise(self, memory: CombinedMemory, seen: Observation) -> tuple[CombinedMemory, Advice | None]:
+    def advise(self, memory: CombinedMemory, seen: PolicyInput) -> tuple[CombinedMemory, Advice | None]:
         """See `RescalePolicy`; there is always an answer.
 
         Raises:

@@ -11,20 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from airflow_adaptive.runtime.requirements.advice import Advice, Observation, Override, QueryFigures, VertexLimits
+from airflow_adaptive.runtime.requirements.advice import Advice, Override, PolicyInput, QueryMetrics, VertexLimits
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements
 
 __all__ = [
     "EVERY_VERTEX",
     "Advice",
     "Bounds",
-    "Observation",
     "Override",
-    "QueryFigures",
+    "PolicyInput",
+    "QueryMetrics",
     "RescalePolicy",
     "RescalePolicyError",
     "VertexLimits",
-    "dry_run_findings",
+    "dry_run_violations",
 ]
 """With what a loop and its policy tell each other (`runtime.requirements.advice`)."""
 
@@ -36,12 +36,12 @@ class RescalePolicyError(ValueError):
     """A policy that can't be used; the message lists every finding.
 
     Attributes:
-        findings: each names the thing and the fix.
+        violations: each names the thing and the fix.
     """
 
-    def __init__(self, subject: str, findings: Sequence[str]) -> None:
-        self.findings = tuple(findings)
-        super().__init__(f"{subject}: " + "; ".join(self.findings))
+    def __init__(self, subject: str, violations: Sequence[str]) -> None:
+        self.violations = tuple(violations)
+        super().__init__(f"{subject}: " + "; ".join(self.violations))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Bounds:
             bounds = {EVERY_VERTEX: bounds}
         return cls(vertices={str(name): _range(wanted) for name, wanted in bounds.items()})
 
-    def findings(self, limits: Mapping[str, VertexLimits] | None = None) -> list[str]:
+    def violations(self, limits: Mapping[str, VertexLimits] | None = None) -> list[str]:
         """Everything that is wrong with them: in themselves, and for these limits if they are known."""
         wrong = (
             [] if self.vertices else ["no vertex has bounds: give a number, a pair (lower, upper), or vertex: bounds"]
@@ -79,7 +79,7 @@ class Bounds:
                 f"the job has no vertex {name!r}: it has {', '.join(map(repr, limits))}"
                 for name in self._strange(limits)
             ]
-            wrong += [finding for name in limits for finding in self._too_much(name, limits[name])]
+            wrong += [violation for name in limits for violation in self._too_much(name, limits[name])]
         return list(dict.fromkeys(wrong))
 
     def complete(self, limits: Mapping[str, VertexLimits]) -> Requirements:
@@ -113,7 +113,7 @@ class RescalePolicy(Protocol[Memory]):
         """The memory to begin with."""
         ...
 
-    def advise(self, memory: Memory, seen: Observation) -> tuple[Memory, Advice | None]:
+    def advise(self, memory: Memory, seen: PolicyInput) -> tuple[Memory, Advice | None]:
         """What to remember, and what to have now; None: nothing to say.
 
         Raises:
@@ -122,7 +122,7 @@ class RescalePolicy(Protocol[Memory]):
         ...
 
 
-def dry_run_findings(dry_run: object) -> list[str]:
+def dry_run_violations(dry_run: object) -> list[str]:
     """What is wrong with a policy's `dry_run`."""
     return [] if isinstance(dry_run, bool) else [f"dry_run is {dry_run!r}: give True or False"]
 

@@ -11,11 +11,11 @@ WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 
 
 class BoundsError(ValueError):
-    """Arguments that are no bounds; `findings` has everything that is wrong."""
+    """Arguments that are no bounds; `violations` has everything that is wrong."""
 
-    def __init__(self, findings: Sequence[str]) -> None:
-        super().__init__("; ".join(findings))
-        self.findings = tuple(findings)
+    def __init__(self, violations: Sequence[str]) -> None:
+        super().__init__("; ".join(violations))
+        self.violations = tuple(violations)
 
 
 def body_of(texts: Sequence[str], vertices: Sequence[str]) -> dict[str, Any]:
@@ -29,15 +29,15 @@ def body_of(texts: Sequence[str], vertices: Sequence[str]) -> dict[str, Any]:
         BoundsError: it is not clear which vertex they are for.
     """
     typed = [_split(text, vertices) for text in texts]
-    findings = [
+    violations = [
         f"{bounds!r} names no vertex: write VERTEX=LOWER:UPPER; this job has {', '.join(vertices)}"
         for vertex, bounds in typed
         if vertex is None
     ]
     times = Counter(vertex for vertex, _ in typed if vertex is not None)
-    findings += [f"vertex {vertex!r} is given {count} times" for vertex, count in times.items() if count > 1]
-    if findings:
-        raise BoundsError(findings)
+    violations += [f"vertex {vertex!r} is given {count} times" for vertex, count in times.items() if count > 1]
+    if violations:
+        raise BoundsError(violations)
     return {str(vertex): {"parallelism": _parallelism(bounds)} for vertex, bounds in typed}
 
 

@@ -69,7 +69,7 @@ def _explained(command: Command) -> Command:
         except ProblemError as problem:
             _fail(problem.errors or [problem.detail], 1)
         except bounds.BoundsError as error:
-            _fail(error.findings, BAD_USAGE)
+            _fail(error.violations, BAD_USAGE)
 
     return explained
 
@@ -239,6 +239,6 @@ def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def _fail(findings: Iterable[str], code: int) -> NoReturn:
-    sys.stderr.writelines(f"{finding}\n" for finding in findings)
+def _fail(violations: Iterable[str], code: int) -> NoReturn:
+    sys.stderr.writelines(f"{finding}\n" for finding in violations)
     sys.exit(code)

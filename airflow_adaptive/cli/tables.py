@@ -45,7 +45,7 @@ def _properties(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
     yield "state", f"{_state(found)} since {_moment(found.since)}"
     if found.cause:
         yield "cause", found.cause
-    yield "wish", _text(found.wish)
+    yield "desired state", _text(found.desired_state)
     for key, asked in found.asked.items():
         until = "" if asked.until is None else f" until {_moment(asked.until)}"
         yield f"asked ({key})", f"by {asked.by} via {asked.via} at {_moment(asked.at)}{until}"

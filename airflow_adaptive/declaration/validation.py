@@ -57,12 +57,12 @@ class DeclarationError(ValueError):
     """The job as declared can't run.
 
     Attributes:
-        findings: everything that is wrong.
+        violations: everything that is wrong.
     """
 
-    def __init__(self, findings: Sequence[str]) -> None:
-        self.findings = tuple(findings)
-        super().__init__("; ".join(self.findings))
+    def __init__(self, violations: Sequence[str]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("; ".join(self.violations))
 
 
 def require(checks: Iterable[Check]) -> None:
@@ -71,16 +71,16 @@ def require(checks: Iterable[Check]) -> None:
     Raises:
         DeclarationError: listing what they found.
     """
-    findings = dict.fromkeys(finding for check in checks for finding in _findings(check))
-    if findings:
-        raise DeclarationError(list(findings))
+    violations = dict.fromkeys(violation for check in checks for violation in _violations(check))
+    if violations:
+        raise DeclarationError(list(violations))
 
 
-def _findings(check: Check) -> Sequence[str]:
+def _violations(check: Check) -> Sequence[str]:
     try:
         check()
     except WRONG as error:
-        found: Sequence[str] = getattr(error, "findings", ()) or (str(error),)
+        found: Sequence[str] = getattr(error, "violations", ()) or (str(error),)
         return found
     return ()
 
@@ -151,14 +151,14 @@ def size(shape: Callable[..., object], name: str, cores: object, memory: str) ->
         cores: of it.
         memory: of it, as text.
     """
-    findings = [*_findings(lambda: parse_memory(memory, f"{name}_memory"))]
-    memory_mb = LEAST_MEMORY_MB if findings else parse_memory(memory)
-    _refuse([*findings, *_findings(lambda: shape(cores=cores, memory_mb=memory_mb))])
+    violations = [*_violations(lambda: parse_memory(memory, f"{name}_memory"))]
+    memory_mb = LEAST_MEMORY_MB if violations else parse_memory(memory)
+    _refuse([*violations, *_violations(lambda: shape(cores=cores, memory_mb=memory_mb))])
 
 
 def no_overridden_properties(conf: Mapping[str, str] | None, *, streaming: bool = True) -> None:
     """Refuse Spark properties that a parameter of the operator, or the scheduler, decides. Raises `DeclarationError`."""
-    _refuse(f"conf[{finding}" for finding in _overridden(_properties(conf), streaming))
+    _refuse(f"conf[{violation}" for violation in _overridden(_properties(conf), streaming))
 
 
 def callback(**callbacks: object) -> None:
@@ -183,7 +183,7 @@ def cluster(conn_id: str, *, streaming: bool = True) -> None:
     Blocks on Airflow's connections. Raises `DeclarationError`, `AddressError`.
     """
     address = AdaptiveSparkHook(conn_id).address()
-    _refuse(f"connection {conn_id!r}: extra conf[{finding}" for finding in _overridden(address.conf, streaming))
+    _refuse(f"connection {conn_id!r}: extra conf[{violation}" for violation in _overridden(address.conf, streaming))
 
 
 def known_parameters(operator: type[BaseOperator], names: Iterable[str], options: Iterable[str]) -> None:
@@ -221,7 +221,7 @@ def _overridden(conf: Mapping[str, Any], streaming: bool) -> Iterator[str]:
             yield f"{name!r}] must be off: the scheduler restarts the driver, not the cluster"
 
 
-def _refuse(findings: Iterable[str]) -> None:
-    found = list(findings)
+def _refuse(violations: Iterable[str]) -> None:
+    found = list(violations)
     if found:
         raise DeclarationError(found)

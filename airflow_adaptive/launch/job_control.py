@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
-from airflow_adaptive.ports import Wish
-from airflow_adaptive.runtime.publishing.documents import ASKED, CALENDAR, REQUIREMENTS, SCHEDULER, SUMMARY, WISH
+from airflow_adaptive.ports import DesiredState
+from airflow_adaptive.runtime.publishing.documents import (
+    ASKED,
+    CALENDAR,
+    DESIRED_STATE,
+    REQUIREMENTS,
+    SCHEDULER,
+    SUMMARY,
+)
 from airflow_adaptive.runtime.requirements.request_bodies import accepted, body_of, require_rescalable
 from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange
@@ -64,14 +71,14 @@ class JobControl:
             )
         return summary
 
-    def wish(self, wish: Wish, by: str) -> None:
+    def request_desired_state(self, desired_state: DesiredState, by: str) -> None:
         """Ask for a suspension or the end.
 
         Args:
-            wish: what is asked.
+            desired_state: requested state.
             by: who asks, for people.
         """
-        self._ask(WISH, wish.value, by)
+        self._ask(DESIRED_STATE, desired_state.value, by)
 
     def require(
         self,

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.observation.file_polling import FILE_LOOKS
-from airflow_adaptive.runtime.rate_limit import Budget
+from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.stores.store_access import StoreTraffic
@@ -61,7 +61,7 @@ class Process:
     def __init__(self) -> None:
         """Nothing is in use yet."""
         self.clock = SystemClock()
-        self.files = Budget(FILE_LOOKS)
+        self.files = RateLimiter(FILE_LOOKS)
         self.traffic = StoreTraffic(self.clock)
         self._clients: Lending[StandaloneCluster] = Lending(StandaloneCluster.close)
         self._shared: Lending[SharedCluster] = Lending(SharedCluster.close)

@@ -19,9 +19,9 @@ from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.launch.task_result import result
 from airflow_adaptive.links.spark import ALL_LINKS
-from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, PortError, Wish
+from airflow_adaptive.ports import DesiredState, ForeignDirectoryError, JobDirectoryError, PortError
 from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.config.options import OPTIONS
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
@@ -216,12 +216,12 @@ class AdaptiveSparkOperator(BaseOperator):
 
         Whoever wished that was promised it: this try goes on with both, wish and attempt.
         """
-        if asked(self.job) not in (None, Wish.RUN):
+        if asked(self.job) not in (None, DesiredState.RUNNING):
             with self._refusals():
                 last = asyncio.run(self._declared.last_attempt())
             if last is not None and _task_of(last) == _task_of(spec.attempt):
                 return replace(spec, attempt=last)
-        ask(self.job, Wish.RUN)
+        ask(self.job, DesiredState.RUNNING)
         return spec
 
     def _newest_spec(self, event: Mapping[str, Any]) -> JobSpec:
@@ -290,7 +290,7 @@ class AdaptiveSparkOperator(BaseOperator):
     def _run_here(self, spec: JobSpec, task: TaskKey, cancel_at: datetime | None) -> dict[str, Any]:
         self._running = (spec, task)
         try:
-            leave = Leave(cancel_at=cancel_at)
+            leave = RunLimits(cancel_at=cancel_at)
             event = asyncio.run(run_loop(spec, self.conn_id, self.job_directory, task, leave, self._on_rescale))
         except SupersededError as error:
             event = superseded(error)

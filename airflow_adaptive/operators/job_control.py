@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_adaptive.launch.job_control import Bounds, JobControl
-from airflow_adaptive.ports import Wish
+from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.runtime.requirements.request_bodies import NotRescalableError
 from airflow_adaptive.scheduler.config.durations import positive
 from airflow_adaptive.scheduler.state import Outcome
@@ -129,7 +129,9 @@ class StopAdaptiveJobOperator(BaseOperator):
             if (state := shown_state(control.known())) in ENDS:
                 self.log.warning("Job %r has ended already: %s", self.job, state)
                 return str(state)
-            control.wish(Wish.CANCEL if self.cancel else Wish.SUSPEND, by=_who(context))
+            control.request_desired_state(
+                DesiredState.CANCELED if self.cancel else DesiredState.SUSPENDED, by=_who(context)
+            )
         except ValueError as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
         if self.deferrable:

@@ -12,32 +12,32 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airflow_adaptive.job.protocol.documents import Status
+from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import (
     Clock,
     ClusterClient,
+    ControlRequests,
     ForeignDirectoryError,
-    Inbox,
     JobChannel,
     JobDirectoryError,
     JobStore,
 )
 from airflow_adaptive.runtime.cluster.capacity_share import bid
-from airflow_adaptive.runtime.cluster.shared_cluster import Seat, SharedCluster
+from airflow_adaptive.runtime.cluster.shared_cluster import Participant, SharedCluster
 from airflow_adaptive.runtime.command_executor import execute
 from airflow_adaptive.runtime.journal.journal import Journal
-from airflow_adaptive.runtime.observation.driver_log_diagnosis import LastWords
-from airflow_adaptive.runtime.observation.events import World, observe, own_status, refusal, requested
-from airflow_adaptive.runtime.observation.file_polling import FILE_LOOKS, Attention
-from airflow_adaptive.runtime.observation.observer import Lookout
-from airflow_adaptive.runtime.publishing.publisher import Shown
+from airflow_adaptive.runtime.observation.driver_log_diagnosis import DriverLogDiagnosis
+from airflow_adaptive.runtime.observation.events import JobObservation, observe, own_status, refusal, requested
+from airflow_adaptive.runtime.observation.file_polling import FILE_LOOKS, FilePolling
+from airflow_adaptive.runtime.observation.observer import Observer
+from airflow_adaptive.runtime.publishing.publisher import Publisher
 from airflow_adaptive.runtime.publishing.time_series import Figures
 from airflow_adaptive.runtime.publishing.urls import Urls
-from airflow_adaptive.runtime.rate_limit import Budget
+from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.runtime.requirements.advice import Advisor
 from airflow_adaptive.runtime.requirements.rescale_costs import rescale_costs
-from airflow_adaptive.runtime.requirements.resolver import Authority, Look
-from airflow_adaptive.runtime.requirements.sources import THE_DAG, Ruling
+from airflow_adaptive.runtime.requirements.resolver import Look, RequirementsResolver
+from airflow_adaptive.runtime.requirements.sources import THE_DAG, ResolvedRequirements
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import (
@@ -81,11 +81,11 @@ class Ports:
     store: JobStore
     clock: Clock
     shared: SharedCluster | None = None
-    files: Budget | None = None
+    files: RateLimiter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leave:
+class RunLimits:
     """When the loop must return though the job goes on, or must end the job.
 
     Attributes:
@@ -105,7 +105,7 @@ class Loop:
         spec: JobSpec,
         ports: Ports,
         draw: Callable[[], float],
-        leave: Leave | None = None,
+        leave: RunLimits | None = None,
         advisor: Advisor | None = None,
     ) -> None:
         """Take note; nothing is done before `run`.
@@ -120,16 +120,16 @@ class Loop:
         self._spec = spec
         self._ports = ports
         self._draw = draw
-        self._leave = leave or Leave()
-        self._authority = Authority(advisor)
+        self._leave = leave or RunLimits()
+        self._authority = RequirementsResolver(advisor)
         self._journal = Journal(ports.channel, spec, self._authority)
         self._costs: tuple[int, Mapping[Tier, timedelta]] = (0, {})
-        self._last_words = LastWords(ports.cluster)
-        self._seat = Seat(ports.shared or SharedCluster(ports.cluster, ports.clock))
-        self._attention = Attention(ports.files or Budget(FILE_LOOKS))
-        self._lookout = Lookout(ports.cluster, ports.channel, self._seat, self._attention)
+        self._last_words = DriverLogDiagnosis(ports.cluster)
+        self._seat = Participant(ports.shared or SharedCluster(ports.cluster, ports.clock))
+        self._attention = FilePolling(ports.files or RateLimiter(FILE_LOOKS))
+        self._lookout = Observer(ports.cluster, ports.channel, self._seat, self._attention)
         self._figures = Figures()
-        self._shown = Shown(ports.store, self._authority, self._figures, spec.attempt)
+        self._shown = Publisher(ports.store, self._authority, self._figures, spec.attempt)
         self._state = machine.create(spec.graph, spec.options)
         self._held = False
         self._begun = False
@@ -175,7 +175,7 @@ class Loop:
     async def cancel(self) -> SchedulerState:
         """Cancel the job and run it to its end (a task that is marked failed, say)."""
         now = self._ports.clock.now()
-        self._leave = Leave(recycle_at=now + 2 * self._spec.options.stop_timeout, cancel_at=now)
+        self._leave = RunLimits(recycle_at=now + 2 * self._spec.options.stop_timeout, cancel_at=now)
         return await self.run()
 
     # ---- one turn ---------------------------------------------------------------------------------------------------
@@ -246,22 +246,22 @@ class Loop:
         await self._fire_timers(looked_at + self._spec.options.poll_interval)
         self._attention.settle(self._state, seen)
 
-    async def _look(self) -> World:
+    async def _look(self) -> JobObservation:
         listened = await self._lookout.listen(self._now())
         status = own_status(self._state, self._journal.nonce, self._lookout.report)
         self._journal.memory = self._journal.memory.after(self._state, None, self._now())
-        inbox = await self._ports.store.inbox()
-        self._tell_refusal(inbox)
-        ruling = self._rule(inbox, status)
-        world = World(status=status, inbox=inbox, ruling=ruling, listened=listened)
-        wish = bid(self._spec, requested(self._state, ruling))
-        return await self._lookout.look(world, wish, self._state.driver, self._spec.options.poll_interval)
+        control_requests = await self._ports.store.control_requests()
+        self._tell_refusal(control_requests)
+        ruling = self._rule(control_requests, status)
+        world = JobObservation(status=status, control_requests=control_requests, ruling=ruling, listened=listened)
+        desired_state = bid(self._spec, requested(self._state, ruling))
+        return await self._lookout.look(world, desired_state, self._state.driver, self._spec.options.poll_interval)
 
-    def _rule(self, inbox: Inbox, status: Status | None) -> Ruling | None:
+    def _rule(self, control_requests: ControlRequests, status: DriverStatus | None) -> ResolvedRequirements | None:
         """The bounds that the job is to have; a policy is asked as often as the files are read."""
         look = Look(
             state=self._state,
-            inbox=inbox,
+            control_requests=control_requests,
             report=status,
             costs=self._measured_costs(),
             at=self._ports.clock.now(),
@@ -275,13 +275,13 @@ class Loop:
             self._costs = (newest, rescale_costs(self._journal.history.rescales))
         return self._costs[1]
 
-    def _tell_refusal(self, inbox: Inbox) -> None:
+    def _tell_refusal(self, control_requests: ControlRequests) -> None:
         """Say once that overrides can't hold."""
-        refused, self._refused = self._refused, refusal(self._state, inbox)
+        refused, self._refused = self._refused, refusal(self._state, control_requests)
         if self._refused not in (None, refused):
             log.warning("%s", self._refused)
 
-    def _observed(self, world: World) -> list[Event]:
+    def _observed(self, world: JobObservation) -> list[Event]:
         spec = self._spec
         seen = observe(self._state, world, self._journal.memory, self._now(), self._draw, spec.executor)
         if self._due(self._leave.cancel_at) and not isinstance(self._state.current, Canceling | Finished):

@@ -8,7 +8,7 @@ GOLDEN_RATIO = 0.618
 """Multiples of it, modulo 1, lie evenly: those who begin together come in turn from their second look on."""
 
 
-class Budget:
+class RateLimiter:
     """Reads per second that the loops of one process share.
 
     What comes back unread is not lost but read later: everything that is looked at shows levels, not edges.
@@ -49,10 +49,10 @@ class Budget:
 
 
 class Turn:
-    """One member's place in the round of a `Budget`."""
+    """One member's place in the round of a `RateLimiter`."""
 
-    def __init__(self, budget: Budget, phase: float) -> None:
-        """Use `Budget.join`.
+    def __init__(self, budget: RateLimiter, phase: float) -> None:
+        """Use `RateLimiter.join`.
 
         Args:
             budget: shared with the others.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_adaptive.ports import Clock, ClusterSnapshot, ClusterUnreachableError
-from airflow_adaptive.runtime.cluster.free_capacity import Room
+from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
 from airflow_adaptive.runtime.observation.events import slot_offers
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.scheduler import machine
@@ -63,7 +63,7 @@ async def _look(
 ) -> SchedulerState:
     try:
         cluster = await snapshot()
-        offers = slot_offers(cluster, Room(cluster.workers).beside(driver, executor), None, executor)
+        offers = slot_offers(cluster, FreeCapacity(cluster.workers).beside(driver, executor), None, executor)
     except ClusterUnreachableError:
         offers = ()
     state = machine.step(state, SlotsChanged(at=clock.now(), offers=offers)).state

@@ -23,22 +23,22 @@ class SizeError(ValueError):
     """A driver or an executor that Spark would not start.
 
     Attributes:
-        findings: everything that is wrong with its size.
+        violations: everything that is wrong with its size.
     """
 
-    def __init__(self, findings: Sequence[str]) -> None:
-        self.findings = tuple(findings)
-        super().__init__("; ".join(self.findings))
+    def __init__(self, violations: Sequence[str]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("; ".join(self.violations))
 
 
 def _check_size(name: str, cores: object, memory_mb: int) -> None:
-    findings = []
+    violations = []
     if not isinstance(cores, int) or cores < 1:
-        findings.append(f"{name}_cores {cores!r} must be 1 or more")
+        violations.append(f"{name}_cores {cores!r} must be 1 or more")
     if memory_mb < LEAST_MEMORY_MB:
-        findings.append(f"{name}_memory of {memory_mb} MiB is below the {LEAST_MEMORY_MB} MiB that Spark asks for")
-    if findings:
-        raise SizeError(findings)
+        violations.append(f"{name}_memory of {memory_mb} MiB is below the {LEAST_MEMORY_MB} MiB that Spark asks for")
+    if violations:
+        raise SizeError(violations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

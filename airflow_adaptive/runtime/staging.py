@@ -41,12 +41,12 @@ class StagingError(PortError):
     """The job's code can't be staged as it is: trying the same again won't help.
 
     Attributes:
-        findings: everything that is wrong with it.
+        violations: everything that is wrong with it.
     """
 
-    def __init__(self, findings: Sequence[str]) -> None:
-        self.findings = tuple(findings)
-        super().__init__("; ".join(self.findings))
+    def __init__(self, violations: Sequence[str]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("; ".join(self.violations))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def _stage(storage: Storage, script: Path, py_files: Sequence[Path]) -> StagedCo
 
 def _contents(paths: Sequence[Path]) -> dict[str, bytes]:
     """Name -> content of all files of a job. Raises `StagingError`."""
-    contents, findings = {RUNTIME_ZIP: runtime_zip()}, []
+    contents, violations = {RUNTIME_ZIP: runtime_zip()}, []
     for path in paths:
         try:
             if path.name in contents:
@@ -136,9 +136,9 @@ def _contents(paths: Sequence[Path]) -> dict[str, bytes]:
                 )
             contents[path.name] = _read(path)
         except ValueError as error:
-            findings.append(str(error))
-    if findings:
-        raise StagingError(findings)
+            violations.append(str(error))
+    if violations:
+        raise StagingError(violations)
     return contents
 
 

@@ -21,9 +21,9 @@ class AdaptiveSchedulerError(Exception):
 class _ListedError(AdaptiveSchedulerError, ValueError):
     """An error that carries every finding, not only the first."""
 
-    def __init__(self, subject: str, findings: Sequence[str]) -> None:
-        self.findings = tuple(findings)
-        super().__init__(f"{subject}: " + "; ".join(self.findings))
+    def __init__(self, subject: str, violations: Sequence[str]) -> None:
+        self.violations = tuple(violations)
+        super().__init__(f"{subject}: " + "; ".join(self.violations))
 
 
 class JobGraphError(_ListedError):

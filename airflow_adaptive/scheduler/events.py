@@ -122,7 +122,7 @@ class DriverEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriverSilent:
+class DriverHeartbeatTimedOut:
     """The driver of this epoch has not reported for `driver_heartbeat_timeout`; whether it lives is unknown."""
 
     at: datetime
@@ -132,7 +132,7 @@ class DriverSilent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanInForce:
+class PlanActivated:
     """The driver reports that its queries run on the plan of this version.
 
     Attributes:
@@ -247,8 +247,8 @@ Event = (
     | TimerFired
     | DriverSubmitted
     | DriverEnded
-    | DriverSilent
-    | PlanInForce
+    | DriverHeartbeatTimedOut
+    | PlanActivated
     | PlanRefused
     | BatchCommitted
     | BatchFailed

@@ -90,9 +90,9 @@ class JobGraph:
         Raises:
             JobGraphError: listing everything that is wrong.
         """
-        findings = list(_findings(self.vertices))
-        if findings:
-            raise JobGraphError(f"job {self.job!r}", findings)
+        violations = list(_violations(self.vertices))
+        if violations:
+            raise JobGraphError(f"job {self.job!r}", violations)
 
     @property
     def requirements(self) -> Requirements:
@@ -128,20 +128,20 @@ def default_max_parallelism(parallelism: int) -> int:
     return min(max(power, MIN_DEFAULT_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
 
 
-def _findings(vertices: tuple[JobVertex, ...]) -> Iterator[str]:
+def _violations(vertices: tuple[JobVertex, ...]) -> Iterator[str]:
     if not vertices:
         yield "has no vertices"
     before: dict[str, JobVertex] = {}
     for vertex in vertices:
         if vertex.name in before:
             yield f"vertex {vertex.name!r} is declared twice"
-        yield from _bounds_findings(vertex)
-        yield from _input_findings(vertex, before, {v.name for v in vertices})
+        yield from _bounds_violations(vertex)
+        yield from _input_violations(vertex, before, {v.name for v in vertices})
         before[vertex.name] = vertex
-    yield from _co_location_findings(vertices)
+    yield from _co_location_violations(vertices)
 
 
-def _bounds_findings(vertex: JobVertex) -> Iterator[str]:
+def _bounds_violations(vertex: JobVertex) -> Iterator[str]:
     lower, upper = vertex.parallelism.lower, vertex.parallelism.upper
     maximum = vertex.effective_max_parallelism
     if not vertex.name:
@@ -161,7 +161,7 @@ def _bounds_findings(vertex: JobVertex) -> Iterator[str]:
         yield f"loading weight {vertex.loading_weight} of vertex {vertex.name!r} must be a number greater than zero"
 
 
-def _input_findings(vertex: JobVertex, before: Mapping[str, JobVertex], all_names: set[str]) -> Iterator[str]:
+def _input_violations(vertex: JobVertex, before: Mapping[str, JobVertex], all_names: set[str]) -> Iterator[str]:
     for name in vertex.inputs:
         source = before.get(name)
         if name not in all_names:
@@ -175,7 +175,7 @@ def _input_findings(vertex: JobVertex, before: Mapping[str, JobVertex], all_name
             )
 
 
-def _co_location_findings(vertices: Iterable[JobVertex]) -> Iterator[str]:
+def _co_location_violations(vertices: Iterable[JobVertex]) -> Iterator[str]:
     groups: dict[str, dict[str, None]] = {}
     for vertex in vertices:
         if vertex.co_location is not None:

@@ -19,12 +19,12 @@ from airflow_adaptive.scheduler.events import (
     BatchCommitted,
     BatchFailed,
     DriverEnded,
-    DriverSilent,
+    DriverHeartbeatTimedOut,
     DriverSubmitted,
     Event,
     JobCompleted,
     JobRedeployed,
-    PlanInForce,
+    PlanActivated,
     PlanRefused,
     QueryFailed,
     RequirementsChanged,
@@ -69,8 +69,8 @@ from airflow_adaptive.scheduler.timeline import Decision
 _FromDriver = (
     DriverSubmitted
     | DriverEnded
-    | DriverSilent
-    | PlanInForce
+    | DriverHeartbeatTimedOut
+    | PlanActivated
     | PlanRefused
     | BatchCommitted
     | BatchFailed
@@ -196,7 +196,7 @@ def _learn(state: SchedulerState, event: Event) -> SchedulerState:
             return replace(state, driver=replace(state.driver, submission_id=submission, application_id=application))
         case DriverEnded():
             return replace(state, driver=None)
-        case PlanInForce():
+        case PlanActivated():
             return _learn_of_plan(state, event)
         case JobRedeployed(deployment=deployment):
             return replace(state, deployment=deployment)
@@ -204,7 +204,7 @@ def _learn(state: SchedulerState, event: Event) -> SchedulerState:
             return state
 
 
-def _learn_of_plan(state: SchedulerState, event: PlanInForce) -> SchedulerState:
+def _learn_of_plan(state: SchedulerState, event: PlanActivated) -> SchedulerState:
     """What a plan in force tells beside that it is."""
     driver, interval = state.driver, event.trigger_interval or state.trigger_interval
     deploying = isinstance(state.current, Deploying) and state.current.plan.version == event.version

@@ -41,7 +41,7 @@ Requirements = Mapping[str, ParallelismRange]
 """Complete map of vertex name to bounds."""
 
 
-def findings(requirements: Requirements, max_parallelism: Mapping[str, int]) -> list[str]:
+def violations(requirements: Requirements, max_parallelism: Mapping[str, int]) -> list[str]:
     """Everything that is wrong with the requirements, in the words of Flink's `JobResourceRequirements#validate`."""
     wrong = [finding for name, bounds in requirements.items() for finding in _vertex(name, bounds, max_parallelism)]
     missing = [name for name in max_parallelism if name not in requirements]
@@ -56,7 +56,7 @@ def accept(requirements: Requirements, defaults: Requirements, max_parallelism: 
     Raises:
         RequirementsError: listing everything that is wrong.
     """
-    wrong = findings(requirements, max_parallelism)
+    wrong = violations(requirements, max_parallelism)
     if wrong:
         raise RequirementsError("resource requirements", wrong)
     accepted = {name: expand(bounds, defaults[name]) for name, bounds in requirements.items()}
@@ -69,7 +69,7 @@ def accept(requirements: Requirements, defaults: Requirements, max_parallelism: 
 def are_accepted(requirements: Requirements, max_parallelism: Mapping[str, int]) -> bool:
     """Whether the requirements are as `accept` leaves them: complete, valid and expanded."""
     expanded = all(RESET_TO_DEFAULT not in (bounds.lower, bounds.upper) for bounds in requirements.values())
-    return expanded and not findings(requirements, max_parallelism)
+    return expanded and not violations(requirements, max_parallelism)
 
 
 def expand(bounds: ParallelismRange, default: ParallelismRange) -> ParallelismRange:

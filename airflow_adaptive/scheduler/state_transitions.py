@@ -19,7 +19,7 @@ from airflow_adaptive.scheduler.events import (
     BatchFailed,
     Event,
     JobRedeployed,
-    PlanInForce,
+    PlanActivated,
     RequirementsChanged,
     SlotsChanged,
 )
@@ -83,7 +83,7 @@ def stay(state: SchedulerState, event: Event, reason: str | None = None) -> Step
 def ignore(state: SchedulerState, event: Event) -> Step:
     """The event leads nowhere in this state."""
     match event:
-        case SlotsChanged() | BatchCommitted() | BatchFailed() | PlanInForce():
+        case SlotsChanged() | BatchCommitted() | BatchFailed() | PlanActivated():
             return stay(state, event)
         case RequirementsChanged():
             return stay(state, event, f"the requirements are noted; nothing can follow from them while {state.name}")

@@ -1,6 +1,6 @@
 """Airflow as the place where people leave wishes and look at jobs: asset state store and XComs (port `JobStore`).
 
-A job is an Airflow Asset of the same name. Its state store is the inbox (keys `wish` and `requirements`) and shows programs and
+A job is an Airflow Asset of the same name. Its state store is the inbox (keys `desired_state` and `requirements`) and shows programs and
 the page what the job does (`runtime.publishing.documents`); the task's XComs show it in short. None of it is the truth: that is the job's log.
 """
 
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 from airflow.sdk.execution_time.xcom import XCom
 
-from airflow_adaptive.ports import Clock, Inbox, Origin, Wish
+from airflow_adaptive.ports import Clock, ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.journal.history import newest_within
-from airflow_adaptive.runtime.publishing.documents import ASKED, CALENDAR, REQUIREMENTS, WISH, documents
+from airflow_adaptive.runtime.publishing.documents import ASKED, CALENDAR, DESIRED_STATE, REQUIREMENTS, documents
 from airflow_adaptive.runtime.publishing.time_series import PAGES
 from airflow_adaptive.runtime.requirements.request_bodies import body_of
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -110,7 +110,7 @@ class AirflowJobStore:
         self._measures_turn = traffic.figures.join()
         self._unmeasured: dict[str, Any] = {}
         self._telemetry = Telemetry(job, task.dag_id, task.task_id)
-        self._inbox = Inbox(is_read=False)
+        self._inbox = ControlRequests(is_read=False)
         self._asked: Mapping[str, Any] = {}
         self._overrides: Any = {}
         self._reads = 0
@@ -120,7 +120,7 @@ class AirflowJobStore:
         self._shown: dict[str, Any] = {}
         self._complaint: str | None = None
 
-    async def inbox(self) -> Inbox:
+    async def control_requests(self) -> ControlRequests:
         """The wish and the overrides as they were last read; what can't be read leaves them as they were."""
         marked = await self._is_marked()
         if self._turn.due(self._clock.now(), INBOX_INTERVAL, at_once=marked):
@@ -180,12 +180,16 @@ class AirflowJobStore:
         return True
 
     def _read(self) -> None:
-        wish = self._accessor.get(WISH)
-        if wish is None and self._has_wish:
-            wish = self._bring_back()
-        self._has_wish = wish is not None
+        desired_state = self._accessor.get(DESIRED_STATE)
+        if desired_state is None and self._has_wish:
+            desired_state = self._bring_back()
+        self._has_wish = desired_state is not None
         # One after the other: overrides that nobody understands must not hide the wish to cancel.
-        self._follow(WISH, wish or Wish.RUN.value, lambda value: replace(self._inbox, wish=Wish(value)))
+        self._follow(
+            DESIRED_STATE,
+            desired_state or DesiredState.RUNNING.value,
+            lambda value: replace(self._inbox, desired_state=DesiredState(value)),
+        )
         self._reads -= 1
         if self._reads < 0 or self._accessor.get(REQUIREMENTS, {}) != self._overrides:
             self._read_bounds()
@@ -204,12 +208,12 @@ class AirflowJobStore:
             self._overrides = value if key == REQUIREMENTS else self._overrides
             self._follow(key, value, partial(self._with_bounds, key, name, origin))
 
-    def _with_bounds(self, key: str, name: str, origin: str, value: Any) -> Inbox:
+    def _with_bounds(self, key: str, name: str, origin: str, value: Any) -> ControlRequests:
         """The inbox with these bounds, and who has set them."""
         told: dict[str, Any] = {name: parse_requirements(value), origin: parse_origin(self._asked.get(key))}
         return replace(self._inbox, **told)
 
-    def _follow(self, key: str, value: JsonValue, read: Callable[[Any], Inbox]) -> None:
+    def _follow(self, key: str, value: JsonValue, read: Callable[[Any], ControlRequests]) -> None:
         try:
             self._inbox = read(value)
         except ValueError as error:
@@ -223,9 +227,9 @@ class AirflowJobStore:
                 self._accessor.set(key, body_of(bounds))
         if self._asked:
             self._accessor.set(ASKED, dict(self._asked))
-        self._accessor.set(WISH, self._inbox.wish.value)
+        self._accessor.set(DESIRED_STATE, self._inbox.desired_state.value)
         self._shown.clear()
-        return self._inbox.wish.value
+        return self._inbox.desired_state.value
 
     def _push(self, view: Mapping[str, Any]) -> None:
         for key, value in xcoms(view).items():
@@ -289,12 +293,12 @@ def parse_requirements(body: Any) -> Mapping[str, tuple[int, int]]:
     return overrides
 
 
-def parse_origin(asked: Any) -> Origin:
+def parse_origin(asked: Any) -> Requester:
     """Who asked for bounds, as the inbox has it; what is not understood is not known."""
     if not isinstance(asked, Mapping):
-        return Origin()
+        return Requester()
     by, via, until = (asked.get(name) for name in ("by", "via", "until"))
-    return Origin(by=str(by or ""), via=str(via or ""), until=moment(until))
+    return Requester(by=str(by or ""), via=str(via or ""), until=moment(until))
 
 
 def moment(text: Any) -> datetime | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
-from airflow_adaptive.ports import Inbox
+from airflow_adaptive.ports import ControlRequests
 from airflow_adaptive.scheduler.timeline import TerminalState, TriggerCause
 from airflow_adaptive.stores.asset_store import AirflowJobStore, TaskKey
 
@@ -99,9 +99,9 @@ class AnnouncingStore:
         self._store = store
         self._announcer = announcer
 
-    async def inbox(self) -> Inbox:
+    async def control_requests(self) -> ControlRequests:
         """See `JobStore`."""
-        return await self._store.inbox()
+        return await self._store.control_requests()
 
     async def publish(self, view: Mapping[str, Any]) -> None:
         """See `JobStore`."""

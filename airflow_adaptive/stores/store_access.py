@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from airflow_adaptive.ports import Clock
-from airflow_adaptive.runtime.rate_limit import Budget
+from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.stores.change_marker import Signal
 
 Result = TypeVar("Result")
@@ -37,8 +37,8 @@ class StoreTraffic:
 
     def __init__(self, clock: Clock) -> None:
         """Nothing is under way yet."""
-        self.inboxes = Budget(INBOX_LOOKS)
-        self.figures = Budget(FIGURES_SHOWN)
+        self.inboxes = RateLimiter(INBOX_LOOKS)
+        self.figures = RateLimiter(FIGURES_SHOWN)
         self.signal = Signal(self.read, clock, INBOX_INTERVAL)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-reads")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-writes")

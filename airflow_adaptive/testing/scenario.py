@@ -20,11 +20,11 @@ from airflow_adaptive.scheduler.events import (
     BatchFailed,
     CancelRequested,
     DriverEnded,
-    DriverSilent,
+    DriverHeartbeatTimedOut,
     Event,
     JobCompleted,
     JobRedeployed,
-    PlanInForce,
+    PlanActivated,
     PlanRefused,
     QueryFailed,
     RequirementsChanged,
@@ -163,10 +163,10 @@ class Scenario:
         """The driver reports the plan in force."""
         return self.when(self.in_force())
 
-    def in_force(self) -> PlanInForce:
+    def in_force(self) -> PlanActivated:
         """The event that says so."""
         version = 0 if self.state.plan is None else self.state.plan.version
-        return PlanInForce(at=self.now, epoch=self.state.epoch, version=version, reads=self.reads)
+        return PlanActivated(at=self.now, epoch=self.state.epoch, version=version, reads=self.reads)
 
     def when_refused(self, failure: Failure = TRANSIENT) -> Scenario:
         """The driver can't carry out the plan that it was handed."""
@@ -200,7 +200,7 @@ class Scenario:
 
     def when_driver_silent(self, failure: Failure = TRANSIENT) -> Scenario:
         """Nothing is heard of the driver."""
-        return self.when(DriverSilent(at=self.now, epoch=self.state.epoch, failure=failure))
+        return self.when(DriverHeartbeatTimedOut(at=self.now, epoch=self.state.epoch, failure=failure))
 
     def when_savepoint_completed(self) -> Scenario:
         """All queries stopped at a batch boundary."""

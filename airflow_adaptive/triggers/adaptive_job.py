@@ -19,7 +19,7 @@ from airflow_adaptive.launch.composition import world
 from airflow_adaptive.launch.deferral import long_enough
 from airflow_adaptive.ports import JobChannel, JobDirectoryError, PortError
 from airflow_adaptive.runtime.journal.journal import SupersededError, attempt_of
-from airflow_adaptive.runtime.loop import Leave, Loop
+from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
 from airflow_adaptive.scheduler.history.failures import root_cause
@@ -93,7 +93,7 @@ class AdaptiveJobTrigger(BaseTrigger):
         need long for that, or for ever (its scheduler is down, the DAG is paused, its file is broken).
         """
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
-        loop = asyncio.create_task(self._run_loop(Leave(cancel_at=cancel_at)))
+        loop = asyncio.create_task(self._run_loop(RunLimits(cancel_at=cancel_at)))
         try:
             await long_enough(asyncio.wait({loop}, timeout=self._job.options.trigger_lifetime.total_seconds()))
         except asyncio.CancelledError:
@@ -106,7 +106,7 @@ class AdaptiveJobTrigger(BaseTrigger):
             _keep(self._look_after(loop))
             yield TriggerEvent(recycled(self._job, cancel_at))
 
-    async def _run_loop(self, leave: Leave) -> dict[str, Any]:
+    async def _run_loop(self, leave: RunLimits) -> dict[str, Any]:
         """Run the loop; against a twin (this trigger on another triggerer) Airflow soon ends the one of the two that is too many."""
         while True:
             try:
@@ -194,7 +194,7 @@ async def run_loop(
     conn_id: str,
     base: str,
     task: TaskKey,
-    leave: Leave | None = None,
+    leave: RunLimits | None = None,
     on_rescale: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Run a job's loop with Airflow as its world; return the event that tells the operator how it ended.
@@ -265,7 +265,7 @@ async def kill_driver(conn_id: str, driver: str) -> None:
         await cluster.close()
 
 
-def outcome(spec: JobSpec, state: SchedulerState, leave: Leave | None, trouble: str | None) -> dict[str, Any]:
+def outcome(spec: JobSpec, state: SchedulerState, leave: RunLimits | None, trouble: str | None) -> dict[str, Any]:
     """The event that tells the operator how the loop ended."""
     causes = [told for told in (root_cause(state), trouble) if told]
     cancel_at = None if leave is None else leave.cancel_at

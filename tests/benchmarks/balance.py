@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_adaptive.job.executors.task_balancer import MAX_BATCHES
-from airflow_adaptive.job.protocol.documents import NONE, TASKS, Action, DriverPlan, Status
+from airflow_adaptive.job.protocol.documents import NONE, TASKS, Action, DriverPlan, DriverStatus
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.benchmarks.page import replace_section
@@ -161,7 +161,7 @@ class Run:
             lambda now: len(now.executors) == self._executors and now.executors[-1].executor_id != victim,
         )
 
-    def _wait(self, what: str, condition: Callable[[Status], bool]) -> Status:
+    def _wait(self, what: str, condition: Callable[[DriverStatus], bool]) -> DriverStatus:
         """Wait longer than a test would: the benchmark as a whole has a limit."""
         return self._driver.wait_status(what, condition, LONGEST_WAIT_S)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_adaptive.job.protocol.codec import encode_log
-from airflow_adaptive.job.protocol.documents import LogDocument
+from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.runtime.journal.journal import Journal
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine
@@ -152,7 +152,7 @@ class _SizingChannel(FakeChannel):
         super().__init__()
         self.sizes: list[int] = []
 
-    async def create(self, document: LogDocument) -> bool:
+    async def create(self, document: JournalDocument) -> bool:
         """Note the size."""
         self.sizes.append(len(encode_log(document)))
         return True

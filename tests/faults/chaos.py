@@ -88,10 +88,10 @@ def other_driver(world: MatrixWorld, draw: int) -> None:
     world.redeploy(conf={"spark.deployed.by": f"{world.attempt} {draw}"})
 
 
-def end_for_now(wish: str, world: MatrixWorld, draw: int) -> None:
+def end_for_now(desired_state: str, world: MatrixWorld, draw: int) -> None:
     """The next attempt begins as soon as this one has ended."""
     del draw
-    world.ask(wish)
+    world.ask(desired_state)
 
 
 def bad_row(world: MatrixWorld, draw: int) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx
 
-from airflow_adaptive.job.protocol.documents import LogDocument
+from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.runtime.journal import storage
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 
@@ -48,14 +48,14 @@ class Death:
         self._struck = False
         self._documents = 0
         self._submission: str | None = None
-        self._creating: LogDocument | None = None
+        self._creating: JournalDocument | None = None
 
     def around(self, directory: JobDirectory) -> Any:
         """The directory, deadly at the point."""
         create, remove = directory.create, directory.storage.remove
         removed = 0
 
-        async def dying_create(document: LogDocument) -> bool:
+        async def dying_create(document: JournalDocument) -> bool:
             fatal = self._is_meant(document)
             self._creating = document if fatal else None
             self._die_if(fatal, "create", "before")
@@ -97,7 +97,7 @@ class Death:
             self._struck = True
             os.kill(process, how)
 
-    def _is_meant(self, document: LogDocument) -> bool:
+    def _is_meant(self, document: JournalDocument) -> bool:
         self._documents += 1
         names = {transition["target"] for transition in document.transitions}
         names |= {command["type"] for command in document.commands}

@@ -17,14 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from airflow_adaptive.ports import Inbox, Wish
+from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.journal import journal
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import Leave, Loop, Ports
+from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.spark.address import parse_address
@@ -45,10 +45,10 @@ class FileStore:
     def __init__(self, wishes: Path) -> None:
         self._wishes = wishes
 
-    async def inbox(self) -> Inbox:
+    async def control_requests(self) -> ControlRequests:
         wishes = json.loads(self._wishes.read_text())
         requirements = {name: (lower, upper) for name, (lower, upper) in wishes["requirements"].items()}
-        return Inbox(wish=Wish(wishes["wish"]), requirements=requirements)
+        return ControlRequests(desired_state=DesiredState(wishes["desired_state"]), requirements=requirements)
 
     async def measure(self, figures: Mapping[str, object]) -> None:
         pass
@@ -83,7 +83,7 @@ async def run_one(shared: SharedCluster, config: Mapping[str, Any], death: Death
         shared=shared,
     )
     lifetime = config["lifetime_s"]
-    leave = Leave(recycle_at=None if lifetime is None else clock.now() + timedelta(seconds=lifetime))
+    leave = RunLimits(recycle_at=None if lifetime is None else clock.now() + timedelta(seconds=lifetime))
     state = await Loop(spec, ports, random.random, leave).run()
     log.info("%s left in %s", spec.graph.job, state.current)
 

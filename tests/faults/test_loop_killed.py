@@ -152,17 +152,17 @@ END = {
 }
 
 
-@pytest.mark.parametrize(("wish", "point"), END)
-def test_end(world: FaultWorld, record: Record, wish: str, point: str) -> None:
+@pytest.mark.parametrize(("desired_state", "point"), END)
+def test_end(world: FaultWorld, record: Record, desired_state: str, point: str) -> None:
     """Another attempt takes the job up where this one left it."""
     _run_then_adopt(world)
     dying = world.start_loop(point)
-    world.ask(wish)
+    world.ask(desired_state)
     world.wait_death(dying)
     world.wait_exit(world.start_loop(), 0)
     assert world.is_in("Finished")
     world.ask()
-    _go_on(world, record, END[wish, point], attempt="2")
+    _go_on(world, record, END[desired_state, point], attempt="2")
 
 
 AGAIN = {

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import psutil
 
 from airflow_adaptive.job.protocol.codec import DocumentError, decode_log, decode_status
-from airflow_adaptive.job.protocol.documents import LogDocument, Status
+from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
@@ -59,13 +59,13 @@ class WatchedJob:
         """Of the job."""
         return self.base / self.job
 
-    def leave(self, wish: str, bounds: Mapping[str, tuple[int, int]]) -> None:
+    def leave(self, desired_state: str, bounds: Mapping[str, tuple[int, int]]) -> None:
         """Leave a wish and the bounds of each vertex, where its loops look."""
         written = self.root / "wishes.new"
-        written.write_text(json.dumps({"wish": wish, "requirements": bounds}))
+        written.write_text(json.dumps({"desired_state": desired_state, "requirements": bounds}))
         written.rename(self.root / "wishes.json")
 
-    def newest(self) -> LogDocument | None:
+    def newest(self) -> JournalDocument | None:
         """The newest document of the log."""
         for file in sorted((self.directory / "log").glob("[0-9]*.json"), reverse=True):
             try:
@@ -74,7 +74,7 @@ class WatchedJob:
                 continue
         return None
 
-    def status(self) -> Status | None:
+    def status(self) -> DriverStatus | None:
         """The driver's report."""
         try:
             return decode_status((self.directory / "status.json").read_bytes())

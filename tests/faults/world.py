@@ -49,9 +49,9 @@ class FaultWorld(WatchedJob):
 
     # ---- what people do ----
 
-    def ask(self, wish: str = "run", parallelism: tuple[int, int] = (1, 1)) -> None:
+    def ask(self, desired_state: str = "running", parallelism: tuple[int, int] = (1, 1)) -> None:
         """Leave a wish."""
-        self.leave(wish, {"job": parallelism})
+        self.leave(desired_state, {"job": parallelism})
 
     def feed(self, files: int = 2) -> None:
         """More input."""

@@ -15,10 +15,10 @@ from airflow_adaptive.job.protocol.documents import (
     Directive,
     DriverPlan,
     DriverState,
+    DriverStatus,
     ExecutorReport,
     FailureReport,
     QueryReport,
-    Status,
 )
 
 EPOCH = 3
@@ -77,7 +77,7 @@ class World:
     history: list[str] = field(default_factory=list)
     balanced: list[int] = field(default_factory=lambda: [0])
     seen: list[list[int]] = field(default_factory=list)
-    statuses: list[Status] = field(default_factory=list)
+    statuses: list[DriverStatus] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     guarded: bool = False
     plan: DriverPlan | None = None
@@ -90,7 +90,7 @@ class World:
             job="j", directory="", epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, poll_interval_s=POLL_S
         )
         fence = Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, clock=self.clock)
-        identity = Status(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.STARTING)
+        identity = DriverStatus(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.STARTING)
         return ControlLoop(
             identity,
             log=self,
@@ -285,11 +285,11 @@ class World:
 
     # ---- reporter ----
 
-    def report(self, status: Status) -> bool:
+    def report(self, status: DriverStatus) -> bool:
         if not self.statuses or (status.state, status.version) != (self.statuses[-1].state, self.statuses[-1].version):
             self.history.append(f"{status.state} {status.version}")
         self.statuses.append(status)
         return self.writable
 
-    def report_fenced(self, status: Status) -> None:
+    def report_fenced(self, status: DriverStatus) -> None:
         self.history.append("FENCED")

@@ -18,7 +18,7 @@ import psutil
 
 from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_log, log_name
 from airflow_adaptive.job.protocol.conf import session_conf
-from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPlan, LogDocument, Status
+from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPlan, DriverStatus, JournalDocument
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import DriverSubmission
@@ -89,7 +89,7 @@ class DriverUnderTest:
         """Create the next log document, in one step."""
         self.number += 1
         directive = Directive(epoch=epoch or self.epoch, nonce=NONCE, version=version, action=action, plan=wanted)
-        document = LogDocument(job=JOB, number=self.number, at="", owner="test", directive=directive, scheduler={})
+        document = JournalDocument(job=JOB, number=self.number, at="", owner="test", directive=directive, scheduler={})
         path = self.directory / "log" / log_name(self.number)
         path.parent.mkdir(parents=True, exist_ok=True)
         written = path.with_suffix(".written")
@@ -127,16 +127,18 @@ class DriverUnderTest:
         self.submissions.append(answer["submissionId"])
         return self.submissions[-1]
 
-    def status(self) -> Status | None:
+    def status(self) -> DriverStatus | None:
         try:
             return decode_status((self.directory / "status.json").read_bytes())
         except (FileNotFoundError, DocumentError):
             return None
 
-    def wait_status(self, what: str, condition: Callable[[Status], bool], timeout_s: float = PATIENCE_S) -> Status:
+    def wait_status(
+        self, what: str, condition: Callable[[DriverStatus], bool], timeout_s: float = PATIENCE_S
+    ) -> DriverStatus:
         """Wait until the status is as wanted; a driver that ends meanwhile fails the test with its output."""
 
-        def wanted() -> Status | None:
+        def wanted() -> DriverStatus | None:
             status = self.status()
             if status is not None and condition(status):
                 return status

@@ -9,7 +9,7 @@ from airflow_adaptive.scheduler.config.options import BelowLowerBound
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
-    DriverSilent,
+    DriverHeartbeatTimedOut,
     Event,
     QueryFailed,
     SavepointCompleted,
@@ -56,7 +56,7 @@ WAYS_OUT: Mapping[type[Current], type[Event] | TimerName | None] = {
     Created: SchedulingStarted,
     WaitingForResources: SlotsChanged,
     Deploying: TimerName.DEPLOY,
-    Executing: DriverSilent,
+    Executing: DriverHeartbeatTimedOut,
     RestartingLocally: TimerName.LOCAL_RECOVERY,
     Restarting: None,
     StopWithSavepoint: TimerName.STOP,
@@ -276,7 +276,7 @@ def attempts_allowed(state: SchedulerState) -> int:
 def decided_failure(before: SchedulerState, event: Event, step: Step) -> Failure | None:
     """The failure that is decided on at this step; one in the midst of a stop is decided on when the stop is known."""
     match before.current, event:
-        case current, DriverEnded() | DriverSilent() | QueryFailed() if isinstance(current, FAILURES_COUNT):
+        case current, DriverEnded() | DriverHeartbeatTimedOut() | QueryFailed() if isinstance(current, FAILURES_COUNT):
             return event.failure
         case Deploying(), TimerFired():
             told = getattr(step.state.current, "failure", None) or getattr(step.state.current, "cause", None)
@@ -297,7 +297,7 @@ def decided_while_stopping(stopping: StopWithSavepoint, event: Event, step: Step
             return wrapped(stopping.failure, step)
         case SavepointFailed():
             return stopping.failure
-        case DriverEnded(failure=failure) | DriverSilent(failure=failure) if gone_too_early:
+        case DriverEnded(failure=failure) | DriverHeartbeatTimedOut(failure=failure) if gone_too_early:
             return stopping.failure or failure
         case _:
             return None

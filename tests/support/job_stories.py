@@ -139,7 +139,7 @@ def reported(job: Scenario) -> Mapping[str, Any]:
 def place(world: AirflowWorld, job: Scenario, dag_id: str = "flights", task_id: str = "stream", **more: Any) -> int:
     """Declare the job and show all of it; returns its Asset's id."""
     asset = world.declare(job.state.job.job, dag_id, task_id)
-    documents = {"wish": "run", **shown(job, **SPARK), **reported(job), **figures(job), **more}
+    documents = {"desired_state": "running", **shown(job, **SPARK), **reported(job), **figures(job), **more}
     world.show(asset, documents)
     return asset
 

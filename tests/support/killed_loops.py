@@ -21,14 +21,14 @@ from airflow_adaptive.job.protocol.documents import (
     Action,
     Directive,
     DriverState,
+    DriverStatus,
     ExecutorReport,
     FailureReport,
-    LogDocument,
+    JournalDocument,
     QueryReport,
-    Status,
 )
-from airflow_adaptive.ports import Inbox, SubmissionState, Wish
-from airflow_adaptive.runtime.loop import Leave, Loop
+from airflow_adaptive.ports import ControlRequests, DesiredState, SubmissionState
+from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
@@ -75,31 +75,31 @@ class QuickChannel(FakeChannel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.documents: dict[int, LogDocument] = {}
-        self.newest_status: Status | None = None
+        self.documents: dict[int, JournalDocument] = {}
+        self.newest_status: DriverStatus | None = None
 
-    async def newest(self) -> LogDocument | None:
+    async def newest(self) -> JournalDocument | None:
         return self._log.get(max(self._log, default=0))
 
-    async def read(self, number: int) -> LogDocument | None:
+    async def read(self, number: int) -> JournalDocument | None:
         return self._log.get(number)
 
-    async def create(self, document: LogDocument) -> bool:
+    async def create(self, document: JournalDocument) -> bool:
         return self._log.setdefault(document.number, document) == document and max(self._log) == document.number
 
-    async def history(self, limit: int) -> Sequence[LogDocument]:
+    async def history(self, limit: int) -> Sequence[JournalDocument]:
         return [self._log[number] for number in sorted(self._log)[-limit:]]
 
     async def compact(self, keep: int) -> None:
         for number in sorted(self._log)[:-keep]:
             del self._log[number]
 
-    async def status(self) -> Status | None:
+    async def status(self) -> DriverStatus | None:
         self._require_available()
         return self.newest_status
 
     @property
-    def _log(self) -> dict[int, LogDocument]:
+    def _log(self) -> dict[int, JournalDocument]:
         self._require_available()
         return self.documents
 
@@ -179,7 +179,7 @@ class LeasedDrivers:
             epochs = [process.epoch for process in self.active]
             raise TwoDriversError(f"after {self.clock.elapsed:g} s drivers of epochs {epochs} run queries")
 
-    def newest(self) -> LogDocument | None:
+    def newest(self) -> JournalDocument | None:
         """The newest document of the log."""
         return self.channel.documents.get(max(self.channel.documents, default=0))
 
@@ -257,7 +257,7 @@ class LeasedDrivers:
         process.sequence += 1
         workers = {worker.worker_id: worker.address for worker in self.cluster._workers.values()}
         placed = [workers[it] for it in self.cluster.executors(process.submission_id) if it in workers]
-        self.channel.newest_status = Status(
+        self.channel.newest_status = DriverStatus(
             job=newest.job,
             epoch=process.epoch,
             nonce=process.nonce,
@@ -278,9 +278,9 @@ class Inboxes:
     """A `JobStore` that shows nothing to anybody."""
 
     def __init__(self) -> None:
-        self.asked = Inbox()
+        self.asked = ControlRequests()
 
-    async def inbox(self) -> Inbox:
+    async def control_requests(self) -> ControlRequests:
         return self.asked
 
     async def publish(self, view: object) -> None:
@@ -352,7 +352,7 @@ class Life(Simulation):
         fixed += [*self.channel.documents.values(), self.channel.newest_status]
         return copy.deepcopy(self, {id(it): it for it in fixed})
 
-    def through(self, fate: Fate, leave: Leave | None = None) -> Loop:
+    def through(self, fate: Fate, leave: RunLimits | None = None) -> Loop:
         """A loop whose calls to the ports all go through a fate."""
         names = ("cluster", "channel", "store", "clock")
         ports: dict[str, Any] = {name: Through(getattr(self.ports, name), fate) for name in names}
@@ -370,7 +370,7 @@ class Life(Simulation):
     def try_again(self) -> None:
         """The task is run again: another attempt, and nobody wants anything else than that it runs."""
         self.spec = replace(self.spec, attempt="attempt-2")
-        self.store.asked, self.asked = Inbox(), False
+        self.store.asked, self.asked = ControlRequests(), False
 
     def live(self) -> None:
         """Run a loop until the job has ended."""
@@ -379,7 +379,7 @@ class Life(Simulation):
 
     def live_in_short_loops(self, lifetime_s: float, gap_s: float) -> None:
         """Run loops of that lifetime one after the other until the job has ended."""
-        while not self._has_ended(self.run(Leave(recycle_at=self.clock.now() + timedelta(seconds=lifetime_s)))):
+        while not self._has_ended(self.run(RunLimits(recycle_at=self.clock.now() + timedelta(seconds=lifetime_s)))):
             self.pass_time(gap_s)
         self.check_end()
 
@@ -403,7 +403,7 @@ class Life(Simulation):
             self.events.pop(0)[1](self)
         self.drivers.tick()
         if not self.events and not self.asked and self._is_well():
-            self.store.asked, self.asked = Inbox(wish=Wish.SUSPEND), True
+            self.store.asked, self.asked = ControlRequests(desired_state=DesiredState.SUSPENDED), True
 
     def _is_well(self) -> bool:
         newest = self.drivers.newest()

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_adaptive.autoscaling.load.batch_cost import effective
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
-from airflow_adaptive.autoscaling.policy import Advice, Observation, QueryFigures, VertexLimits
+from airflow_adaptive.autoscaling.policy import Advice, PolicyInput, QueryMetrics, VertexLimits
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
@@ -18,11 +18,11 @@ QUERY = "default"
 VERTEX = "job"
 
 
-def figures(rate: float, slots: int, sequence: int = 1, **changes: Any) -> QueryFigures:
+def figures(rate: float, slots: int, sequence: int = 1, **changes: Any) -> QueryMetrics:
     """Of a query that reads so many rows per second, 100 of them on a slot, with batches every 10 s."""
     partitions = changes.pop("partitions", 1)
     seconds = rate * 10 / (100 * effective(slots, partitions))
-    given = QueryFigures(
+    given = QueryMetrics(
         vertices=(VERTEX,),
         input_rate=rate,
         busy_rate=rate * 10 / seconds if seconds else 0.0,
@@ -36,10 +36,10 @@ def figures(rate: float, slots: int, sequence: int = 1, **changes: Any) -> Query
     return replace(given, **changes)
 
 
-def seen(at: datetime, slots: int, queries: Mapping[str, QueryFigures], **changes: Any) -> Observation:
+def seen(at: datetime, slots: int, queries: Mapping[str, QueryMetrics], **changes: Any) -> PolicyInput:
     """A job of one vertex with bounds 1 to 20."""
     limits = {VERTEX: VertexLimits(max_parallelism=20, declared=ParallelismRange(1, 20))}
-    given = Observation(
+    given = PolicyInput(
         at=at,
         requirements={VERTEX: ParallelismRange(1, slots)},
         limits=limits,

@@ -14,12 +14,12 @@ from airflow_adaptive.scheduler.events import (
     BatchFailed,
     CancelRequested,
     DriverEnded,
-    DriverSilent,
+    DriverHeartbeatTimedOut,
     DriverSubmitted,
     Event,
     JobCompleted,
     JobRedeployed,
-    PlanInForce,
+    PlanActivated,
     PlanRefused,
     QueryFailed,
     RequirementsChanged,
@@ -235,9 +235,9 @@ def events(model: Model, place: Place) -> Iterator[Event]:
     yield DriverSubmitted(at=now, epoch=epoch, submission_id="driver")
     for failure in (TRANSIENT, HOPELESS):
         yield DriverEnded(at=now, epoch=epoch, failure=failure)
-        yield DriverSilent(at=now, epoch=epoch, failure=failure)
+        yield DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
         yield QueryFailed(at=now, epoch=epoch, failure=failure)
-    yield PlanInForce(at=now, epoch=epoch, version=state.version, reads=model.reads)
+    yield PlanActivated(at=now, epoch=epoch, version=state.version, reads=model.reads)
     for failure in model.refusals:
         yield PlanRefused(at=now, epoch=epoch, version=state.version, failure=failure)
     for deployment in model.deployments:
@@ -271,7 +271,7 @@ def helped(model: Model, place: Place) -> tuple[datetime, Event] | None:
     if slots != state.offers:
         return now, SlotsChanged(at=now, offers=slots)
     if isinstance(state.current, Deploying):
-        return now, PlanInForce(at=now, epoch=state.epoch, version=state.version, reads=model.reads)
+        return now, PlanActivated(at=now, epoch=state.epoch, version=state.version, reads=model.reads)
     return fired(place) if timers else None
 
 

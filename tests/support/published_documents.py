@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from airflow_adaptive.job.protocol.documents import DriverState, ExecutorReport, QueryReport, Status
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, ExecutorReport, QueryReport
 from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, documents
 from airflow_adaptive.runtime.publishing.job_view import driver_view, view
@@ -63,12 +63,12 @@ def shown(job: Scenario, **urls: str) -> dict[str, Any]:
     return documents(view(job.state, history(job), Urls(**urls), "attempt"), task)
 
 
-def report(slots: int = 2) -> Status:
+def report(slots: int = 2) -> DriverStatus:
     """What its driver reports."""
     query = QueryReport(
         name="q", active=True, batch_id=3, committed=4, input_rows=400, batch_duration_ms=500, trigger_interval_ms=1000
     )
-    return Status(
+    return DriverStatus(
         job=JOB,
         epoch=1,
         nonce="n",
@@ -98,7 +98,7 @@ def figures(job: Scenario, points: int = 3) -> Mapping[str, Any]:
 def place(world: AirflowWorld, job: Scenario, dag_id: str = "flights", **more: Any) -> int:
     """Declare the job and show it; returns its Asset's id."""
     asset = world.declare(job.state.job.job, dag_id)
-    world.show(asset, {"wish": "run", **shown(job), **reported(), **figures(job), **more})
+    world.show(asset, {"desired_state": "running", **shown(job), **reported(), **figures(job), **more})
     return asset
 
 

@@ -18,7 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.ports import Inbox, Wish
+from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
@@ -50,12 +50,12 @@ QUICK: Mapping[str, Any] = {
 # ---- lives in the simulation ----------------------------------------------------------------------------------------
 
 
-def ask(job: Simulation, wish: Wish) -> Callable[[], None]:
-    return lambda: setattr(job.store, "asked", Inbox(wish=wish))
+def ask(job: Simulation, desired_state: DesiredState) -> Callable[[], None]:
+    return lambda: setattr(job.store, "asked", ControlRequests(desired_state=desired_state))
 
 
 def require(job: Simulation, lower: int, upper: int) -> Callable[[], None]:
-    return lambda: setattr(job.store, "asked", Inbox(requirements={"job": (lower, upper)}))
+    return lambda: setattr(job.store, "asked", ControlRequests(requirements={"job": (lower, upper)}))
 
 
 def workers_come_and_go(job: Simulation) -> None:
@@ -64,7 +64,7 @@ def workers_come_and_go(job: Simulation) -> None:
     job.clock.at(20, lambda: joined.append(job.cluster.add_worker(cores=1, memory_mb=512)))
     job.clock.at(50, lambda: job.cluster.kill_worker(joined[0]))
     job.clock.at(90, lambda: job.cluster.add_worker(cores=2, memory_mb=1024))
-    job.clock.at(130, ask(job, Wish.SUSPEND))
+    job.clock.at(130, ask(job, DesiredState.SUSPENDED))
 
 
 def driver_and_query_fail(job: Simulation) -> None:
@@ -79,7 +79,7 @@ def driver_hangs(job: Simulation) -> None:
     job.clock.at(20, lambda: setattr(job.drivers, "silent", True))
     job.clock.at(100, lambda: setattr(job.drivers, "silent", False))
     job.clock.at(160, lambda: setattr(job.drivers, "silent", True))
-    job.clock.at(161, ask(job, Wish.CANCEL))
+    job.clock.at(161, ask(job, DesiredState.CANCELED))
 
 
 def requirements_change(job: Simulation) -> None:
@@ -150,7 +150,7 @@ class Life:
         self.until(parallelism=1, epoch=1)
         self.cluster.kill_driver(self.store.views[-1]["submission_id"])
         self.until(parallelism=1, epoch=2)
-        self.store.asked = Inbox(wish=Wish.SUSPEND)
+        self.store.asked = ControlRequests(desired_state=DesiredState.SUSPENDED)
 
     def until(self, parallelism: int, epoch: int) -> None:
         def runs() -> bool:

@@ -23,10 +23,10 @@ from typing import Any
 import psutil
 
 from airflow_adaptive.job.protocol.codec import decode_log
-from airflow_adaptive.ports import Inbox, SubmissionState
+from airflow_adaptive.ports import ControlRequests, SubmissionState
 from airflow_adaptive.runtime.journal.job_directory import HISTORY, LOG, JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.stores.asset_store import xcoms
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
@@ -169,7 +169,7 @@ class Weeks(Simulation):
         asyncio.get_running_loop().set_default_executor(self._thread)
         end = self.clock.now() + time
         while (now := self.clock.now()) < end:
-            leave = Leave(recycle_at=min(now + self.spec.options.trigger_lifetime, end))
+            leave = RunLimits(recycle_at=min(now + self.spec.options.trigger_lifetime, end))
             await self.loop(leave).run()
             self._count("recycled")
 
@@ -226,7 +226,7 @@ class Weeks(Simulation):
             self.cluster.kill_driver(list(self.cluster.submissions)[-1])
 
     def _ask(self) -> None:
-        self.shown.asked = Inbox(requirements={"job": (1, self._random.randint(1, 4))})
+        self.shown.asked = ControlRequests(requirements={"job": (1, self._random.randint(1, 4))})
 
     def _count(self, what: str) -> None:
         self.happened[what] = self.happened.get(what, 0) + 1

@@ -21,7 +21,7 @@ from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.unmanaged_script import OrdinaryScript
 from airflow_adaptive.job.protocol.codec import FORMAT, encode_log, log_name
 from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
-from airflow_adaptive.job.protocol.documents import Action, Directive, LogDocument
+from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
 from airflow_adaptive.job.queries.writers import AdaptiveJobError, require_same, require_writers
 from airflow_adaptive.launch.task_result import result
@@ -88,7 +88,7 @@ class Desk:
     def refused_log(self, job: str, **fields: Any) -> str:
         """What it says when this is the newest document in the log of its job."""
         directive = Directive(epoch=1, nonce="n", version=1, action=Action.RUN, plan=None)
-        document = LogDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={})
+        document = JournalDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={})
         log = self.folder / "jobs" / "departures" / "log"
         log.mkdir(parents=True, exist_ok=True)
         (log / log_name(1)).write_text(json.dumps(json.loads(encode_log(document)) | fields))

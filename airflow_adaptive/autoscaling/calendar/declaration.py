@@ -122,7 +122,7 @@ def scheduled_policy(
         )
     except RescalePolicyError as error:
         wrong += [
-            finding for finding in error.findings if any(read_windows) or finding != NO_WINDOW or not read_windows
+            finding for finding in error.violations if any(read_windows) or finding != NO_WINDOW or not read_windows
         ]
         raise RescalePolicyError("scheduled policy", wrong) from None  # an import error of Airflow shows all of a chain
     if wrong:
@@ -142,7 +142,7 @@ def _read(make: Callable[..., Part], given: Part | Mapping[str, Any], wrong: lis
     except TypeError as error:
         wrong.append(f"{make.__name__} {given.get('name')!r}: {str(error).removeprefix(make.__name__ + '() ')}")
     except RescalePolicyError as error:
-        wrong.extend(error.findings)
+        wrong.extend(error.violations)
     return None
 
 
@@ -150,7 +150,7 @@ def _tried(read: Callable[[], Part], wrong: list[str]) -> Part | None:
     try:
         return read()
     except RescalePolicyError as error:
-        wrong.extend(error.findings)
+        wrong.extend(error.violations)
         return None
 
 

@@ -18,10 +18,10 @@ from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock
 from airflow_adaptive.autoscaling.policy import (
     Advice,
     Bounds,
-    Observation,
+    PolicyInput,
     RescalePolicyError,
     VertexLimits,
-    dry_run_findings,
+    dry_run_violations,
 )
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
@@ -137,9 +137,9 @@ class ScheduledPolicy:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
-        from airflow_adaptive.autoscaling.calendar.violations import findings  # noqa: PLC0415  it knows this module
+        from airflow_adaptive.autoscaling.calendar.violations import violations  # noqa: PLC0415  it knows this module
 
-        wrong = [*findings(self), *dry_run_findings(self.dry_run)]
+        wrong = [*violations(self), *dry_run_violations(self.dry_run)]
         if wrong:
             raise RescalePolicyError("scheduled policy", wrong)
 
@@ -160,11 +160,11 @@ class ScheduledPolicy:
         """
         named = [(f"window {window.when.name!r}", window.bounds) for window in self.windows]
         named += [("the default", self.default)] if self.default is not None else []
-        wrong = [f"{name}: {finding}" for name, bounds in named for finding in bounds.findings(limits)]
+        wrong = [f"{name}: {violation}" for name, bounds in named for violation in bounds.violations(limits)]
         if wrong:
             raise RescalePolicyError("scheduled policy", wrong)
 
-    def advise(self, memory: ScheduledMemory, seen: Observation) -> tuple[ScheduledMemory, Advice]:
+    def advise(self, memory: ScheduledMemory, seen: PolicyInput) -> tuple[ScheduledMemory, Advice]:
         """See `RescalePolicy`; there is always an answer.
 
         Raises:

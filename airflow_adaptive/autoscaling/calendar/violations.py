@@ -46,7 +46,7 @@ _CYCLE = (date(1972, 1, 1), 10227)
 """28 years, after which dates have the same weekdays again."""
 
 
-def findings(policy: ScheduledPolicy) -> list[str]:
+def violations(policy: ScheduledPolicy) -> list[str]:
     """Everything that is wrong, each with the fix."""
     wrong = _zone(policy.zone) + _dates("the holidays", policy.holidays) + _look_ahead(policy.look_ahead)
     wrong += _member("repeated", policy.repeated, Repeated)
@@ -88,7 +88,7 @@ def _window(window: Window) -> list[str]:
 def _bounds(label: str, bounds: Any) -> list[str]:
     if not isinstance(bounds, Bounds):
         return [f"{label}: parallelism {bounds!r} must be a number, a pair (lower, upper), or vertex: one of these"]
-    return [f"{label}: {finding}" for finding in bounds.findings()]
+    return [f"{label}: {finding}" for finding in bounds.violations()]
 
 
 def _period(label: str, period: Period) -> list[str]:
@@ -146,8 +146,8 @@ def _times(period: Period) -> Iterator[str]:
 
 def _dates(label: str, dates: tuple[str, ...]) -> list[str]:
     found = [(text, list(_tried(lambda text: read_dates((text,)), text))) for text in dates]
-    wrong = [finding for _, findings in found for finding in findings]
-    sound = [text for text, findings in found if not findings]
+    wrong = [finding for _, violations in found for finding in violations]
+    sound = [text for text, violations in found if not violations]
     wrong += [
         f"dates {text!r} are more than ten years: split them, or leave them out"
         for text, (first, last) in zip(sound, read_dates(tuple(sound)), strict=True)

@@ -15,14 +15,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_adaptive.autoscaling.load.query_load import Allowed, QueryMemory, Seen, follow, hold
-from airflow_adaptive.autoscaling.load.settings import LoadSettings, setting_findings
+from airflow_adaptive.autoscaling.load.settings import LoadSettings, setting_violations
 from airflow_adaptive.autoscaling.policy import (
     Advice,
-    Observation,
-    QueryFigures,
+    PolicyInput,
+    QueryMetrics,
     RescalePolicyError,
     VertexLimits,
-    dry_run_findings,
+    dry_run_violations,
 )
 from airflow_adaptive.scheduler.config.durations import parse_duration
 from airflow_adaptive.scheduler.errors import did_you_mean
@@ -65,7 +65,7 @@ class LoadPolicy(LoadSettings):
 
     def __post_init__(self) -> None:
         """Check the settings. Raises `RescalePolicyError`."""
-        wrong = [*setting_findings(self), *dry_run_findings(self.dry_run)]
+        wrong = [*setting_violations(self), *dry_run_violations(self.dry_run)]
         if wrong:
             raise RescalePolicyError("load policy", wrong)
 
@@ -93,7 +93,7 @@ class LoadPolicy(LoadSettings):
         """Nothing was seen yet."""
         return LoadMemory()
 
-    def advise(self, memory: LoadMemory, seen: Observation) -> tuple[LoadMemory, Advice | None]:
+    def advise(self, memory: LoadMemory, seen: PolicyInput) -> tuple[LoadMemory, Advice | None]:
         """See `RescalePolicy`; None before any query has told figures that can be believed."""
         overridden = override(seen)
         if overridden is not None:
@@ -115,7 +115,7 @@ class LoadPolicy(LoadSettings):
         return kept, Advice(bounds=bounds, reason=reason, source=SOURCE, dry_run=self.dry_run)
 
     def _query(
-        self, name: str, memory: QueryMemory, figures: QueryFigures, seen: Observation, allowed: Allowed
+        self, name: str, memory: QueryMemory, figures: QueryMetrics, seen: PolicyInput, allowed: Allowed
     ) -> tuple[QueryMemory, str]:
         limits = _limits(figures.vertices, seen)
         if not limits:
@@ -144,7 +144,7 @@ class LoadPolicy(LoadSettings):
         return Allowed(rescales=recent, up=left > 0, down=left > RESERVE * self.rescales_per_day)
 
 
-def override(seen: Observation) -> Advice | None:
+def override(seen: PolicyInput) -> Advice | None:
     """What is advised while a person's bounds hold: these. None if there are none, or they have expired."""
     person = seen.override
     if person is None or (person.until is not None and person.until <= seen.at):
@@ -163,11 +163,11 @@ def is_changed(before: QueryMemory | None, after: QueryMemory) -> bool:
     return before is not None and before.target is not None and before.target != after.target
 
 
-def _limits(vertices: tuple[str, ...], seen: Observation) -> Mapping[str, VertexLimits]:
+def _limits(vertices: tuple[str, ...], seen: PolicyInput) -> Mapping[str, VertexLimits]:
     return {name: seen.limits[name] for name in vertices if name in seen.limits}
 
 
-def _bounds(queries: Mapping[str, QueryMemory], seen: Observation) -> Iterator[tuple[str, ParallelismRange]]:
+def _bounds(queries: Mapping[str, QueryMemory], seen: PolicyInput) -> Iterator[tuple[str, ParallelismRange]]:
     """Of the vertices of all queries that were ever seen: one that tells nothing now keeps what it has.
 
     Where queries share their slots, the one that needs the most decides.
@@ -182,7 +182,7 @@ def _bounds(queries: Mapping[str, QueryMemory], seen: Observation) -> Iterator[t
             yield vertex, ParallelismRange(lower, min(max(target, lower), upper))
 
 
-def _cost(seen: Observation) -> timedelta:
+def _cost(seen: PolicyInput) -> timedelta:
     """Of the rescale that a change would take: as measured for its tier, else the dearest one known."""
     measured = seen.rescale_costs
     if seen.tier is not None and seen.tier in measured:

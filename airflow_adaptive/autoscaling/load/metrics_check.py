@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from airflow_adaptive.autoscaling.policy import QueryFigures
+from airflow_adaptive.autoscaling.policy import QueryMetrics
 
 MOST = 1e15
 """No figure is larger: rows, or rows per second."""
@@ -30,7 +30,7 @@ class Newest:
     backlog: float | None = None
 
 
-def doubts(figures: QueryFigures, newest: Newest, now: datetime, patience: timedelta) -> list[str]:
+def doubts(figures: QueryMetrics, newest: Newest, now: datetime, patience: timedelta) -> list[str]:
     """Why the figures are not to be acted on, for people; empty if they are.
 
     Args:
@@ -42,19 +42,19 @@ def doubts(figures: QueryFigures, newest: Newest, now: datetime, patience: timed
     return list(_impossible(figures)) or list(_outdated(figures, newest, now, patience))
 
 
-def is_repeated(figures: QueryFigures, newest: Newest) -> bool:
+def is_repeated(figures: QueryMetrics, newest: Newest) -> bool:
     """Whether they are those that were believed last."""
     return (figures.epoch, figures.sequence) == (newest.epoch, newest.sequence)
 
 
-def believed(figures: QueryFigures, newest: Newest, now: datetime) -> Newest:
+def believed(figures: QueryMetrics, newest: Newest, now: datetime) -> Newest:
     """What to remember of figures without doubts."""
     if is_repeated(figures, newest):
         return newest
     return replace(newest, epoch=figures.epoch, sequence=figures.sequence, at=now, backlog=figures.backlog)
 
 
-def _impossible(figures: QueryFigures) -> Iterator[str]:
+def _impossible(figures: QueryMetrics) -> Iterator[str]:
     needed = {
         "rows per second that came in": figures.input_rate,
         "rows per second while busy": figures.busy_rate,
@@ -82,11 +82,11 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _contradicts(figures: QueryFigures) -> bool:
+def _contradicts(figures: QueryMetrics) -> bool:
     return bool(figures.busy_rate) and figures.batch_duration == 0
 
 
-def _outdated(figures: QueryFigures, newest: Newest, now: datetime, patience: timedelta) -> Iterator[str]:
+def _outdated(figures: QueryMetrics, newest: Newest, now: datetime, patience: timedelta) -> Iterator[str]:
     if figures.epoch < newest.epoch:
         yield f"they are of epoch {figures.epoch}, the newest is {newest.epoch}"
     elif figures.epoch == newest.epoch and figures.sequence < newest.sequence:

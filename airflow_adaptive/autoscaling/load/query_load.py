@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from airflow_adaptive.autoscaling.load.batch_cost import BatchCost, aligned, effective
 from airflow_adaptive.autoscaling.load.metrics_check import Newest, believed, doubts, is_repeated
 from airflow_adaptive.autoscaling.load.settings import LoadSettings
-from airflow_adaptive.autoscaling.policy import QueryFigures
+from airflow_adaptive.autoscaling.policy import QueryMetrics
 
 BUCKETS = 8
 """What was needed is remembered as this many maxima over `down_delay`."""
@@ -99,7 +99,7 @@ class Seen:
     """
 
     at: datetime
-    figures: QueryFigures
+    figures: QueryMetrics
     slots: int
     lower: int
     upper: int
@@ -195,7 +195,7 @@ def _load(policy: LoadSettings, memory: QueryMemory, seen: Seen) -> Load:
     return Load(rate=rate, wanted=rate + behind / policy.catch_up.total_seconds(), trigger=trigger or None)
 
 
-def _growth(figures: QueryFigures, newest: Newest, now: datetime) -> float:
+def _growth(figures: QueryMetrics, newest: Newest, now: datetime) -> float:
     if figures.backlog is None or newest.backlog is None or newest.at is None or figures.epoch != newest.epoch:
         return 0.0
     passed = (now - newest.at).total_seconds()
@@ -209,8 +209,8 @@ def _decided(
     if verdict:
         return judged, verdict
     ceiling = seen.upper if judged.barred is None else min(seen.upper, judged.barred.slots)
-    wish = _slots(judged.cost, load, policy.target, seen.partitions)
-    need = _trimmed(_within(wish, seen.lower, max(ceiling, seen.lower)), seen)
+    desired_state = _slots(judged.cost, load, policy.target, seen.partitions)
+    need = _trimmed(_within(desired_state, seen.lower, max(ceiling, seen.lower)), seen)
     idle = (judged.idle_since or seen.at) if load.wanted <= 0 else None
     noted = replace(judged, needs=_noted(judged.needs, need, seen.at, policy.down_delay), idle_since=idle)
     target = noted.target or seen.slots

@@ -45,7 +45,7 @@ class LoadSettings:
     frozen_after: timedelta = timedelta(minutes=2)
 
 
-def setting_findings(settings: LoadSettings) -> list[str]:
+def setting_violations(settings: LoadSettings) -> list[str]:
     """Everything that is wrong with the settings; each names the setting and the fix."""
     return list(_kinds(settings)) or list(_ranges(settings))
 

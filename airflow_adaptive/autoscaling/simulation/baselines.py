@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_adaptive.autoscaling.load.batch_cost import MOST_SLOTS, effective
-from airflow_adaptive.autoscaling.policy import Advice, Observation, QueryFigures
+from airflow_adaptive.autoscaling.policy import Advice, PolicyInput, QueryMetrics
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 
@@ -45,7 +45,7 @@ class Rule(ABC):
         """Nothing was seen yet."""
         return RuleMemory()
 
-    def advise(self, memory: RuleMemory, seen: Observation) -> tuple[RuleMemory, Advice | None]:
+    def advise(self, memory: RuleMemory, seen: PolicyInput) -> tuple[RuleMemory, Advice | None]:
         """See `RescalePolicy`."""
         query = next(iter(seen.queries.values()), None)
         if query is None or not seen.parallelism:
@@ -54,7 +54,7 @@ class Rule(ABC):
 
     @abstractmethod
     def decide(
-        self, memory: RuleMemory, seen: Observation, query: QueryFigures, slots: int
+        self, memory: RuleMemory, seen: PolicyInput, query: QueryMetrics, slots: int
     ) -> tuple[RuleMemory, Advice | None]:
         """`advise`, with the query's figures and the slots that it has."""
 
@@ -69,7 +69,7 @@ class StaticRule:
         """Nothing."""
         return RuleMemory()
 
-    def advise(self, memory: RuleMemory, seen: Observation) -> tuple[RuleMemory, Advice | None]:
+    def advise(self, memory: RuleMemory, seen: PolicyInput) -> tuple[RuleMemory, Advice | None]:
         """See `RescalePolicy`."""
         return memory, _advice(seen, self.slots, "static")
 
@@ -85,7 +85,7 @@ class DS2Rule(Rule):
     interval: timedelta = timedelta(minutes=1)
 
     def decide(
-        self, memory: RuleMemory, seen: Observation, query: QueryFigures, slots: int
+        self, memory: RuleMemory, seen: PolicyInput, query: QueryMetrics, slots: int
     ) -> tuple[RuleMemory, Advice | None]:
         """See `Rule`."""
         if not _is_due(memory, seen, self.interval):
@@ -110,7 +110,7 @@ class DoublingRule(Rule):
     low_for: timedelta = timedelta(hours=6)
 
     def decide(
-        self, memory: RuleMemory, seen: Observation, query: QueryFigures, slots: int
+        self, memory: RuleMemory, seen: PolicyInput, query: QueryMetrics, slots: int
     ) -> tuple[RuleMemory, Advice | None]:
         """See `Rule`."""
         busy = query.busy or 0.0
@@ -138,7 +138,7 @@ class DStreamRule(Rule):
     interval: timedelta = timedelta(seconds=60)
 
     def decide(
-        self, memory: RuleMemory, seen: Observation, query: QueryFigures, slots: int
+        self, memory: RuleMemory, seen: PolicyInput, query: QueryMetrics, slots: int
     ) -> tuple[RuleMemory, Advice | None]:
         """See `Rule`."""
         if not query.trigger_interval:
@@ -171,7 +171,7 @@ class DynamicAllocationRule(Rule):
     idle: timedelta = timedelta(seconds=60)
 
     def decide(
-        self, memory: RuleMemory, seen: Observation, query: QueryFigures, slots: int
+        self, memory: RuleMemory, seen: PolicyInput, query: QueryMetrics, slots: int
     ) -> tuple[RuleMemory, Advice | None]:
         """See `Rule`."""
         seconds = max(query.batch_duration or 0.0, query.running or 0.0) / 1000
@@ -188,7 +188,7 @@ class DynamicAllocationRule(Rule):
         return RuleMemory(), None
 
 
-def _advice(seen: Observation, slots: int, reason: str) -> Advice:
+def _advice(seen: PolicyInput, slots: int, reason: str) -> Advice:
     bounds = {
         name: ParallelismRange(limit.declared.lower, min(max(slots, limit.declared.lower), limit.declared.upper))
         for name, limit in seen.limits.items()
@@ -196,9 +196,9 @@ def _advice(seen: Observation, slots: int, reason: str) -> Advice:
     return Advice(bounds=bounds, reason=reason)
 
 
-def _partitions(seen: Observation) -> int:
+def _partitions(seen: PolicyInput) -> int:
     return max(seen.state_partitions.values(), default=1)
 
 
-def _is_due(memory: RuleMemory, seen: Observation, interval: timedelta) -> bool:
+def _is_due(memory: RuleMemory, seen: PolicyInput, interval: timedelta) -> bool:
     return memory.decided is None or seen.at - memory.decided >= interval

@@ -13,7 +13,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from airflow_adaptive.autoscaling.policy import Observation, QueryFigures, RescalePolicy
+from airflow_adaptive.autoscaling.policy import PolicyInput, QueryMetrics, RescalePolicy
 from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, Query
 from airflow_adaptive.autoscaling.simulation.trace import Trace
 from airflow_adaptive.runtime.requirements.advice import limits_of
@@ -26,7 +26,7 @@ from airflow_adaptive.scheduler.events import (
     DriverSubmitted,
     Event,
     JobRedeployed,
-    PlanInForce,
+    PlanActivated,
     RequirementsChanged,
     SchedulingStarted,
     SlotOffer,
@@ -237,7 +237,7 @@ class World(Generic[Memory]):
             self._built, self._tasks = built, plan.slots
             self._work()
         reads = () if self.shape.tier is Tier.EXECUTORS else (DEFAULT_VERTEX,)
-        self._tell(PlanInForce(at=self._at(), epoch=self.state.epoch, version=version, reads=reads))
+        self._tell(PlanActivated(at=self._at(), epoch=self.state.epoch, version=version, reads=reads))
 
     # ---- slots ------------------------------------------------------------------------------------------------------
 
@@ -293,12 +293,12 @@ class World(Generic[Memory]):
             self._tell(JobRedeployed(at=self._at(), deployment=str(self._deployments)))
         self._tell(RequirementsChanged(at=self._at(), requirements=advice.bounds))
 
-    def _seen(self) -> Observation:
+    def _seen(self) -> PolicyInput:
         current, plan = self.state.current, self.state.plan
         if isinstance(current, Deploying | Restarting):
             plan = current.before  # what is on its way is not in force
         figures = figures_of(self.batches, self.state.epoch)
-        return Observation(
+        return PolicyInput(
             at=self._at(),
             requirements=self.state.requirements,
             limits=self._limits,
@@ -313,12 +313,12 @@ class World(Generic[Memory]):
 NO_PAUSE = 0.0
 
 
-def figures_of(batches: Batches, epoch: int) -> QueryFigures | None:
+def figures_of(batches: Batches, epoch: int) -> QueryMetrics | None:
     """What the driver reports of a query: its newest batch, and how long the one that runs has been running."""
     last = batches.last
     if last is None:
         return None
-    return QueryFigures(
+    return QueryMetrics(
         vertices=(DEFAULT_VERTEX,),
         input_rate=last.rows / last.interval,
         busy_rate=last.rows / last.seconds if last.seconds > 0 else 0.0,

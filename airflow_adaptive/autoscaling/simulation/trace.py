@@ -89,7 +89,7 @@ def read_trace(path: Path) -> Trace:
         raise RescalePolicyError(f"trace {path}", [f"can't be read: {error}"]) from error
     points, wrong = _points(rows[1:] if rows and _is_header(rows[0][1]) else rows)
     if not wrong:
-        wrong = list(_sequence_findings(points))
+        wrong = list(_sequence_violations(points))
     if wrong:
         shown = wrong[:MOST_FINDINGS]
         more = [f"and {len(wrong) - len(shown)} more"] if len(wrong) > len(shown) else []
@@ -118,7 +118,7 @@ def _points(rows: Iterable[tuple[int, Sequence[str]]]) -> tuple[list[tuple[int, 
     return points, wrong
 
 
-def _sequence_findings(points: Sequence[tuple[int, datetime, float]]) -> Iterator[str]:
+def _sequence_violations(points: Sequence[tuple[int, datetime, float]]) -> Iterator[str]:
     if len(points) < LEAST_POINTS:
         yield f"has {len(points)} point(s): at least {LEAST_POINTS} are needed"
         return

@@ -22,9 +22,16 @@ from airflow_adaptive.job.control.dead_time import DeadTime
 from airflow_adaptive.job.control.executor_rescale import ExecutorRescale
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.interfaces import ExecutorPool, Log, Query, StatusReporter, TaskBalancer
-from airflow_adaptive.job.control.scheduler_link import Contact, OutdatedError
+from airflow_adaptive.job.control.scheduler_link import OutdatedError, SchedulerLink
 from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPlan, DriverState, FailureReport, Status
+from airflow_adaptive.job.protocol.documents import (
+    Action,
+    Directive,
+    DriverPlan,
+    DriverState,
+    DriverStatus,
+    FailureReport,
+)
 from airflow_adaptive.job.protocol.failures import report_build_failure, report_exception
 
 CONTEXT_STOPPED: Final = FailureReport(
@@ -39,7 +46,7 @@ class ControlLoop:
 
     def __init__(
         self,
-        identity: Status,
+        identity: DriverStatus,
         *,
         log: Log,
         fence: Fence,
@@ -78,7 +85,7 @@ class ControlLoop:
         self._complain = complain
         self._dead_time = DeadTime(clock)
         self._rescale = ExecutorRescale(query, executors, balancer, self._dead_time, settings=settings, clock=clock)
-        self._contact = Contact(
+        self._contact = SchedulerLink(
             log=log,
             fence=fence,
             reporter=reporter,
@@ -288,7 +295,7 @@ class ControlLoop:
         self._status = replace(self._status, state=state, version=version, failure=failure)
         return state
 
-    def _describe(self) -> Status:
+    def _describe(self) -> DriverStatus:
         queries = self._query.reports()  # first: progress tells the parallelism
         return replace(
             self._status,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow_adaptive.job.protocol.documents import (
     Directive,
     DriverPlan,
+    DriverStatus,
     ExecutorReport,
     FailureReport,
     QueryReport,
-    Status,
 )
 
 if TYPE_CHECKING:
@@ -199,10 +199,10 @@ class TaskBalancer(Protocol):
 class StatusReporter(Protocol):
     """Writes the status; see `reporter.Reporter`."""
 
-    def report(self, status: Status) -> bool:
+    def report(self, status: DriverStatus) -> bool:
         """Write the status if it says something new, or if a heartbeat is due; whether it was written."""
         ...
 
-    def report_fenced(self, status: Status) -> None:
+    def report_fenced(self, status: DriverStatus) -> None:
         """Write the last status of a fenced driver, unless its successor writes there already."""
         ...

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from airflow_adaptive.job.protocol.codec import DocumentError, decode_log
-from airflow_adaptive.job.protocol.documents import Action, Directive, LogDocument
+from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 
 LISTING_INTERVAL_S: Final = 10.0
 """How often the log is listed: the next number is asked for more often, but it may have been compacted away unseen."""
@@ -58,7 +58,7 @@ class LogReader:
         self._orphan_timeout_s = orphan_timeout_s
         self._spoken = (0, clock())
         self._reported: set[int] = set()
-        self._newest: LogDocument | None = None
+        self._newest: JournalDocument | None = None
         self._listed_at: float | None = None
 
     def newest(self) -> Directive | None:
@@ -74,7 +74,7 @@ class LogReader:
             self._advance()
         return None if self._newest is None else self._counting(self._newest)
 
-    def _counting(self, newest: LogDocument) -> Directive:
+    def _counting(self, newest: JournalDocument) -> Directive:
         """What the newest document says, as long as that counts."""
         number, since = self._spoken
         if newest.number != number:
@@ -87,7 +87,7 @@ class LogReader:
     def _listing_due(self) -> bool:
         return self._newest is None or self._listed_at is None or self._clock() - self._listed_at >= LISTING_INTERVAL_S
 
-    def _from_listing(self) -> LogDocument | None:
+    def _from_listing(self) -> JournalDocument | None:
         """The listing is the truth, also where it falls behind what was read: the directory was made anew then."""
         for number in sorted(self._files.log_numbers(), reverse=True):
             if self._newest is not None and number == self._newest.number:
@@ -103,7 +103,7 @@ class LogReader:
         while (data := self._files.read_log(number := number + 1)) is not None:
             self._newest = self._trusted(number, data) or self._newest
 
-    def _trusted(self, number: int, data: bytes | None) -> LogDocument | None:
+    def _trusted(self, number: int, data: bytes | None) -> JournalDocument | None:
         if data is None:
             return None
         try:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from airflow_adaptive.job.control.fence import Fence
 from airflow_adaptive.job.control.interfaces import DirectoryError, Log, StatusReporter
-from airflow_adaptive.job.protocol.documents import Directive, Status
+from airflow_adaptive.job.protocol.documents import Directive, DriverStatus
 
 Result = TypeVar("Result")
 
@@ -17,7 +17,7 @@ class OutdatedError(Exception):
     """Another directive has come than the one that is being obeyed."""
 
 
-class Contact:
+class SchedulerLink:
     """Reads the log and writes the status, between turns of the control loop and inside of long ones."""
 
     def __init__(
@@ -26,7 +26,7 @@ class Contact:
         log: Log,
         fence: Fence,
         reporter: StatusReporter,
-        describe: Callable[[], Status],
+        describe: Callable[[], DriverStatus],
         querying: Callable[[], bool],
         poll_interval_s: float,
         clock: Callable[[], float],

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from airflow_adaptive.job.control.interfaces import DirectoryError
 from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_status
-from airflow_adaptive.job.protocol.documents import DriverState, Status
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
 
 
 class StatusFile(Protocol):
@@ -49,10 +49,10 @@ class Reporter:
         self._complain = complain
         self._failing = False
         self._sequence = 0
-        self._written: Status | None = None
+        self._written: DriverStatus | None = None
         self._written_at = 0.0
 
-    def report(self, status: Status) -> bool:
+    def report(self, status: DriverStatus) -> bool:
         """Write the status if it says something new, or if a heartbeat is due. A failure is no error: see `complain`.
 
         Args:
@@ -65,7 +65,7 @@ class Reporter:
             return self._write(status)
         return False
 
-    def report_fenced(self, status: Status) -> None:
+    def report_fenced(self, status: DriverStatus) -> None:
         """Write the last status of a fenced driver, unless its successor writes there already."""
         try:
             data = self._file.read_status()
@@ -75,7 +75,7 @@ class Reporter:
         if current is None or (current.epoch, current.nonce) == (status.epoch, status.nonce):
             self._write(replace(status, state=DriverState.FENCED))
 
-    def _write(self, status: Status) -> bool:
+    def _write(self, status: DriverStatus) -> bool:
         self._sequence += 1
         try:
             at = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -22,7 +22,7 @@ from airflow_adaptive.job.executors.executor_pool import Executors
 from airflow_adaptive.job.executors.task_balancer import Balancer, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import JobDirectory
 from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import DriverState, Status
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
 
 log = logging.getLogger(__name__)
 """Unless the script configures logging, warnings go to the driver's output, which its worker keeps."""
@@ -64,7 +64,7 @@ class Driver:
 
         Args:
             query: what is run.
-            note: what people should know of this driver (`Status.note`).
+            note: what people should know of this driver (`DriverStatus.note`).
 
         Returns:
             See `ControlLoop.run`.
@@ -99,7 +99,7 @@ class Driver:
             watchdog.close()
 
 
-def _pause(identity: Status) -> Callable[[float], None]:
+def _pause(identity: DriverStatus) -> Callable[[float], None]:
     """Sleeps, and sees to the driver's output before; where a worker keeps none there is nothing to see to."""
     if identity.submission_id is None:
         return time.sleep
@@ -112,10 +112,10 @@ def _pause(identity: Status) -> Callable[[float], None]:
     return pause
 
 
-def _identity(spark: SparkSession, settings: DriverSettings, note: str | None) -> Status:
+def _identity(spark: SparkSession, settings: DriverSettings, note: str | None) -> DriverStatus:
     """What all reports of this driver have in common."""
     directory = Path.cwd().name
-    return Status(
+    return DriverStatus(
         job=settings.job,
         epoch=settings.epoch,
         nonce=settings.nonce,

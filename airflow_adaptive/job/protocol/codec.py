@@ -14,12 +14,12 @@ from airflow_adaptive.job.protocol.documents import (
     Directive,
     DriverPlan,
     DriverState,
+    DriverStatus,
     ExecutorReport,
     FailureReport,
-    LogDocument,
+    JournalDocument,
     QueryReport,
     RescaleDocument,
-    Status,
 )
 
 FORMAT = 1
@@ -54,7 +54,7 @@ def log_number(name: str) -> int | None:
     return int(stem) if dot and suffix == "json" and len(stem) == 10 and stem.isdecimal() else None  # noqa: PLR2004
 
 
-def encode_log(document: LogDocument) -> bytes:
+def encode_log(document: JournalDocument) -> bytes:
     """Bytes of a log document."""
     return _encode(LOG_KIND, asdict(document))
 
@@ -64,19 +64,19 @@ def encode_rescale(document: RescaleDocument) -> bytes:
     return _encode(RESCALE_KIND, asdict(document))
 
 
-def encode_status(status: Status) -> bytes:
+def encode_status(status: DriverStatus) -> bytes:
     """Bytes of a status document."""
     return _encode(STATUS_KIND, asdict(status))
 
 
-def decode_log(data: bytes) -> LogDocument:
+def decode_log(data: bytes) -> JournalDocument:
     """Read a log document.
 
     Raises:
         DocumentError: it can't be trusted; says why.
     """
     fields = _decode(LOG_KIND, data)
-    return _build(LogDocument, {**fields, "directive": _directive(fields.get("directive"))})
+    return _build(JournalDocument, {**fields, "directive": _directive(fields.get("directive"))})
 
 
 def decode_rescale(data: bytes) -> RescaleDocument:
@@ -88,14 +88,14 @@ def decode_rescale(data: bytes) -> RescaleDocument:
     return _build(RescaleDocument, _decode(RESCALE_KIND, data))
 
 
-def decode_status(data: bytes) -> Status:
+def decode_status(data: bytes) -> DriverStatus:
     """Read a status document.
 
     Raises:
         DocumentError: it can't be trusted; says why.
     """
     fields = _decode(STATUS_KIND, data)
-    status = _build(Status, {**fields, **_status_parts(fields)})
+    status = _build(DriverStatus, {**fields, **_status_parts(fields)})
     _require_counts("Status", status.epoch, status.sequence, status.version, status.refused)
     _require_numbers("Status", status.downtime_ms or 0)
     return status

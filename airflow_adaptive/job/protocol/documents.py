@@ -3,9 +3,9 @@
 Both sides import this module, and `job.protocol.codec` for the bytes, and nothing else of each other, so they are standard library
 only: they also ship to the cluster in the runtime's zip.
 
-* `LogDocument`: one saved step of the scheduler (`log/0000000042.json`), created only if absent. Its `directive` is all
+* `JournalDocument`: one saved step of the scheduler (`log/0000000042.json`), created only if absent. Its `directive` is all
   that the driver reads.
-* `Status`: the driver's report (`status.json`), rewritten with each batch and heartbeat.
+* `DriverStatus`: the driver's report (`status.json`), rewritten with each batch and heartbeat.
 * `RescaleDocument`: a rescale that has ended (`history/0000000007.json`), created only if absent; for the scheduler's side alone.
 """
 
@@ -37,7 +37,7 @@ class DriverState(StrEnum):
     STARTING = "STARTING"
     """The session is up, no query has been started yet."""
     RUNNING = "RUNNING"
-    """The queries run on the plan named by `Status.version`."""
+    """The queries run on the plan named by `DriverStatus.version`."""
     RESCALING = "RESCALING"
     """A newer plan is being put in force; the queries may still run on the old one."""
     HOLDING = "HOLDING"
@@ -122,7 +122,7 @@ class Directive:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogDocument:
+class JournalDocument:
     """One saved step of the scheduler.
 
     Attributes:
@@ -236,7 +236,7 @@ class FailureReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class DriverStatus:
     """The driver's report.
 
     Attributes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from airflow_adaptive.job.protocol.codec import DocumentError, decode_status
-from airflow_adaptive.job.protocol.documents import QueryReport, Status
+from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive.local.airflow_api import AirflowApi
 
 DAG = "flight_departures"
@@ -70,7 +70,7 @@ class Job:
         self._airflow = airflow
         self._run_id = run_id
         self._status_file = job_directory / "status.json"
-        self._status: Status | None = None
+        self._status: DriverStatus | None = None
 
     @property
     def run_state(self) -> str:
@@ -99,7 +99,7 @@ class Job:
         return [Transition.from_xcom(item) for item in self._xcom("transitions") or ()]
 
     @property
-    def status(self) -> Status | None:
+    def status(self) -> DriverStatus | None:
         """The driver's newest report, None before the first."""
         # Hadoop's local file system deletes a file before it replaces it: a report is good until there is another.
         with suppress(FileNotFoundError, DocumentError):
@@ -126,7 +126,7 @@ class Job:
 
     def suspend(self) -> None:
         """Ask for a graceful stop: the wish goes into the state store of the asset that the job is."""
-        self._airflow.set_asset_state(JOB, "wish", "suspend")
+        self._airflow.set_asset_state(JOB, "desired_state", "suspended")
 
     def log(self) -> str:
         """The logs of the DAG's tasks."""

@@ -121,7 +121,7 @@ def _item(job: Job, mirrored: Mirrored) -> dict[str, Any]:
         **dict(mirrored.summary),
         "job": job.name,
         "dag_ids": sorted(job.dag_ids),
-        "wish": mirrored.wish,
+        "desired_state": mirrored.desired_state,
         "updated_at": mirrored.updated_at,
         "figures": mirrored.newest_figures,
     }

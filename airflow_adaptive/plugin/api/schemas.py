@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from airflow_adaptive.ports import Wish
+from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.runtime.requirements.dry_run import Consequence
 
 VERTEX = "job"
@@ -166,7 +166,7 @@ class BoundsBy(Answer):
     kind: str = Field(
         description=(
             "DAG: as declared; CALENDAR: set by a DAG that is a calendar; POLICY: advised by the job's own rescale policy; "
-            "PERSON: set by somebody, and above all others."
+            "USER: set by somebody, and above all others."
         )
     )
     source: str = Field(description='Who, for people: "dag", "calendar", "load", "calendar and load", or a name.')
@@ -217,7 +217,7 @@ class JobItem(Summary):
 
     job: str = Field(examples=["departures"])
     dag_ids: list[str] = Field(description="DAGs that name the job.")
-    wish: Wish | None = Field(description="What was asked last.")
+    desired_state: DesiredState | None = Field(description="What was asked last.")
     updated_at: datetime | None = Field(description="When the job showed something last; null if it never did.")
     figures: Figures | None = None
 

@@ -23,15 +23,15 @@ from airflow_adaptive.plugin.data.metadata_database import (
     is_over,
 )
 from airflow_adaptive.plugin.data.published_state import Mirrored
-from airflow_adaptive.ports import Wish
+from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.runtime.publishing.documents import (
     ASKED,
     CALENDAR,
+    DESIRED_STATE,
     POLICY,
     REQUIREMENTS,
     SCHEDULER,
     SUMMARY,
-    WISH,
 )
 from airflow_adaptive.runtime.requirements.request_bodies import (
     NotRescalableError,
@@ -47,7 +47,7 @@ from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState
 
-KEYS: Final = (SUMMARY, SCHEDULER, WISH, REQUIREMENTS, CALENDAR, ASKED, POLICY)
+KEYS: Final = (SUMMARY, SCHEDULER, DESIRED_STATE, REQUIREMENTS, CALENDAR, ASKED, POLICY)
 """What decides whether something may be asked."""
 
 SHORTLY_S: Final = 5
@@ -91,7 +91,7 @@ def check_accepted(body: Any, state: SchedulerState) -> Requirements:
 
 def invalid(error: RequirementsError) -> ProblemError:
     """What is wrong with a body of requirements, as a problem."""
-    return ProblemError(HTTPStatus.BAD_REQUEST, "invalid-requirements", " ".join(error.findings), error.findings)
+    return ProblemError(HTTPStatus.BAD_REQUEST, "invalid-requirements", " ".join(error.violations), error.violations)
 
 
 def expires(lasts: str | None, until: str | None) -> datetime | None:
@@ -157,7 +157,7 @@ def cancel(job: Job, asker: Asker) -> None:
     Raises:
         ProblemError: it has ended already, otherwise than by being canceled (409).
     """
-    _end(job, asker, Wish.CANCEL, Outcome.CANCELED)
+    _end(job, asker, DesiredState.CANCELED, Outcome.CANCELED)
 
 
 def suspend(job: Job, asker: Asker) -> None:
@@ -166,7 +166,7 @@ def suspend(job: Job, asker: Asker) -> None:
     Raises:
         ProblemError: it has ended for good, or is about to (409).
     """
-    _end(job, asker, Wish.SUSPEND, Outcome.SUSPENDED)
+    _end(job, asker, DesiredState.SUSPENDED, Outcome.SUSPENDED)
 
 
 def resume(job: Job, asker: Asker) -> None:
@@ -206,17 +206,17 @@ def _changed(job: Job, asker: Asker) -> Iterator[tuple[Change, Mirrored]]:
         raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "not-persisted", NOT_PERSISTED, headers=headers) from error
 
 
-def _end(job: Job, asker: Asker, wish: Wish, end: Outcome) -> None:
+def _end(job: Job, asker: Asker, desired_state: DesiredState, end: Outcome) -> None:
     """Ask the job to end in this way; one that has ended so already is left as it is."""
     with _changed(job, asker) as (made, mirrored):
         outcome = mirrored.summary.outcome
         if outcome == end:
             return
         if outcome is not None:
-            raise _ended(job, outcome, f"there is nothing to {wish.value}")
-        if wish is not Wish.CANCEL:
+            raise _ended(job, outcome, "there is nothing to stop")
+        if desired_state is not DesiredState.CANCELED:
             _refuse_canceled(job, mirrored)
-        _wish(made, mirrored, wish)
+        _wish(made, mirrored, desired_state)
 
 
 def _resume_running(job: Job, made: Change, mirrored: Mirrored) -> None:
@@ -224,7 +224,7 @@ def _resume_running(job: Job, made: Change, mirrored: Mirrored) -> None:
     _refuse_canceled(job, mirrored)
     if mirrored.summary.state == "StopWithSavepoint":
         raise conflict("suspending", f"Job {job.name!r} is being suspended: resume it when that is done.", SHORTLY_S)
-    _wish(made, mirrored, Wish.RUN)
+    _wish(made, mirrored, DesiredState.RUNNING)
 
 
 def _resume_suspended(job: Job, made: Change, mirrored: Mirrored) -> None:
@@ -233,24 +233,28 @@ def _resume_suspended(job: Job, made: Change, mirrored: Mirrored) -> None:
         raise _run_gone(job, run)
     try:
         over = is_over(made.task_state(run))
-        if not over and mirrored.wish is Wish.RUN:
+        if not over and mirrored.desired_state is DesiredState.RUNNING:
             return  # it was resumed before, and is about to run
         if not over or made.is_run_ending(run):
             raise conflict("suspending", f"The run of job {job.name!r} is about to end: resume it then.", SHORTLY_S)
         made.clear(run)
     except GoneError as error:
         raise _run_gone(job, run) from error
-    made.ask(WISH, Wish.RUN.value, "adaptive_resume", run)
+    made.ask(DESIRED_STATE, DesiredState.RUNNING.value, "adaptive_resume", run)
 
 
-def _wish(made: Change, mirrored: Mirrored, wish: Wish) -> None:
-    if mirrored.wish is not wish:
-        names = {Wish.RUN: "adaptive_resume", Wish.SUSPEND: "adaptive_suspend", Wish.CANCEL: "adaptive_cancel"}
-        made.ask(WISH, wish.value, names[wish], run_of(mirrored))
+def _wish(made: Change, mirrored: Mirrored, desired_state: DesiredState) -> None:
+    if mirrored.desired_state is not desired_state:
+        names = {
+            DesiredState.RUNNING: "adaptive_resume",
+            DesiredState.SUSPENDED: "adaptive_suspend",
+            DesiredState.CANCELED: "adaptive_cancel",
+        }
+        made.ask(DESIRED_STATE, desired_state.value, names[desired_state], run_of(mirrored))
 
 
 def _refuse_canceled(job: Job, mirrored: Mirrored) -> None:
-    if mirrored.wish is Wish.CANCEL:
+    if mirrored.desired_state is DesiredState.CANCELED:
         raise conflict("canceling", f"Job {job.name!r} is being canceled, which can't be taken back.")
 
 

@@ -38,12 +38,12 @@ from sqlalchemy import Select, and_, exists, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from airflow_adaptive.runtime.publishing.documents import ASKED, REQUIREMENTS, SUMMARY, WISH
+from airflow_adaptive.runtime.publishing.documents import ASKED, DESIRED_STATE, REQUIREMENTS, SUMMARY
 from airflow_adaptive.stores.change_marker import DESCRIPTION, VARIABLE, marks_in, with_mark
 
 log = logging.getLogger(__name__)
 
-MADE_BY_A_JOB: Final = (SUMMARY, WISH)
+MADE_BY_A_JOB: Final = (SUMMARY, DESIRED_STATE)
 """Keys of which an asset has one as soon as its job has run."""
 
 
@@ -225,9 +225,9 @@ class Change:
         self.changed = False
         """Whether anything was set."""
 
-    def inbox(self) -> dict[str, Any]:
+    def control_requests(self) -> dict[str, Any]:
         """What is asked of the job now."""
-        return self.documents((WISH, REQUIREMENTS, ASKED))
+        return self.documents((DESIRED_STATE, REQUIREMENTS, ASKED))
 
     def documents(self, keys: Iterable[str]) -> dict[str, Any]:
         """Documents of the job as they are now, not as they were when the change began."""
@@ -237,13 +237,13 @@ class Change:
         """Put something into the inbox, with who asked for it, and a line into Airflow's event log.
 
         Args:
-            key: `WISH` or `REQUIREMENTS`.
+            key: `DESIRED_STATE` or `REQUIREMENTS`.
             value: what is asked.
             event: name of the line in the event log.
             task: that ran the job last, None if that is unknown.
             until: when it expires, None for never.
         """
-        asked = self.inbox().get(ASKED)
+        asked = self.control_requests().get(ASKED)
         told = {"by": self._asker.name, "at": datetime.now(UTC).isoformat(), "via": self._asker.via}
         told |= {} if until is None else {"until": until.isoformat()}
         self._set(key, value)

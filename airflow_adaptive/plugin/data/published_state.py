@@ -16,10 +16,11 @@ from sqlalchemy.orm import Session
 from airflow_adaptive.plugin.api import schemas
 from airflow_adaptive.plugin.data import metadata_database
 from airflow_adaptive.plugin.data.metadata_database import Job
-from airflow_adaptive.ports import Wish
+from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.runtime.publishing.documents import (
     ASKED,
     CALENDAR,
+    DESIRED_STATE,
     DRIVER,
     FORMAT,
     HISTORY,
@@ -29,7 +30,6 @@ from airflow_adaptive.runtime.publishing.documents import (
     RESCALES,
     SCHEDULER,
     SUMMARY,
-    WISH,
     wish_of,
 )
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS
@@ -98,9 +98,9 @@ class Mirrored:
         return {vertex.name: vertex.slot_sharing_group for vertex in vertices}
 
     @property
-    def wish(self) -> Wish | None:
+    def desired_state(self) -> DesiredState | None:
         """What was asked last."""
-        return wish_of(self.documents.get(WISH))
+        return wish_of(self.documents.get(DESIRED_STATE))
 
     @property
     def asked_requirements(self) -> Any:
@@ -175,7 +175,7 @@ class Mirrored:
     @property
     def updated_at(self) -> datetime | None:
         """When the job showed something last."""
-        shown = [at for key, at in self.revisions.items() if key not in (WISH, REQUIREMENTS, CALENDAR, ASKED)]
+        shown = [at for key, at in self.revisions.items() if key not in (DESIRED_STATE, REQUIREMENTS, CALENDAR, ASKED)]
         return max(shown, default=None)
 
     def _history(self, name: str, model: type[Any]) -> list[Any]:

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from airflow_adaptive.job.protocol.documents import Action
 from airflow_adaptive.ports import ClusterSnapshot, SubmissionState, Worker
-from airflow_adaptive.runtime.cluster.free_capacity import Executors, Room
+from airflow_adaptive.runtime.cluster.free_capacity import Executors, FreeCapacity
 from airflow_adaptive.runtime.directive import action, executors
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
@@ -39,7 +39,7 @@ _WANTS_NOTHING = (Created, StopWithSavepoint, Canceling, Failing, Finished)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bid:
+class SlotDemand:
     """What a job has planned on a cluster, and what it wants.
 
     Attributes:
@@ -70,22 +70,22 @@ class Bid:
     since: datetime = LONG_AGO
     patience: timedelta = timedelta(0)
 
-    def exceeds(self, other: Bid) -> bool:
+    def exceeds(self, other: SlotDemand) -> bool:
         """Whether it has planned what the other has not."""
         return (self.drives and not other.drives) or self.planned > other.planned
 
-    def as_planned(self) -> Bid:
+    def as_planned(self) -> SlotDemand:
         """The same without what is wanted beyond the plan."""
         return replace(self, minimum=0, maximum=0)
 
 
-def bid(spec: JobSpec, state: SchedulerState) -> Bid:
+def bid(spec: JobSpec, state: SchedulerState) -> SlotDemand:
     """The bid of a job in this state."""
     driver, plan, options = state.driver, state.plan, state.options
     stops = driver is not None and action(state) is Action.STOP
     wants = not stops and not isinstance(state.current, _WANTS_NOTHING)
     drives = driver is not None and not stops
-    return Bid(
+    return SlotDemand(
         job=spec.graph.job,
         executor=spec.executor,
         driver=spec.driver,
@@ -101,12 +101,12 @@ def bid(spec: JobSpec, state: SchedulerState) -> Bid:
     )
 
 
-def deal(bids: Mapping[Key, Bid], cluster: ClusterSnapshot, now: datetime) -> dict[Key, Executors]:
+def deal(bids: Mapping[Key, SlotDemand], cluster: ClusterSnapshot, now: datetime) -> dict[Key, Executors]:
     """Everyone's share of what is free now: executors by worker, beside the driver. What is dealt is dealt once.
 
     Only a job that waits sees something that may be another's: what there is, although it can't run on that.
     """
-    room, needs = Room(cluster.workers), _needs(bids, cluster)
+    room, needs = FreeCapacity(cluster.workers), _needs(bids, cluster)
     ranked = _serve_first_rounds(room, needs.values(), cluster)
     if not any(need.waits and now - need.bid.since < need.bid.patience for need in ranked):
         for need in ranked:
@@ -114,14 +114,14 @@ def deal(bids: Mapping[Key, Bid], cluster: ClusterSnapshot, now: datetime) -> di
     return {key: need.dealt for key, need in needs.items()}
 
 
-def rest(bids: Mapping[Key, Bid], cluster: ClusterSnapshot) -> tuple[Worker, ...]:
+def rest(bids: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> tuple[Worker, ...]:
     """What is left when everyone has what it planned and its minimum."""
-    room, needs = Room(cluster.workers), _needs(bids, cluster)
+    room, needs = FreeCapacity(cluster.workers), _needs(bids, cluster)
     _serve_first_rounds(room, needs.values(), cluster)
     return room.workers
 
 
-def _serve_first_rounds(room: Room, needs: Collection[_Need], cluster: ClusterSnapshot) -> list[_Need]:
+def _serve_first_rounds(room: FreeCapacity, needs: Collection[_Need], cluster: ClusterSnapshot) -> list[_Need]:
     """Serve what is planned, and minimums; returns the needs by their rank."""
     _place_strangers(room, cluster, {need.bid.submission_id for need in needs})
     for need in sorted(needs, key=_by_age):
@@ -147,7 +147,7 @@ class _Need:
         dealt: executors by worker; to a job that waits, those that there are.
     """
 
-    bid: Bid
+    bid: SlotDemand
     waiting_driver: bool
     missing_driver: bool
     promised: int
@@ -165,12 +165,12 @@ def _by_rank(need: _Need) -> tuple[int, str]:
     return -need.bid.priority, need.bid.job
 
 
-def _needs(bids: Mapping[Key, Bid], cluster: ClusterSnapshot) -> dict[Key, _Need]:
+def _needs(bids: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> dict[Key, _Need]:
     named = {job: application for application, job in cluster.names.items()}
     return {key: _need(bid, cluster, named) for key, bid in bids.items()}
 
 
-def _need(bid: Bid, cluster: ClusterSnapshot, named: Mapping[str, str]) -> _Need:
+def _need(bid: SlotDemand, cluster: ClusterSnapshot, named: Mapping[str, str]) -> _Need:
     """What the bid comes to; `named` has applications by name, since a driver that has just started has not told its own."""
     application = bid.application_id or named.get(bid.job, "")
     granted = cluster.granted.get(application, 0) // bid.executor.cores if bid.drives else 0
@@ -186,25 +186,25 @@ def _need(bid: Bid, cluster: ClusterSnapshot, named: Mapping[str, str]) -> _Need
     )
 
 
-def _is_placed(bid: Bid, cluster: ClusterSnapshot) -> bool:
+def _is_placed(bid: SlotDemand, cluster: ClusterSnapshot) -> bool:
     driver = cluster.drivers.get(bid.submission_id or "")
     return driver is not None and driver.state is not SubmissionState.SUBMITTED
 
 
-def _place_strangers(room: Room, cluster: ClusterSnapshot, own: Container[str | None]) -> None:
+def _place_strangers(room: FreeCapacity, cluster: ClusterSnapshot, own: Container[str | None]) -> None:
     """Drivers of others that wait for a place get the next one that there is."""
     for submission_id, driver in cluster.drivers.items():
         if driver.state is SubmissionState.SUBMITTED and submission_id not in own:
             room.place(DriverShape(cores=driver.cores, memory_mb=driver.memory_mb), ExecutorShape())
 
 
-def _serve_plan(room: Room, need: _Need) -> None:
+def _serve_plan(room: FreeCapacity, need: _Need) -> None:
     if need.waiting_driver:
         room.place(need.bid.driver, need.bid.executor)
     need.dealt.update(room.take(need.promised, need.bid.executor))
 
 
-def _serve_minimum(room: Room, need: _Need) -> None:
+def _serve_minimum(room: FreeCapacity, need: _Need) -> None:
     if not need.lacking:
         return
     executor, driver = need.bid.executor, need.bid.driver if need.missing_driver else None

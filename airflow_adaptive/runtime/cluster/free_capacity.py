@@ -17,7 +17,7 @@ Free = tuple[int, int]
 """Cores, and memory in MiB."""
 
 
-class Room:
+class FreeCapacity:
     """Free cores and memory.
 
     Which worker gets a driver is the master's choice, so a driver is put where it costs most executors; executors are

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_adaptive.ports import Clock, ClusterClient, ClusterSnapshot, ClusterUnreachableError
-from airflow_adaptive.runtime.cluster.capacity_share import Bid, deal, rest
+from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, deal, rest
 from airflow_adaptive.runtime.cluster.free_capacity import Executors
 
 CONTENTION_WINDOW = timedelta(seconds=5)
@@ -43,27 +43,27 @@ class SharedCluster:
         self.deals = 0
         """How often was dealt; a share is good until it is dealt again."""
         self._clock = clock
-        self._bids: dict[Seat, Bid] = {}
-        self._shares: dict[Seat, Executors] = {}
-        self._settled: set[Seat] = set()
+        self._bids: dict[Participant, SlotDemand] = {}
+        self._shares: dict[Participant, Executors] = {}
+        self._settled: set[Participant] = set()
         self._polling = asyncio.Lock()
         self._polled: datetime | None = None
         self._snapshot: ClusterSnapshot | None = None
         self._failure = ""
 
-    def bid(self, seat: Seat, bid: Bid) -> None:
+    def bid(self, seat: Participant, bid: SlotDemand) -> None:
         """What is wanted from the next deal on."""
         self._bids[seat] = bid
 
-    def share(self, seat: Seat) -> Executors:
+    def share(self, seat: Participant) -> Executors:
         """What was dealt to a seat."""
         return self._shares.get(seat, {})
 
-    def settle(self, seat: Seat) -> None:
+    def settle(self, seat: Participant) -> None:
         """The loop has looked once: from the next deal on it takes part in full."""
         self._settled.add(seat)
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, seat: Participant) -> None:
         """Nothing is kept for this seat any more."""
         self._bids.pop(seat, None)
         self._shares.pop(seat, None)
@@ -107,23 +107,23 @@ class SharedCluster:
         self.deals += 1
 
 
-class Seat:
+class Participant:
     """One loop's place at a `SharedCluster`."""
 
     def __init__(self, shared: SharedCluster) -> None:
         """Nothing is wanted yet."""
         self._shared = shared
-        self._bid = Bid(job="")
+        self._bid = SlotDemand(job="")
         self._deal = -1
         self._losses = 0
         self._not_before: datetime | None = None
 
-    def place(self, bid: Bid) -> None:
+    def place(self, bid: SlotDemand) -> None:
         """What is planned and wanted now."""
         self._bid = bid
         self._shared.bid(self, bid)
 
-    async def look(self, bid: Bid, max_age: timedelta) -> Look:
+    async def look(self, bid: SlotDemand, max_age: timedelta) -> Look:
         """The cluster as it was at most `max_age` ago. Raises `ClusterUnreachableError`."""
         self.place(bid)
         cluster = await self._shared.poll(max_age)
@@ -131,7 +131,7 @@ class Seat:
         self._deal = self._shared.deals
         return Look(cluster=cluster, share=self._shared.share(self))
 
-    def admits(self, bid: Bid, now: datetime) -> bool:
+    def admits(self, bid: SlotDemand, now: datetime) -> bool:
         """Whether a step may be taken that leads to this bid; if so, it counts from now on.
 
         A plan for more than before must be made on the newest share: what was dealt before may be another's by now.

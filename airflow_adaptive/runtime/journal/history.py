@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Reversible, Sequence
 from typing import Any
 
-from airflow_adaptive.job.protocol.documents import LogDocument, RescaleDocument
+from airflow_adaptive.job.protocol.documents import JournalDocument, RescaleDocument
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.scheduler.history.rescale_summary import summarize
 from airflow_adaptive.scheduler.snapshot import decode, encode
@@ -81,7 +81,7 @@ class History:
             self.take(document)
         await self.keep()
 
-    def take(self, document: LogDocument) -> None:
+    def take(self, document: JournalDocument) -> None:
         """Add what a log document tells."""
         self.transitions.extend(document.transitions)
         self.decisions.extend(document.decisions)

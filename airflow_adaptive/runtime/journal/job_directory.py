@@ -34,7 +34,7 @@ from airflow_adaptive.job.protocol.codec import (
     log_name,
     log_number,
 )
-from airflow_adaptive.job.protocol.documents import LogDocument, RescaleDocument, Status
+from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 from airflow_adaptive.ports import ForeignDirectoryError, JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.journal.storage import Storage
 
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 READS_AT_ONCE = 16
 """A history has many small files, and an object store takes some 20 ms for each."""
 
-Document = TypeVar("Document", LogDocument, RescaleDocument, Status)
+Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
@@ -96,19 +96,19 @@ class JobDirectory:
         """URI of the folder of the queries' checkpoints. Raises `JobDirectoryError` if Spark can't read it."""
         return self._storage.uri(CHECKPOINTS)
 
-    async def newest(self) -> LogDocument | None:
+    async def newest(self) -> JournalDocument | None:
         """See `JobChannel.newest`."""
         return await self.call(self._newest)
 
-    async def read(self, number: int) -> LogDocument | None:
+    async def read(self, number: int) -> JournalDocument | None:
         """See `JobChannel.read`."""
         return await self.call(self._read, number)
 
-    async def create(self, document: LogDocument) -> bool:
+    async def create(self, document: JournalDocument) -> bool:
         """See `JobChannel.create`."""
         return await self.call(self._create, document)
 
-    async def history(self, limit: int) -> Sequence[LogDocument]:
+    async def history(self, limit: int) -> Sequence[JournalDocument]:
         """See `JobChannel.history`."""
         return await self.call(self._history, limit)
 
@@ -125,7 +125,7 @@ class JobDirectory:
         """See `JobChannel.rescales`."""
         return await self.call(self._rescales, limit)
 
-    async def status(self) -> Status | None:
+    async def status(self) -> DriverStatus | None:
         """See `JobChannel.status`."""
         return await self.call(self._status)
 
@@ -145,12 +145,12 @@ class JobDirectory:
                 f"the storage of the job directory did not answer within {self._timeout_s:g} s: see that it is reachable"
             ) from error
 
-    def _newest(self) -> LogDocument | None:
+    def _newest(self) -> JournalDocument | None:
         newest = next(self._newest_first(), None)
         self._known = self._known or newest is not None
         return newest
 
-    def _newest_first(self) -> Iterator[LogDocument]:
+    def _newest_first(self) -> Iterator[JournalDocument]:
         documents = (self._read(number) for number in reversed(self._numbers()))
         return (document for document in documents if document is not None)
 
@@ -158,7 +158,7 @@ class JobDirectory:
         numbers = (log_number(name) for name in self._storage.names(folder))
         return sorted(number for number in numbers if number is not None)
 
-    def _read(self, number: int) -> LogDocument | None:
+    def _read(self, number: int) -> JournalDocument | None:
         path = _path(LOG, number)
         document = self._decoded(path, decode_log)
         if document is not None and document.job != self._job:
@@ -170,7 +170,7 @@ class JobDirectory:
             return None
         return document
 
-    def _create(self, document: LogDocument) -> bool:
+    def _create(self, document: JournalDocument) -> bool:
         data = encode_log(document)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise ValueError(f"log document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}")
@@ -186,7 +186,7 @@ class JobDirectory:
         newest = self._newest()
         return newest is not None and newest.number == document.number
 
-    def _history(self, limit: int) -> Sequence[LogDocument]:
+    def _history(self, limit: int) -> Sequence[JournalDocument]:
         newest_first = self._newest_first()
         return [document for document, _ in zip(newest_first, range(limit), strict=False)][::-1]
 
@@ -224,7 +224,7 @@ class JobDirectory:
                 "mounted?); a new one is not begun in its place, since the checkpoints would be missing"
             )
 
-    def _status(self) -> Status | None:
+    def _status(self) -> DriverStatus | None:
         status = self._decoded(STATUS, decode_status)
         if status is None and self._heard:
             self._require_log()
@@ -252,7 +252,7 @@ class JobDirectory:
             logger.warning("Job %s: ignoring %s in its job directory: %s", self._job, path, reason)
 
 
-async def append(channel: JobChannel, document: LogDocument) -> LogDocument | None:
+async def append(channel: JobChannel, document: JournalDocument) -> JournalDocument | None:
     """Append a document to the log, passing over numbers that are taken by what can't be trusted.
 
     Args:

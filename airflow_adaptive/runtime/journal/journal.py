@@ -12,17 +12,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from airflow_adaptive.job.protocol.documents import LogDocument
+from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.directive import directive
 from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.journal.job_directory import append
-from airflow_adaptive.runtime.observation.events import Memory, own_status
-from airflow_adaptive.runtime.requirements.resolver import KEEP_YOUNG, Authority
+from airflow_adaptive.runtime.observation.events import DriverHeartbeat, own_status
+from airflow_adaptive.runtime.requirements.resolver import KEEP_YOUNG, RequirementsResolver
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine, snapshot
 from airflow_adaptive.scheduler.events import SlotOffer
-from airflow_adaptive.scheduler.requirements import Requirements, findings
+from airflow_adaptive.scheduler.requirements import Requirements, violations
 from airflow_adaptive.scheduler.state import (
     Canceling,
     Failing,
@@ -63,7 +63,7 @@ class SupersededError(Exception):
 class Journal:
     """One loop's hold on the job's log."""
 
-    def __init__(self, channel: JobChannel, spec: JobSpec, authority: Authority | None = None) -> None:
+    def __init__(self, channel: JobChannel, spec: JobSpec, authority: RequirementsResolver | None = None) -> None:
         """Take note; nothing is read before `open`.
 
         Args:
@@ -73,19 +73,19 @@ class Journal:
         """
         self._channel = channel
         self._spec = spec
-        self._authority = authority or Authority()
+        self._authority = authority or RequirementsResolver()
         self._mark: tuple[Any, ...] = ()
         self._owner = _token(spec.attempt)
         self._number = 0
         self._written_at = datetime.min.replace(tzinfo=UTC)
-        self._unsure: LogDocument | None = None
+        self._unsure: JournalDocument | None = None
         """Document whose creation was asked for and not confirmed: it is asked for again, unchanged."""
         self.inherits_end = False
         """Whether the job was ending, or had ended, under another attempt when the log was opened."""
         self.redeclared: Requirements | None = None
         """Bounds of the graph as deployed now, if they are to take the place of the saved ones."""
         self.nonce = uuid4().hex
-        self.memory = Memory(epoch=0, heard=datetime.min.replace(tzinfo=UTC))
+        self.memory = DriverHeartbeat(epoch=0, heard=datetime.min.replace(tzinfo=UTC))
         """What is remembered of the driver's reports; it goes into each document."""
         self.ahead = timedelta(0)
         """How far the time in the log is ahead of the clock, which was set back since the newest document was written."""
@@ -114,7 +114,7 @@ class Journal:
                 if claims == CLAIMS or newest is None or error.owner != newest.owner:
                     raise
 
-    async def _claim(self, newest: LogDocument | None, clock: datetime) -> SchedulerState:
+    async def _claim(self, newest: JournalDocument | None, clock: datetime) -> SchedulerState:
         """Claim the log after its newest document."""
         self._unsure = None
         await self.history.open()
@@ -122,7 +122,7 @@ class Journal:
             created = self._created()
             state = replace(created, timeline=Timeline(number=self.history.newest))
             now = clock
-            self.memory = Memory(epoch=state.epoch, heard=now)
+            self.memory = DriverHeartbeat(epoch=state.epoch, heard=now)
         else:
             self.ahead = _ahead(newest, clock)
             now = clock + self.ahead
@@ -134,7 +134,7 @@ class Journal:
             # An end stays the earlier attempt's: the loop after this one must not take it for its own.
             self._owner = _token(attempt if self.inherits_end else self._spec.attempt)
             status = own_status(state, self.nonce, await self._channel.status())
-            self.memory = Memory.recalled(newest.heard, state.epoch, now).after(state, status, now)
+            self.memory = DriverHeartbeat.recalled(newest.heard, state.epoch, now).after(state, status, now)
         await self._create(state, now)
         return state
 
@@ -219,9 +219,9 @@ class Journal:
         except JobDirectoryError as error:
             log.warning("The log could not be compacted: %s", error)
 
-    def _document(self, state: SchedulerState, now: datetime, step: Step | None) -> LogDocument:
+    def _document(self, state: SchedulerState, now: datetime, step: Step | None) -> JournalDocument:
         step = step or Step(state=state)
-        return LogDocument(
+        return JournalDocument(
             job=self._spec.graph.job,
             number=self._number + 1,
             at=now.isoformat(),
@@ -252,7 +252,7 @@ class Journal:
         overridden = self._authority.is_policys or requirements != machine.default_requirements(
             state.job, state.options
         )
-        if not overridden or options.reactive or findings(requirements, graph.max_parallelism):
+        if not overridden or options.reactive or violations(requirements, graph.max_parallelism):
             self.redeclared = declared
         if requirements.keys() != declared.keys():
             requirements = declared
@@ -275,7 +275,7 @@ def _saved(state: SchedulerState) -> SchedulerState:
     return replace(state, offers=(totals,) if state.offers else ())
 
 
-def _ahead(document: LogDocument, clock: datetime) -> timedelta:
+def _ahead(document: JournalDocument, clock: datetime) -> timedelta:
     """How far the clock is behind the time at which a document was written."""
     try:
         return max(datetime.fromisoformat(document.at) - clock, timedelta(0))

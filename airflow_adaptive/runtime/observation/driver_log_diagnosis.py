@@ -15,8 +15,8 @@ from dataclasses import replace
 from airflow_adaptive.job.protocol.documents import DriverState, FailureReport
 from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR, Link, clean, report_chain, traced
 from airflow_adaptive.ports import ClusterClient, DriverLog
-from airflow_adaptive.runtime.observation.events import DRIVER_LOST, DRIVER_SILENT, LEASE_OVER, World
-from airflow_adaptive.scheduler.events import DriverEnded, DriverSilent, Event, QueryFailed
+from airflow_adaptive.runtime.observation.events import DRIVER_LOST, DRIVER_SILENT, LEASE_OVER, JobObservation
+from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut, Event, QueryFailed
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.state import (
     Deploying,
@@ -28,7 +28,7 @@ from airflow_adaptive.scheduler.state import (
 
 log = logging.getLogger(__name__)
 
-Failed = DriverEnded | DriverSilent | QueryFailed
+Failed = DriverEnded | DriverHeartbeatTimedOut | QueryFailed
 """Events that tell of a failure which the driver's output may explain."""
 
 TIMEOUT_S = 5.0
@@ -89,7 +89,7 @@ HINTS = (
 """What to do about a message, for those whose words alone don't tell."""
 
 
-class LastWords:
+class DriverLogDiagnosis:
     """Asks for the log of a driver that failed. Nothing that goes wrong here fails a loop."""
 
     def __init__(self, cluster: ClusterClient) -> None:
@@ -98,14 +98,14 @@ class LastWords:
         self._heard: tuple[str, str] | None = None
         self._log = DriverLog()
 
-    async def explain(self, event: Event, state: SchedulerState, world: World) -> Event:
+    async def explain(self, event: Event, state: SchedulerState, world: JobObservation) -> Event:
         """The event, with the cause in its failure if the driver's log has one; the end of that goes to our log."""
         driver = None if state.driver is None else state.driver.submission_id
         if driver is None or not isinstance(event, Failed) or not _is_failure(state, world):
             return event
         return await self._explain(event, driver, world)
 
-    async def _explain(self, event: Failed, driver: str, world: World) -> Event:
+    async def _explain(self, event: Failed, driver: str, world: JobObservation) -> Event:
         # The same failure is seen again with every look until it is dealt with.
         failure, heard = event.failure, (driver, event.failure.error_class)
         news, self._heard = heard != self._heard, heard
@@ -158,7 +158,7 @@ def _without_executors(failure: Failure, stderr: str) -> Failure:
     )
 
 
-def _is_failure(state: SchedulerState, world: World) -> bool:
+def _is_failure(state: SchedulerState, world: JobObservation) -> bool:
     """Whether the end of the driver is one: it also ends when it was told to."""
     ended_in_order = world.status is not None and world.status.state in (DriverState.STOPPED, DriverState.FINISHED)
     return not ended_in_order and isinstance(

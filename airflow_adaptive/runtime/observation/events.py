@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport, Status
-from airflow_adaptive.ports import ClusterSnapshot, Inbox, SubmissionState, SubmissionStatus, Wish
+from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus, FailureReport
+from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, DesiredState, SubmissionState, SubmissionStatus
 from airflow_adaptive.runtime.cluster.free_capacity import Executors
 from airflow_adaptive.runtime.directive import action
-from airflow_adaptive.runtime.requirements.sources import Ruling, newest
+from airflow_adaptive.runtime.requirements.sources import ResolvedRequirements, newest
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler import events
 from airflow_adaptive.scheduler.errors import RequirementsError
@@ -48,7 +48,7 @@ MOST_MS = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class JobObservation:
     """One look at the world; None where nothing is known now.
 
     Attributes:
@@ -63,15 +63,15 @@ class World:
 
     cluster: ClusterSnapshot | None = None
     share: Executors = field(default_factory=dict)
-    status: Status | None = None
+    status: DriverStatus | None = None
     submission: SubmissionStatus | None = None
-    inbox: Inbox = Inbox()
-    ruling: Ruling | None = None
+    control_requests: ControlRequests = ControlRequests()
+    ruling: ResolvedRequirements | None = None
     listened: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class DriverHeartbeat:
     """What is remembered between looks.
 
     Attributes:
@@ -87,7 +87,7 @@ class Memory:
     committed: int | None = None
 
     @classmethod
-    def recalled(cls, told: Mapping[str, Any], epoch: int, now: datetime) -> Memory:
+    def recalled(cls, told: Mapping[str, Any], epoch: int, now: datetime) -> DriverHeartbeat:
         """The memory of an earlier loop as its document tells it; a new one if that is about another driver."""
         try:
             if told["epoch"] == epoch:
@@ -100,15 +100,15 @@ class Memory:
         """What the next loop must know, for a document."""
         return {"epoch": self.epoch, "sequence": self.sequence, "at": self.heard.isoformat()}
 
-    def after(self, state: SchedulerState, status: Status | None, now: datetime) -> Memory:
+    def after(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> DriverHeartbeat:
         """The memory after a look."""
-        memory = self if self.epoch == state.epoch else Memory(epoch=state.epoch, heard=now)
+        memory = self if self.epoch == state.epoch else DriverHeartbeat(epoch=state.epoch, heard=now)
         if status is None or status.sequence == memory.sequence:
             return memory
         return replace(memory, sequence=status.sequence, heard=now, committed=_committed(status))
 
 
-def own_status(state: SchedulerState, nonce: str, status: Status | None) -> Status | None:
+def own_status(state: SchedulerState, nonce: str, status: DriverStatus | None) -> DriverStatus | None:
     """The report if it comes from the driver of the current epoch, else None."""
     if status is None or state.driver is None:
         return None
@@ -117,8 +117,8 @@ def own_status(state: SchedulerState, nonce: str, status: Status | None) -> Stat
 
 def observe(
     state: SchedulerState,
-    world: World,
-    memory: Memory,
+    world: JobObservation,
+    memory: DriverHeartbeat,
     now: datetime,
     draw: Callable[[], float],
     executor: ExecutorShape,
@@ -132,12 +132,12 @@ def observe(
     # Of a driver that has ended its end is the news, not the slots that went with it; else slots come first, so that
     # whatever the driver's report leads to is decided on the slots that there are.
     yield from told + slots if _is_over(world.submission) else slots + told
-    yield from _asked(state, world.inbox, now)
+    yield from _asked(state, world.control_requests, now)
     if state.plan is not None:
         yield from wanted
 
 
-def _slots(state: SchedulerState, world: World, now: datetime, executor: ExecutorShape) -> Iterator[Event]:
+def _slots(state: SchedulerState, world: JobObservation, now: datetime, executor: ExecutorShape) -> Iterator[Event]:
     placed = state.driver is not None and not _is_over(world.submission)
     # What a driver holds is unknown, not nothing, as long as its report can't be read.
     unknown = placed and world.status is None and state.held_slots > 0
@@ -149,7 +149,7 @@ def _slots(state: SchedulerState, world: World, now: datetime, executor: Executo
 
 
 def _told(
-    state: SchedulerState, world: World, memory: Memory, now: datetime, draw: Callable[[], float]
+    state: SchedulerState, world: JobObservation, memory: DriverHeartbeat, now: datetime, draw: Callable[[], float]
 ) -> Iterator[Event]:
     if state.driver is not None:
         yield from _named(state, world, now)
@@ -161,7 +161,7 @@ def _told(
 
 
 def slot_offers(
-    cluster: ClusterSnapshot, share: Executors, status: Status | None, executor: ExecutorShape
+    cluster: ClusterSnapshot, share: Executors, status: DriverStatus | None, executor: ExecutorShape
 ) -> tuple[SlotOffer, ...]:
     """Slots per worker that the job holds or could have.
 
@@ -189,7 +189,7 @@ def slot_offers(
     return tuple(offer for offer in offers if offer.held or offer.free)
 
 
-def _held(cluster: ClusterSnapshot, status: Status | None) -> Mapping[str, int]:
+def _held(cluster: ClusterSnapshot, status: DriverStatus | None) -> Mapping[str, int]:
     """Slots of registered executors by worker.
 
     A report is older than the cluster's word: executors on a worker that is not alive any more are lost, and so are those
@@ -210,7 +210,7 @@ def _held(cluster: ClusterSnapshot, status: Status | None) -> Mapping[str, int]:
 # ---- the driver -----------------------------------------------------------------------------------------------------
 
 
-def _named(state: SchedulerState, world: World, now: datetime) -> Iterator[Event]:
+def _named(state: SchedulerState, world: JobObservation, now: datetime) -> Iterator[Event]:
     """What the cluster calls the driver and, from its registration on, the application."""
     driver, status = state.driver, world.status
     if driver is None or status is None:
@@ -223,7 +223,11 @@ def _named(state: SchedulerState, world: World, now: datetime) -> Iterator[Event
 
 
 def _reported(
-    state: SchedulerState, status: Status | None, memory: Memory, now: datetime, draw: Callable[[], float]
+    state: SchedulerState,
+    status: DriverStatus | None,
+    memory: DriverHeartbeat,
+    now: datetime,
+    draw: Callable[[], float],
 ) -> Iterator[Event]:
     """What the driver's report says about the plan that it was given."""
     if status is None:
@@ -233,7 +237,7 @@ def _reported(
         yield events.BatchCommitted(at=now, epoch=epoch)
     match status.state, state.current:
         case DriverState.RUNNING, Deploying() if plan is not None and status.version == plan.version:
-            yield events.PlanInForce(
+            yield events.PlanActivated(
                 at=now,
                 epoch=epoch,
                 version=status.version,
@@ -259,7 +263,7 @@ def _reported(
 
 
 def _process(
-    state: SchedulerState, world: World, memory: Memory, now: datetime, draw: Callable[[], float]
+    state: SchedulerState, world: JobObservation, memory: DriverHeartbeat, now: datetime, draw: Callable[[], float]
 ) -> Iterator[Event]:
     """What the cluster says about the driver's process, and what its silence says."""
     epoch, options = state.epoch, state.options
@@ -270,15 +274,15 @@ def _process(
         message = f"nothing was heard of the driver for {silent.total_seconds():g} s: its lease has run out"
         failure = Failure(error_class=LEASE_OVER, message=message)
         # One that was late would begin a query as long as the log lets it, so that comes to an end before the next look.
-        over = events.DriverSilent if action(state) is Action.RUN else events.DriverEnded
+        over = events.DriverHeartbeatTimedOut if action(state) is Action.RUN else events.DriverEnded
         yield over(at=now, epoch=epoch, failure=failure, draw=draw())
     elif silent >= options.driver_heartbeat_timeout and isinstance(state.current, Executing | RestartingLocally):
         message = f"the driver has reported nothing for {silent.total_seconds():g} s"
         failure = Failure(error_class=DRIVER_SILENT, message=message)
-        yield events.DriverSilent(at=now, epoch=epoch, failure=failure, draw=draw())
+        yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure, draw=draw())
 
 
-def _silence(state: SchedulerState, world: World, memory: Memory) -> timedelta:
+def _silence(state: SchedulerState, world: JobObservation, memory: DriverHeartbeat) -> timedelta:
     """For how long nothing had been heard of the driver when its report was read."""
     at = world.listened
     return timedelta(0) if at is None else at - memory.after(state, world.status, at).heard
@@ -293,7 +297,7 @@ def _is_over(submission: SubmissionStatus | None) -> bool:
     return submission is not None and submission.state.over
 
 
-def _end(state: SchedulerState, world: World) -> Failure:
+def _end(state: SchedulerState, world: JobObservation) -> Failure:
     if world.status is not None and world.status.failure is not None:
         return _failure(world.status.failure)
     submission, name = world.submission, "" if state.driver is None else state.driver.submission_id
@@ -320,13 +324,13 @@ def _failure(report: FailureReport | None) -> Failure:
     return Failure(error_class=report.error_class, message=report.message, causes=report.causes)
 
 
-def _is_idle(state: SchedulerState, status: Status) -> bool:
+def _is_idle(state: SchedulerState, status: DriverStatus) -> bool:
     """Whether the job is between two batches now: as good a moment for a rescale as right after a commit."""
     waits = isinstance(state.current, Executing)
     return waits and bool(status.queries) and all(query.idle for query in status.queries)
 
 
-def _trigger_interval(status: Status) -> timedelta | None:
+def _trigger_interval(status: DriverStatus) -> timedelta | None:
     """The longest of the job's queries."""
     known = [_duration(query.trigger_interval_ms) for query in status.queries]
     return max((interval for interval in known if interval is not None), default=None)
@@ -337,38 +341,38 @@ def _duration(ms: float | None) -> timedelta | None:
     return timedelta(milliseconds=ms) if ms is not None and 0 <= ms < MOST_MS else None
 
 
-def _committed(status: Status) -> int:
+def _committed(status: DriverStatus) -> int:
     return sum(query.committed for query in status.queries)
 
 
 # ---- people ---------------------------------------------------------------------------------------------------------
 
 
-def _asked(state: SchedulerState, inbox: Inbox, now: datetime) -> Iterator[Event]:
-    match inbox.wish:
-        case Wish.CANCEL if not isinstance(state.current, Canceling | Finished):
+def _asked(state: SchedulerState, control_requests: ControlRequests, now: datetime) -> Iterator[Event]:
+    match control_requests.desired_state:
+        case DesiredState.CANCELED if not isinstance(state.current, Canceling | Finished):
             yield events.CancelRequested(at=now)
-        case Wish.SUSPEND if not isinstance(state.current, StopWithSavepoint | Canceling | Finished):
+        case DesiredState.SUSPENDED if not isinstance(state.current, StopWithSavepoint | Canceling | Finished):
             yield events.SuspendRequested(at=now)
         case _:
             pass
 
 
-def _wanted(state: SchedulerState, world: World, now: datetime) -> Iterator[Event]:
+def _wanted(state: SchedulerState, world: JobObservation, now: datetime) -> Iterator[Event]:
     ruling = world.ruling
     if ruling is not None and ruling.requirements != newest(state):
         yield events.RequirementsChanged(at=now, requirements=ruling.requirements, by=ruling.standing.signature)
 
 
-def requested(state: SchedulerState, ruling: Ruling | None) -> SchedulerState:
+def requested(state: SchedulerState, ruling: ResolvedRequirements | None) -> SchedulerState:
     """The job with the bounds that it is to have: it bids for these, and so learns of their slots before it obeys."""
     return state if ruling is None else replace(state, requirements=ruling.requirements)
 
 
-def refusal(state: SchedulerState, inbox: Inbox) -> str | None:
+def refusal(state: SchedulerState, control_requests: ControlRequests) -> str | None:
     """Why overrides can't hold, None if they can: whoever wrote them into the inbox was not told."""
     try:
-        for asked in (inbox.requirements, inbox.calendar):
+        for asked in (control_requests.requirements, control_requests.calendar):
             _require_acceptable(state, asked)
     except RequirementsError as error:
         return f"{error} They are ignored."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from airflow_adaptive.runtime.rate_limit import Budget
+from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.scheduler.events import BatchCommitted, Event
 from airflow_adaptive.scheduler.state import Executing, SchedulerState, WaitingForResources
 
@@ -13,14 +13,14 @@ FILE_LOOKS = 100.0
 """Looks per second at the files of all calm jobs of a process. A look is two small reads, about a millisecond of CPU."""
 
 
-class Attention:
+class FilePolling:
     """Decides turn by turn whether the log and the driver's report are read.
 
     What can't wait is a job on its way to another plan, or to its end. A job that runs as planned is looked at in turn with the
     others; whether its driver and its executors are there shows in the shared poll at once.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: RateLimiter) -> None:
         """Take a place in the budget."""
         self.reads = True
         """Whether files are read in this turn."""

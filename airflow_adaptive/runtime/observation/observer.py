@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
-from airflow_adaptive.job.protocol.documents import Status
+from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import ClusterClient, ClusterSnapshot, ClusterUnreachableError, JobChannel, SubmissionStatus
-from airflow_adaptive.runtime.cluster.capacity_share import Bid
-from airflow_adaptive.runtime.cluster.shared_cluster import Seat
-from airflow_adaptive.runtime.observation.events import World
-from airflow_adaptive.runtime.observation.file_polling import Attention
+from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
+from airflow_adaptive.runtime.cluster.shared_cluster import Participant
+from airflow_adaptive.runtime.observation.events import JobObservation
+from airflow_adaptive.runtime.observation.file_polling import FilePolling
 from airflow_adaptive.scheduler.state import Driver
 
 log = logging.getLogger(__name__)
@@ -24,17 +24,17 @@ FIRST_LISTENING: Final = timedelta(seconds=3)
 """Longer than it takes a driver that lives to report again (`job.protocol.conf.DriverSettings.heartbeat_interval_s`)."""
 
 
-class Lookout:
+class Observer:
     """Looks for one loop."""
 
-    def __init__(self, cluster: ClusterClient, channel: JobChannel, seat: Seat, attention: Attention) -> None:
+    def __init__(self, cluster: ClusterClient, channel: JobChannel, seat: Participant, attention: FilePolling) -> None:
         """Nothing was seen yet."""
         self._cluster = cluster
         self._channel = channel
         self._seat = seat
         self._attention = attention
         self._listens_since: datetime | None = None
-        self.report: Status | None = None
+        self.report: DriverStatus | None = None
         """The newest, of whatever driver: Hadoop's local file system deletes a file before it replaces it."""
         self.trouble: str | None = None
         """Why the cluster does not answer, None if it does."""
@@ -61,17 +61,19 @@ class Lookout:
         self._listens_since = self._listens_since or now
         return now if now - self._listens_since >= FIRST_LISTENING else None
 
-    async def look(self, world: World, wish: Bid, driver: Driver | None, max_age: timedelta) -> World:
+    async def look(
+        self, world: JobObservation, demand: SlotDemand, driver: Driver | None, max_age: timedelta
+    ) -> JobObservation:
         """The world with what the cluster tells.
 
         Args:
             world: what is known without it.
-            wish: what the job bids for.
+            demand: slots that the job demands.
             driver: the job's, None without one.
             max_age: of what the cluster told another loop.
         """
         troubled, self.trouble = self.trouble, None
-        look = await self._answer(self._seat.look(wish, max_age))
+        look = await self._answer(self._seat.look(demand, max_age))
         seen = replace(world, submission=await self._submission(driver, None if look is None else look.cluster))
         self._tell_trouble(troubled)
         return seen if look is None else replace(seen, cluster=look.cluster, share=look.share)

@@ -10,12 +10,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from airflow_adaptive.ports import Wish
+from airflow_adaptive.ports import DesiredState
 
 FORMAT: Final = 1
 """Of the documents here; a reader leaves those of another format alone."""
 
-WISH: Final = "wish"
+DESIRED_STATE: Final = "desired_state"
 REQUIREMENTS: Final = "requirements"
 CALENDAR: Final = "calendar"
 ASKED: Final = "asked"
@@ -52,9 +52,9 @@ def documents(view: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any
     return {key: value if fits(value) else {} for key, value in shown.items()}  # stores take no null
 
 
-def wish_of(value: Any) -> Wish | None:
+def wish_of(value: Any) -> DesiredState | None:
     """The wish that a store has, None if it is none."""
-    return Wish(value) if isinstance(value, str) and value in {*Wish} else None
+    return DesiredState(value) if isinstance(value, str) and value in {*DesiredState} else None
 
 
 def fits(value: Any) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from airflow_adaptive.job.protocol.documents import Status
+from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.history.failures import root_cause
@@ -23,7 +23,7 @@ SHOWN_FAILURES = 5
 
 
 def view(
-    state: SchedulerState, history: History, urls: Urls, attempt: str, report: Status | None = None
+    state: SchedulerState, history: History, urls: Urls, attempt: str, report: DriverStatus | None = None
 ) -> Mapping[str, Any]:
     """Where the job stands and how it came there.
 
@@ -59,7 +59,7 @@ def view(
     }
 
 
-def driver_view(report: Status | None) -> Mapping[str, Any]:
+def driver_view(report: DriverStatus | None) -> Mapping[str, Any]:
     """What a driver reports of itself; empty without one."""
     if report is None:
         return {}

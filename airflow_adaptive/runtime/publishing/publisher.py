@@ -11,14 +11,14 @@ from airflow_adaptive.runtime.publishing.documents import POLICY
 from airflow_adaptive.runtime.publishing.job_view import view
 from airflow_adaptive.runtime.publishing.time_series import Figures
 from airflow_adaptive.runtime.publishing.urls import Urls
-from airflow_adaptive.runtime.requirements.resolver import Authority, undated
+from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver, undated
 from airflow_adaptive.scheduler.state import SchedulerState
 
 
-class Shown:
+class Publisher:
     """What one loop has shown."""
 
-    def __init__(self, store: JobStore, authority: Authority, figures: Figures, attempt: str) -> None:
+    def __init__(self, store: JobStore, authority: RequirementsResolver, figures: Figures, attempt: str) -> None:
         """Nothing was shown yet."""
         self._store = store
         self._authority = authority

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from airflow_adaptive.job.protocol.documents import QueryReport, Status
+from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS
 from airflow_adaptive.runtime.publishing.job_view import driver_view
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
@@ -73,7 +73,7 @@ class Gauge:
         """Nothing was reported yet."""
         self._before: _Count | None = None
 
-    def read(self, state: SchedulerState, report: Status | None, now: datetime) -> Point:
+    def read(self, state: SchedulerState, report: DriverStatus | None, now: datetime) -> Point:
         """The job now.
 
         Args:
@@ -94,7 +94,7 @@ class Gauge:
             state=state.name,
         )
 
-    def _input(self, report: Status | None, at: float) -> float | None:
+    def _input(self, report: DriverStatus | None, at: float) -> float | None:
         if report is None:
             self._before = None
             return None
@@ -114,14 +114,14 @@ class Figures:
         self._series = Series()
         self._told = dict.fromkeys(RESOLUTIONS, 0)
         self._newest = 0
-        self.report: Status | None = None
+        self.report: DriverStatus | None = None
         """Of the driver of the current epoch, as it was taken up last."""
 
     def restore(self, figures: Mapping[str, Any]) -> None:
         """Go on with what another loop showed."""
         self._series.restore(figures)
 
-    def take(self, state: SchedulerState, report: Status | None, now: datetime) -> None:
+    def take(self, state: SchedulerState, report: DriverStatus | None, now: datetime) -> None:
         """Take up a look at the job."""
         point = self._gauge.read(state, report, now)
         self._series.add(point)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_adaptive.runtime.observation.events import World
+from airflow_adaptive.runtime.observation.events import JobObservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Urls:
     stdout: str | None = None
     stderr: str | None = None
 
-    def after(self, world: World, submission_id: str | None) -> Urls:
+    def after(self, world: JobObservation, submission_id: str | None) -> Urls:
         """The addresses after a look at the world; `submission_id` is the newest driver's, None if there is none now."""
         driver = None if world.status is None else world.status.ui_url
         pages = None if world.cluster is None else world.cluster.log_pages.get(submission_id or "")

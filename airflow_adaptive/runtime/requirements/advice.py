@@ -56,7 +56,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryFigures:
+class QueryMetrics:
     """What was measured of a query; every figure is as it came in, and may be nonsense.
 
     Attributes:
@@ -98,7 +98,7 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class PolicyInput:
     """What is known of a job at an instant.
 
     Attributes:
@@ -117,7 +117,7 @@ class Observation:
     requirements: Requirements
     limits: Mapping[str, VertexLimits]
     parallelism: Parallelism | None = None
-    queries: Mapping[str, QueryFigures] = field(default_factory=dict)
+    queries: Mapping[str, QueryMetrics] = field(default_factory=dict)
     rescale_costs: Mapping[Tier, timedelta] = field(default_factory=dict)
     state_partitions: Mapping[str, int] = field(default_factory=dict)
     override: Override | None = None
@@ -145,7 +145,7 @@ class Advisor(Protocol):
         """What the next loop must know, as JSON-able values."""
         ...
 
-    def advise(self, seen: Observation) -> Advice | None:
+    def advise(self, seen: PolicyInput) -> Advice | None:
         """What the job is to have; None: nothing to say yet.
 
         Raises:

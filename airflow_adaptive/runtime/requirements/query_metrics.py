@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from airflow_adaptive.job.protocol.documents import QueryReport, Status
-from airflow_adaptive.runtime.requirements.advice import QueryFigures
+from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
+from airflow_adaptive.runtime.requirements.advice import QueryMetrics
 from airflow_adaptive.scheduler.job_graph import JobGraph
 
 QUIET: Final = timedelta(seconds=3)
@@ -45,9 +45,9 @@ class QueryGauge:
         """Nothing was reported yet."""
         self._pulses: dict[str, _Pulse] = {}
         self._newest: tuple[int, int] | None = None
-        self._figures: Mapping[str, QueryFigures] = {}
+        self._figures: Mapping[str, QueryMetrics] = {}
 
-    def read(self, graph: JobGraph, report: Status | None, now: datetime) -> Mapping[str, QueryFigures]:
+    def read(self, graph: JobGraph, report: DriverStatus | None, now: datetime) -> Mapping[str, QueryMetrics]:
         """Figures by name of query; of those that run.
 
         Args:
@@ -62,7 +62,7 @@ class QueryGauge:
             self._figures = dict(self._read(graph, report, now))
         return self._figures
 
-    def _read(self, graph: JobGraph, report: Status, now: datetime) -> Iterator[tuple[str, QueryFigures]]:
+    def _read(self, graph: JobGraph, report: DriverStatus, now: datetime) -> Iterator[tuple[str, QueryMetrics]]:
         for query in report.queries:
             if query.active:
                 pulse = _felt(self._pulses.get(query.name), query, report.epoch, now)
@@ -76,7 +76,7 @@ class QueryGauge:
                 )
 
 
-def state_partitions(graph: JobGraph, queries: Mapping[str, QueryFigures]) -> Mapping[str, int]:
+def state_partitions(graph: JobGraph, queries: Mapping[str, QueryMetrics]) -> Mapping[str, int]:
     """Partitions of the state by query: those of its slot sharing group."""
     by_vertex = {
         vertex.name: graph.state_partitions[name] for name, vertices in graph.groups.items() for vertex in vertices
@@ -106,10 +106,10 @@ def _vertices(graph: JobGraph, query: str, queries: int) -> tuple[str, ...]:
     return tuple(graph.max_parallelism) if queries == 1 or len(groups) == 1 else ()
 
 
-def _busy(query: QueryReport) -> QueryFigures:
+def _busy(query: QueryReport) -> QueryMetrics:
     duration, trigger = query.batch_duration_ms, query.trigger_interval_ms
     measured = query.committed > 0
-    return QueryFigures(
+    return QueryMetrics(
         vertices=(),
         input_rate=query.input_rate,
         busy_rate=_rate(query) if measured else None,
@@ -122,9 +122,9 @@ def _busy(query: QueryReport) -> QueryFigures:
     )
 
 
-def _quiet(query: QueryReport) -> QueryFigures:
+def _quiet(query: QueryReport) -> QueryMetrics:
     """No row comes in, and if its sources tell how many wait, none does: it would be reading them."""
-    return QueryFigures(
+    return QueryMetrics(
         vertices=(),
         input_rate=0.0,
         busy_rate=0.0,

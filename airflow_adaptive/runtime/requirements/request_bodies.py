@@ -26,7 +26,7 @@ from airflow_adaptive.scheduler.requirements import (
     Requirements,
     accept,
     expand,
-    findings,
+    violations,
 )
 from airflow_adaptive.scheduler.state import Finished, Outcome, SchedulerState
 
@@ -123,7 +123,7 @@ def accepted(body: Any, state: SchedulerState) -> Requirements:
     sound = {vertex: _bounds(item) for vertex, item in body.items() if not malformed[vertex]}
     expanded = {vertex: expand(bounds, defaults.get(vertex, bounds)) for vertex, bounds in sound.items()}
     judged = {vertex: most for vertex, most in maximum.items() if vertex in sound or vertex not in body}
-    wrong = [*chain.from_iterable(malformed.values()), *findings(expanded, judged)]
+    wrong = [*chain.from_iterable(malformed.values()), *violations(expanded, judged)]
     if wrong:
         raise RequirementsError(SUBJECT, wrong)
     return accept(expanded, defaults, maximum)

@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from airflow_adaptive.job.protocol.documents import Status
-from airflow_adaptive.ports import Inbox
-from airflow_adaptive.runtime.requirements.advice import Advice, Advisor, Observation, Override, limits_of
+from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.ports import ControlRequests
+from airflow_adaptive.runtime.requirements.advice import Advice, Advisor, Override, PolicyInput, limits_of
 from airflow_adaptive.runtime.requirements.query_metrics import QueryGauge, state_partitions
 from airflow_adaptive.runtime.requirements.sources import (
     DECLARED,
     MAX_REASON_CHARACTERS,
-    Kind,
-    Ruling,
-    Standing,
+    RequirementsOrigin,
+    RequirementsSource,
+    ResolvedRequirements,
     base_bounds,
     is_expired,
     is_lifted,
@@ -77,14 +77,14 @@ class Look:
     """
 
     state: SchedulerState
-    inbox: Inbox
-    report: Status | None
+    control_requests: ControlRequests
+    report: DriverStatus | None
     costs: Mapping[Tier, timedelta]
     at: datetime
     asks: bool = True
 
 
-class Authority:
+class RequirementsResolver:
     """Whose bounds one job has."""
 
     def __init__(self, advisor: Advisor | None = None) -> None:
@@ -95,9 +95,9 @@ class Authority:
         """
         self._advisor = advisor
         self._gauge = QueryGauge()
-        self._standing: Standing | None = None
+        self._standing: RequirementsSource | None = None
         self._person: Override | None = None
-        self._kept: Inbox = Inbox()
+        self._kept: ControlRequests = ControlRequests()
         self._advice: Advice | None = None
         self._advised_at: datetime | None = None
         self._advised_since: datetime | None = None
@@ -112,12 +112,12 @@ class Authority:
     @property
     def mark(self) -> tuple[Any, ...]:
         """Differs when what `told` gives has news that can't wait."""
-        return () if self._standing is None or self._standing.kind is Kind.DAG else self._standing.mark
+        return () if self._standing is None or self._standing.kind is RequirementsOrigin.DAG else self._standing.mark
 
     @property
     def is_policys(self) -> bool:
         """Whether the bounds that hold, or held when the log was written, are a policy's."""
-        return self._standing is not None and self._standing.kind is Kind.POLICY
+        return self._standing is not None and self._standing.kind is RequirementsOrigin.POLICY
 
     @property
     def has_memory(self) -> bool:
@@ -127,10 +127,10 @@ class Authority:
     def told(self) -> dict[str, Any]:
         """What the next loop must know, for a document; empty for a job that nobody but its DAG has a say in."""
         told: dict[str, Any] = {}
-        if self._standing is not None and self._standing.kind is not Kind.DAG:
+        if self._standing is not None and self._standing.kind is not RequirementsOrigin.DAG:
             told["standing"] = encode(self._standing)
         if self._kept.requirements or self._kept.calendar:
-            told["asked"] = encode(replace(self._kept, wish=Inbox().wish))
+            told["asked"] = encode(replace(self._kept, desired_state=ControlRequests().desired_state))
         memory = {} if self._advisor is None else self._advisor.told()
         if memory:
             told["policy"] = memory
@@ -138,8 +138,8 @@ class Authority:
 
     def recall(self, told: Mapping[str, Any]) -> None:
         """Go on with what another loop told; what can't be read is begun anew, with a word."""
-        self._standing = _recalled(Standing, told.get("standing"))
-        self._kept = _recalled(Inbox, told.get("asked")) or Inbox()
+        self._standing = _recalled(RequirementsSource, told.get("standing"))
+        self._kept = _recalled(ControlRequests, told.get("asked")) or ControlRequests()
         unread = None if self._advisor is None else self._advisor.recall(told.get("policy"))
         if unread is not None:
             log.warning("%s", unread)
@@ -147,26 +147,26 @@ class Authority:
 
     # ---- a look -----------------------------------------------------------------------------------------------------
 
-    def rule(self, look: Look) -> Ruling | None:
+    def rule(self, look: Look) -> ResolvedRequirements | None:
         """What the job is to have, None if that is what it has."""
-        inbox = self._inbox(look.inbox)
-        person, before = persons_bounds(look.state, inbox, look.at), self._person
+        control_requests = self._inbox(look.control_requests)
+        person, before = persons_bounds(look.state, control_requests, look.at), self._person
         self._person = None if person is None else _override(person.standing)
         if isinstance(look.state.current, ENDING):
             return None if person is None else self._noted(look, person)
-        base = base_bounds(look.state, inbox)
+        base = base_bounds(look.state, control_requests)
         if self._advisor is not None:
             self._ask(self._advisor, look, base, anew=before != self._person)
-        ruling = person or self._policys(look.state, base) or self._fallback(look, inbox, base)
+        ruling = person or self._policys(look.state, base) or self._fallback(look, control_requests, base)
         return self._noted(look, ruling)
 
-    def _inbox(self, inbox: Inbox) -> Inbox:
+    def _inbox(self, control_requests: ControlRequests) -> ControlRequests:
         """What is asked; as the log has it until that could be read."""
-        if inbox.is_read:
-            self._kept = inbox
-        return replace(self._kept, wish=inbox.wish)
+        if control_requests.is_read:
+            self._kept = control_requests
+        return replace(self._kept, desired_state=control_requests.desired_state)
 
-    def _ask(self, advisor: Advisor, look: Look, base: Ruling, *, anew: bool) -> None:
+    def _ask(self, advisor: Advisor, look: Look, base: ResolvedRequirements, *, anew: bool) -> None:
         """Hear the policy; what goes wrong leaves everything as it is, and is told once."""
         due = self._advice is None or (self._advice.next_at is not None and self._advice.next_at <= look.at)
         if not (look.asks or anew or due):
@@ -199,10 +199,10 @@ class Authority:
             self.news.append(f"the rescale policy is not followed, the job goes on as it is: {said}")
         self._problem = problem
 
-    def _observed(self, look: Look, base: Ruling) -> Observation:
+    def _observed(self, look: Look, base: ResolvedRequirements) -> PolicyInput:
         state = look.state
         queries = self._gauge.read(state.job, look.report, look.at)
-        return Observation(
+        return PolicyInput(
             at=look.at,
             requirements=newest(state),
             limits=limits_of(state.job, base.requirements),
@@ -214,38 +214,42 @@ class Authority:
             tier=_tier(state),
         )
 
-    def _policys(self, state: SchedulerState, base: Ruling) -> Ruling | None:
+    def _policys(self, state: SchedulerState, base: ResolvedRequirements) -> ResolvedRequirements | None:
         """What the policy wants; None without one that acts."""
         if self._advisor is None or self._advisor.dry_run or state.options.reactive:
             return None
         advice = self._advice
         if advice is not None:
             source = advice.source or self._advisor.kind
-            standing = Standing(kind=Kind.POLICY, source=source, until=advice.next_at, reason=advice.reason)
-            return Ruling(requirements=advice.bounds, standing=standing)
+            standing = RequirementsSource(
+                kind=RequirementsOrigin.POLICY, source=source, until=advice.next_at, reason=advice.reason
+            )
+            return ResolvedRequirements(requirements=advice.bounds, standing=standing)
         return self._without_advice(state, base, self._advisor.kind)
 
-    def _without_advice(self, state: SchedulerState, base: Ruling, policy: str) -> Ruling:
+    def _without_advice(self, state: SchedulerState, base: ResolvedRequirements, policy: str) -> ResolvedRequirements:
         """What a policy leaves the job that has nothing to say yet, or has failed: what it has, unless that was never the policy's."""
         bounds, standing = newest(state), self._standing
-        persons = standing is not None and standing.kind is Kind.PERSON
+        persons = standing is not None and standing.kind is RequirementsOrigin.USER
         is_astray = persons if self._problem is not None else not _is_within(bounds, base.requirements)
         if is_astray or bounds == base.requirements:
             return base
         if standing is None or persons:
-            standing = Standing(kind=Kind.POLICY, source=policy, reason=NOTHING_YET)
-        return Ruling(requirements=bounds, standing=standing)
+            standing = RequirementsSource(kind=RequirementsOrigin.POLICY, source=policy, reason=NOTHING_YET)
+        return ResolvedRequirements(requirements=bounds, standing=standing)
 
-    def _fallback(self, look: Look, inbox: Inbox, base: Ruling) -> Ruling | None:
+    def _fallback(
+        self, look: Look, control_requests: ControlRequests, base: ResolvedRequirements
+    ) -> ResolvedRequirements | None:
         """Without a policy: what is declared, if somebody's bounds do not hold any more; else all stays as it is."""
-        gone = is_lifted(inbox) or is_expired(inbox, look.at)
-        return base if gone or self.is_policys or inbox.calendar else None
+        gone = is_lifted(control_requests) or is_expired(control_requests, look.at)
+        return base if gone or self.is_policys or control_requests.calendar else None
 
-    def _noted(self, look: Look, ruling: Ruling | None) -> Ruling | None:
+    def _noted(self, look: Look, ruling: ResolvedRequirements | None) -> ResolvedRequirements | None:
         """The ruling with since when it holds."""
         if ruling is None:
             declared = newest(look.state) == default_requirements(look.state.job, look.state.options)
-            if declared and (self._standing is None or self._standing.kind is not Kind.DAG):
+            if declared and (self._standing is None or self._standing.kind is not RequirementsOrigin.DAG):
                 self._standing = DECLARED
             return None
         before, now = self._standing, ruling.standing
@@ -296,7 +300,7 @@ class Authority:
 
 
 def undated(policy: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """What `Authority.policy` gave, but when it was advised last."""
+    """What `RequirementsResolver.policy` gave, but when it was advised last."""
     if policy is None or policy["advice"] is None:
         return policy
     return {**policy, "advice": {**policy["advice"], "at": None}}
@@ -319,7 +323,7 @@ def _tier(state: SchedulerState) -> Tier | None:
     return rescale_tiers.tier(state, plan, {name: count + 1 for name, count in plan.parallelism.items()})
 
 
-def _override(standing: Standing) -> Override:
+def _override(standing: RequirementsSource) -> Override:
     return Override(by=standing.source, until=standing.until)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from airflow_adaptive.ports import Inbox, Origin
+from airflow_adaptive.ports import ControlRequests, Requester
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.machine import default_requirements
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements, accept
@@ -24,7 +24,7 @@ MAX_REASON_CHARACTERS: Final = 300
 """Of a longer reason the beginning goes into the log."""
 
 
-class Kind(StrEnum):
+class RequirementsOrigin(StrEnum):
     """Whose bounds they are."""
 
     DAG = "DAG"
@@ -33,16 +33,16 @@ class Kind(StrEnum):
     """Set by the runs of a DAG that is a calendar (`rescale_policy_dag`)."""
     POLICY = "POLICY"
     """Advised by the job's own rescale policy."""
-    PERSON = "PERSON"
+    USER = "USER"
     """Set by a person, or by what acts for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RequirementsSource:
     """Whose bounds hold.
 
     Attributes:
-        kind: see `Kind`.
+        kind: see `RequirementsOrigin`.
         source: who, for people: "dag", "calendar", "load", or a name.
         via: by what way they were set, "" for none.
         since: when they came to hold, None if that is not known.
@@ -50,7 +50,7 @@ class Standing:
         reason: in plain words, "" without one.
     """
 
-    kind: Kind
+    kind: RequirementsOrigin
     source: str
     via: str = ""
     since: datetime | None = None
@@ -60,32 +60,32 @@ class Standing:
     @property
     def mark(self) -> tuple[Any, ...]:
         """Differs when somebody else's bounds hold; a policy's next change by itself is no news."""
-        return (self.kind, self.source, self.via, self.until if self.kind is Kind.PERSON else None)
+        return (self.kind, self.source, self.via, self.until if self.kind is RequirementsOrigin.USER else None)
 
     @property
     def signature(self) -> str:
         """Whose and why, for the reason of a decision."""
         until = "" if self.until is None else f"until {self.until.isoformat()}"
         words = {
-            Kind.DAG: (),
-            Kind.CALENDAR: (self.via,),
-            Kind.POLICY: (self.reason[:MAX_REASON_CHARACTERS],),
-            Kind.PERSON: (self.via, until),
+            RequirementsOrigin.DAG: (),
+            RequirementsOrigin.CALENDAR: (self.via,),
+            RequirementsOrigin.POLICY: (self.reason[:MAX_REASON_CHARACTERS],),
+            RequirementsOrigin.USER: (self.via, until),
         }
         said = ", ".join(filter(None, words[self.kind]))
-        name = THE_DAG if self.kind is Kind.DAG else self.source
+        name = THE_DAG if self.kind is RequirementsOrigin.DAG else self.source
         return f"{name} ({said})" if said else name
 
 
-DECLARED: Final = Standing(kind=Kind.DAG, source="dag")
+DECLARED: Final = RequirementsSource(kind=RequirementsOrigin.DAG, source="dag")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class ResolvedRequirements:
     """What the job is to have, and whose word that is."""
 
     requirements: Requirements
-    standing: Standing
+    standing: RequirementsSource
 
 
 def newest(state: SchedulerState) -> Requirements:
@@ -93,43 +93,51 @@ def newest(state: SchedulerState) -> Requirements:
     return state.requirements if state.declaration is None else state.declaration.requirements
 
 
-def persons_bounds(state: SchedulerState, inbox: Inbox, now: datetime) -> Ruling | None:
+def persons_bounds(
+    state: SchedulerState, control_requests: ControlRequests, now: datetime
+) -> ResolvedRequirements | None:
     """What a person has set, None if nothing is, or it was lifted, has expired or can't hold."""
-    if not inbox.requirements or is_lifted(inbox) or is_expired(inbox, now):
+    if not control_requests.requirements or is_lifted(control_requests) or is_expired(control_requests, now):
         return None
-    return _accepted(state, inbox.requirements, _asked(Kind.PERSON, inbox.origin))
+    return _accepted(state, control_requests.requirements, _asked(RequirementsOrigin.USER, control_requests.origin))
 
 
-def base_bounds(state: SchedulerState, inbox: Inbox) -> Ruling:
+def base_bounds(state: SchedulerState, control_requests: ControlRequests) -> ResolvedRequirements:
     """What holds without a person and a policy: a calendar's bounds if it can have them, else the declared ones."""
-    calendars = _accepted(state, inbox.calendar, _asked(Kind.CALENDAR, inbox.calendar_origin))
+    calendars = _accepted(
+        state, control_requests.calendar, _asked(RequirementsOrigin.CALENDAR, control_requests.calendar_origin)
+    )
     if calendars is not None and not state.options.reactive:
         return calendars
-    return Ruling(requirements=default_requirements(state.job, state.options), standing=DECLARED)
+    return ResolvedRequirements(requirements=default_requirements(state.job, state.options), standing=DECLARED)
 
 
-def _asked(kind: Kind, origin: Origin) -> Standing:
-    source = "calendar" if kind is Kind.CALENDAR else origin.by or SOMEBODY
-    via = origin.by if kind is Kind.CALENDAR else origin.via
-    return Standing(kind=kind, source=source, via=via, until=origin.until)
+def _asked(kind: RequirementsOrigin, origin: Requester) -> RequirementsSource:
+    source = "calendar" if kind is RequirementsOrigin.CALENDAR else origin.by or SOMEBODY
+    via = origin.by if kind is RequirementsOrigin.CALENDAR else origin.via
+    return RequirementsSource(kind=kind, source=source, via=via, until=origin.until)
 
 
-def _accepted(state: SchedulerState, asked: Mapping[str, tuple[int, int]], standing: Standing) -> Ruling | None:
+def _accepted(
+    state: SchedulerState, asked: Mapping[str, tuple[int, int]], standing: RequirementsSource
+) -> ResolvedRequirements | None:
     bounds = {name: ParallelismRange(*pair) for name, pair in asked.items()}
     try:
         accepted = accept(bounds, default_requirements(state.job, state.options), state.job.max_parallelism)
     except RequirementsError:
         return None  # `observe.refusal` says why
-    return Ruling(requirements=accepted, standing=standing)
+    return ResolvedRequirements(requirements=accepted, standing=standing)
 
 
-def is_lifted(inbox: Inbox) -> bool:
+def is_lifted(control_requests: ControlRequests) -> bool:
     """Whether all that was set is back to its default, which is whatever holds without it."""
     resets = (RESET_TO_DEFAULT, RESET_TO_DEFAULT)
-    return bool(inbox.requirements) and all(tuple(pair) == resets for pair in inbox.requirements.values())
+    return bool(control_requests.requirements) and all(
+        tuple(pair) == resets for pair in control_requests.requirements.values()
+    )
 
 
-def is_expired(inbox: Inbox, now: datetime) -> bool:
+def is_expired(control_requests: ControlRequests, now: datetime) -> bool:
     """Whether the time of what a person has set is over."""
-    until = inbox.origin.until
-    return bool(inbox.requirements) and until is not None and until <= now
+    until = control_requests.origin.until
+    return bool(control_requests.requirements) and until is not None and until <= now

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_adaptive.scheduler.events import DriverEnded, DriverSilent, Event, QueryFailed
+from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut, Event, QueryFailed
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive.scheduler.state import (
     Canceling,
@@ -80,7 +80,9 @@ def _told(before: SchedulerState, event: Event) -> Failure | None:
     match event:
         case QueryFailed(failure=failure):
             return failure
-        case DriverEnded(failure=failure) | DriverSilent(failure=failure) if before.driver and not _is_to_end(current):
+        case DriverEnded(failure=failure) | DriverHeartbeatTimedOut(failure=failure) if (
+            before.driver and not _is_to_end(current)
+        ):
             return failure
         case _:
             return None

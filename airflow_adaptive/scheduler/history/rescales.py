@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from airflow_adaptive.scheduler.events import Event, PlanInForce
+from airflow_adaptive.scheduler.events import Event, PlanActivated
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.policies.transition_manager import Phase
@@ -139,7 +139,7 @@ def _required(before: SchedulerState, event: Event, after: SchedulerState) -> _C
 def _in_force(timeline: Timeline, before: SchedulerState, event: Event) -> Timeline:
     """The downtime ends when the driver reports the plan, even if slots of it are still to come."""
     current = before.current
-    if not isinstance(event, PlanInForce) or not isinstance(current, Deploying) or timeline.stopped is None:
+    if not isinstance(event, PlanActivated) or not isinstance(current, Deploying) or timeline.stopped is None:
         return timeline
     if event.version != current.plan.version:
         return timeline

@@ -8,7 +8,7 @@ from airflow_adaptive.scheduler import rescale_tiers, resource_checks, state_tra
 from airflow_adaptive.scheduler.events import (
     REPARTITION_ERROR,
     Event,
-    PlanInForce,
+    PlanActivated,
     PlanRefused,
     SlotsChanged,
     TimerFired,
@@ -27,7 +27,7 @@ DEPLOY_TIMEOUT = "DEPLOY_TIMEOUT"
 def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
     """A failure here goes to failure handling (Flink fails the job: FLINK-22692)."""
     match event:
-        case PlanInForce(version=version) if version == deploying.plan.version:
+        case PlanActivated(version=version) if version == deploying.plan.version:
             return _in_force(state, deploying, event)
         case SlotsChanged() if deploying.in_force:
             return _in_force(state, deploying, event)
@@ -45,7 +45,7 @@ def timers(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
     return (Timer(name=TimerName.DEPLOY, due=deploying.since + patience),)
 
 
-def _in_force(state: SchedulerState, deploying: Deploying, event: PlanInForce | SlotsChanged) -> Step:
+def _in_force(state: SchedulerState, deploying: Deploying, event: PlanActivated | SlotsChanged) -> Step:
     """Slots that are still to come would look lost to Executing: they are waited for here."""
     plan, arrived, note = deploying.plan, state.held_slots, _note(deploying, event)
     if arrived >= plan.slots:
@@ -54,9 +54,9 @@ def _in_force(state: SchedulerState, deploying: Deploying, event: PlanInForce | 
     return state_transitions.stay(state_transitions.with_current(state, in_force=True), event, reason)
 
 
-def _note(deploying: Deploying, event: PlanInForce | SlotsChanged) -> str:
+def _note(deploying: Deploying, event: PlanActivated | SlotsChanged) -> str:
     """What is to be said of a driver, once: with the first plan that it runs."""
-    told = event.note if isinstance(event, PlanInForce) and deploying.before is None else None
+    told = event.note if isinstance(event, PlanActivated) and deploying.before is None else None
     return "" if told is None else f"; {told}"
 
 

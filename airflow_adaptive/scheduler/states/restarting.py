@@ -8,7 +8,7 @@ from airflow_adaptive.scheduler import resource_checks, state_transitions
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
-    DriverSilent,
+    DriverHeartbeatTimedOut,
     Event,
     JobCompleted,
     SuspendRequested,
@@ -28,7 +28,7 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
                 state, in_place=False, before=None, settled=restarting.settled or event.at
             )
             return state_transitions.stay(settled, event, "the driver is gone")
-        case DriverSilent() if restarting.in_place:
+        case DriverHeartbeatTimedOut() if restarting.in_place:
             return _distrust(state, event)
         case TimerFired(timer=TimerName.STOP):
             return state_transitions.kill_again(state, event)
@@ -51,7 +51,7 @@ def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
     return (Timer(name=TimerName.BACKOFF, due=restarting.settled + restarting.backoff),)
 
 
-def _distrust(state: SchedulerState, event: DriverSilent) -> Step:
+def _distrust(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
     deadline = event.at + state.options.stop_timeout
     stopping = state_transitions.with_current(state, in_place=False, before=None, settled=None, stop_deadline=deadline)
     step = state_transitions.stay(stopping, event, "the driver is silent: it is killed")

@@ -6,7 +6,7 @@ from airflow_adaptive.scheduler import state_transitions
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
-    DriverSilent,
+    DriverHeartbeatTimedOut,
     Event,
     JobCompleted,
     QueryFailed,
@@ -31,7 +31,7 @@ def on_event(
     match event:
         case DriverEnded(failure=failure, draw=draw) | QueryFailed(failure=failure, draw=draw):
             return state_transitions.handle_failure(state, event, plan, failure, draw)
-        case DriverSilent(failure=failure, draw=draw):
+        case DriverHeartbeatTimedOut(failure=failure, draw=draw):
             return state_transitions.handle_failure(state, event, plan, failure, draw, kill=True)
         case JobCompleted():
             return state_transitions.finish(state, event, Outcome.FINISHED, "all queries have ended")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from airflow_adaptive.scheduler import state_transitions
 from airflow_adaptive.scheduler.events import (
     DriverEnded,
-    DriverSilent,
+    DriverHeartbeatTimedOut,
     Event,
     QueryFailed,
     SavepointCompleted,
@@ -32,7 +32,7 @@ def on_event(state: SchedulerState, stopping: StopWithSavepoint, event: Event) -
             return _outcome(state, stopping, event)
         case QueryFailed(failure=failure):
             return _query_failed(state, stopping, event, failure)
-        case DriverEnded() | DriverSilent():
+        case DriverEnded() | DriverHeartbeatTimedOut():
             return _driver_gone(state, stopping, event)
         case TimerFired():
             return state_transitions.kill_again(state, event, killed=True)
@@ -66,7 +66,9 @@ def _query_failed(state: SchedulerState, stopping: StopWithSavepoint, event: Que
     return state_transitions.stay(remembered, event, f"{failure.summary}; the stop goes on")
 
 
-def _driver_gone(state: SchedulerState, stopping: StopWithSavepoint, event: DriverEnded | DriverSilent) -> Step:
+def _driver_gone(
+    state: SchedulerState, stopping: StopWithSavepoint, event: DriverEnded | DriverHeartbeatTimedOut
+) -> Step:
     """A driver that was to end and is gone, or only silent about it, has done what it was told."""
     ended = isinstance(event, DriverEnded)
     if not (stopping.saved or stopping.killed):

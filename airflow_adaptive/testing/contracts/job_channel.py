@@ -17,10 +17,10 @@ from airflow_adaptive.job.protocol.documents import (
     Directive,
     DriverPlan,
     DriverState,
-    LogDocument,
+    DriverStatus,
+    JournalDocument,
     QueryReport,
     RescaleDocument,
-    Status,
 )
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.journal.job_directory import append
@@ -49,10 +49,10 @@ class Directory(Protocol):
         ...
 
 
-def log_document(number: int, *, owner: str = "loop-1", job: str = JOB, version: int = 1) -> LogDocument:
+def log_document(number: int, *, owner: str = "loop-1", job: str = JOB, version: int = 1) -> JournalDocument:
     """A log document."""
     plan = DriverPlan(parallelism={"read": 2}, executors=2, state_partitions={"default": 4})
-    return LogDocument(
+    return JournalDocument(
         job=job,
         number=number,
         at="2013-01-01T05:15:00+00:00",
@@ -68,9 +68,9 @@ def rescale_document(number: int, *, cause: str = "INITIAL_SCHEDULE", job: str =
     return RescaleDocument(job=job, number=number, rescale={"number": number, "trigger_cause": cause})
 
 
-def status_document(sequence: int = 1, *, job: str = JOB) -> Status:
+def status_document(sequence: int = 1, *, job: str = JOB) -> DriverStatus:
     """A driver's status."""
-    return Status(
+    return DriverStatus(
         job=job,
         epoch=1,
         nonce="n",

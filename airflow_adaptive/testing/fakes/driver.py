@@ -13,10 +13,10 @@ from airflow_adaptive.job.protocol.documents import (
     Directive,
     DriverPlan,
     DriverState,
+    DriverStatus,
     ExecutorReport,
     FailureReport,
     QueryReport,
-    Status,
 )
 from airflow_adaptive.ports import ClusterSnapshot, SubmissionState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
@@ -158,7 +158,7 @@ class FakeDrivers:
         if self.measures is not None:
             query = replace(query, **self.measures(len(placed) * session.cores))
         self._channel.report(
-            Status(
+            DriverStatus(
                 job=decode_log(newest).job,
                 epoch=session.epoch,
                 nonce=session.nonce,

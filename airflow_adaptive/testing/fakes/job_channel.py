@@ -15,10 +15,10 @@ from airflow_adaptive.job.protocol.codec import (
     encode_rescale,
     encode_status,
 )
-from airflow_adaptive.job.protocol.documents import LogDocument, RescaleDocument, Status
+from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 from airflow_adaptive.ports import JobDirectoryError
 
-Document = TypeVar("Document", LogDocument, RescaleDocument, Status)
+Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
 
 
 class FakeChannel:
@@ -41,20 +41,20 @@ class FakeChannel:
         self.reported: bytes | None = None
         self.available = True
 
-    def report(self, status: Status) -> None:
+    def report(self, status: DriverStatus) -> None:
         """Be the driver: leave a status."""
         self.reported = encode_status(status)
 
-    async def newest(self) -> LogDocument | None:
+    async def newest(self) -> JournalDocument | None:
         """See `JobChannel.newest`."""
         return next(reversed(self._trusted()), None)
 
-    async def read(self, number: int) -> LogDocument | None:
+    async def read(self, number: int) -> JournalDocument | None:
         """See `JobChannel.read`."""
         self._require_available()
         return self._read(number)
 
-    async def create(self, document: LogDocument) -> bool:
+    async def create(self, document: JournalDocument) -> bool:
         """See `JobChannel.create`."""
         self._require_available()
         data = encode_log(document)
@@ -62,7 +62,7 @@ class FakeChannel:
             return False
         return self._trusted()[-1].number == document.number
 
-    async def history(self, limit: int) -> Sequence[LogDocument]:
+    async def history(self, limit: int) -> Sequence[JournalDocument]:
         """See `JobChannel.history`."""
         return self._trusted()[-limit:] if limit > 0 else []
 
@@ -90,7 +90,7 @@ class FakeChannel:
         of_job = [it for number, it in read if it is not None and (it.job, it.number) == (self.job, number)]
         return of_job if limit > 0 else []
 
-    async def status(self) -> Status | None:
+    async def status(self) -> DriverStatus | None:
         """See `JobChannel.status`."""
         self._require_available()
         status = None if self.reported is None else _decoded(self.reported, decode_status)
@@ -100,13 +100,13 @@ class FakeChannel:
         if not self.available:
             raise JobDirectoryError(f"the directory of job {self.job!r} is not available: the test says so")
 
-    def _trusted(self) -> list[LogDocument]:
+    def _trusted(self) -> list[JournalDocument]:
         """Documents in order; like the real thing, an unreadable newer one must not be passed over."""
         self._require_available()
         documents = (self._read(number) for number in sorted(self.log))
         return [document for document in documents if document is not None]
 
-    def _read(self, number: int) -> LogDocument | None:
+    def _read(self, number: int) -> JournalDocument | None:
         data = self.log.get(number)
         document = None if data is None else _decoded(data, decode_log)
         if document is not None and document.job != self.job:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_adaptive.ports import Inbox
+from airflow_adaptive.ports import ControlRequests
 
 
 class FakeStore:
     """A `JobStore`: a test sets `asked` and reads `views`."""
 
     def __init__(self) -> None:
-        self.asked = Inbox()
+        self.asked = ControlRequests()
         self.views: list[Mapping[str, Any]] = []
         self.measured: Mapping[str, Any] = {}
 
-    async def inbox(self) -> Inbox:
-        """See `JobStore.inbox`."""
+    async def control_requests(self) -> ControlRequests:
+        """See `JobStore.control_requests`."""
         return self.asked
 
     async def publish(self, view: Mapping[str, Any]) -> None:

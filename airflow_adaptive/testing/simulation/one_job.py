@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_adaptive.autoscaling.advisor import Policy, advisor, written
-from airflow_adaptive.runtime.loop import Leave, Loop, Ports
+from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
@@ -51,7 +51,7 @@ class Simulation:
             attempt="attempt-1",
         )
 
-    def loop(self, leave: Leave | None = None) -> Loop:
+    def loop(self, leave: RunLimits | None = None) -> Loop:
         """A loop over this world; several may run one after the other, or against each other."""
         return Loop(self.spec, self.ports, lambda: NEUTRAL_DRAW, leave, advisor(self.spec.rescale_policy))
 
@@ -59,7 +59,7 @@ class Simulation:
         """From the next loop on the job is deployed with this rescale policy."""
         self.spec = replace(self.spec, rescale_policy=None if policy is None else written(policy))
 
-    def run(self, leave: Leave | None = None) -> SchedulerState:
+    def run(self, leave: RunLimits | None = None) -> SchedulerState:
         """Run a loop to its end."""
         return asyncio.run(self.loop(leave).run())
 

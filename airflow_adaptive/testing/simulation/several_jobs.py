@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from airflow_adaptive.job.protocol.documents import LogDocument
+from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.ports import (
     ClusterSnapshot,
+    ControlRequests,
     DriverLog,
     DriverSubmission,
-    Inbox,
     SubmissionStatus,
 )
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
@@ -84,7 +84,7 @@ class DistantChannel(FakeChannel):
         self._clock = clock
         self._seconds = seconds
 
-    async def create(self, document: LogDocument) -> bool:
+    async def create(self, document: JournalDocument) -> bool:
         """See `JobChannel.create`."""
         await self._clock.sleep(self._seconds())
         return await super().create(document)
@@ -194,7 +194,7 @@ class Competition:
     def ask(self, name: str, *, upper: int) -> None:
         """Somebody lowers or raises a job's upper bound."""
         job = self.jobs[name]
-        job.store.asked = Inbox(requirements={"job": (job.minimum, upper)})
+        job.store.asked = ControlRequests(requirements={"job": (job.minimum, upper)})
 
     def kill_worker(self, chance: Random) -> None:
         """One of the workers dies, unless it is the last."""

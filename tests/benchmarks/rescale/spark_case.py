@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from airflow_adaptive.job.protocol.documents import DriverState, LogDocument, Status
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, JournalDocument
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
@@ -86,7 +86,7 @@ class SparkSubject(Subject):
             executor=ExecutorShape(cores=1, memory_mb=MEMORY_MB),
         )
         self._attempt = 0
-        self._before: Status | None = None
+        self._before: DriverStatus | None = None
         self._loops: list[subprocess.Popen[bytes]] = []
         self._known: set[str] = set()
         self._counts: dict[int, int] = {}
@@ -158,7 +158,7 @@ class SparkSubject(Subject):
         self.job.wait_for("the plan in force", lambda: self._is_after(before), EFFECT_S)
         self.wait_batches(2, EFFECT_S)
 
-    def _is_after(self, before: Status | None) -> bool:
+    def _is_after(self, before: DriverStatus | None) -> bool:
         now = self._runs()
         if now is None or before is None:
             return False
@@ -166,7 +166,7 @@ class SparkSubject(Subject):
             raise RuntimeError(f"the rescale was refused: {now.refusal}")
         return (now.epoch, now.version) > (before.epoch, before.version) and now.queries[0].active
 
-    def _runs(self) -> Status | None:
+    def _runs(self) -> DriverStatus | None:
         status = self.job.status()
         if status is not None and status.state is DriverState.FAILED:
             raise RuntimeError(f"the query failed: {status.failure}")
@@ -175,15 +175,15 @@ class SparkSubject(Subject):
         runs = status is not None and status.state is DriverState.RUNNING and status.queries
         return status if runs else None
 
-    def _own_document(self) -> LogDocument | None:
+    def _own_document(self) -> JournalDocument | None:
         """The newest document, if the newest loop wrote it."""
         if any(map(ended, self._loops)):
             raise RuntimeError("the loop has ended")
         newest = self.job.newest()
         return newest if newest is not None and newest.owner.partition("#")[0] == str(self._attempt) else None
 
-    def _ask(self, wish: str, slots: int) -> float:
-        self.job.leave(wish, {"job": (1, slots)})
+    def _ask(self, desired_state: str, slots: int) -> float:
+        self.job.leave(desired_state, {"job": (1, slots)})
         return (self.job.root / "wishes.json").stat().st_ctime
 
     # ---- what came out ----

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from airflow_adaptive.job.protocol.codec import encode_status
-from airflow_adaptive.job.protocol.documents import Status
+from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.runtime.journal.job_directory import LOG, STATUS
 from airflow_adaptive.testing.fakes.driver import FakeDrivers
@@ -52,7 +52,7 @@ class DiskChannel(FakeChannel):
             return False
         return True
 
-    def report(self, status: Status) -> None:
+    def report(self, status: DriverStatus) -> None:
         """Replace the status in one step, as Spark's checkpoint file manager does."""
         written = self._directory / f".{STATUS}"
         written.write_bytes(encode_status(status))

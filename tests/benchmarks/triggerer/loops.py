@@ -122,11 +122,11 @@ class Triggerer:
             started = time.monotonic() - begin
             await asyncio.sleep(HEARTBEAT_S)
             figures = await self._window(seconds, profile)
-            wish = await self._wish()
+            desired_state = await self._wish()
             for task in running:
                 task.cancel()
             await asyncio.wait(running)
-        return {"all run after (s)": started, **figures, "a wish is followed after (s)": wish}
+        return {"all run after (s)": started, **figures, "a wish is followed after (s)": desired_state}
 
     async def _run(self, name: str) -> None:
         from airflow_adaptive.launch.composition import world  # noqa: PLC0415
@@ -180,12 +180,12 @@ class Triggerer:
 
     async def _wish(self) -> float:
         """Seconds from asking a job to suspend until its loop follows."""
-        from airflow_adaptive.ports import Wish  # noqa: PLC0415
+        from airflow_adaptive.ports import DesiredState  # noqa: PLC0415
         from airflow_adaptive.stores.desired_state import ask  # noqa: PLC0415  see `run_triggerer`
 
         name = self._jobs[len(self._jobs) // 2]
         begin = time.monotonic()
-        await asyncio.to_thread(ask, name, Wish.SUSPEND)
+        await asyncio.to_thread(ask, name, DesiredState.SUSPENDED)
 
         async def followed() -> bool:
             return not isinstance(self._loops[name].state.current, Executing)

@@ -17,7 +17,7 @@ Record = Callable[[str, str, Outcome], None]
 CONTINUOUS = {"schedule": "@continuous", "start_date": datetime(2026, 1, 1, tzinfo=UTC), "max_active_runs": 1}
 
 ENDS: dict[str, Callable[[AirflowWorld], None]] = {
-    "the job is suspended": lambda job: job.wish("suspend"),
+    "the job is suspended": lambda job: job.desired_state("suspended"),
     "the DAG run is marked failed": lambda job: job.mark_run("failed"),
 }
 

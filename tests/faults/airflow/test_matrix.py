@@ -90,13 +90,16 @@ PLACES = {
     "Executing": Place(lead=run_well, seen=lambda job: job.is_in("Executing")),
     "Restarting": Place(lead=fail_a_batch, seen=backs_off, go_on=cure),
     "StopWithSavepoint": Place(
-        lead=lambda job: job.wish("suspend"),
+        lead=lambda job: job.desired_state("suspended"),
         seen=lambda job: job.is_in("StopWithSavepoint"),
         go_on=run_again,
         holds=True,
     ),
     "Canceling": Place(
-        lead=lambda job: job.wish("cancel"), seen=lambda job: job.is_in("Canceling"), go_on=run_again, holds=True
+        lead=lambda job: job.desired_state("canceled"),
+        seen=lambda job: job.is_in("Canceling"),
+        go_on=run_again,
+        holds=True,
     ),
 }
 

@@ -168,7 +168,7 @@ def test_worker_that_is_to_tell_of_a_suspension_is_killed(job: AirflowWorld, rec
     job.begin(retries=3, retry_delay=1.0)
     epoch = job.epoch()
     job.hold.touch()
-    job.wish("suspend")
+    job.desired_state("suspended")
     job.wait_for("Finished", lambda: job.is_in("Finished"))
     job.wait_task("running")
     job.fault()

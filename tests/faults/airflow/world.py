@@ -123,8 +123,8 @@ class AirflowWorld(FaultWorld):
     def pause(self, paused: bool) -> None:
         self.request("PATCH", "", {"is_paused": paused})
 
-    def wish(self, wish: str) -> None:
-        self.airflow.api.set_asset_state(self.job, "wish", wish)
+    def desired_state(self, desired_state: str) -> None:
+        self.airflow.api.set_asset_state(self.job, "desired_state", desired_state)
 
     def require(self, lower: int, upper: int) -> None:
         bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
@@ -214,7 +214,7 @@ class AirflowWorld(FaultWorld):
 
     def suspend(self) -> Outcome:
         """Suspend the job and see what has come out; no driver must be left."""
-        self.wish("suspend")
+        self.desired_state("suspended")
         self.wait_task("success")
         assert self.is_in("Finished")
         return self.outcome()

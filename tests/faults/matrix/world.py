@@ -64,7 +64,7 @@ class MatrixWorld(FaultWorld):
     attempt: int = 1
     partitions: int = FEW
     bounds: dict[str, tuple[int, int]] = field(default_factory=lambda: {"read": (1, 1), "distinct": (1, 1)})
-    wish: str = "run"
+    desired_state: str = "running"
     poisons: int = 0
 
     program: ClassVar[Path] = SCRIPT
@@ -75,16 +75,16 @@ class MatrixWorld(FaultWorld):
 
     # ---- what people do ----
 
-    def ask(self, wish: str = "run", parallelism: tuple[int, int] = (1, 1)) -> None:
+    def ask(self, desired_state: str = "running", parallelism: tuple[int, int] = (1, 1)) -> None:
         """Leave a wish, with the bounds as they were."""
         del parallelism  # of a job with one vertex
-        self.wish = wish
-        self.leave(wish, self.bounds)
+        self.desired_state = desired_state
+        self.leave(desired_state, self.bounds)
 
     def require(self, **bounds: tuple[int, int]) -> None:
         """Ask for other bounds of some vertices, with the wish as it was."""
         self.bounds |= bounds
-        self.ask(self.wish)
+        self.ask(self.desired_state)
 
     def redeploy(self, partitions: int | None = None, conf: dict[str, str] | None = None) -> None:
         """Another attempt, with something changed."""

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from airflow_adaptive.job.protocol.codec import decode_log, decode_status
-from airflow_adaptive.job.protocol.documents import Status
+from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
@@ -67,8 +67,8 @@ class Run:
     def until_executing(self, parallelism: int) -> None:
         wait_until(lambda: self.executing(parallelism), TIMEOUT_S, f"{self._dag} at {parallelism}")
 
-    def ask(self, wish: str) -> None:
-        self._api.set_asset_state(self._dag, "wish", wish)
+    def ask(self, desired_state: str) -> None:
+        self._api.set_asset_state(self._dag, "desired_state", desired_state)
 
     def require(self, lower: int, upper: int) -> None:
         bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
@@ -83,7 +83,7 @@ class Run:
     def pause(self) -> None:
         self._api._request("PATCH", f"/api/v2/dags/{self._dag}", {"is_paused": True})
 
-    def status(self) -> Status:
+    def status(self) -> DriverStatus:
         """The driver's newest report; for a moment there is none, while Hadoop's local file system replaces it."""
         return decode_status(wait_until(self._report, TIMEOUT_S, f"a report of {self._dag}"))
 

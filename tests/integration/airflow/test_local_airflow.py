@@ -113,11 +113,11 @@ class TestRunningAirflow:
         assert ["nothing_of_that_name" in error for error in errors] == [True]
 
     def test_asset_state_is_read_back(self, airflow: LocalAirflow) -> None:
-        assert airflow.api.asset_state("echoed", "wish") is None
-        airflow.api.set_asset_state("echoed", "wish", "suspend")
-        assert airflow.api.asset_state("echoed", "wish") == "suspend"
+        assert airflow.api.asset_state("echoed", "desired_state") is None
+        airflow.api.set_asset_state("echoed", "desired_state", "suspended")
+        assert airflow.api.asset_state("echoed", "desired_state") == "suspended"
         with pytest.raises(LookupError, match="'unknown'"):
-            airflow.api.set_asset_state("unknown", "wish", "suspend")
+            airflow.api.set_asset_state("unknown", "desired_state", "suspended")
 
     def test_nobody_enters_without_the_password(self, airflow: LocalAirflow) -> None:
         assert httpx.get(f"{airflow.url}/api/v2/dags").status_code == 401

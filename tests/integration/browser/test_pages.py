@@ -78,7 +78,7 @@ def test_filter_is_cleared_and_gone_back_to(world: AirflowWorld, visitor: Visito
 
 def test_many_jobs_come_in_pages(world: AirflowWorld, visitor: Visitor) -> None:
     for number in range(60):
-        world.show(world.declare(f"job_{number:03}"), {"wish": "run"})
+        world.show(world.declare(f"job_{number:03}"), {"desired_state": "running"})
     page = visitor.open()
     expect(page.get_by_text(re.compile("1.50 of 60"))).to_be_visible()
     page.get_by_role("button", name="Next").click()
@@ -209,8 +209,10 @@ def test_requirements_that_somebody_else_has_changed_are_read_again(world: Airfl
     assert world.stored(asset, "requirements") == body
 
 
-@pytest.mark.parametrize(("button", "wish"), [("Suspend", "suspend"), ("Cancel job", "cancel")])
-def test_stopping_a_job_is_confirmed_first(world: AirflowWorld, visitor: Visitor, button: str, wish: str) -> None:
+@pytest.mark.parametrize(("button", "desired_state"), [("Suspend", "suspended"), ("Cancel job", "canceled")])
+def test_stopping_a_job_is_confirmed_first(
+    world: AirflowWorld, visitor: Visitor, button: str, desired_state: str
+) -> None:
     asset = stories.place(world, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
     opener, dialog = page.get_by_role("button", name=button), page.get_by_role("dialog")
@@ -219,11 +221,11 @@ def test_stopping_a_job_is_confirmed_first(world: AirflowWorld, visitor: Visitor
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(opener).to_be_focused()
-    assert world.stored(asset, "wish") == "run"
+    assert world.stored(asset, "desired_state") == "running"
     opener.click()
-    dialog.get_by_role("button", name="Suspend" if wish == "suspend" else "Cancel this job").click()
+    dialog.get_by_role("button", name="Suspend" if desired_state == "suspended" else "Cancel this job").click()
     expect(page.get_by_text("was asked for")).to_be_visible()
-    assert world.stored(asset, "wish") == wish
+    assert world.stored(asset, "desired_state") == desired_state
 
 
 def test_resuming_that_is_refused_says_why(world: AirflowWorld, visitor: Visitor) -> None:

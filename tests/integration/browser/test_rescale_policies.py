@@ -161,7 +161,7 @@ def test_bounds_that_a_policy_has_set_are_held_until_a_time(world: AirflowWorld,
 def test_bounds_of_a_person_are_lifted(world: AirflowWorld, visitor: Visitor) -> None:
     body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
     asked = {REQUIREMENTS: {"by": "alice", "at": soon(minutes=-3), "via": "REST", "until": soon(minutes=57)}}
-    alice = standing("PERSON", "alice", via="REST", until=soon(minutes=57))
+    alice = standing("USER", "alice", via="REST", until=soon(minutes=57))
     asset = place(world, alice, policy(acts=False), **{REQUIREMENTS: body, ASKED: asked})
     page = visitor.open("jobs/departures")
     expect(bounds_of(page)).to_contain_text(re.compile(r"Set by alice \(REST\), .*, until \d{4}-"))
@@ -176,7 +176,7 @@ def test_bounds_of_a_person_are_lifted(world: AirflowWorld, visitor: Visitor) ->
 
 
 def test_viewer_can_t_lift_bounds(world: AirflowWorld, visitor: Visitor) -> None:
-    place(world, standing("PERSON", "alice", via="REST"))
+    place(world, standing("USER", "alice", via="REST"))
     page = visitor.open("jobs/departures", user="viewer")
     expect(bounds_of(page)).to_contain_text("until they are lifted")
     expect(bounds_of(page).get_by_role("button", name="Lift these bounds")).to_be_disabled()

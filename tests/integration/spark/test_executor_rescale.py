@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, Status
+from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver_under_test import PATIENCE_S, DriverUnderTest, plan
 
@@ -138,11 +138,11 @@ def failed_tasks(driver: DriverUnderTest) -> int:
     return sum(stage["numFailedTasks"] for stage in stages) + sum(executor["failedTasks"] for executor in executors)
 
 
-def has_state(status: Status) -> bool:
+def has_state(status: DriverStatus) -> bool:
     return bool(status.queries) and status.queries[0].committed >= 3
 
 
-def started(driver: DriverUnderTest, executors: int, root: Path) -> Status:
+def started(driver: DriverUnderTest, executors: int, root: Path) -> DriverStatus:
     driver.direct(Action.RUN, 1, on(executors))
     driver.submit(STATEFUL, executors=executors)
     status = driver.wait_status("state", has_state, START_S)

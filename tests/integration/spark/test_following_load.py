@@ -16,7 +16,7 @@ from airflow_adaptive.autoscaling.advisor import PolicyAdvisor
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import Inbox, Wish
+from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
@@ -147,7 +147,7 @@ async def test_job_follows_a_load_that_swings_and_loses_nothing(spark_cluster: L
         return len(arrived(tmp_path / "out")) == source.written
 
     await wait_until_async(all_came, 90, "every row")
-    store.asked = Inbox(wish=Wish.CANCEL)
+    store.asked = ControlRequests(desired_state=DesiredState.CANCELED)
     assert (await end).name == "Finished"
     assert set(arrived(tmp_path / "out").values()) == {1}, "no row came twice"
     told = [decision["reason"] for view in store.views for decision in view["decisions"]]

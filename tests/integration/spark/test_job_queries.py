@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, Status
+from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver_under_test import PATIENCE_S, DriverUnderTest, Input, sink_rows
 
@@ -81,7 +81,7 @@ def plan(version: int, executors: int, **shares: int) -> DriverPlan:
     )
 
 
-def committed(status: Status) -> list[int]:
+def committed(status: DriverStatus) -> list[int]:
     return [query.committed for query in status.queries]
 
 

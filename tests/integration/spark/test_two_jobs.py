@@ -11,7 +11,7 @@ import pytest
 
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import Inbox, Wish
+from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
@@ -97,6 +97,6 @@ async def test_two_jobs_that_start_at_once_plan_on_what_there_is(spark_cluster: 
     assert [it.slots for it in jobs] == [1, 2]
     assert sum((await shared.client.snapshot()).granted.values()) == 3
     for it in jobs:
-        it.store.asked = Inbox(wish=Wish.CANCEL)
+        it.store.asked = ControlRequests(desired_state=DesiredState.CANCELED)
     assert [(await end).name for end in ends] == ["Finished", "Finished"]
     await shared.close()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_adaptive.job.entry.unmanaged_script import NO_CHECKPOINT, NOTE
-from airflow_adaptive.job.protocol.documents import Action, DriverState, Status
+from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus
 from airflow_adaptive.local.guardian import kill
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver_under_test import PATIENCE_S, SCRIPT, DriverUnderTest, Input, plan, sink_rows
@@ -100,14 +100,14 @@ def wait_written(driver: DriverUnderTest, rows: Input) -> None:
     wait_until(all_rows, PATIENCE_S, "all rows")
 
 
-def wait_running(driver: DriverUnderTest, version: int) -> Status:
-    def wanted(now: Status) -> bool:
+def wait_running(driver: DriverUnderTest, version: int) -> DriverStatus:
+    def wanted(now: DriverStatus) -> bool:
         return (now.epoch, now.version, now.state) == (driver.epoch, version, DriverState.RUNNING) and bool(now.queries)
 
     return driver.wait_status(f"plan {version} in force", wanted)
 
 
-def begin(driver: DriverUnderTest, script: str, conf: Mapping[str, str] | None = None) -> Status:
+def begin(driver: DriverUnderTest, script: str, conf: Mapping[str, str] | None = None) -> DriverStatus:
     """Have a script run on one executor."""
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(script, executors=1, conf=conf)

@@ -13,7 +13,7 @@ from airflow_adaptive.autoscaling.advisor import PolicyAdvisor, UnreadablePolicy
 from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-from airflow_adaptive.autoscaling.policy import Observation, QueryFigures, RescalePolicyError
+from airflow_adaptive.autoscaling.policy import PolicyInput, QueryMetrics, RescalePolicyError
 from airflow_adaptive.runtime.requirements.advice import limits_of
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -33,8 +33,8 @@ CALENDAR = scheduled_policy(
 POLICIES = [CALENDAR, LoadPolicy(target=0.6, dry_run=True), CombinedPolicy(calendar=CALENDAR, dry_run=True)]
 
 
-def seen(at: datetime = NOON, rate: float = 100.0, sequence: int = 1) -> Observation:
-    figures = QueryFigures(
+def seen(at: datetime = NOON, rate: float = 100.0, sequence: int = 1) -> PolicyInput:
+    figures = QueryMetrics(
         vertices=("job",),
         input_rate=rate,
         busy_rate=400.0,
@@ -45,7 +45,7 @@ def seen(at: datetime = NOON, rate: float = 100.0, sequence: int = 1) -> Observa
         epoch=1,
         sequence=sequence,
     )
-    return Observation(
+    return PolicyInput(
         at=at,
         requirements=GRAPH.requirements,
         limits=limits_of(GRAPH, GRAPH.requirements),

@@ -97,7 +97,7 @@ def test_job_is_shown(world: AirflowWorld, run: Run) -> None:
 
 
 def test_job_that_has_shown_nothing_is_of_unknown_state(world: AirflowWorld, run: Run) -> None:
-    world.show(world.declare("departures"), {"wish": "run"})
+    world.show(world.declare("departures"), {"desired_state": "running"})
     told = properties(run("show", "departures").out)
     assert told["state"] == "unknown since -"
     assert [cell.strip() for cell in run("jobs").out.splitlines()[2].split("|")][:2] == ["departures", "unknown"]
@@ -261,15 +261,18 @@ def test_job_that_takes_no_bounds_says_why(world: AirflowWorld, run: Run) -> Non
 # ---- wishes ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [["cancel", "departures", "-y"], ["suspend", "departures"]])
-def test_wish_reaches_the_inbox(world: AirflowWorld, run: Run, command: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "desired_state"),
+    [(["cancel", "departures", "-y"], "canceled"), (["suspend", "departures"], "suspended")],
+)
+def test_wish_reaches_the_inbox(world: AirflowWorld, run: Run, command: list[str], desired_state: str) -> None:
     asset = place(world, executing())
     ran = run(*command)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("Job 'departures' is asked to ")
-    assert world.stored(asset, "wish") == command[0]
+    assert world.stored(asset, "desired_state") == desired_state
     line = {"event": f"adaptive_{command[0]}", "owner": USER, "dag_id": "flights", "job": "departures"}
-    assert world.audit() == [{**line, "via": "CLI", "asked": command[0]}]
+    assert world.audit() == [{**line, "via": "CLI", "asked": desired_state}]
 
 
 @pytest.mark.parametrize(("typed", "code"), [("y", 0), (" Yes ", 0), ("n", 1), ("", 1), ("cancel", 1)])
@@ -284,7 +287,7 @@ def test_cancel_asks(world: AirflowWorld, run: Run, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("builtins.input", answer)
     assert run("cancel", "departures").code == code
     assert questions == ["Cancel job 'departures' for good? [y/N] "]
-    assert world.stored(asset, "wish") == ("run" if code else "cancel")
+    assert world.stored(asset, "desired_state") == ("running" if code else "canceled")
 
 
 def test_cancel_without_anybody_who_could_confirm_is_refused(
@@ -296,14 +299,14 @@ def test_cancel_without_anybody_who_could_confirm_is_refused(
     asset = place(world, executing())
     monkeypatch.setattr("builtins.input", nobody)
     assert run("cancel", "departures").err == "Job 'departures' was not canceled: nobody confirmed it (--yes does).\n"
-    assert world.stored(asset, "wish") == "run"
+    assert world.stored(asset, "desired_state") == "running"
 
 
 def test_suspended_job_is_run_again(world: AirflowWorld, run: Run) -> None:
-    asset = place(world, suspended(), wish="suspend")
+    asset = place(world, suspended(), desired_state="suspended")
     world.run()
     assert run("resume", "departures").code == 0
-    assert (world.stored(asset, "wish"), world.task_state(), world.run_state()) == ("run", None, "queued")
+    assert (world.stored(asset, "desired_state"), world.task_state(), world.run_state()) == ("running", None, "queued")
 
 
 @pytest.mark.parametrize("command", ["cancel", "suspend", "resume"])

@@ -15,11 +15,11 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 
-def findings(check: validation.Check) -> list[str]:
+def violations(check: validation.Check) -> list[str]:
     try:
         validation.require([check])
     except DeclarationError as error:
-        return list(error.findings)
+        return list(error.violations)
     return []
 
 
@@ -37,10 +37,10 @@ def test_every_finding_of_every_check_is_told_once() -> None:
 def test_wrong_type_in_a_graph_is_a_finding() -> None:
     bounds: Any = (1, 8)
     graph = JobGraph(job="j", vertices=(JobVertex(name="read", parallelism=bounds),))
-    (finding,) = findings(lambda: validation.graph(lambda: graph))
+    (finding,) = violations(lambda: validation.graph(lambda: graph))
     assert finding.startswith("parallelism, max_parallelism or job_graph has a value of a wrong type: 'tuple' object")
     most: Any = "8"
-    assert findings(lambda: validation.graph(lambda: JobGraph.single("j", ParallelismRange(1, 8), most)))
+    assert violations(lambda: validation.graph(lambda: JobGraph.single("j", ParallelismRange(1, 8), most)))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_wrong_type_in_a_graph_is_a_finding() -> None:
     ],
 )
 def test_both_parts_of_a_size_are_checked(cores: object, memory: str, expected: list[str]) -> None:
-    assert findings(lambda: validation.size(DriverShape, "driver", cores, memory)) == expected
+    assert violations(lambda: validation.size(DriverShape, "driver", cores, memory)) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,28 +75,28 @@ def test_both_parts_of_a_size_are_checked(cores: object, memory: str, expected: 
     ],
 )  # fmt: skip
 def test_property_that_would_be_overridden_names_the_parameter(name: str, told: str) -> None:
-    assert findings(lambda: validation.no_overridden_properties({name: "true"})) == [told]
+    assert violations(lambda: validation.no_overridden_properties({name: "true"})) == [told]
 
 
 def test_batch_may_choose_what_only_the_scheduler_would_override() -> None:
     def check(name: str) -> validation.Check:
         return lambda: validation.no_overridden_properties({name: "7"}, streaming=False)
 
-    assert findings(check("spark.sql.shuffle.partitions")) == []
-    assert findings(check("spark.executor.cores"))
+    assert violations(check("spark.sql.shuffle.partitions")) == []
+    assert violations(check("spark.executor.cores"))
 
 
 @pytest.mark.parametrize("wrong", [None, [], "a=b", {"spark.locality.wait": "0s"}])
 def test_properties_are_checked_only_where_there_are_some(wrong: Any) -> None:
-    assert findings(lambda: validation.no_overridden_properties(wrong)) == []
-    assert findings(lambda: validation.no_secrets(conf=wrong)) == []
+    assert violations(lambda: validation.no_overridden_properties(wrong)) == []
+    assert violations(lambda: validation.no_secrets(conf=wrong)) == []
 
 
 def test_connection_is_checked_for_properties_too(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"conf": {"spark.executor.cores": "4", "spark.my.secret": "hush"}}
     connection = {"conn_type": "spark", "host": "spark://h1:7077", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps(connection))
-    assert findings(lambda: validation.cluster("spark_test")) == [
+    assert violations(lambda: validation.cluster("spark_test")) == [
         "connection 'spark_test': extra conf['spark.executor.cores'] would have no effect: use the parameter "
         "'executor_cores' of the operator"
     ]
@@ -113,7 +113,7 @@ def test_connection_is_checked_for_properties_too(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_wrong_type_is_told(check: validation.Check, told: str) -> None:
-    assert findings(check) == [told]
+    assert violations(check) == [told]
 
 
 def test_misspelled_parameter_names_the_one_that_was_meant() -> None:

@@ -18,7 +18,7 @@ from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.declaration import batch
 from airflow_adaptive.declaration.batch import Batch
 from airflow_adaptive.job.protocol.codec import FORMAT, encode_log, log_name
-from airflow_adaptive.job.protocol.documents import Action, Directive, LogDocument
+from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.launch.task_result import result
 from airflow_adaptive.operators import adaptive_spark
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
@@ -225,7 +225,7 @@ def test_one_error_tells_all_that_is_wrong(make):
 def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, job, content, told):
     directive = Directive(epoch=1, nonce="n", version=1, action=Action.RUN, plan=None)
     document = json.loads(
-        encode_log(LogDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={}))
+        encode_log(JournalDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={}))
     )
     log = tmp_path / "jobs" / "departures" / "log"
     log.mkdir(parents=True)
@@ -358,10 +358,10 @@ def test_trigger_knows_the_task_instance(make, airflow, map_index, meant):
 
 
 def test_new_attempt_is_announced_and_withdraws_the_wish_of_an_earlier_run(make, airflow):
-    airflow.asset_states = {"wish": "cancel"}
+    airflow.asset_states = {"desired_state": "canceled"}
     instance = FakeInstance()
     trigger = deferral(make().execute, {"ti": instance})
-    assert airflow.asset_states == {"wish": "run"}
+    assert airflow.asset_states == {"desired_state": "running"}
     assert instance.pushed == {"attempt": trigger.spec["attempt"], **dict.fromkeys(LINKS, "")}
 
 
@@ -369,7 +369,7 @@ def begin_log(tmp_path: Path, spec: JobSpec, attempt: str = "") -> Path:
     """The loop of this job wrote its first document."""
     directive = Directive(epoch=0, nonce="n", version=0, action=Action.STOP, plan=None)
     state = to_json(create(spec.graph, spec.options))
-    document = LogDocument(
+    document = JournalDocument(
         job="departures", number=1, at="", owner=f"{attempt}#1", directive=directive, scheduler=state
     )
     log = tmp_path / "jobs" / "departures" / "log"
@@ -382,21 +382,21 @@ def test_wish_that_a_dead_try_left_is_followed_by_the_next(make, airflow, tmp_pa
     """Its attempt too: an end that the dead try had begun is this one's end, not the start of a new life."""
     first = deferral(make().execute, {"ti": FakeInstance()})._job
     begin_log(tmp_path, first, first.attempt)
-    airflow.asset_states = {"wish": "suspend"}
+    airflow.asset_states = {"desired_state": "suspended"}
     second = deferral(make().execute, {"ti": FakeInstance(try_number=2)})._job
-    assert airflow.asset_states == {"wish": "suspend"}
+    assert airflow.asset_states == {"desired_state": "suspended"}
     assert second.attempt == first.attempt
 
 
 @pytest.mark.parametrize(
-    ("wish", "attempt"),
+    ("desired_state", "attempt"),
     [("suspend", "d/departures/another run/1"), ("run", "d/departures/r/1"), (7, "d/departures/r/1")],
 )
-def test_job_is_to_run_if_its_task_left_no_wish_to_stop(make, airflow, tmp_path, wish, attempt):
+def test_job_is_to_run_if_its_task_left_no_wish_to_stop(make, airflow, tmp_path, desired_state, attempt):
     begin_log(tmp_path, staged(make()), attempt)
-    airflow.asset_states = {"wish": wish}
+    airflow.asset_states = {"desired_state": desired_state}
     spec = deferral(make().execute, {"ti": FakeInstance()})._job
-    assert airflow.asset_states == {"wish": "run"}
+    assert airflow.asset_states == {"desired_state": "running"}
     assert spec.attempt != attempt
 
 
@@ -406,13 +406,13 @@ def test_job_is_to_run_if_its_task_left_no_wish_to_stop(make, airflow, tmp_path,
         (ENDED | {"outcome": "SUSPENDED"}, {}),
         (ENDED | {"outcome": "CANCELED", "timed_out": False}, {}),
         (ENDED | {"outcome": "FAILED", "cause": "X", "recoverable": True}, {}),
-        ({"status": "superseded", "attempt": "another"}, {"wish": "suspend"}),
-        ({"status": "error", "message": "no master"}, {"wish": "suspend"}),
+        ({"status": "superseded", "attempt": "another"}, {"desired_state": "suspended"}),
+        ({"status": "error", "message": "no master"}, {"desired_state": "suspended"}),
     ],
 )
 def test_wish_is_taken_back_when_the_jobs_end_is_told(make, airflow, event, left):
     """So a task that is cleared runs its job; another attempt's wish is not touched."""
-    airflow.asset_states = {"wish": "suspend"}
+    airflow.asset_states = {"desired_state": "suspended"}
     with suppress(AirflowException):
         make().resume({"ti": FakeInstance()}, event)
     assert airflow.asset_states == left
@@ -422,9 +422,9 @@ def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_p
     first = deferral(make(execution_timeout=timedelta(hours=1)).execute, {"ti": FakeInstance()})
     begin_log(tmp_path, first._job)
     event = {"status": "recycle", "attempt": first.spec["attempt"], "cancel_at": first.cancel_at}
-    airflow.asset_states = {"wish": "suspend"}
+    airflow.asset_states = {"desired_state": "suspended"}
     assert deferral(make().resume, {"ti": FakeInstance()}, event).serialize() == first.serialize()
-    assert airflow.asset_states == {"wish": "suspend"}
+    assert airflow.asset_states == {"desired_state": "suspended"}
 
 
 def test_what_the_triggerer_stores_has_no_secret_of_the_connection(make, airflow, monkeypatch):

@@ -230,11 +230,15 @@ def test_job_and_bounds_are_templated() -> None:
 # ---- stop -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("cancel", "wish", "outcome"), [(False, "suspend", "SUSPENDED"), (True, "cancel", "CANCELED")])
-def test_stop_asks_and_waits_without_a_worker(airflow: FakeComms, cancel: bool, wish: str, outcome: str) -> None:
+@pytest.mark.parametrize(
+    ("cancel", "desired_state", "outcome"), [(False, "suspended", "SUSPENDED"), (True, "canceled", "CANCELED")]
+)
+def test_stop_asks_and_waits_without_a_worker(
+    airflow: FakeComms, cancel: bool, desired_state: str, outcome: str
+) -> None:
     operator = StopAdaptiveJobOperator(task_id="t", job="departures", cancel=cancel)
     trigger = deferred_to(lambda: operator.execute(CONTEXT))
-    assert airflow.asset_states["wish"] == wish
+    assert airflow.asset_states["desired_state"] == desired_state
     airflow.asset_states["summary"] = ended(outcome)
     assert operator.resume(CONTEXT, fire(trigger)) == outcome
 
@@ -251,7 +255,7 @@ def test_stop_in_the_worker_tells_how_the_job_ended(airflow: FakeComms, monkeypa
 def test_job_that_has_ended_is_left_as_it_is(airflow: FakeComms) -> None:
     airflow.asset_states["summary"] = ended("SUSPENDED")
     assert StopAdaptiveJobOperator(task_id="t", job="departures", cancel=True).execute(CONTEXT) == "SUSPENDED"
-    assert "wish" not in airflow.asset_states
+    assert "desired_state" not in airflow.asset_states
 
 
 def test_job_that_does_not_stop_in_time_is_an_error_that_says_what_to_look_at(airflow: FakeComms) -> None:
@@ -264,7 +268,7 @@ def test_job_that_does_not_stop_in_time_is_an_error_that_says_what_to_look_at(ai
 def test_stop_without_a_time_is_refused(airflow: FakeComms, timeout: Any) -> None:
     with pytest.raises(AirflowFailException, match=str(timeout)):
         StopAdaptiveJobOperator(task_id="t", job="departures", timeout=timeout).execute(CONTEXT)
-    assert "wish" not in airflow.asset_states
+    assert "desired_state" not in airflow.asset_states
 
 
 # ---- the sensor -----------------------------------------------------------------------------------------------------

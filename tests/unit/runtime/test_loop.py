@@ -11,9 +11,15 @@ import pytest
 
 from airflow_adaptive.job.protocol.documents import FailureReport
 from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR
-from airflow_adaptive.ports import ClusterUnreachableError, Inbox, JobDirectoryError, SubmissionStatus, Wish
+from airflow_adaptive.ports import (
+    ClusterUnreachableError,
+    ControlRequests,
+    DesiredState,
+    JobDirectoryError,
+    SubmissionStatus,
+)
 from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.state import Executing, Finished, Outcome, SchedulerState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
@@ -29,8 +35,8 @@ QUICK: dict[str, Any] = {
 }
 
 
-def ask(simulation: Simulation, wish: Wish) -> Callable[[], None]:
-    return lambda: setattr(simulation.store, "asked", Inbox(wish=wish))
+def ask(simulation: Simulation, desired_state: DesiredState) -> Callable[[], None]:
+    return lambda: setattr(simulation.store, "asked", ControlRequests(desired_state=desired_state))
 
 
 def worker(simulation: Simulation) -> Callable[[], str]:
@@ -55,7 +61,7 @@ def newest_driver(simulation: Simulation) -> str:
 
 def test_starts_with_what_there_is_and_grows_when_a_worker_joins(small: Simulation) -> None:
     small.clock.at(20, worker(small))
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     state = small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1, 2]
     assert outcome(state) is Outcome.SUSPENDED
@@ -70,14 +76,14 @@ def test_idle_query_is_rescaled_without_waiting_for_a_batch() -> None:
     simulation.cluster.add_worker(cores=2, memory_mb=1024)
     simulation.drivers.commits = False
     simulation.clock.at(20, worker(simulation))
-    simulation.clock.at(40, ask(simulation, Wish.SUSPEND))
+    simulation.clock.at(40, ask(simulation, DesiredState.SUSPENDED))
     simulation.run()
     assert [parallelism["job"] for _, _, parallelism in simulation.drivers.started] == [1, 2]
 
 
 def test_rescale_keeps_the_driver(small: Simulation) -> None:
     small.clock.at(20, worker(small))
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert len(small.cluster.submissions) == 1
 
@@ -86,7 +92,7 @@ def test_waits_until_there_is_room_for_driver_and_minimum() -> None:
     simulation = Simulation(**QUICK)
     simulation.cluster.add_worker(cores=1, memory_mb=512)
     simulation.clock.at(100, worker(simulation))
-    simulation.clock.at(150, ask(simulation, Wish.CANCEL))
+    simulation.clock.at(150, ask(simulation, DesiredState.CANCELED))
     simulation.run()
     assert simulation.transitions[1]["target"] == "Deploying"
     assert 100 <= _at(simulation, 1) <= 105
@@ -106,7 +112,7 @@ def test_fails_clearly_when_the_minimum_never_comes() -> None:
 
 
 def test_overrides_that_can_not_hold_are_refused_once(small: Simulation, caplog: pytest.LogCaptureFixture) -> None:
-    small.store.asked = Inbox(requirements={"job": (3, 2)})
+    small.store.asked = ControlRequests(requirements={"job": (3, 2)})
     small.clock.at(20, small.drivers.finish)
     assert outcome(small.run()) is Outcome.FINISHED
     (told,) = [it for it in caplog.messages if it.startswith("resource requirements")]
@@ -125,7 +131,7 @@ def test_free_cores_without_memory_are_no_slots() -> None:
 def test_lost_worker_shrinks_the_job(small: Simulation) -> None:
     joined = small.cluster.add_worker(cores=1, memory_mb=512)
     small.clock.at(30, lambda: small.cluster.kill_worker(joined))
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [2, 1]
     assert "RestartingLocally" in small.states
@@ -136,7 +142,7 @@ def test_lost_worker_with_room_elsewhere_recovers_locally(small: Simulation) -> 
     small.spec = replace(small.spec, graph=Simulation(parallelism=(2, 2)).spec.graph)
     small.clock.at(20, worker(small))
     small.clock.at(30, lambda: small.cluster.kill_worker(first))
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert len(small.drivers.started) == 1
     assert small.clock.elapsed < 65
@@ -144,7 +150,7 @@ def test_lost_worker_with_room_elsewhere_recovers_locally(small: Simulation) -> 
 
 def test_killed_driver_is_replaced_after_the_backoff(small: Simulation) -> None:
     small.clock.at(20, lambda: small.cluster.kill_driver(newest_driver(small)))
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     state = small.run()
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
     assert "Restarting" in small.states
@@ -155,7 +161,7 @@ def test_killed_driver_is_replaced_after_the_backoff(small: Simulation) -> None:
 
 def test_failed_query_restarts_in_the_living_driver(small: Simulation) -> None:
     small.clock.at(20, small.drivers.fail_query)
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 1]
 
@@ -170,7 +176,7 @@ def test_failure_that_no_restart_mends_fails_the_job(small: Simulation) -> None:
 
 def test_failures_are_shown_with_what_followed(small: Simulation) -> None:
     small.clock.at(20, lambda: small.drivers.fail_query("TASK_FAILED", "executor 1 is gone"))
-    small.clock.at(40, ask(small, Wish.SUSPEND))
+    small.clock.at(40, ask(small, DesiredState.SUSPENDED))
     small.run()
     (shown,) = small.store.views[-1]["failures"]
     assert shown["failure"] == "TASK_FAILED: executor 1 is gone"
@@ -181,7 +187,7 @@ def test_driver_that_dies_during_the_backoff_is_concurrent_to_what_failed_before
     small.spec = replace(small.spec, options=replace(small.spec.options, restart_strategy=FixedDelay(delay=BACKOFF)))
     small.clock.at(20, small.drivers.fail_query)
     small.clock.at(24, lambda: small.cluster.kill_driver(newest_driver(small)))
-    small.clock.at(80, ask(small, Wish.SUSPEND))
+    small.clock.at(80, ask(small, DesiredState.SUSPENDED))
     state = small.run()
     assert [record.failure.error_class for record in state.failures] == ["SparkException"]
     assert [failure.error_class for failure in state.failures[0].concurrent] == ["DRIVER_LOST"]
@@ -208,7 +214,7 @@ def test_mistake_in_a_function_that_has_worked_is_tried_again(small: Simulation)
     small.clock.at(20, small.drivers.fail_query)
     small.clock.at(20, lambda: setattr(small.drivers, "build_failure", mistake))
     small.clock.at(30, lambda: setattr(small.drivers, "build_failure", None))
-    small.clock.at(80, ask(small, Wish.SUSPEND))
+    small.clock.at(80, ask(small, DesiredState.SUSPENDED))
     state = small.run()
     assert outcome(state) is Outcome.SUSPENDED
     assert "KeyError" in {record.failure.error_class for record in state.failures}
@@ -220,7 +226,7 @@ def test_exhausted_input_finishes_the_job(small: Simulation) -> None:
 
 
 def test_canceled_job_stops_its_driver(small: Simulation) -> None:
-    small.clock.at(20, ask(small, Wish.CANCEL))
+    small.clock.at(20, ask(small, DesiredState.CANCELED))
     state = small.run()
     assert outcome(state) is Outcome.CANCELED
     assert state.driver is None
@@ -229,7 +235,7 @@ def test_canceled_job_stops_its_driver(small: Simulation) -> None:
 def test_driver_that_does_not_stop_is_killed(small: Simulation) -> None:
     def hang() -> None:
         small.drivers.silent = True
-        small.store.asked = Inbox(wish=Wish.CANCEL)
+        small.store.asked = ControlRequests(desired_state=DesiredState.CANCELED)
 
     small.clock.at(20, hang)
     state = small.run()
@@ -240,24 +246,24 @@ def test_driver_that_does_not_stop_is_killed(small: Simulation) -> None:
 def test_hanging_driver_is_killed_and_replaced(small: Simulation) -> None:
     small.clock.at(20, lambda: setattr(small.drivers, "silent", True))
     small.clock.at(100, lambda: setattr(small.drivers, "silent", False))
-    small.clock.at(160, ask(small, Wish.SUSPEND))
+    small.clock.at(160, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
 
 def test_new_requirements_are_followed(small: Simulation) -> None:
     small.cluster.add_worker(cores=2, memory_mb=1024)
-    small.clock.at(30, lambda: setattr(small.store, "asked", Inbox(requirements={"job": (1, 1)})))
-    small.clock.at(60, lambda: setattr(small.store, "asked", Inbox(requirements={"job": (1, 3)})))
-    small.clock.at(90, ask(small, Wish.SUSPEND))
+    small.clock.at(30, lambda: setattr(small.store, "asked", ControlRequests(requirements={"job": (1, 1)})))
+    small.clock.at(60, lambda: setattr(small.store, "asked", ControlRequests(requirements={"job": (1, 3)})))
+    small.clock.at(90, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 1, 3]
 
 
 def test_next_loop_goes_on_with_the_same_driver(small: Simulation) -> None:
-    first = small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    first = small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     assert isinstance(first.current, Executing)
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     second = small.run()
     assert outcome(second) is Outcome.SUSPENDED
     assert len(small.drivers.started) == 1
@@ -265,21 +271,21 @@ def test_next_loop_goes_on_with_the_same_driver(small: Simulation) -> None:
 
 def test_bounds_that_were_edited_in_the_dag_are_followed(small: Simulation) -> None:
     small.cluster.add_worker(cores=2, memory_mb=1024)
-    small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     small.spec = replace(small.spec, graph=Simulation(parallelism=(1, 2)).spec.graph)
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 2]
 
 
 def test_slower_of_two_loops_is_superseded(small: Simulation) -> None:
-    small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     first = small.loop()
 
     async def thaw() -> None:
         taken_over = asyncio.create_task(first.run())
         await asyncio.sleep(0)
-        await small.loop(Leave(recycle_at=START + timedelta(seconds=90))).run()
+        await small.loop(RunLimits(recycle_at=START + timedelta(seconds=90))).run()
         await taken_over
 
     with pytest.raises(SupersededError):
@@ -298,7 +304,7 @@ def test_next_attempt_starts_a_finished_job_again_under_the_next_epoch(small: Si
     small.clock.at(20, small.drivers.finish)
     small.run()
     small.spec = replace(small.spec, attempt="attempt-2")
-    small.clock.at(60, ask(small, Wish.CANCEL))
+    small.clock.at(60, ask(small, DesiredState.CANCELED))
     small.run()
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
@@ -306,14 +312,14 @@ def test_next_attempt_starts_a_finished_job_again_under_the_next_epoch(small: Si
 def test_next_attempt_waits_for_the_end_of_the_job_that_it_finds_ending(small: Simulation) -> None:
     def hang() -> None:
         small.drivers.silent = True
-        small.store.asked = Inbox(wish=Wish.CANCEL)
+        small.store.asked = ControlRequests(desired_state=DesiredState.CANCELED)
 
     small.clock.at(20, hang)
-    small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     small.spec = replace(small.spec, attempt="attempt-2")
-    small.store.asked = Inbox()
+    small.store.asked = ControlRequests()
     small.clock.at(85, lambda: setattr(small.drivers, "silent", False))
-    small.clock.at(150, ask(small, Wish.SUSPEND))
+    small.clock.at(150, ask(small, DesiredState.SUSPENDED))
     state = small.run()
     assert outcome(state) is Outcome.SUSPENDED
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
@@ -330,7 +336,7 @@ def test_killing_the_task_of_a_job_that_ended_before_starts_nothing(small: Simul
 def test_cluster_away_for_a_while_is_waited_for(small: Simulation) -> None:
     small.clock.at(5, lambda: setattr(small.cluster, "reachable", False))
     small.clock.at(30, lambda: setattr(small.cluster, "reachable", True))
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert len(small.drivers.started) == 1
 
@@ -356,7 +362,7 @@ def test_cluster_none_of_whose_servers_answers_is_told_of_once(
     caplog.set_level(logging.INFO)
     small.clock.at(15, lambda: setattr(small.cluster, "reachable", False))
     small.clock.at(30, lambda: setattr(small.cluster, "reachable", True))
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     loop = small.loop()
     loop._ports = replace(loop._ports, cluster=TwoServers(small.cluster))
     asyncio.run(loop.run())
@@ -366,7 +372,7 @@ def test_cluster_none_of_whose_servers_answers_is_told_of_once(
 def test_lost_answer_to_a_submission_doubles_no_driver(small: Simulation) -> None:
     small.cluster.answers = False
     small.clock.at(3, lambda: setattr(small.cluster, "answers", True))
-    small.clock.at(100, ask(small, Wish.SUSPEND))
+    small.clock.at(100, ask(small, DesiredState.SUSPENDED))
     small.run()
     running = [epoch for epoch, _, _ in small.drivers.started]
     assert running == sorted(set(running))
@@ -376,23 +382,23 @@ def test_report_that_is_being_replaced_is_no_loss(small: Simulation) -> None:
     small.clock.at(20, lambda: setattr(small.drivers, "silent", True))
     small.clock.at(20, lambda: setattr(small.channel, "reported", None))
     small.clock.at(23, lambda: setattr(small.drivers, "silent", False))
-    small.clock.at(40, ask(small, Wish.SUSPEND))
+    small.clock.at(40, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert "RestartingLocally" not in small.states
 
 
 def test_next_loop_that_finds_no_report_yet_loses_no_slot(small: Simulation) -> None:
-    small.run(Leave(recycle_at=START + timedelta(seconds=20)))
+    small.run(RunLimits(recycle_at=START + timedelta(seconds=20)))
     small.drivers.silent, small.channel.reported = True, None
     small.clock.at(25, lambda: setattr(small.drivers, "silent", False))
-    small.clock.at(40, ask(small, Wish.SUSPEND))
+    small.clock.at(40, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert "RestartingLocally" not in small.states
 
 
 def test_slots_of_a_dead_driver_are_not_counted_twice(small: Simulation) -> None:
     small.clock.at(20, lambda: small.cluster.kill_driver(newest_driver(small)))
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1, 1]
 
@@ -408,7 +414,7 @@ def test_script_that_never_runs_its_job_fails_with_the_advice(small: Simulation)
 def test_driver_that_could_not_be_submitted_is_tried_again_and_says_why(small: Simulation) -> None:
     small.clock.at(2, lambda: setattr(small.cluster, "submits", False))
     small.clock.at(5, lambda: setattr(small.cluster, "submits", True))
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert len(small.drivers.started) == 1
     assert any("NOT_SUBMITTED: " in transition["reason"] for transition in small.transitions)
@@ -422,13 +428,13 @@ def test_directory_away_for_good_is_an_error_that_names_it(small: Simulation) ->
 
 
 def test_task_that_is_out_of_time_cancels_the_job(small: Simulation) -> None:
-    state = small.run(Leave(cancel_at=START + timedelta(seconds=30)))
+    state = small.run(RunLimits(cancel_at=START + timedelta(seconds=30)))
     assert outcome(state) is Outcome.CANCELED
     assert 30 <= small.clock.elapsed < 40
 
 
 def test_reasons_are_told(small: Simulation) -> None:
-    small.clock.at(20, ask(small, Wish.CANCEL))
+    small.clock.at(20, ask(small, DesiredState.CANCELED))
     small.run()
     assert all(transition["reason"] for transition in small.transitions)
 
@@ -443,29 +449,29 @@ def test_loop_of_a_calm_job_tells_its_driver_now_and_then_that_it_is_looked_afte
     calm.cluster.add_worker(cores=2, memory_mb=1024)
     begun: list[int] = []
     calm.clock.at(600, lambda: begun.append(max(calm.channel.log)))
-    calm.run(Leave(recycle_at=START + timedelta(hours=10)))
+    calm.run(RunLimits(recycle_at=START + timedelta(hours=10)))
     assert 8 <= max(calm.channel.log) - begun[0] <= 10
     assert len(calm.cluster.submissions) == 1
 
 
 def test_driver_that_gave_itself_up_is_replaced_and_people_are_told_why(small: Simulation) -> None:
     small.clock.at(30, small.drivers.give_up)
-    small.clock.at(120, ask(small, Wish.SUSPEND))
+    small.clock.at(120, ask(small, DesiredState.SUSPENDED))
     assert outcome(small.run()) is Outcome.SUSPENDED
     assert len(small.cluster.submissions) == 2
     assert "DRIVER_ORPHANED: no loop had looked after it" in small.store.views[-1]["failures"][-1]["failure"]
 
 
 def require(simulation: Simulation, lower: int, upper: int) -> Callable[[], None]:
-    return lambda: setattr(simulation.store, "asked", Inbox(requirements={"job": (lower, upper)}))
+    return lambda: setattr(simulation.store, "asked", ControlRequests(requirements={"job": (lower, upper)}))
 
 
 def test_higher_lower_bound_is_a_rescale_if_the_cluster_has_room_for_it() -> None:
     narrow = Simulation(parallelism=(1, 4), **QUICK)
     narrow.cluster.add_worker(cores=5, memory_mb=2560)
-    narrow.store.asked = Inbox(requirements={"job": (1, 2)})
+    narrow.store.asked = ControlRequests(requirements={"job": (1, 2)})
     narrow.clock.at(60, require(narrow, 4, 4))
-    narrow.clock.at(120, ask(narrow, Wish.SUSPEND))
+    narrow.clock.at(120, ask(narrow, DesiredState.SUSPENDED))
     narrow.run()
     assert [parallelism["job"] for _, _, parallelism in narrow.drivers.started] == [2, 4]
     assert len(narrow.cluster.submissions) == 1, "the driver lives on"

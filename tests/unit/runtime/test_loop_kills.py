@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.ports import Inbox, PortError, SubmissionState, Wish
+from airflow_adaptive.ports import ControlRequests, DesiredState, PortError, SubmissionState
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
@@ -79,9 +79,9 @@ def directory_is(*, available: bool) -> Happening:
     return change
 
 
-def somebody_asks(wish: Wish) -> Happening:
+def somebody_asks(desired_state: DesiredState) -> Happening:
     def ask(life: Life) -> None:
-        life.store.asked, life.asked = Inbox(wish=wish), True
+        life.store.asked, life.asked = ControlRequests(desired_state=desired_state), True
 
     return ask
 
@@ -121,10 +121,10 @@ LIVES: dict[str, Callable[[], Life]] = {
     "long outage of the directory": lambda: Life(
         (8, directory_is(available=False)), (30, directory_is(available=True))
     ),
-    "suspend": lambda: Life((8, somebody_asks(Wish.SUSPEND))),
-    "cancel": lambda: Life((8, somebody_asks(Wish.CANCEL))),
+    "suspend": lambda: Life((8, somebody_asks(DesiredState.SUSPENDED))),
+    "cancel": lambda: Life((8, somebody_asks(DesiredState.CANCELED))),
     "cancel of a frozen driver": lambda: Life(
-        (8, drivers_are("frozen")), (8, somebody_asks(Wish.CANCEL)), (30, drivers_are())
+        (8, drivers_are("frozen")), (8, somebody_asks(DesiredState.CANCELED)), (30, drivers_are())
     ),
 }
 

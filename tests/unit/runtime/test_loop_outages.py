@@ -11,19 +11,19 @@ from datetime import timedelta
 import pytest
 
 from airflow_adaptive.job.protocol.codec import decode_log, encode_log
-from airflow_adaptive.job.protocol.documents import LogDocument
-from airflow_adaptive.ports import ForeignDirectoryError, Inbox, JobDirectoryError, Wish
+from airflow_adaptive.job.protocol.documents import JournalDocument
+from airflow_adaptive.ports import ControlRequests, DesiredState, ForeignDirectoryError, JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
 
-Refusal = Callable[[LogDocument], bool]
+Refusal = Callable[[JournalDocument], bool]
 
 
-def never(_: LogDocument) -> bool:
+def never(_: JournalDocument) -> bool:
     return False
 
 
@@ -42,7 +42,7 @@ class FailingChannel(FakeChannel):
         self.loses: Refusal = never
         self.compacts = True
 
-    async def create(self, document: LogDocument) -> bool:
+    async def create(self, document: JournalDocument) -> bool:
         if self.refuses(document):
             raise JobDirectoryError("no answer: not created")
         created = await super().create(document)
@@ -63,7 +63,7 @@ class Once:
         self.holds = holds
         self.happened = False
 
-    def __call__(self, document: LogDocument) -> bool:
+    def __call__(self, document: JournalDocument) -> bool:
         if self.happened or not self.holds(document):
             return False
         self.happened = True
@@ -86,8 +86,8 @@ def small(channel: FailingChannel) -> Simulation:
     return simulation
 
 
-def ask(simulation: Simulation, wish: Wish) -> Callable[[], None]:
-    return lambda: setattr(simulation.store, "asked", Inbox(wish=wish))
+def ask(simulation: Simulation, desired_state: DesiredState) -> Callable[[], None]:
+    return lambda: setattr(simulation.store, "asked", ControlRequests(desired_state=desired_state))
 
 
 def outcome(simulation: Simulation) -> Outcome:
@@ -111,7 +111,7 @@ def test_document_whose_creation_fails_is_created_again_and_acted_on_once(
 def test_directory_away_at_the_start_is_waited_for(small: Simulation, channel: FailingChannel) -> None:
     channel.available = False
     small.clock.at(20, lambda: setattr(channel, "available", True))
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
 
 
@@ -138,20 +138,20 @@ def test_directory_that_is_away_is_asked_once_per_poll_though_a_timer_is_due(
 
 
 def test_claim_that_fails_shows_no_transition_twice(small: Simulation, channel: FailingChannel) -> None:
-    small.run(Leave(recycle_at=START + timedelta(seconds=20)))
+    small.run(RunLimits(recycle_at=START + timedelta(seconds=20)))
     shown = small.transitions
     claimed = max(channel.log) + 1
     channel.refuses = Once(lambda document: document.number == claimed)
-    small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     assert small.transitions == shown
 
 
 def test_log_that_can_not_be_compacted_goes_on(small: Simulation, channel: FailingChannel) -> None:
     channel.compacts = False
-    small.clock.at(20, ask(small, Wish.SUSPEND))
-    small.run(Leave(recycle_at=small.clock.now() + timedelta(seconds=5)))
+    small.clock.at(20, ask(small, DesiredState.SUSPENDED))
+    small.run(RunLimits(recycle_at=small.clock.now() + timedelta(seconds=5)))
     for _ in range(100):  # each loop claims the log with a document
-        small.run(Leave(recycle_at=small.clock.now() + timedelta(milliseconds=1)))
+        small.run(RunLimits(recycle_at=small.clock.now() + timedelta(milliseconds=1)))
     assert outcome(small) is Outcome.SUSPENDED
     assert len(small.cluster.submissions) == 1
     assert max(channel.log) > 100
@@ -163,7 +163,7 @@ def test_new_start_whose_document_fails_is_tried_again(small: Simulation, channe
     small.spec = replace(small.spec, attempt="attempt-2")
     claimed = max(channel.log) + 1
     channel.refuses = Once(lambda document: document.number == claimed + 1)
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
@@ -176,9 +176,9 @@ def test_loop_that_follows_one_that_died_before_the_new_start_starts_anew(
     small.spec = replace(small.spec, attempt="attempt-2")
     claimed = max(channel.log) + 1
     channel.refuses = lambda document: document.number > claimed
-    small.run(Leave(recycle_at=small.clock.now() + timedelta(seconds=5)))
+    small.run(RunLimits(recycle_at=small.clock.now() + timedelta(seconds=5)))
     channel.refuses = never
-    small.clock.at(60, ask(small, Wish.SUSPEND))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
@@ -187,18 +187,18 @@ def test_loop_that_follows_one_that_died_before_the_new_start_starts_anew(
 def test_loop_that_takes_over_while_another_writes_yields_only_to_a_third_one(
     small: Simulation, channel: FailingChannel, relieves: bool
 ) -> None:
-    small.run(Leave(recycle_at=START + timedelta(seconds=30)))
+    small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     newest = decode_log(channel.log[max(channel.log)])
     other = replace(newest, number=newest.number + 1, owner=newest.owner if relieves else "attempt-3#third")
 
-    def is_forestalled(document: LogDocument) -> bool:
+    def is_forestalled(document: JournalDocument) -> bool:
         channel.log.setdefault(other.number, encode_log(other))
         return False
 
     channel.refuses = is_forestalled
     expected = nullcontext() if relieves else pytest.raises(SupersededError)
     with expected:
-        small.run(Leave(recycle_at=START + timedelta(seconds=60)))
+        small.run(RunLimits(recycle_at=START + timedelta(seconds=60)))
     assert (max(channel.log) > other.number) is relieves
 
 
@@ -207,7 +207,7 @@ def test_superseded_loop_names_the_attempt_that_took_over(small: Simulation) -> 
         first = asyncio.create_task(small.loop().run())
         await asyncio.sleep(0)
         small.spec = replace(small.spec, attempt="attempt-2")
-        await small.loop(Leave(recycle_at=START + timedelta(seconds=60))).run()
+        await small.loop(RunLimits(recycle_at=START + timedelta(seconds=60))).run()
         await first
 
     with pytest.raises(SupersededError) as raised:
@@ -224,13 +224,13 @@ def test_killing_the_task_of_a_job_that_never_began_submits_nothing(small: Simul
 
 
 def test_addresses_of_the_uis_are_shown(small: Simulation) -> None:
-    small.clock.at(20, ask(small, Wish.SUSPEND))
+    small.clock.at(20, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert small.store.views[-1]["urls"]["master"] == "http://fake:8080"
 
 
 def test_directory_of_another_job_is_not_waited_for(small: Simulation, channel: FailingChannel) -> None:
-    async def foreign() -> LogDocument | None:
+    async def foreign() -> JournalDocument | None:
         raise ForeignDirectoryError("log/0000000001.json was written by job 'other'")
 
     channel.newest = foreign  # type: ignore[method-assign]

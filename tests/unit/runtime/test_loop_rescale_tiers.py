@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.job.protocol.documents import FailureReport
-from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Executing
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
@@ -34,7 +34,7 @@ def small() -> Simulation:
 
 def run_until(simulation: Simulation, seconds: int) -> Executing:
     """Run a loop until then; the job executes."""
-    current = simulation.run(Leave(recycle_at=START + timedelta(seconds=seconds))).current
+    current = simulation.run(RunLimits(recycle_at=START + timedelta(seconds=seconds))).current
     assert isinstance(current, Executing)
     return current
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from airflow_adaptive.runtime.observation.file_polling import Attention
-from airflow_adaptive.runtime.rate_limit import Budget
+from airflow_adaptive.runtime.observation.file_polling import FilePolling
+from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.scheduler.events import BatchCommitted, Event, SlotsChanged
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
@@ -16,7 +16,7 @@ SECOND = timedelta(seconds=1)
 
 def looks(members: int, per_second: float, seconds: int) -> Counter[int]:
     """How often each of so many members looks, all of them asking every second."""
-    budget = Budget(per_second)
+    budget = RateLimiter(per_second)
     turns = [budget.join() for _ in range(members)]
     counted: Counter[int] = Counter()
     for second in range(seconds):
@@ -40,7 +40,7 @@ def test_first_look_never_waits() -> None:
 
 
 def test_look_that_can_not_wait_is_made_at_the_cost_of_the_others() -> None:
-    budget = Budget(10)
+    budget = RateLimiter(10)
     urgent, other = budget.join(), budget.join()
     assert urgent.due(START, SECOND)
     assert other.due(START, SECOND)
@@ -50,7 +50,7 @@ def test_look_that_can_not_wait_is_made_at_the_cost_of_the_others() -> None:
 
 
 def test_round_gets_shorter_when_members_leave() -> None:
-    budget = Budget(10)
+    budget = RateLimiter(10)
     turns = [budget.join() for _ in range(100)]
     assert budget.round == 10 * SECOND
     for turn in turns[:50]:
@@ -63,10 +63,10 @@ def test_round_gets_shorter_when_members_leave() -> None:
 
 def reads(job: Scenario, *seen: Event, others: int = 1000) -> bool:
     """Whether files are read a second after a turn in which this was seen, with many other jobs around."""
-    budget = Budget(10)
+    budget = RateLimiter(10)
     for _ in range(others):
         budget.join()
-    attention = Attention(budget)
+    attention = FilePolling(budget)
     attention.begin(START, SECOND)
     attention.settle(job.state, seen)
     attention.begin(START + SECOND, SECOND)

@@ -29,7 +29,7 @@ def test_everything_that_is_wrong_is_told_at_once():
     )
     with pytest.raises(JobGraphError, match="^job 'flights': ") as raised:
         broken.validate()
-    assert raised.value.findings == (
+    assert raised.value.violations == (
         "vertex 'read' is declared twice",
         "a vertex has no name",
         "bounds [0, 4] of vertex 'parse' must be greater than zero",
@@ -48,7 +48,7 @@ def test_vertices_read_only_what_is_declared_before_them_in_their_own_query():
     )
     with pytest.raises(JobGraphError) as raised:
         broken.validate()
-    assert raised.value.findings == (
+    assert raised.value.violations == (
         "vertex 'early' reads vertex 'late', which must be declared before it",
         "vertex 'early' reads vertex 'nowhere', which is not declared",
         "vertices 'late' and 'other' belong to one query, so to one slot sharing group, not to 'default' and 'two'",
@@ -64,7 +64,7 @@ def test_co_located_vertices_share_a_group():
     )
     with pytest.raises(JobGraphError) as raised:
         broken.validate()
-    assert raised.value.findings == ("co-location 'c' spans the slot sharing groups 'one', 'two': it must be in one",)
+    assert raised.value.violations == ("co-location 'c' spans the slot sharing groups 'one', 'two': it must be in one",)
 
 
 @pytest.mark.parametrize("weight", [0, -1.5, float("nan"), float("inf")])

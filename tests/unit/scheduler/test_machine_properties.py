@@ -17,12 +17,12 @@ from airflow_adaptive.scheduler.events import (
     BatchFailed,
     CancelRequested,
     DriverEnded,
-    DriverSilent,
+    DriverHeartbeatTimedOut,
     DriverSubmitted,
     Event,
     JobCompleted,
     JobRedeployed,
-    PlanInForce,
+    PlanActivated,
     PlanRefused,
     QueryFailed,
     RequirementsChanged,
@@ -194,7 +194,7 @@ class Scheduler(RuleBasedStateMachine):
     @rule(stale=STALE, reads=st.sampled_from([None, (), ("read",)]))
     def plan_in_force(self, stale: int, reads: tuple[str, ...] | None = None) -> None:
         version = 0 if self.state.plan is None else self.state.plan.version
-        self.take(PlanInForce(at=self.now, epoch=self.state.epoch, version=version + stale, reads=reads))
+        self.take(PlanActivated(at=self.now, epoch=self.state.epoch, version=version + stale, reads=reads))
 
     @rule(stale=STALE, causes=st.sampled_from([(), (REPARTITION_ERROR,)]))
     def plan_refused(self, stale: int, causes: tuple[str, ...]) -> None:
@@ -212,8 +212,8 @@ class Scheduler(RuleBasedStateMachine):
     ) -> None:
         self.take(kind(at=self.now, epoch=self.state.epoch + stale))
 
-    @rule(kind=st.sampled_from([DriverEnded, DriverSilent, QueryFailed]), failure=FAILURES, stale=STALE)
-    def failed(self, kind: type[DriverEnded | DriverSilent | QueryFailed], failure, stale: int) -> None:
+    @rule(kind=st.sampled_from([DriverEnded, DriverHeartbeatTimedOut, QueryFailed]), failure=FAILURES, stale=STALE)
+    def failed(self, kind: type[DriverEnded | DriverHeartbeatTimedOut | QueryFailed], failure, stale: int) -> None:
         self.take(kind(at=self.now, epoch=self.state.epoch + stale, failure=failure))
 
     @rule()

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_adaptive.scheduler.errors import RequirementsError
-from airflow_adaptive.scheduler.requirements import ParallelismRange, accept, are_accepted, findings
+from airflow_adaptive.scheduler.requirements import ParallelismRange, accept, are_accepted, violations
 
 DEFAULTS = {"read": ParallelismRange(2, 4), "count": ParallelismRange(1, 8)}
 MAX = {"read": 16, "count": 16}
@@ -20,7 +20,7 @@ def test_bounds_of_minus_one_are_expanded_to_their_defaults():
 def test_all_findings_are_told_at_once():
     with pytest.raises(RequirementsError) as raised:
         accept({"read": ParallelismRange(5, 17), "write": ParallelismRange(1, 1)}, DEFAULTS, MAX)
-    assert raised.value.findings == (
+    assert raised.value.violations == (
         "The newly requested parallelism 17 for the job vertex read exceeds its maximum parallelism 16.",
         "Job vertex [write] was not found in the JobGraph.",
         "The request is incomplete, missing job vertex [count] resource requirements.",
@@ -28,7 +28,7 @@ def test_all_findings_are_told_at_once():
 
 
 def test_bounds_that_cross_when_they_are_expanded_are_refused():
-    assert findings(bounds((5, -1)), MAX) == []
+    assert violations(bounds((5, -1)), MAX) == []
     with pytest.raises(RequirementsError, match=r"lower bound \[5\] for job vertex \[read\] is higher than .* \[4\]"):
         accept(bounds((5, -1)), DEFAULTS, MAX)
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_adaptive.scheduler import resource_checks
-from airflow_adaptive.scheduler.events import PlanInForce
+from airflow_adaptive.scheduler.events import PlanActivated
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.scenario import Scenario
@@ -43,7 +43,7 @@ def test_rescale_waits_for_one_more_batch_than_may_fail(interval_s: int | None, 
     interval = None if interval_s is None else timedelta(seconds=interval_s)
     plan = scenario.state.plan
     assert plan is not None
-    scenario.when(PlanInForce(at=scenario.now, epoch=1, version=plan.version, trigger_interval=interval))
+    scenario.when(PlanActivated(at=scenario.now, epoch=1, version=plan.version, trigger_interval=interval))
     assert resource_checks.max_trigger_delay(scenario.state) == timedelta(seconds=delay_s)
 
 

@@ -12,7 +12,7 @@ from airflow_adaptive.scheduler.events import (
     BatchFailed,
     CancelRequested,
     DriverEnded,
-    DriverSilent,
+    DriverHeartbeatTimedOut,
     DriverSubmitted,
     Event,
     JobCompleted,
@@ -48,7 +48,7 @@ def events(job: Scenario) -> Iterator[Event]:
     yield DriverSubmitted(at=now, epoch=epoch, submission_id="driver-1")
     for failure in (TRANSIENT, HOPELESS):
         yield DriverEnded(at=now, epoch=epoch, failure=failure)
-        yield DriverSilent(at=now, epoch=epoch, failure=failure)
+        yield DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
         yield QueryFailed(at=now, epoch=epoch, failure=failure)
     yield job.in_force()
     yield job.refused()

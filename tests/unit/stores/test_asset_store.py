@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk import Variable
 
-from airflow_adaptive.ports import Inbox, Origin, Wish
+from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.stores.asset_store import READS_BETWEEN, AirflowJobStore, TaskKey, parse_requirements
 from airflow_adaptive.stores.change_marker import MOST_MARKS, note, read_marks
 from airflow_adaptive.stores.desired_state import ask
@@ -67,9 +67,9 @@ def store(clock: ManualClock, traffic: StoreTraffic) -> AirflowJobStore:
     return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), clock, traffic)
 
 
-def read_later(store: AirflowJobStore, clock: ManualClock) -> Inbox:
+def read_later(store: AirflowJobStore, clock: ManualClock) -> ControlRequests:
     asyncio.run(clock.sleep(2))
-    return asyncio.run(store.inbox())
+    return asyncio.run(store.control_requests())
 
 
 def show(store: AirflowJobStore, view: Mapping[str, Any]) -> None:
@@ -81,29 +81,31 @@ def show(store: AirflowJobStore, view: Mapping[str, Any]) -> None:
 
 
 def test_nothing_asked_is_to_run(airflow: FakeComms, store: AirflowJobStore) -> None:
-    assert asyncio.run(store.inbox()) == Inbox()
+    assert asyncio.run(store.control_requests()) == ControlRequests()
 
 
 def test_wish_and_overrides_are_read(airflow: FakeComms, store: AirflowJobStore) -> None:
-    airflow.asset_states = {"wish": "suspend", "requirements": BODY}
-    assert asyncio.run(store.inbox()) == Inbox(wish=Wish.SUSPEND, requirements={"job": (1, -1)})
+    airflow.asset_states = {"desired_state": "suspended", "requirements": BODY}
+    assert asyncio.run(store.control_requests()) == ControlRequests(
+        desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)}
+    )
 
 
 def test_asking_is_read_by_the_next_look_but_one_not_made_too_soon(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
-    asyncio.run(store.inbox())
-    ask("departures", Wish.CANCEL)
-    assert asyncio.run(store.inbox()).wish is Wish.RUN
-    assert read_later(store, clock).wish is Wish.CANCEL
+    asyncio.run(store.control_requests())
+    ask("departures", DesiredState.CANCELED)
+    assert asyncio.run(store.control_requests()).desired_state is DesiredState.RUNNING
+    assert read_later(store, clock).desired_state is DesiredState.CANCELED
 
 
 @pytest.mark.parametrize("error", [api_server_error(), OSError("a backend's own")])
 def test_unreadable_inbox_stays_as_it_was(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, error: Exception
 ) -> None:
-    airflow.asset_states = {"wish": "suspend", "requirements": BODY}
-    before = asyncio.run(store.inbox())
+    airflow.asset_states = {"desired_state": "suspended", "requirements": BODY}
+    before = asyncio.run(store.control_requests())
     airflow.error = error
     assert read_later(store, clock) == before
 
@@ -111,9 +113,9 @@ def test_unreadable_inbox_stays_as_it_was(
 def test_overrides_that_nobody_understands_do_not_hide_the_wish(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    airflow.asset_states = {"wish": "cancel", "requirements": {"job": 3}}
+    airflow.asset_states = {"desired_state": "canceled", "requirements": {"job": 3}}
     with caplog.at_level(logging.WARNING):
-        assert asyncio.run(store.inbox()) == Inbox(wish=Wish.CANCEL)
+        assert asyncio.run(store.control_requests()) == ControlRequests(desired_state=DesiredState.CANCELED)
         read_later(store, clock)
     assert len(caplog.messages) == 1
     assert "'requirements'" in caplog.messages[0]
@@ -121,8 +123,8 @@ def test_overrides_that_nobody_understands_do_not_hide_the_wish(
 
 
 def test_unknown_wish_does_not_hide_the_overrides(airflow: FakeComms, store: AirflowJobStore) -> None:
-    airflow.asset_states = {"wish": "explode", "requirements": BODY}
-    assert asyncio.run(store.inbox()) == Inbox(requirements={"job": (1, -1)})
+    airflow.asset_states = {"desired_state": "explode", "requirements": BODY}
+    assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)})
 
 
 def test_view_is_shown_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJobStore) -> None:
@@ -193,9 +195,9 @@ def crowd(clock: ManualClock, traffic: StoreTraffic) -> list[AirflowJobStore]:
     return stores
 
 
-def read_all(stores: list[AirflowJobStore]) -> list[Wish]:
-    async def read() -> list[Wish]:
-        return [(await store.inbox()).wish for store in stores]
+def read_all(stores: list[AirflowJobStore]) -> list[DesiredState]:
+    async def read() -> list[DesiredState]:
+        return [(await store.control_requests()).desired_state for store in stores]
 
     return asyncio.run(read())
 
@@ -203,13 +205,13 @@ def read_all(stores: list[AirflowJobStore]) -> list[Wish]:
 def test_inboxes_of_many_jobs_are_read_in_turn(
     airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
 ) -> None:
-    airflow.asset_states = {"wish": "suspend"}
+    airflow.asset_states = {"desired_state": "suspended"}
     airflow.reads, first = 0, read_all(crowd)
-    assert set(first) == {Wish.RUN}
+    assert set(first) == {DesiredState.RUNNING}
     for _ in range(13):
         asyncio.run(clock.sleep(1))
         read_all(crowd)
-    assert set(read_all(crowd)) == {Wish.SUSPEND}
+    assert set(read_all(crowd)) == {DesiredState.SUSPENDED}
     assert airflow.reads <= 4 * 130 + 7, (
         "two to four operations for an inbox, ten inboxes a second, the signal every two"
     )
@@ -219,10 +221,10 @@ def test_job_that_was_asked_something_is_read_at_once_however_many_there_are(
     airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
 ) -> None:
     airflow.reads = 0
-    ask("job-42", Wish.CANCEL)
+    ask("job-42", DesiredState.CANCELED)
     asyncio.run(clock.sleep(2))
     before = airflow.reads
-    assert asyncio.run(crowd[42].inbox()).wish is Wish.CANCEL
+    assert asyncio.run(crowd[42].control_requests()).desired_state is DesiredState.CANCELED
     assert airflow.reads == before + 5, "the signal, and all four of the inbox"
 
 
@@ -233,11 +235,11 @@ def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
         raise OSError("a backend's own")
 
     monkeypatch.setattr(Variable, "get", broken)
-    ask("job-42", Wish.CANCEL)
+    ask("job-42", DesiredState.CANCELED)
     for _ in range(13):
         asyncio.run(clock.sleep(1))
         read_all(crowd)
-    assert read_all(crowd)[42] is Wish.CANCEL
+    assert read_all(crowd)[42] is DesiredState.CANCELED
 
 
 def test_signal_keeps_the_marks_of_others_and_forgets_the_oldest(airflow: FakeComms) -> None:
@@ -274,19 +276,19 @@ def test_what_is_not_of_flip_291s_form_is_refused(body: Any) -> None:
 def test_what_airflow_deleted_with_the_asset_is_brought_back(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
-    async def live() -> Inbox:
+    async def live() -> ControlRequests:
         await store.publish(VIEW)
         await store.finish()
-        await store.inbox()
+        await store.control_requests()
         airflow.asset_states.clear()
         await clock.sleep(2)
-        inbox = await store.inbox()
+        control_requests = await store.control_requests()
         await store.finish()
-        return inbox
+        return control_requests
 
-    airflow.asset_states = {"wish": "suspend", "requirements": BODY}
-    assert asyncio.run(live()) == Inbox(wish=Wish.SUSPEND, requirements={"job": (1, -1)})
-    assert (airflow.asset_states["wish"], airflow.asset_states["requirements"]) == ("suspend", BODY)
+    airflow.asset_states = {"desired_state": "suspended", "requirements": BODY}
+    assert asyncio.run(live()) == ControlRequests(desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)})
+    assert (airflow.asset_states["desired_state"], airflow.asset_states["requirements"]) == ("suspended", BODY)
     assert airflow.asset_states["summary"]["state"] == "Executing"
 
 
@@ -296,14 +298,14 @@ def test_what_airflow_deleted_with_the_asset_is_brought_back(
 def test_who_has_set_bounds_and_until_when_is_read_with_them(airflow: FakeComms, store: AirflowJobStore) -> None:
     told = {"by": "alice", "via": "REST", "at": "2013-01-01T00:00:00Z", "until": "2013-01-01T02:00:00+00:00"}
     airflow.asset_states = {"requirements": BODY, "asked": {"requirements": told}}
-    origin = Origin(by="alice", via="REST", until=datetime(2013, 1, 1, 2, tzinfo=UTC))
-    assert asyncio.run(store.inbox()) == Inbox(requirements={"job": (1, -1)}, origin=origin)
+    origin = Requester(by="alice", via="REST", until=datetime(2013, 1, 1, 2, tzinfo=UTC))
+    assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)}, origin=origin)
 
 
 def test_bounds_of_a_calendar_are_kept_apart_from_those_of_people(airflow: FakeComms, store: AirflowJobStore) -> None:
     airflow.asset_states = {"calendar": BODY, "asked": {"calendar": {"by": "calendar/set/r", "via": "task"}}}
-    origin = Origin(by="calendar/set/r", via="task")
-    assert asyncio.run(store.inbox()) == Inbox(calendar={"job": (1, -1)}, calendar_origin=origin)
+    origin = Requester(by="calendar/set/r", via="task")
+    assert asyncio.run(store.control_requests()) == ControlRequests(calendar={"job": (1, -1)}, calendar_origin=origin)
 
 
 @pytest.mark.parametrize("asked", ["nobody", {"requirements": 7}, {"requirements": {"until": "soon"}}, 3])
@@ -311,14 +313,14 @@ def test_who_asked_in_a_form_that_nobody_understands_is_not_known(
     airflow: FakeComms, store: AirflowJobStore, asked: Any
 ) -> None:
     airflow.asset_states = {"requirements": BODY, "asked": asked}
-    assert asyncio.run(store.inbox()) == Inbox(requirements={"job": (1, -1)})
+    assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)})
 
 
 def test_longer_hold_of_the_same_bounds_is_seen_within_a_few_reads(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
     airflow.asset_states = {"requirements": BODY, "asked": {"requirements": {"until": "2013-01-01T02:00:00+00:00"}}}
-    asyncio.run(store.inbox())
+    asyncio.run(store.control_requests())
     airflow.asset_states["asked"] = {"requirements": {"until": "2013-01-01T03:00:00+00:00"}}
     reads = [read_later(store, clock) for _ in range(READS_BETWEEN + 1)]
     assert reads[-1].origin.until == datetime(2013, 1, 1, 3, tzinfo=UTC)
@@ -328,7 +330,7 @@ def test_inbox_that_could_not_be_read_yet_says_so(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
     airflow.error = OSError("a backend's own")
-    assert not asyncio.run(store.inbox()).is_read
+    assert not asyncio.run(store.control_requests()).is_read
     airflow.error = None
     assert read_later(store, clock).is_read
 
@@ -336,9 +338,14 @@ def test_inbox_that_could_not_be_read_yet_says_so(
 def test_who_asked_is_brought_back_too_when_airflow_has_deleted_the_asset(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
-    before = {"wish": "run", "requirements": BODY, "calendar": BODY, "asked": {"requirements": {"by": "alice"}}}
+    before = {
+        "desired_state": "running",
+        "requirements": BODY,
+        "calendar": BODY,
+        "asked": {"requirements": {"by": "alice"}},
+    }
     airflow.asset_states = dict(before)
-    first = asyncio.run(store.inbox())
+    first = asyncio.run(store.control_requests())
     airflow.asset_states.clear()
     assert read_later(store, clock) == first
     assert {key: airflow.asset_states[key] for key in before} == before

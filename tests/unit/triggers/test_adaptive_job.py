@@ -14,7 +14,7 @@ from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
@@ -204,7 +204,7 @@ def test_trigger_whose_job_another_attempt_took_over_says_so(
         firing = asyncio.ensure_future(anext(aiter(make().run())))
         other, task = make(attempt="s/2"), TaskKey(**TASK)
         while not firing.done():
-            leave = Leave(recycle_at=datetime.now(UTC) + timedelta(milliseconds=50))
+            leave = RunLimits(recycle_at=datetime.now(UTC) + timedelta(milliseconds=50))
             try:
                 await run_loop(other._job, other.conn_id, other.base, task, leave)
             except SupersededError:

@@ -16,13 +16,13 @@ from airflow_adaptive.plugin.api.security import BodyDep, EditableJob, ReadableJ
 from airflow_adaptive.plugin.data import control_requests, metadata_database
 from airflow_adaptive.plugin.data.metadata_database import Job
 from airflow_adaptive.plugin.data.published_state import all_mirrored, mirrored
-from airflow_adaptive.runtime.publishing.documents import METRICS, SUMMARY, WISH
+from airflow_adaptive.runtime.publishing.documents import DESIRED_STATE, METRICS, SUMMARY
 
 router = APIRouter(tags=["Jobs"])
 
 MOST_JOBS = 1000
 
-KEYS = (SUMMARY, WISH, f"{METRICS}{Step.TEN_SECONDS}")
+KEYS = (SUMMARY, DESIRED_STATE, f"{METRICS}{Step.TEN_SECONDS}")
 """What a list shows of a job."""
 
 

@@ -10,7 +10,7 @@ from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.errors import JobGraphError, RequirementsError
 from airflow_adaptive.scheduler.events import RequirementsChanged
 from airflow_adaptive.scheduler.job_graph import JobGraph, default_max_parallelism
-from airflow_adaptive.scheduler.requirements import ParallelismRange, accept, findings
+from airflow_adaptive.scheduler.requirements import ParallelismRange, accept, violations
 from airflow_adaptive.testing.conformance.result import (
     Deviation,
     NotApplicableError,
@@ -31,7 +31,7 @@ def requirements_validation(vector: Vector) -> Iterator[Deviation]:
         raise NotApplicableError("a situation of the REST endpoint, which is not part of the scheduler")
     expect_only(vector, "expected_errors", "expected_http_status")
     asked = requirements(vector["requirements"], "lowerBound", "upperBound")
-    actual = findings(asked, vector["max_parallelism"])
+    actual = violations(asked, vector["max_parallelism"])
     yield from compare("errors", sorted(vector["expected_errors"]), sorted(actual))
 
 

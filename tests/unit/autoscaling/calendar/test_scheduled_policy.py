@@ -14,7 +14,7 @@ from airflow_adaptive.autoscaling.calendar import declaration
 from airflow_adaptive.autoscaling.calendar.changes import bounds_at, last_change, preview
 from airflow_adaptive.autoscaling.calendar.declaration import period
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledMemory, ScheduledPolicy, Window
-from airflow_adaptive.autoscaling.policy import Bounds, Observation, RescalePolicyError, VertexLimits
+from airflow_adaptive.autoscaling.policy import Bounds, PolicyInput, RescalePolicyError, VertexLimits
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode
@@ -35,7 +35,7 @@ def at(text: str) -> datetime:
 
 
 def advice(policy, when, costs=QUICK, memory=None):
-    seen = Observation(at=at(when), requirements={}, limits=LIMITS, rescale_costs=costs)
+    seen = PolicyInput(at=at(when), requirements={}, limits=LIMITS, rescale_costs=costs)
     return policy.advise(policy.remember() if memory is None else memory, seen)
 
 
@@ -54,7 +54,7 @@ def office(**options: Any) -> ScheduledPolicy:
 def refused(**options: Any) -> tuple[str, ...]:
     with pytest.raises(RescalePolicyError) as raised:
         scheduled_policy(**({"zone": "UTC", "windows": [window("day", 2)]} | options))
-    return raised.value.findings
+    return raised.value.violations
 
 
 def test_a_change_that_gives_more_is_advised_so_early_that_the_rescale_has_ended_when_the_window_begins():
@@ -409,7 +409,7 @@ def test_bounds_outside_of_the_jobs_maximum_are_refused_when_it_is_known():
     policy = office(windows=[window("a", {"read": 17, "sink": 1}, priority=1), *office().windows], default=(9, -1))
     with pytest.raises(RescalePolicyError) as raised:
         advice(policy, "2026-06-01T12:00Z")
-    assert raised.value.findings == (
+    assert raised.value.violations == (
         "window 'a': the job has no vertex 'sink': it has 'read', 'count'",
         "window 'a': upper bound 17 of vertex 'read' is above its max_parallelism 16: lower it",
         "the default: lower bound 9 of vertex 'read' is above its upper bound 4: swap them",

@@ -21,7 +21,7 @@ from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_
 from airflow_adaptive.autoscaling.calendar.period import WEEKDAYS
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy
 from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock
-from airflow_adaptive.autoscaling.policy import Advice, Observation, RescalePolicyError, VertexLimits
+from airflow_adaptive.autoscaling.policy import Advice, PolicyInput, RescalePolicyError, VertexLimits
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
@@ -125,7 +125,7 @@ def oracle(policy: ScheduledPolicy, begin: datetime, lead: int) -> list[Parallel
 
 
 def say(policy: ScheduledPolicy, at: datetime, cost: dict[Tier, timedelta]) -> Advice:
-    seen = Observation(at=at, requirements={}, limits=LIMITS, rescale_costs=cost)
+    seen = PolicyInput(at=at, requirements={}, limits=LIMITS, rescale_costs=cost)
     return policy.advise(policy.remember(), seen)[1]
 
 

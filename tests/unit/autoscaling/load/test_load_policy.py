@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
-from airflow_adaptive.autoscaling.policy import Override, QueryFigures, RescalePolicyError
+from airflow_adaptive.autoscaling.policy import Override, QueryMetrics, RescalePolicyError
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -310,7 +310,7 @@ numbers = st.one_of(
     st.integers(min_value=-5, max_value=10**6),
 )
 nonsense = st.builds(
-    QueryFigures,
+    QueryMetrics,
     vertices=st.sampled_from([(VERTEX,), (), ("gone",), (VERTEX, "gone")]),
     input_rate=numbers,
     busy_rate=numbers,
@@ -331,7 +331,7 @@ nonsense = st.builds(
     spread=st.integers(0, 19),
 )
 def test_no_figures_lead_out_of_the_bounds_or_by_more_than_a_factor(
-    looks: list[tuple[QueryFigures, int, int]], lower: int, spread: int
+    looks: list[tuple[QueryMetrics, int, int]], lower: int, spread: int
 ):
     limits = bounds(lower, min(20, lower + spread))
     memory, now, before = POLICY.remember(), START, None
@@ -350,7 +350,7 @@ def test_no_figures_lead_out_of_the_bounds_or_by_more_than_a_factor(
 
 @settings(max_examples=60, deadline=None)
 @given(bad=nonsense)
-def test_nonsense_for_one_look_never_moves_a_job_whose_load_is_steady(bad: QueryFigures):
+def test_nonsense_for_one_look_never_moves_a_job_whose_load_is_steady(bad: QueryMetrics):
     """It may be believed, but a single look is not enough."""
     job = watched().watch(280, minutes=6)
     job.look(figures=bad)
@@ -409,7 +409,7 @@ def test_policy_and_memory_survive_json():
 def test_settings_that_make_no_sense_are_told_all_at_once():
     with pytest.raises(RescalePolicyError) as caught:
         LoadPolicy(target=0.9, high=0.8, up_factor=1.0, down_factor=1.0, effectiveness=-0.1)
-    assert len(caught.value.findings) == 4
+    assert len(caught.value.violations) == 4
     with pytest.raises(RescalePolicyError, match="rescales_per_day is 1.5"):
         LoadPolicy.of({"rescales_per_day": 1.5})
     with pytest.raises(RescalePolicyError, match="rescales_per_day is 0"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.autoscaling.policy import QueryFigures
+from airflow_adaptive.autoscaling.policy import QueryMetrics
 from airflow_adaptive.autoscaling.simulation.baselines import (
     DoublingRule,
     DS2Rule,
@@ -26,7 +26,7 @@ class Ruled:
         self.memory = rule.remember()
         self.now = START
 
-    def ask(self, figured: QueryFigures | None, seconds: float = 15.0) -> int:
+    def ask(self, figured: QueryMetrics | None, seconds: float = 15.0) -> int:
         self.now += timedelta(seconds=seconds)
         queries = {} if figured is None else {QUERY: figured}
         self.memory, advice = self.rule.advise(self.memory, seen(self.now, self.slots, queries))

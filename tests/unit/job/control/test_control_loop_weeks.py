@@ -20,10 +20,10 @@ from airflow_adaptive.job.protocol.documents import (
     Action,
     Directive,
     DriverState,
+    DriverStatus,
     FailureReport,
-    LogDocument,
+    JournalDocument,
     QueryReport,
-    Status,
 )
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from tests.support.driver_fakes import World, directive, plan
@@ -73,7 +73,7 @@ class Weeks(World):
     def direct(self, wanted: Directive) -> None:
         """The loop appends a document and compacts the log."""
         self.number += 1
-        document = LogDocument(job="j", number=self.number, at="", owner="a#1", directive=wanted, scheduler={})
+        document = JournalDocument(job="j", number=self.number, at="", owner="a#1", directive=wanted, scheduler={})
         self.files[self.number] = encode_log(document)
         self.files.pop(self.number - DOCUMENTS_KEPT, None)
 
@@ -118,7 +118,7 @@ class Weeks(World):
     def newest(self) -> Directive | None:
         return self.reader.newest()
 
-    def report(self, status: Status) -> bool:
+    def report(self, status: DriverStatus) -> bool:
         return self.reporter.report(status)
 
     def reports(self) -> tuple[QueryReport, ...]:

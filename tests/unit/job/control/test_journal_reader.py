@@ -4,7 +4,7 @@ import math
 
 from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, LogReader
 from airflow_adaptive.job.protocol.codec import encode_log
-from airflow_adaptive.job.protocol.documents import Action, LogDocument
+from airflow_adaptive.job.protocol.documents import Action, JournalDocument
 from tests.support.driver_fakes import directive, plan
 
 
@@ -16,7 +16,7 @@ class FakeLogFiles:
         self.listings = 0
 
     def write(self, number: int, version: int, *, job: str = "j") -> None:
-        document = LogDocument(
+        document = JournalDocument(
             job=job,
             number=number,
             at="",

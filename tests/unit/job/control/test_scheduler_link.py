@@ -7,8 +7,8 @@ from pathlib import PurePath
 import pytest
 
 from airflow_adaptive.job.control.fence import Fence, FencedError
-from airflow_adaptive.job.control.scheduler_link import Contact
-from airflow_adaptive.job.protocol.documents import Action, DriverState, Status
+from airflow_adaptive.job.control.scheduler_link import SchedulerLink
+from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus
 from tests.support.driver_fakes import EPOCH, LEASE_S, NONCE, World, directive, plan
 
 PATIENCE_S = 10.0
@@ -24,11 +24,13 @@ class Contacted:
         self.world = World(newest_directive=directive(Action.RUN, 1, plan(1)))
         self.enough = threading.Event()
         self.querying = False
-        self.contact = Contact(
+        self.contact = SchedulerLink(
             log=self.world,
             fence=Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, clock=self.world.clock),
             reporter=self.world,
-            describe=lambda: Status(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.RUNNING),
+            describe=lambda: DriverStatus(
+                job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.RUNNING
+            ),
             querying=lambda: self.querying,
             poll_interval_s=0.001,
             clock=self.world.clock,

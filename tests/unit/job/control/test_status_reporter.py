@@ -7,9 +7,9 @@ import pytest
 from airflow_adaptive.job.control.interfaces import DirectoryError
 from airflow_adaptive.job.control.status_reporter import Reporter
 from airflow_adaptive.job.protocol.codec import decode_status, encode_status
-from airflow_adaptive.job.protocol.documents import DriverState, Status
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
 
-RUNNING = Status(job="j", epoch=3, nonce="n", sequence=0, at="", state=DriverState.RUNNING, version=1)
+RUNNING = DriverStatus(job="j", epoch=3, nonce="n", sequence=0, at="", state=DriverState.RUNNING, version=1)
 
 
 class Reporting:
@@ -33,7 +33,7 @@ class Reporting:
         self.data = data
 
     @property
-    def written(self) -> Status:
+    def written(self) -> DriverStatus:
         assert self.data is not None
         return decode_status(self.data)
 

@@ -22,19 +22,19 @@ from airflow_adaptive.job.protocol.documents import (
     Action,
     DriverPlan,
     DriverState,
+    DriverStatus,
     ExecutorReport,
     FailureReport,
-    LogDocument,
+    JournalDocument,
     QueryReport,
-    Status,
 )
 from tests.support.driver_fakes import directive, plan
 
 PLAN = replace(plan(3), hold=5, load_balance=TASKS, keep={"http://w:8081": 2})
-DOCUMENT = LogDocument(
+DOCUMENT = JournalDocument(
     job="j", number=4, at="t", owner="o", directive=directive(Action.RUN, 2, PLAN), scheduler={"state": "x"}
 )
-STATUS = Status(
+STATUS = DriverStatus(
     job="j",
     epoch=3,
     nonce="n",

@@ -25,7 +25,7 @@ READING = [
 
 CHANGING = [
     ("PUT", "/jobs/departures/resource-requirements"),
-    *(("POST", f"/jobs/departures/{wish}") for wish in ("cancel", "suspend", "resume")),
+    *(("POST", f"/jobs/departures/{desired_state}") for desired_state in ("cancel", "suspend", "resume")),
 ]
 
 PREVIEW = ("POST", "/jobs/departures/resource-requirements:preview")
@@ -67,7 +67,7 @@ def test_viewer_may_change_nothing(world: AirflowWorld, change: tuple[str, str])
     answer = world.client("viewer").request(*_at(change), json=BODY)
     assert answer.status_code == 403
     assert "permission to edit every DAG" in answer.json()["detail"]
-    assert world.stored(asset, "wish") == "run"
+    assert world.stored(asset, "desired_state") == "running"
     assert world.stored(asset, "requirements") is None
     assert world.audit() == []
 
@@ -163,7 +163,7 @@ def test_page_of_another_site_changes_nothing(world: AirflowWorld, headers: dict
     for method, path in [*CHANGING, PREVIEW]:
         answer = world.client().request(method, API + path, json=BODY, headers=headers)
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:airflow-adaptive:problem:cross-site")
-    assert world.stored(asset, "wish") == "run"
+    assert world.stored(asset, "desired_state") == "running"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_adaptive.ports import ClusterSnapshot, LivingDriver, SubmissionState, Worker
-from airflow_adaptive.runtime.cluster.capacity_share import Bid, bid, deal, rest
-from airflow_adaptive.runtime.cluster.free_capacity import Room
+from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, bid, deal, rest
+from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
@@ -40,19 +40,19 @@ def worker(number: int, cores: int, memory_mb: int = 65536) -> Worker:
     )
 
 
-def wants(job: str, minimum: int, maximum: int, **more: Any) -> Bid:
+def wants(job: str, minimum: int, maximum: int, **more: Any) -> SlotDemand:
     """A job without a driver."""
     given: dict[str, Any] = {"executor": EXECUTOR, "driver": DRIVER, "since": NOW, "patience": timedelta(minutes=5)}
-    return Bid(job=job, minimum=minimum, maximum=maximum, **given | more)
+    return SlotDemand(job=job, minimum=minimum, maximum=maximum, **given | more)
 
 
-def runs(job: str, planned: int, maximum: int, **more: Any) -> Bid:
+def runs(job: str, planned: int, maximum: int, **more: Any) -> SlotDemand:
     """A job with a driver whose application is `app-<job>`."""
     known = {"drives": True, "submission_id": f"driver-{job}", "application_id": f"app-{job}", "planned": planned}
     return wants(job, 1, maximum, **known | more)
 
 
-def dealt(there: ClusterSnapshot, *bids: Bid) -> dict[str, int]:
+def dealt(there: ClusterSnapshot, *bids: SlotDemand) -> dict[str, int]:
     """Executors in each job's share."""
     shares = deal({bid.job: bid for bid in bids}, there, NOW)
     return {bid.job: sum(shares[bid.job].values()) for bid in bids}
@@ -160,7 +160,7 @@ def test_patience_with_a_job_that_waits_has_an_end():
 
 def test_those_who_only_look_see_what_nobody_needs():
     bids = {1: runs("a", planned=2, maximum=8), 2: wants("b", 1, 8)}
-    assert Room(rest(bids, cluster(8))).executors(EXECUTOR) == {"worker-0": 3}
+    assert FreeCapacity(rest(bids, cluster(8))).executors(EXECUTOR) == {"worker-0": 3}
 
 
 # ---- always ---------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ shapes = st.sampled_from([EXECUTOR, ExecutorShape(cores=2, memory_mb=512), Execu
 
 
 @st.composite
-def jobs(draw: st.DrawFn, name: str) -> Bid:
+def jobs(draw: st.DrawFn, name: str) -> SlotDemand:
     minimum = draw(st.integers(1, 4))
     maximum = minimum + draw(st.integers(0, 6))
     more = {"priority": draw(st.integers(1, 3)), "executor": draw(shapes)}
@@ -186,7 +186,9 @@ def jobs(draw: st.DrawFn, name: str) -> Bid:
     st.tuples(*(jobs(name) for name in "abcdef")),
     st.tuples(*(st.integers(0, 4) for _ in "abcdef")),
 )
-def test_nobody_can_plan_on_what_another_is_dealt(free: list[int], bids: tuple[Bid, ...], granted: tuple[int, ...]):
+def test_nobody_can_plan_on_what_another_is_dealt(
+    free: list[int], bids: tuple[SlotDemand, ...], granted: tuple[int, ...]
+):
     cores = {f"app-{it.job}": number * it.executor.cores for it, number in zip(bids, granted, strict=True) if it.drives}
     there = cluster(*free, granted=cores)
     taken: Counter[str] = Counter()
@@ -201,10 +203,10 @@ def test_nobody_can_plan_on_what_another_is_dealt(free: list[int], bids: tuple[B
 
 
 @given(st.lists(st.integers(0, 8), max_size=5), st.tuples(*(jobs(name) for name in "abcdef")))
-def test_whoever_waits_would_not_fit_into_what_is_left(free: list[int], bids: tuple[Bid, ...]):
+def test_whoever_waits_would_not_fit_into_what_is_left(free: list[int], bids: tuple[SlotDemand, ...]):
     there = cluster(*free)
     shares = deal({it: it for it in bids}, there, NOW)
-    left = Room(rest({it: it for it in bids}, there))
+    left = FreeCapacity(rest({it: it for it in bids}, there))
     for it, share in shares.items():
         if not it.drives and sum(share.values()) < it.minimum:
             assert not left.holds(it.minimum, it.executor, it.driver)
@@ -213,8 +215,8 @@ def test_whoever_waits_would_not_fit_into_what_is_left(free: list[int], bids: tu
 @given(st.lists(st.integers(0, 8), max_size=5), st.sampled_from([1, 2, 4]), st.integers(0, 40))
 def test_what_a_room_holds_it_gives(free: list[int], size: int, count: int):
     executor, there = ExecutorShape(cores=size, memory_mb=512), cluster(*free)
-    holds = Room(there.workers).holds(count, executor, DRIVER)
-    room = Room(there.workers)
+    holds = FreeCapacity(there.workers).holds(count, executor, DRIVER)
+    room = FreeCapacity(there.workers)
     room.place(DRIVER, executor)
     assert holds == (sum(free) > 0 and sum(room.take(count, executor).values()) == count)
 
@@ -222,7 +224,7 @@ def test_what_a_room_holds_it_gives(free: list[int], size: int, count: int):
 # ---- bids -----------------------------------------------------------------------------------------------------------
 
 
-def bid_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> Bid:
+def bid_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> SlotDemand:
     spec = JobSpec(
         graph=job.state.job,
         options=job.state.options,

@@ -11,8 +11,14 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.ports import ClusterSnapshot, ClusterUnreachableError
-from airflow_adaptive.runtime.cluster.capacity_share import Bid
-from airflow_adaptive.runtime.cluster.shared_cluster import CONTENTION_WINDOW, LONGEST_WINDOW, Look, Seat, SharedCluster
+from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
+from airflow_adaptive.runtime.cluster.shared_cluster import (
+    CONTENTION_WINDOW,
+    LONGEST_WINDOW,
+    Look,
+    Participant,
+    SharedCluster,
+)
 from airflow_adaptive.testing.fakes import virtual_time
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.manual_clock import START
@@ -42,10 +48,10 @@ class World:
         client.snapshot = counted  # type: ignore[method-assign]
         self.shared = SharedCluster(client, self.clock)
 
-    def seat(self) -> Seat:
-        return Seat(self.shared)
+    def seat(self) -> Participant:
+        return Participant(self.shared)
 
-    async def later(self, *looks: tuple[Seat, Bid]) -> list[Look]:
+    async def later(self, *looks: tuple[Participant, SlotDemand]) -> list[Look]:
         """What these see a second later."""
         await self.clock.sleep(1)
         return [await seat.look(bid, SECOND) for seat, bid in looks]
@@ -61,8 +67,8 @@ def story(told: Story) -> Callable[[], None]:
     return test
 
 
-def wants(job: str, maximum: int = 8, **more: Any) -> Bid:
-    return Bid(job=job, minimum=1, maximum=maximum, since=START, patience=timedelta(minutes=5), **more)
+def wants(job: str, maximum: int = 8, **more: Any) -> SlotDemand:
+    return SlotDemand(job=job, minimum=1, maximum=maximum, since=START, patience=timedelta(minutes=5), **more)
 
 
 def executors(look: Look) -> int:
@@ -166,7 +172,7 @@ async def test_plan_counts_against_others_from_the_next_deal_on(world: World) ->
     assert executors((await world.later(second))[0]) == 2
 
 
-async def waits(seat: Seat, world: World, draw: float) -> timedelta:
+async def waits(seat: Participant, world: World, draw: float) -> timedelta:
     """How long a seat makes no plan after it gave way."""
     begin = world.clock.now()
     seat.give_way(begin, draw)

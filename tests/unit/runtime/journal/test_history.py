@@ -12,7 +12,7 @@ import pytest
 
 from airflow_adaptive.job.protocol.codec import decode_log, decode_rescale, encode_log
 from airflow_adaptive.job.protocol.documents import RescaleDocument
-from airflow_adaptive.ports import Inbox, JobDirectoryError, Wish
+from airflow_adaptive.ports import ControlRequests, DesiredState, JobDirectoryError
 from airflow_adaptive.runtime.journal.history import (
     DECISION_BYTES,
     ITEM_BYTES,
@@ -22,7 +22,7 @@ from airflow_adaptive.runtime.journal.history import (
     History,
     newest_within,
 )
-from airflow_adaptive.runtime.loop import Leave
+from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.publishing.job_view import view
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
@@ -83,7 +83,7 @@ def simulation(channel: FailingChannel, **options: object) -> Simulation:
 
 
 def run(job: Simulation, seconds: float) -> None:
-    job.run(Leave(recycle_at=job.clock.now() + timedelta(seconds=seconds)))
+    job.run(RunLimits(recycle_at=job.clock.now() + timedelta(seconds=seconds)))
 
 
 def forget(channel: FakeChannel) -> None:
@@ -140,9 +140,9 @@ def test_rescales_outlive_the_loop_and_the_log(job: Simulation, channel: Failing
 
 
 def test_numbers_count_on_in_the_next_life_of_a_job(job: Simulation, channel: FailingChannel) -> None:
-    job.clock.at(40, lambda: setattr(job.store, "asked", Inbox(wish=Wish.SUSPEND)))
+    job.clock.at(40, lambda: setattr(job.store, "asked", ControlRequests(desired_state=DesiredState.SUSPENDED)))
     job.run()
-    job.store.asked = Inbox()
+    job.store.asked = ControlRequests()
     job.spec = replace(job.spec, attempt="attempt-2")
     run(job, 60)
     assert kept(channel) == [INITIAL, GROWTH, (3, "INITIAL_SCHEDULE", "SUCCEEDED")]

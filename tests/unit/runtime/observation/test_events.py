@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import DriverState, QueryReport, Status
-from airflow_adaptive.runtime.observation.events import Memory, World, observe
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
+from airflow_adaptive.runtime.observation.events import DriverHeartbeat, JobObservation, observe
 from airflow_adaptive.runtime.spec import ExecutorShape
-from airflow_adaptive.scheduler.events import PlanInForce
+from airflow_adaptive.scheduler.events import PlanActivated
 from airflow_adaptive.testing.scenario import Scenario
 
 NOTE = "the script starts its queries itself"
@@ -23,16 +23,16 @@ def job() -> Scenario:
     return Scenario().given_deploying(1).when_slots(held=1)
 
 
-def report(job: Scenario) -> Status:
+def report(job: Scenario) -> DriverStatus:
     """Of a driver that runs the newest plan."""
     assert job.state.plan is not None
     version = job.state.plan.version
-    return Status(job="job", epoch=1, nonce="n", sequence=1, at="", state=DriverState.RUNNING, version=version)
+    return DriverStatus(job="job", epoch=1, nonce="n", sequence=1, at="", state=DriverState.RUNNING, version=version)
 
 
-def observed(job: Scenario, status: Status) -> list[Any]:
-    memory = Memory(epoch=1, heard=job.now)
-    return list(observe(job.state, World(status=status), memory, job.now, lambda: 0.5, ExecutorShape(cores=1)))
+def observed(job: Scenario, status: DriverStatus) -> list[Any]:
+    memory = DriverHeartbeat(epoch=1, heard=job.now)
+    return list(observe(job.state, JobObservation(status=status), memory, job.now, lambda: 0.5, ExecutorShape(cores=1)))
 
 
 def test_note_of_an_ordinary_script_is_told_with_its_first_plan(job: Scenario):
@@ -55,5 +55,5 @@ def test_trigger_interval_is_the_longest_that_is_possible(
     job: Scenario, intervals: tuple[Any, ...], longest: timedelta | None
 ):
     queries = tuple(QueryReport(name="q", active=True, trigger_interval_ms=interval) for interval in intervals)
-    in_force = [it for it in observed(job, replace(report(job), queries=queries)) if isinstance(it, PlanInForce)]
+    in_force = [it for it in observed(job, replace(report(job), queries=queries)) if isinstance(it, PlanActivated)]
     assert [it.trigger_interval for it in in_force] == [longest]

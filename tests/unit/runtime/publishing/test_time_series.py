@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import DriverState, QueryReport, Status
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive.runtime.publishing.documents import DRIVER, MAX_VALUE_BYTES
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS, RESOLUTIONS, Figures
 from airflow_adaptive.scheduler.state import SchedulerState
@@ -25,11 +25,11 @@ def running() -> SchedulerState:
     return job.state
 
 
-def report(rows: int, nonce: str = "first", backlog: int | None = None, batch_ms: int = 500) -> Status:
+def report(rows: int, nonce: str = "first", backlog: int | None = None, batch_ms: int = 500) -> DriverStatus:
     query = QueryReport(
         name="q", active=True, input_rows=rows, batch_rows=100, batch_duration_ms=batch_ms, backlog=backlog
     )
-    return Status(job="job", epoch=1, nonce=nonce, sequence=1, at="", state=DriverState.RUNNING, queries=(query,))
+    return DriverStatus(job="job", epoch=1, nonce=nonce, sequence=1, at="", state=DriverState.RUNNING, queries=(query,))
 
 
 def points(news: Mapping[str, Any] | None, step: int = 10) -> list[dict[str, Any]]:

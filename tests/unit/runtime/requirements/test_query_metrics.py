@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import DriverState, QueryReport, Status
-from airflow_adaptive.runtime.requirements.advice import QueryFigures
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
+from airflow_adaptive.runtime.requirements.advice import QueryMetrics
 from airflow_adaptive.runtime.requirements.query_metrics import QueryGauge, state_partitions
 from airflow_adaptive.runtime.requirements.rescale_costs import MOST_WAITED, rescale_costs
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
@@ -46,10 +46,10 @@ class Driver:
     def __init__(self, graph: JobGraph = SINGLE) -> None:
         self.gauge, self.graph, self.sequence, self.at = QueryGauge(), graph, 0, START
 
-    def says(self, *queries: QueryReport, after: float = 1.0) -> dict[str, QueryFigures]:
+    def says(self, *queries: QueryReport, after: float = 1.0) -> dict[str, QueryMetrics]:
         self.at += timedelta(seconds=after)
         self.sequence += 1
-        report = Status(
+        report = DriverStatus(
             job="departures",
             epoch=3,
             nonce="n",
@@ -62,7 +62,7 @@ class Driver:
 
 
 def test_batch_tells_what_came_in_what_it_cost_and_what_waits():
-    assert Driver().says(BATCH)["q"] == QueryFigures(
+    assert Driver().says(BATCH)["q"] == QueryMetrics(
         vertices=("job",),
         input_rate=300.0,
         busy_rate=2000.0,
@@ -118,7 +118,7 @@ def test_query_without_a_batch_has_no_figures_yet():
 def test_report_that_is_read_twice_has_no_news_and_no_report_no_figures():
     driver = Driver()
     first = driver.says(BATCH)
-    report = Status(
+    report = DriverStatus(
         job="departures", epoch=3, nonce="n", sequence=1, at="", state=DriverState.RUNNING, queries=(BATCH,)
     )
     assert driver.gauge.read(SINGLE, report, driver.at + timedelta(seconds=50)) == first

@@ -38,18 +38,18 @@ JSON = st.recursive(
 )
 
 
-def findings(work: Callable[[], object]) -> Sequence[str]:
+def violations(work: Callable[[], object]) -> Sequence[str]:
     """What is wrong, nothing if nothing is."""
     try:
         work()
     except RequirementsError as error:
-        return error.findings
+        return error.violations
     return ()
 
 
 @given(JSON)
 def test_any_body_is_accepted_or_refused_with_reasons(body: object) -> None:
-    assert findings(lambda: accepted(body, STATE)) or accepted(body, STATE).keys() == {"job"}
+    assert violations(lambda: accepted(body, STATE)) or accepted(body, STATE).keys() == {"job"}
 
 
 @given(st.integers(1, 128), st.integers(1, 128))
@@ -60,7 +60,7 @@ def test_what_is_written_is_read_as_it_was(one: int, other: int) -> None:
 
 @given(st.binary())
 def test_any_bytes_are_json_or_refused(body: bytes) -> None:
-    assert len(findings(lambda: read(body))) <= 1
+    assert len(violations(lambda: read(body))) <= 1
 
 
 def test_version_is_that_of_the_bounds_not_of_their_order() -> None:

@@ -19,10 +19,10 @@ from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, Sc
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.job.protocol.codec import decode_log
-from airflow_adaptive.job.protocol.documents import DriverState, QueryReport, Status
-from airflow_adaptive.ports import Inbox, Origin, Wish
-from airflow_adaptive.runtime.loop import Leave
-from airflow_adaptive.runtime.requirements.resolver import Authority, Look
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
+from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
+from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.runtime.requirements.resolver import Look, RequirementsResolver
 from airflow_adaptive.scheduler.state import Executing, SchedulerState
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
@@ -61,7 +61,7 @@ def following(policy: Any, parallelism: tuple[int, int] = (1, 4), **options: Any
 
 def until(job: Simulation, seconds: float) -> SchedulerState:
     """Let a loop run until then; the next call begins another one, as after a kill."""
-    return job.run(Leave(recycle_at=START + timedelta(seconds=seconds)))
+    return job.run(RunLimits(recycle_at=START + timedelta(seconds=seconds)))
 
 
 def upper(state: SchedulerState) -> int:
@@ -90,11 +90,11 @@ def reasons(job: Simulation) -> list[str]:
 def asks(job: Simulation, bounds: tuple[int, int], expires: float | None = None) -> None:
     """A person sets bounds, which may expire so many seconds after the start."""
     end = None if expires is None else START + timedelta(seconds=expires)
-    job.store.asked = Inbox(requirements={"job": bounds}, origin=Origin(by="alice", via="REST", until=end))
+    job.store.asked = ControlRequests(requirements={"job": bounds}, origin=Requester(by="alice", via="REST", until=end))
 
 
 def lifts(job: Simulation) -> None:
-    job.store.asked = Inbox(requirements={"job": (-1, -1)}, origin=Origin(by="bob", via="CLI"))
+    job.store.asked = ControlRequests(requirements={"job": (-1, -1)}, origin=Requester(by="bob", via="CLI"))
 
 
 @dataclass
@@ -257,7 +257,7 @@ def test_person_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goe
     asks(job, (1, 1), expires=90 * MINUTES)
     held = until(job, 80 * MINUTES)
     assert running_on(held) == 1, "the window of the calendar has begun meanwhile"
-    assert by(job) == ("PERSON", "alice")
+    assert by(job) == ("USER", "alice")
     assert shown(job)["bounds_by"]["until"] == (START + timedelta(minutes=90)).isoformat()
     assert not shown(job)["policy"]["acts"]
     assert running_on(until(job, 91 * MINUTES)) == 4
@@ -285,19 +285,19 @@ def test_loop_that_can_not_read_the_inbox_yet_keeps_to_what_the_log_says_a_perso
     job = following(calendar(look_ahead=None))
     asks(job, (1, 1), expires=90 * MINUTES)
     until(job, 30 * MINUTES)
-    job.store.asked = Inbox(is_read=False)
+    job.store.asked = ControlRequests(is_read=False)
     assert running_on(until(job, 80 * MINUTES)) == 1
-    assert by(job) == ("PERSON", "alice")
+    assert by(job) == ("USER", "alice")
     assert running_on(until(job, 92 * MINUTES)) == 4, "it expires all the same"
 
 
 def test_bounds_of_a_calendar_that_is_kept_apart_are_told_as_such_and_a_persons_win_over_them():
     job = roomy()
-    kept_apart = Inbox(calendar={"job": (2, 2)}, calendar_origin=Origin(by="calendar/set/r", via="task"))
+    kept_apart = ControlRequests(calendar={"job": (2, 2)}, calendar_origin=Requester(by="calendar/set/r", via="task"))
     job.store.asked = kept_apart
     assert running_on(until(job, 5 * MINUTES)) == 2
     assert by(job) == ("CALENDAR", "calendar")
-    job.store.asked = replace(kept_apart, requirements={"job": (1, 1)}, origin=Origin(by="alice", via="CLI"))
+    job.store.asked = replace(kept_apart, requirements={"job": (1, 1)}, origin=Requester(by="alice", via="CLI"))
     assert running_on(until(job, 10 * MINUTES)) == 1
     lifted = replace(kept_apart, requirements={"job": (-1, -1)})
     job.store.asked = lifted
@@ -309,7 +309,7 @@ def test_bounds_of_a_calendar_that_is_kept_apart_are_told_as_such_and_a_persons_
 def test_load_moves_within_the_bounds_of_a_calendar_that_is_kept_apart():
     job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5)), (1, 8))
     load.rate = 60.0
-    job.store.asked = Inbox(calendar={"job": (3, 4)}, calendar_origin=Origin(by="calendar/set/r"))
+    job.store.asked = ControlRequests(calendar={"job": (3, 4)}, calendar_origin=Requester(by="calendar/set/r"))
     assert running_on(until(job, 30 * MINUTES)) == 3
     load.rate = 900.0
     assert running_on(until(job, 40 * MINUTES)) == 4
@@ -475,17 +475,19 @@ def test_clock_that_was_set_back_or_forward_between_two_loops_leads_to_no_rescal
         before = running_on(until(job, 10 * MINUTES))
         load.rate, known = 290.0, len(job.drivers.started)
         job.clock._now += timedelta(hours=hours)
-        state = job.run(Leave(recycle_at=job.clock.now() + timedelta(minutes=20)))
+        state = job.run(RunLimits(recycle_at=job.clock.now() + timedelta(minutes=20)))
         assert (running_on(state), len(job.drivers.started)) == (before, known)
 
 
 def test_suspended_job_is_resumed_within_what_the_policy_asks_for():
     job = following(calendar(look_ahead=None))
-    job.clock.at(10 * MINUTES, lambda: setattr(job.store, "asked", Inbox(wish=Wish.SUSPEND)))
+    job.clock.at(
+        10 * MINUTES, lambda: setattr(job.store, "asked", ControlRequests(desired_state=DesiredState.SUSPENDED))
+    )
     job.run_to_end()
-    job.store.asked, job.spec = Inbox(), replace(job.spec, attempt="attempt-2")
+    job.store.asked, job.spec = ControlRequests(), replace(job.spec, attempt="attempt-2")
     job.clock._now = START + timedelta(minutes=70)
-    assert running_on(job.run(Leave(recycle_at=START + timedelta(minutes=75)))) == 4
+    assert running_on(job.run(RunLimits(recycle_at=START + timedelta(minutes=75)))) == 4
 
 
 FIGURES = st.one_of(st.none(), st.floats(), st.integers(), st.booleans(), st.text(max_size=3))
@@ -511,16 +513,18 @@ def test_whatever_a_driver_reports_the_bounds_stay_within_the_declared_ones(repo
 
 def within_bounds(seen: advisors.PolicyAdvisor, reports: list[dict[str, Any]]) -> None:
     """Look at these reports one after the other, on a job that executes."""
-    scenario, authority = Scenario(1, 4), Authority(seen)
+    scenario, authority = Scenario(1, 4), RequirementsResolver(seen)
     scenario.given_executing(2)
     for number, said in enumerate(reports * 3):
         given: dict[str, Any] = {"name": "q", "active": True}
         query = QueryReport(**(given | said))
-        status = Status(
+        status = DriverStatus(
             job="job", epoch=1, nonce="n", sequence=number, at="", state=DriverState.RUNNING, queries=(query,)
         )
         at = START + timedelta(seconds=20 * number)
-        ruling = authority.rule(Look(state=scenario.state, inbox=Inbox(), report=status, costs={}, at=at))
+        ruling = authority.rule(
+            Look(state=scenario.state, control_requests=ControlRequests(), report=status, costs={}, at=at)
+        )
         assert ruling is not None
         bounds = ruling.requirements["job"]
         assert 1 <= bounds.lower <= bounds.upper <= 4

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.scheduler.events import CancelRequested, DriverEnded, DriverSilent, QueryFailed
+from airflow_adaptive.scheduler.events import CancelRequested, DriverEnded, DriverHeartbeatTimedOut, QueryFailed
 from airflow_adaptive.scheduler.history.failures import MAX_CAUSES, MAX_CONCURRENT, MAX_MESSAGE_CHARACTERS, root_cause
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT, Scenario
@@ -142,8 +142,8 @@ def test_driver_that_is_gone_already_can_t_end():
     assert newest(job).concurrent == ()
 
 
-@pytest.mark.parametrize("event", [QueryFailed, DriverEnded, DriverSilent])
-def test_failures_of_another_epoch_are_not_ours(event: type[QueryFailed | DriverEnded | DriverSilent]):
+@pytest.mark.parametrize("event", [QueryFailed, DriverEnded, DriverHeartbeatTimedOut])
+def test_failures_of_another_epoch_are_not_ours(event: type[QueryFailed | DriverEnded | DriverHeartbeatTimedOut]):
     job = Scenario().given_executing(2)
     assert job.when(event(at=job.now, epoch=7, failure=other())).state.failures == ()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.events import CancelRequested, PlanInForce, SlotsChanged
+from airflow_adaptive.scheduler.events import CancelRequested, PlanActivated, SlotsChanged
 from airflow_adaptive.scheduler.history.rescales import MAX_FAILURE_CHARACTERS, MAX_STATES, MAX_TOLD
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
@@ -537,7 +537,7 @@ def test_rescale_of_an_update_keeps_what_the_job_went_through_before():
 
 def test_report_of_another_plan_ends_no_downtime():
     job = redeploying()
-    job.when(PlanInForce(at=job.now, epoch=job.state.epoch, version=1))
+    job.when(PlanActivated(at=job.now, epoch=job.state.epoch, version=1))
     assert newest(job).downtime is None
     assert job.state.timeline.stopped is not None
 

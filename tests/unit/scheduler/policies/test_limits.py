@@ -195,6 +195,6 @@ def test_maximum_parallelism_has_a_maximum():
     graph(32768).validate()
     with pytest.raises(JobGraphError) as raised:
         graph(32769).validate()
-    assert raised.value.findings == (
+    assert raised.value.violations == (
         "maximum parallelism 32769 of vertex 'v' exceeds 32768, the most that any vertex can have",
     )

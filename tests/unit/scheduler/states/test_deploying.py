@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
-from airflow_adaptive.scheduler.events import DriverSubmitted, PlanInForce
+from airflow_adaptive.scheduler.events import DriverSubmitted, PlanActivated
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
 
@@ -39,7 +39,7 @@ def test_note_of_a_driver_is_told_while_slots_are_awaited():
 
 def test_plan_of_another_version_is_not_taken_for_this_one():
     job = Scenario().given_deploying(2).when_slots(held=2)
-    job.when(PlanInForce(at=job.now, epoch=1, version=1)).then("Deploying")
+    job.when(PlanActivated(at=job.now, epoch=1, version=1)).then("Deploying")
 
 
 def test_submission_id_is_remembered_for_the_kill():
@@ -87,7 +87,7 @@ def test_failure_goes_to_failure_handling():
         "Finished", KillDriver(epoch=1, submission_id=None, cause="QueryFailed"), reason="not recoverable"
     )
     Scenario().given_deploying(2).when_driver_silent().then(
-        "Restarting", KillDriver(epoch=1, submission_id=None, cause="DriverSilent")
+        "Restarting", KillDriver(epoch=1, submission_id=None, cause="DriverHeartbeatTimedOut")
     )
 
 

@@ -9,7 +9,7 @@ from airflow_adaptive.scheduler.state import Restarting
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from tests.support.lives import rescaling
 
-KILLED = KillDriver(epoch=1, submission_id=None, cause="DriverSilent")
+KILLED = KillDriver(epoch=1, submission_id=None, cause="DriverHeartbeatTimedOut")
 
 
 # ---- strategies -----------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_driver_that_falls_silent_during_the_backoff_is_killed():
     job = Scenario(restart_strategy=strategy).given_executing(2).when_query_failed().after(100)
     job.when_driver_silent().then("Restarting", KILLED).after(59).then("Restarting")
     job.after(1).then("Restarting", KillDriver(epoch=1, submission_id=None, cause="TimerFired"))
-    job.when_driver_silent().then("Restarting", reason="DriverSilent ignored")
+    job.when_driver_silent().then("Restarting", reason="DriverHeartbeatTimedOut ignored")
 
 
 def test_driver_that_ends_during_the_backoff_does_not_start_it_anew():

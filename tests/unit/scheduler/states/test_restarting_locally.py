@@ -62,7 +62,9 @@ def test_failed_query_goes_to_failure_handling():
 
 def test_lost_driver_goes_to_failure_handling():
     recovering().when_driver_ended().then("Restarting")
-    recovering().when_driver_silent().then("Restarting", KillDriver(epoch=1, submission_id=None, cause="DriverSilent"))
+    recovering().when_driver_silent().then(
+        "Restarting", KillDriver(epoch=1, submission_id=None, cause="DriverHeartbeatTimedOut")
+    )
     recovering().when_query_failed(HOPELESS).then("Failing")
 
 

@@ -73,12 +73,14 @@ def test_driver_that_stopped_but_does_not_end_is_killed():
 
 
 def test_silent_driver_is_killed_and_handled_as_a_failure():
-    killed = KillDriver(epoch=1, submission_id=None, cause="DriverSilent")
+    killed = KillDriver(epoch=1, submission_id=None, cause="DriverHeartbeatTimedOut")
     stopping().when_driver_silent().then("Restarting", killed)
 
 
 def test_silence_after_the_savepoint_means_nothing():
-    stopping().when_savepoint_completed().when_driver_silent().then("StopWithSavepoint", reason="DriverSilent ignored")
+    stopping().when_savepoint_completed().when_driver_silent().then(
+        "StopWithSavepoint", reason="DriverHeartbeatTimedOut ignored"
+    )
 
 
 def test_wishes_and_the_end_of_the_input_are_followed():

@@ -100,7 +100,7 @@ export interface JobItem {
   attempt: string | null;
   task: TaskInstance | null;
   dag_ids: string[];
-  wish: string | null;
+  desired_state: string | null;
   updated_at: string | null;
   figures: Figures | null;
   bounds_by: BoundsBy | null;

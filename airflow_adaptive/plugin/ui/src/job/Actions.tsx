@@ -28,7 +28,7 @@ export const Actions = ({ details }: { details: JobDetails }) => {
       {button("cancel", "Cancel job", LuBan, "red")}
       {open === "requirements" && <RequirementsDialog details={details} onClose={close} />}
       {open !== null && open !== "requirements" && (
-        <WishDialog details={details} onClose={close} wish={open satisfies Wish} />
+        <WishDialog details={details} onClose={close} desired_state={open satisfies Wish} />
       )}
     </>
   );

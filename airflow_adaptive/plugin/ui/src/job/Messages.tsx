@@ -5,13 +5,13 @@ import { Moment } from "../components/Moment";
 import { bounds } from "../lib/parallelism";
 
 const WISHES: Record<string, string> = {
-  suspend: "Suspending was asked for",
-  cancel: "Canceling was asked for",
+  suspended: "Suspending was asked for",
+  canceled: "Canceling was asked for",
 };
 
 /** What everybody who opens the page should know first. */
 export const Messages = ({ details }: { details: JobDetails }) => {
-  const wish = details.state === "Finished" ? undefined : WISHES[details.wish ?? ""];
+  const desired_state = details.state === "Finished" ? undefined : WISHES[details.desired_state ?? ""];
   const pending = Object.entries(details.pending_requirements ?? {});
   return (
     <Stack _empty={{ display: "none" }} gap={2}>
@@ -25,9 +25,9 @@ export const Messages = ({ details }: { details: JobDetails }) => {
           It does as soon as its task runs, or has run with this version of airflow-adaptive.
         </Message>
       )}
-      {wish !== undefined && (
-        <Message status="info" title={wish}>
-          <Asker asked={details.asked["wish"]} /> The job follows at its next batch boundary.
+      {desired_state !== undefined && (
+        <Message status="info" title={desired_state}>
+          <Asker asked={details.asked["desired_state"]} /> The job follows at its next batch boundary.
         </Message>
       )}
       {pending.length > 0 && (

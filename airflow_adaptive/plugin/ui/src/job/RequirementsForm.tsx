@@ -5,7 +5,7 @@ import { ProblemAlert } from "../components/ProblemAlert";
 import { exact } from "../lib/format";
 import type { Hold } from "../lib/holding";
 import { holds, setter } from "../lib/policies";
-import { type Draft, type DraftBounds, findings, isSound } from "../lib/requirements";
+import { type Draft, type DraftBounds, violations, isSound } from "../lib/requirements";
 import { HoldField } from "./HoldField";
 import { PreviewPanel } from "./PreviewPanel";
 
@@ -73,7 +73,7 @@ interface RowProps {
 
 const VertexRow = ({ vertex, bounds, now, onChange }: RowProps) => {
   const id = useId();
-  const wrong = findings(bounds, vertex);
+  const wrong = violations(bounds, vertex);
   return (
     <Grid
       alignItems="start"

@@ -43,16 +43,16 @@ const WORDS: Record<Wish, Words> = {
 
 interface Props {
   details: JobDetails;
-  wish: Wish;
+  desired_state: Wish;
   onClose: () => void;
 }
 
 /** Asks before it asks the job. */
-export const WishDialog = ({ details, wish, onClose }: Props) => {
-  const { title, text, verb, color } = WORDS[wish];
+export const WishDialog = ({ details, desired_state, onClose }: Props) => {
+  const { title, text, verb, color } = WORDS[desired_state];
   const client = useQueryClient();
   const mutation = useMutation({
-    mutationFn: () => ask<JobDetails>(jobPath(details.job, `/${wish}`), { method: "POST", body: {} }),
+    mutationFn: () => ask<JobDetails>(jobPath(details.job, `/${desired_state}`), { method: "POST", body: {} }),
     onSuccess: ({ body }) => {
       client.setQueryData(["job", details.job, "details"], body);
       void client.invalidateQueries({ queryKey: ["jobs"] });

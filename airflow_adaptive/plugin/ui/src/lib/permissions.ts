@@ -12,7 +12,7 @@ export const refusal = (action: Action, details: JobDetails): string | null => {
     case "requirements":
       return requirementsRefusal(details);
     case "suspend":
-      return stopRefusal(details) ?? (details.wish === "suspend" ? "It is being suspended already." : null);
+      return stopRefusal(details) ?? (details.desired_state === "suspended" ? "It is being suspended already." : null);
     case "cancel":
       return stopRefusal(details);
     case "resume":
@@ -27,14 +27,14 @@ const requirementsRefusal = ({ job_type, outcome, reactive, vertices }: JobDetai
   return vertices.length === 0 ? "The job has not shown its vertices yet." : null;
 };
 
-const stopRefusal = ({ outcome, wish }: JobDetails): string | null => {
+const stopRefusal = ({ outcome, desired_state }: JobDetails): string | null => {
   if (outcome !== null) return "The job has ended.";
-  return wish === "cancel" ? "It is being canceled already." : null;
+  return desired_state === "canceled" ? "It is being canceled already." : null;
 };
 
-const resumeRefusal = ({ outcome, wish, state }: JobDetails): string | null => {
+const resumeRefusal = ({ outcome, desired_state, state }: JobDetails): string | null => {
   if (outcome === "SUSPENDED") return null;
   if (outcome !== null) return "The job has ended: run its DAG again.";
-  if (wish !== "suspend") return "The job is not suspended.";
+  if (desired_state !== "suspended") return "The job is not suspended.";
   return state === "StopWithSavepoint" ? "It is being suspended: resume it when that is done." : null;
 };

@@ -46,12 +46,12 @@ describe("who set the bounds", () => {
       `next change ${moment(END)}`,
     ],
     [{ kind: "POLICY", source: "calendar and load" }, "calendar and load", null],
-    [{ kind: "PERSON", source: "alice", via: "REST" }, "alice (REST)", "until they are lifted"],
-    [{ kind: "PERSON", source: "alice", until: END }, "alice", `until ${moment(END)}`],
+    [{ kind: "USER", source: "alice", via: "REST" }, "alice (REST)", "until they are lifted"],
+    [{ kind: "USER", source: "alice", until: END }, "alice", `until ${moment(END)}`],
   ])("%j", (more, who, until) => {
     expect(setter(by(more))).toBe(who);
     expect(holds(by(more))).toBe(until);
-    expect(isOverride(by(more))).toBe(more.kind === "PERSON");
+    expect(isOverride(by(more))).toBe(more.kind === "USER");
   });
 
   it("is unknown before the job has shown it", () => {

@@ -26,12 +26,12 @@ export const setter = ({ kind, source, via }: BoundsBy): string => {
 };
 
 /** Whether a person's bounds are in force, which win over calendar and load. */
-export const isOverride = (by: BoundsBy | null): by is BoundsBy => by?.kind === "PERSON";
+export const isOverride = (by: BoundsBy | null): by is BoundsBy => by?.kind === "USER";
 
 /** How long bounds hold; null if nobody knows. */
 export const holds = ({ kind, until }: BoundsBy): string | null => {
-  if (until !== null) return kind === "PERSON" ? `until ${moment(until)}` : `next change ${moment(until)}`;
-  return kind === "PERSON" ? "until they are lifted" : null;
+  if (until !== null) return kind === "USER" ? `until ${moment(until)}` : `next change ${moment(until)}`;
+  return kind === "USER" ? "until they are lifted" : null;
 };
 
 /** What comes back when a person's bounds end. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Vertex } from "../api/types";
-import { bodyOf, draftOf, findings, isSame, isSound, rangesOf, wholeNumber } from "./requirements";
+import { bodyOf, draftOf, violations, isSame, isSound, rangesOf, wholeNumber } from "./requirements";
 
 const VERTEX: Vertex = {
   name: "job",
@@ -24,7 +24,7 @@ describe("bounds that are typed", () => {
     ["1.5", "4", { lower: "Must be a whole number." }],
     ["1e3", "NaN", { lower: "Must be a whole number.", upper: "Must be a whole number." }],
     ["1", "99999999999999999999", { upper: "Must be a whole number." }],
-  ])("%s to %s", (lower, upper, wrong) => expect(findings({ lower, upper }, VERTEX)).toEqual(wrong));
+  ])("%s to %s", (lower, upper, wrong) => expect(violations({ lower, upper }, VERTEX)).toEqual(wrong));
 
   it("are whole numbers only if nothing else is there", () => {
     expect(["7", "0x7", "7a", "٣", "١"].map(wholeNumber)).toEqual([7, null, null, null, null]);

@@ -32,7 +32,7 @@ export const rangesOf = (body: Requirements): Record<string, Range> =>
   );
 
 /** What is wrong with the bounds of a vertex; nothing if they are sound. */
-export const findings = (draft: DraftBounds, vertex: Vertex): Findings => {
+export const violations = (draft: DraftBounds, vertex: Vertex): Findings => {
   const wrong: Findings = {};
   const lower = wholeNumber(draft.lower);
   const upper = wholeNumber(draft.upper);
@@ -56,7 +56,7 @@ export const wholeNumber = (text: string): number | null => {
 export const isSound = (draft: Draft, vertices: Vertex[]): boolean =>
   vertices.every((vertex) => {
     const bounds = draft[vertex.name];
-    return bounds !== undefined && Object.keys(findings(bounds, vertex)).length === 0;
+    return bounds !== undefined && Object.keys(violations(bounds, vertex)).length === 0;
   });
 
 /** FLIP-291's body of a sound draft. */

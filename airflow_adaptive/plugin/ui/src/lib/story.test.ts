@@ -20,7 +20,7 @@ const job = (more: Partial<JobDetails>): JobDetails =>
     job_type: "STREAMING",
     state: "Executing",
     outcome: null,
-    wish: "run",
+    desired_state: "running",
     editable: true,
     reactive: false,
     vertices: [{ name: "job" }],
@@ -58,7 +58,7 @@ describe("clocks", () => {
 describe("what may be asked", () => {
   it.each([
     [{}, [null, null, "The job is not suspended.", null]],
-    [{ wish: "suspend" }, [null, "It is being suspended already.", null, null]],
+    [{ desired_state: "suspended" }, [null, "It is being suspended already.", null, null]],
     [{ state: "Finished", outcome: "SUSPENDED" }, [null, "The job has ended.", null, "The job has ended."]],
     [
       { reactive: true },

@@ -25,7 +25,7 @@ def get(world: AirflowWorld, path: str, **query: Any) -> Any:
 def three_jobs(world: AirflowWorld) -> None:
     place(world, executing("departures"))
     place(world, scenario("arrivals").given_waiting(), dag_id="others")
-    world.show(world.declare("delays_2"), {"wish": "run"})
+    world.show(world.declare("delays_2"), {"desired_state": "running"})
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_job_in_a_list_shows_what_matters(world: AirflowWorld) -> None:
         {"job": 2},
         {"job": {"lower": 1, "upper": 4}},
     )
-    assert (job["slots"], job["wish"]) == ({"held": 2, "available": 2}, "run")
+    assert (job["slots"], job["desired_state"]) == ({"held": 2, "available": 2}, "running")
     assert job["last_transition"]["target"] == "Executing"
     assert job["figures"]["lower"] == 1
     assert job["figures"]["input"] == 40.0
@@ -201,7 +201,17 @@ GARBAGE = [
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_mirror_that_is_not_understood_is_taken_for_absent(world: AirflowWorld, garbage: Any) -> None:
     asset = place(world, executing())
-    keys = ("summary", "scheduler", "history", "rescales", "driver", "metrics/10", "asked", "requirements", "wish")
+    keys = (
+        "summary",
+        "scheduler",
+        "history",
+        "rescales",
+        "driver",
+        "metrics/10",
+        "asked",
+        "requirements",
+        "desired_state",
+    )
     world.show(asset, dict.fromkeys(keys, garbage))
     details = get(world, "/jobs/departures")
     assert (details["state"], details["clocks"], details["figures"]) == ("unknown", [], None)

@@ -266,7 +266,7 @@ def test_job_that_can_not_have_other_bounds_says_why(world: AirflowWorld, job: A
 
 def test_job_that_has_shown_nothing_yet_is_asked_later(world: AirflowWorld) -> None:
     asset = world.declare("departures")
-    world.show(asset, {"wish": "run"})
+    world.show(asset, {"desired_state": "running"})
     answer = world.client().put(PATH, json={"job": bounds(1, 2)})
     assert (answer.status_code, answer.headers["retry-after"]) == (409, "5")
     assert world.client().get(PATH).status_code == 404
