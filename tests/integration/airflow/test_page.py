@@ -77,7 +77,7 @@ def test_person_gives_a_job_more_suspends_and_resumes_it(
     expect(frame.get_by_text("Workers and their slots")).to_be_visible()
     picture(page, "plan")
     frame.get_by_role("tab", name="Timeline").click()
-    expect(frame.get_by_text("What the scheduler did, and why")).to_be_visible()
+    expect(frame.get_by_text("Transitions and decisions")).to_be_visible()
     picture(page, "timeline")
 
     confirm(frame, "Suspend")

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.browser
 
 XSS = '<img src=x onerror=alert(1)> & "quoted"'
 
+BEING_STOPPED = {"suspended": "The job is being suspended", "canceled": "The job is being canceled"}
+
 
 def overflow(page: Any) -> int:
     return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
@@ -130,7 +132,7 @@ def test_job_whose_loop_is_silent_is_told_to_be_stale(world: AirflowWorld, visit
     ("tab", "text"),
     [
         ("Timeline", "the driver reports the plan in force"),
-        ("Rescales", "the query restarted on the living driver"),
+        ("Rescales", "the query restarted on the running driver"),
         ("Plan", "worker-20131-10.0.0.22:35002"),
         ("Failures", "java.net.SocketTimeoutException"),
         ("Configuration", "executing_stabilization_timeout"),
@@ -157,14 +159,14 @@ def test_charts_are_read_with_the_keyboard_and_as_a_table(world: AirflowWorld, v
     assert first is not None
     cursor.press("End")
     expect(cursor).not_to_have_attribute("aria-valuetext", first)
-    page.get_by_text("Figures as a table").click()
-    expect(page.get_by_role("table", name="Figures over time")).to_be_visible()
+    page.get_by_text("Metrics as a table").click()
+    expect(page.get_by_role("table", name="Metrics over time")).to_be_visible()
 
 
 def test_backoff_counts_down(world: AirflowWorld, visitor: Visitor) -> None:
     stories.place(world, stories.backing_off("delays"))
     page = visitor.open("jobs/delays")
-    clock = page.get_by_role("listitem").filter(has_text="Starts again (backoff)")
+    clock = page.get_by_role("listitem").filter(has_text="Restart (backoff)")
     expect(clock).to_contain_text("in ")
     before = clock.inner_text()
     expect(clock).not_to_have_text(before)
@@ -204,7 +206,7 @@ def test_requirements_that_somebody_else_has_changed_are_read_again(world: Airfl
     dialog.get_by_label("Upper bound").first.fill("5")
     dialog.get_by_role("button", name="Apply").click()
     expect(dialog.get_by_role("alert")).to_contain_text("read them again")
-    dialog.get_by_role("button", name="Read them again").click()
+    dialog.get_by_role("button", name="Reload the requirements").click()
     expect(dialog.get_by_label("Upper bound").first).to_have_value("2")
     assert world.stored(asset, "requirements") == body
 
@@ -224,7 +226,7 @@ def test_stopping_a_job_is_confirmed_first(
     assert world.stored(asset, "desired_state") == "running"
     opener.click()
     dialog.get_by_role("button", name="Suspend" if desired_state == "suspended" else "Cancel this job").click()
-    expect(page.get_by_text("was asked for")).to_be_visible()
+    expect(page.get_by_text(BEING_STOPPED[desired_state], exact=True)).to_be_visible()
     assert world.stored(asset, "desired_state") == desired_state
 
 
@@ -274,7 +276,7 @@ def test_tab_of_a_task_instance_shows_its_job(world: AirflowWorld, visitor: Visi
     page = visitor.open("?dag_id=flights&run_id=r&task_id=stream&map_index=-1")
     expect(page.get_by_role("heading", level=1)).to_have_text("departures")
     other = visitor.open("?dag_id=flights&run_id=r&task_id=other&map_index=-1")
-    expect(other.get_by_text("This task runs no adaptive job")).to_be_visible()
+    expect(other.get_by_text("This task does not run an adaptive job")).to_be_visible()
 
 
 def test_airflow_shows_the_page_in_its_frame(world: AirflowWorld, visitor: Visitor) -> None:

@@ -76,11 +76,11 @@ def test_bounds_of_calendar_and_load_have_a_reason_and_a_next_change(world: Airf
     bounds = bounds_of(page)
     expect(bounds).to_contain_text("Set by calendar and load, 13 m ago, next change")
     expect(bounds).to_contain_text("Rescale policy, by calendar and load")
-    expect(bounds.get_by_text("Acts", exact=True)).to_be_visible()
+    expect(bounds.get_by_text("Active", exact=True)).to_be_visible()
     expect(bounds).to_contain_text("read 2–4, enrich 2–4, aggregate 2–4")  # noqa: RUF001
-    expect(bounds).to_contain_text(re.compile(r"changes in 1 h 3[45] m"))
+    expect(bounds).to_contain_text(re.compile(r"next change in 1 h 3[45] m"))
     expect(bounds).to_contain_text("it is busy for 91% of the time on 2 slot(s): 2 → 4")
-    expect(bounds.get_by_role("button", name="Lift these bounds")).to_have_count(0)
+    expect(bounds.get_by_role("button", name="Clear the override")).to_have_count(0)
     if os.environ.get("WRITE_PICTURES"):
         bounds.screenshot(path=PICTURES / "bounds.png")
     page.get_by_role("link", name="Adaptive jobs").click()
@@ -97,7 +97,7 @@ def test_dry_run_is_marked_wherever_its_advice_is_told(world: AirflowWorld, visi
     page = visitor.open("jobs/departures", theme="dark", viewport={"width": 390, "height": 800})
     expect(page.get_by_text("Dry run", exact=True)).to_have_count(2)
     expect(bounds_of(page)).to_contain_text("Set by the DAG")
-    expect(bounds_of(page)).to_contain_text("It tells what it would do, and changes nothing.")
+    expect(bounds_of(page)).to_contain_text("The policy reports its advice and changes nothing.")
     expect(bounds_of(page)).to_contain_text("Would set read 2–4")  # noqa: RUF001
     assert overflow(page) == 0
     page.get_by_role("tab", name="Timeline").click()
@@ -112,7 +112,7 @@ def test_policy_that_can_t_be_followed_says_why(world: AirflowWorld, visitor: Vi
     place(world, calendar, policy(acts=False, advice=None, problem=problem))
     page = visitor.open("jobs/departures", viewport={"width": 390, "height": 800})
     expect(bounds_of(page)).to_contain_text("Set by calendar: rush_hour/set_requirements")
-    expect(bounds_of(page)).to_contain_text(f"Not followed now: {problem}")
+    expect(bounds_of(page)).to_contain_text(f"Not applied: {problem}")
     assert overflow(page) == 0
 
 
@@ -129,13 +129,13 @@ def test_job_that_tells_of_no_bounds_has_no_such_part(world: AirflowWorld, visit
 def test_bounds_are_set_for_a_while(world: AirflowWorld, visitor: Visitor) -> None:
     asset = place(world, standing("POLICY", "load"), policy())
     dialog = editor_of(visitor.open("jobs/departures"))
-    expect(dialog).to_contain_text("Now set by load")
-    expect(dialog).to_contain_text("They win over its rescale policy as long as they hold.")
+    expect(dialog).to_contain_text("Currently set by load")
+    expect(dialog).to_contain_text("These bounds override the rescale policy until they expire or you clear them.")
     dialog.get_by_label("Upper bound").first.fill("3")
-    dialog.get_by_label("These bounds hold").select_option("for a while")
-    apply, length = dialog.get_by_role("button", name="Apply"), dialog.get_by_label("Length of time")
+    dialog.get_by_label("These bounds apply").select_option("for a duration")
+    apply, length = dialog.get_by_role("button", name="Apply"), dialog.get_by_label("Duration")
     length.fill("soon")
-    expect(dialog.get_by_text("Must be a length of time")).to_be_visible()
+    expect(dialog.get_by_text("Must be a duration")).to_be_visible()
     expect(apply).to_be_disabled()
     length.fill("90 min")
     apply.click()
@@ -148,7 +148,7 @@ def test_bounds_are_set_for_a_while(world: AirflowWorld, visitor: Visitor) -> No
 def test_bounds_that_a_policy_has_set_are_held_until_a_time(world: AirflowWorld, visitor: Visitor) -> None:
     asset = place(world, standing("POLICY", "load"), policy())
     dialog = editor_of(visitor.open("jobs/departures", timezone_id="Asia/Kathmandu"))
-    dialog.get_by_label("These bounds hold").select_option("until a time")
+    dialog.get_by_label("These bounds apply").select_option("until a time")
     dialog.get_by_label("Date and time").fill("2013-01-01T10:00")
     expect(dialog.get_by_text("Must be in the future.")).to_be_visible()
     dialog.get_by_label("Date and time").fill("2099-01-01T10:00")
@@ -165,12 +165,12 @@ def test_bounds_of_a_person_are_lifted(world: AirflowWorld, visitor: Visitor) ->
     asset = place(world, alice, policy(acts=False), **{REQUIREMENTS: body, ASKED: asked})
     page = visitor.open("jobs/departures")
     expect(bounds_of(page)).to_contain_text(re.compile(r"Set by alice \(REST\), .*, until \d{4}-"))
-    expect(bounds_of(page)).to_contain_text("The bounds in force are not its own.")
-    bounds_of(page).get_by_role("button", name="Lift these bounds").click()
+    expect(bounds_of(page)).to_contain_text("Another source set the active bounds.")
+    bounds_of(page).get_by_role("button", name="Clear the override").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_role("button", name="Back")).to_be_focused()
-    expect(dialog).to_contain_text("The rescale policy (by calendar and load) sets them again.")
-    dialog.get_by_role("button", name="Lift them").click()
+    expect(dialog).to_contain_text("The rescale policy (by calendar and load) sets the bounds again.")
+    dialog.get_by_role("button", name="Clear").click()
     expect(dialog).to_have_count(0)
     assert world.stored(asset, REQUIREMENTS) == dict.fromkeys(body, RESET)
 
@@ -178,5 +178,5 @@ def test_bounds_of_a_person_are_lifted(world: AirflowWorld, visitor: Visitor) ->
 def test_viewer_can_t_lift_bounds(world: AirflowWorld, visitor: Visitor) -> None:
     place(world, standing("USER", "alice", via="REST"))
     page = visitor.open("jobs/departures", user="viewer")
-    expect(bounds_of(page)).to_contain_text("until they are lifted")
-    expect(bounds_of(page).get_by_role("button", name="Lift these bounds")).to_be_disabled()
+    expect(bounds_of(page)).to_contain_text("until they are cleared")
+    expect(bounds_of(page).get_by_role("button", name="Clear the override")).to_be_disabled()

@@ -2,29 +2,29 @@ import { Box } from "@chakra-ui/react";
 import { lazy, Suspense, useEffect } from "react";
 import { LuSearchX } from "react-icons/lu";
 import { Route, Routes, useHref, useLocation, useSearchParams } from "react-router";
-import { ErrorBoundary } from "./components/ErrorBoundary";
-import { Loading, Notice } from "./components/Notice";
+import { ErrorBoundary } from "./components/feedback/ErrorBoundary";
+import { Loading, Placeholder } from "./components/feedback/Placeholder";
 import { JobsPage } from "./jobs/JobsPage";
 import { TaskPage } from "./jobs/TaskPage";
-import { tellFrame } from "./lib/base";
-import { useColorMode } from "./lib/colorMode";
+import { notifyFrame } from "./lib/airflow/base";
+import { useColorMode } from "./lib/airflow/colorMode";
 
 const JobPage = lazy(() => import("./job/JobPage"));
 
-/** The pages by address. */
+/** Maps addresses to pages. */
 export const App = () => {
   useColorMode();
   const address = useHref(useLocation());
-  useEffect(tellFrame, [address]);
+  useEffect(notifyFrame, [address]);
   return (
     <Box as="main" maxWidth="full" minHeight="100vh" p={{ base: 3, md: 4 }}>
       <ErrorBoundary>
         <Suspense fallback={<Loading />}>
           <Routes>
-            <Route element={<Entrance />} index />
-            <Route element={<Entrance />} path="jobs" />
+            <Route element={<StartPage />} index />
+            <Route element={<StartPage />} path="jobs" />
             <Route element={<JobPage />} path="jobs/:job" />
-            <Route element={<Notice icon={LuSearchX} title="There is no such page" />} path="*" />
+            <Route element={<Placeholder icon={LuSearchX} title="This page does not exist" />} path="*" />
           </Routes>
         </Suspense>
       </ErrorBoundary>
@@ -32,8 +32,8 @@ export const App = () => {
   );
 };
 
-/** The list, or on the tab of a task instance the job that it runs. */
-const Entrance = () => {
+/** The list of jobs or, on the tab of a task instance, the job that the task runs. */
+const StartPage = () => {
   const [search] = useSearchParams();
   const dagId = search.get("dag_id");
   const taskId = search.get("task_id");

@@ -7,10 +7,10 @@ import { createRoot } from "react-dom/client";
 import { BrowserRouter } from "react-router";
 import { App } from "./App";
 import { mayRetry } from "./api/problem";
-import { BASENAME } from "./lib/base";
-import { system } from "./lib/theme";
+import { BASENAME } from "./lib/airflow/base";
+import { system } from "./lib/airflow/theme";
 
-/** The server's content security policy allows style elements that have this. */
+/** The content security policy of the server allows style elements with this nonce. */
 const nonce = document.querySelector<HTMLMetaElement>('meta[property="csp-nonce"]')?.nonce ?? "";
 
 const styles = createCache({ key: "css", ...(nonce === "" ? {} : { nonce }) });

@@ -1,50 +1,54 @@
-/** Requests to the API: same origin, Airflow's cookie, JSON; errors as RFC 9457 has them. */
-import { api } from "../lib/base";
+/** Requests to the REST API: same origin, Airflow's cookie, JSON bodies, and errors as RFC 9457 problem details. */
+import { api } from "../lib/airflow/base";
 import { ProblemError, problemOf } from "./problem";
 
-export interface Answer<Body> {
+export interface ApiResponse<Body> {
   body: Body;
   etag: string | null;
 }
 
-export interface Asking {
+export interface RequestOptions {
   method?: "GET" | "PUT" | "POST" | "DELETE";
   body?: unknown;
   ifMatch?: string | null;
   signal?: AbortSignal;
 }
 
-/** Longest wait for an answer. */
-const PATIENCE_MS = 20_000;
+/** Longest wait for a response. */
+const TIMEOUT_MS = 20_000;
 
-/** Ask the API. Throws a `ProblemError`. */
-export const ask = async <Body>(path: string, asking: Asking = {}): Promise<Answer<Body>> => {
-  const response = await sent(path, asking);
+/** Send a request to the API. Throws a `ProblemError`. */
+export const request = async <Body>(
+  path: string,
+  options: RequestOptions = {},
+): Promise<ApiResponse<Body>> => {
+  const response = await send(path, options);
   const text = await response.text();
   if (!response.ok) throw problemOf(response.status, response.statusText, text);
   try {
     return { body: (text === "" ? {} : JSON.parse(text)) as Body, etag: response.headers.get("etag") };
   } catch {
-    throw new ProblemError(0, "Not understood", "The server answered with something that is not JSON.");
+    throw new ProblemError(0, "Invalid response", "The response of the server is not JSON.");
   }
 };
 
-const sent = async (path: string, asking: Asking): Promise<Response> => {
+const send = async (path: string, options: RequestOptions): Promise<Response> => {
   const headers = new Headers({ Accept: "application/json" });
-  if (asking.method !== undefined && asking.method !== "GET") headers.set("Content-Type", "application/json");
-  if (asking.ifMatch) headers.set("If-Match", asking.ifMatch);
-  const patience = AbortSignal.timeout(PATIENCE_MS);
+  if (options.method !== undefined && options.method !== "GET")
+    headers.set("Content-Type", "application/json");
+  if (options.ifMatch) headers.set("If-Match", options.ifMatch);
+  const timeout = AbortSignal.timeout(TIMEOUT_MS);
   try {
     return await fetch(api(path), {
-      method: asking.method ?? "GET",
+      method: options.method ?? "GET",
       headers,
-      body: asking.body === undefined ? null : JSON.stringify(asking.body),
-      signal: asking.signal === undefined ? patience : AbortSignal.any([asking.signal, patience]),
+      body: options.body === undefined ? null : JSON.stringify(options.body),
+      signal: options.signal === undefined ? timeout : AbortSignal.any([options.signal, timeout]),
       credentials: "same-origin",
       redirect: "error",
     });
   } catch (error) {
-    if (asking.signal?.aborted) throw error;
-    throw new ProblemError(0, "No connection", "Airflow's API server does not answer.");
+    if (options.signal?.aborted) throw error;
+    throw new ProblemError(0, "No connection", "Airflow's API server does not respond.");
   }
 };

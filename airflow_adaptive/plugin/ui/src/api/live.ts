@@ -1,22 +1,22 @@
-/** A job's page stays live by server-sent events; while they can't be had, it asks every few seconds. */
+/** Keeps a job's page up to date with server-sent events, or by polling while no event stream is available. */
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
-import { api } from "../lib/base";
-import { merged } from "../lib/series";
+import { api } from "../lib/airflow/base";
+import { merged } from "../lib/scheduler/timeSeries";
 import { jobPath, POLL_MS } from "./queries";
 import type { JobDetails, Metrics } from "./types";
 
 export type Connection = "connecting" | "live" | "polling" | "offline";
 
-/** What there is of a job beside its details, asked for anew when those change. */
+/** Queries of a job that are repeated when the details of the job change. */
 const DEPENDENT = ["plan", "transitions", "failures", "rescales", "rescales-summary"];
 
 const FINEST_STEP = 10;
 
-/** A browser does not try again by itself where it was refused: too many listen, say. */
-const TRY_AGAIN_MS = 30_000;
+/** A browser does not reconnect after a refusal, for example because too many clients watch jobs. */
+const RECONNECT_MS = 30_000;
 
-/** Keep everything of a job up to date; tells how that is going. */
+/** Keep all queries of a job up to date. Returns the state of the connection. */
 export const useLive = (job: string): Connection => {
   const client = useQueryClient();
   const [connected, setConnected] = useState<boolean | null>(null);
@@ -25,20 +25,20 @@ export const useLive = (job: string): Connection => {
   const online = useOnline();
 
   useEffect(() => {
-    const look = () => setVisible(!document.hidden);
-    document.addEventListener("visibilitychange", look);
-    return () => document.removeEventListener("visibilitychange", look);
+    const update = () => setVisible(!document.hidden);
+    document.addEventListener("visibilitychange", update);
+    return () => document.removeEventListener("visibilitychange", update);
   }, []);
 
   useEffect(() => {
-    if (!visible) return; // a browser has few connections: a tab that nobody looks at keeps none
+    if (!visible) return; // a browser limits its connections to a server, so a hidden tab opens none
     const source = new EventSource(api(jobPath(job, "/events")));
     source.onopen = () => setConnected(true);
     let timer: number | undefined;
     source.onerror = () => {
       setConnected(false);
       if (source.readyState !== EventSource.CLOSED) return;
-      timer = window.setTimeout(() => setAttempt(attempt + 1), TRY_AGAIN_MS);
+      timer = window.setTimeout(() => setAttempt(attempt + 1), RECONNECT_MS);
     };
     source.addEventListener("job", (event) => {
       setConnected(true);
@@ -46,10 +46,10 @@ export const useLive = (job: string): Connection => {
       for (const name of DEPENDENT) void client.invalidateQueries({ queryKey: ["job", job, name] });
     });
     source.addEventListener("metrics", (event) => {
-      const news = JSON.parse(event.data) as Metrics;
+      const newPoints = JSON.parse(event.data) as Metrics;
       client.setQueryData<Metrics>(
         ["job", job, "metrics", FINEST_STEP],
-        (before) => before && merged(before, news),
+        (before) => before && merged(before, newPoints),
       );
     });
     source.addEventListener("gone", () => {
@@ -79,12 +79,12 @@ export const useLive = (job: string): Connection => {
 const useOnline = (): boolean => {
   const [online, setOnline] = useState(navigator.onLine);
   useEffect(() => {
-    const look = () => setOnline(navigator.onLine);
-    window.addEventListener("online", look);
-    window.addEventListener("offline", look);
+    const update = () => setOnline(navigator.onLine);
+    window.addEventListener("online", update);
+    window.addEventListener("offline", update);
     return () => {
-      window.removeEventListener("online", look);
-      window.removeEventListener("offline", look);
+      window.removeEventListener("online", update);
+      window.removeEventListener("offline", update);
     };
   }, []);
   return online;

@@ -1,6 +1,6 @@
-/** Errors as RFC 9457 has them. */
+/** Errors as RFC 9457 problem details. */
 
-/** An answer that is an error, or no answer at all (status 0). */
+/** An error response, or a missing response (status 0). */
 export class ProblemError extends Error {
   constructor(
     readonly status: number,
@@ -12,14 +12,16 @@ export class ProblemError extends Error {
   }
 }
 
-/** The problem that an answer tells; something sensible for answers that tell none. */
+/** The problem that a response contains. A response without problem details yields a generic problem. */
 export const problemOf = (status: number, statusText: string, text: string): ProblemError => {
-  const told = parsed(text);
+  const fields = parsed(text);
   const detail =
-    typeof told["detail"] === "string" ? told["detail"] : `The server answered ${status} ${statusText}.`;
-  const title = typeof told["title"] === "string" ? told["title"] : statusText || `Error ${status}`;
-  const errors = Array.isArray(told["errors"])
-    ? told["errors"].filter((item) => typeof item === "string")
+    typeof fields["detail"] === "string"
+      ? fields["detail"]
+      : `The server responded with ${status} ${statusText}.`;
+  const title = typeof fields["title"] === "string" ? fields["title"] : statusText || `Error ${status}`;
+  const errors = Array.isArray(fields["errors"])
+    ? fields["errors"].filter((item) => typeof item === "string")
     : [];
   return new ProblemError(status, title, detail, errors);
 };
@@ -33,6 +35,6 @@ const parsed = (text: string): Record<string, unknown> => {
   }
 };
 
-/** Whether asking again may help: not if the server has understood and refuses. */
+/** Whether a retry may succeed: not after the server has refused the request (4xx). */
 export const mayRetry = (failures: number, error: Error): boolean =>
   failures < 2 && !(error instanceof ProblemError && error.status >= 400 && error.status < 500);

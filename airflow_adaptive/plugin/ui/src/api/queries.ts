@@ -1,6 +1,6 @@
-/** What the page asks for, under which key it is kept, and how often it is asked anew. */
+/** The queries of the page: path, cache key and polling interval. */
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { ask } from "./client";
+import { request } from "./client";
 import type {
   Failures,
   JobCollection,
@@ -13,7 +13,7 @@ import type {
   Timeline,
 } from "./types";
 
-/** How often lists are asked anew, and jobs while their events can't be had. */
+/** Polling interval of lists, and of jobs without an event stream. */
 export const POLL_MS = 5_000;
 
 export interface JobsFilter {
@@ -23,11 +23,11 @@ export interface JobsFilter {
   offset: number;
 }
 
-/** Path of a job's resource. */
+/** Path of a resource of a job. */
 export const jobPath = (job: string, rest = ""): string => `jobs/${encodeURIComponent(job)}${rest}`;
 
 const get = async <Body>(path: string, signal: AbortSignal): Promise<Body> =>
-  (await ask<Body>(path, { signal })).body;
+  (await request<Body>(path, { signal })).body;
 
 export const jobsQuery = (filter: JobsFilter) =>
   queryOptions({
@@ -78,11 +78,11 @@ export const metricsQuery = (job: string, step: number) =>
     queryFn: ({ signal }) => get<Metrics>(jobPath(job, `/metrics?step=${step}`), signal),
   });
 
-/** The requirements with their entity tag; asked for when the editor is opened, never behind its back. */
+/** The requirements with their entity tag. The editor reads them when it opens, and never refreshes them on its own. */
 export const requirementsQuery = (job: string) =>
   queryOptions({
     queryKey: ["requirements", job],
-    queryFn: ({ signal }) => ask<Requirements>(jobPath(job, "/resource-requirements"), { signal }),
+    queryFn: ({ signal }) => request<Requirements>(jobPath(job, "/resource-requirements"), { signal }),
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 0,
   });

@@ -1,4 +1,4 @@
-/** What the REST API answers: `airflow_adaptive/plugin/schemas.py`, as far as the page reads it. */
+/** Response bodies of the REST API (`airflow_adaptive/plugin/api`): the fields that the page reads. */
 
 export type Counts = Record<string, number>;
 
@@ -55,7 +55,7 @@ export interface Figures {
   backlog: number | null;
 }
 
-/** Who set the bounds in force. */
+/** The source of the active bounds. */
 export interface BoundsBy {
   kind: string;
   source: string;

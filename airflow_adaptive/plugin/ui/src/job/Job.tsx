@@ -4,22 +4,22 @@ import { useEffect } from "react";
 import { Link as RouterLink } from "react-router";
 import { useLive } from "../api/live";
 import { jobQuery } from "../api/queries";
-import { Announcer } from "../components/Announcer";
-import { Loaded } from "../components/Loaded";
-import { bounds, total, totalRange } from "../lib/parallelism";
-import { styleOf } from "../lib/states";
-import { Header } from "./Header";
+import { Announcer } from "../components/feedback/Announcer";
+import { Loaded } from "../components/feedback/Loaded";
+import { bounds, total, totalRange } from "../lib/format/parallelism";
+import { styleOf } from "../lib/scheduler/states";
+import { JobHeader } from "./header/JobHeader";
 import { JobTabs } from "./JobTabs";
-import { Messages } from "./Messages";
-import { Stats } from "./Stats";
+import { JobMessages } from "./header/JobMessages";
+import { JobStats } from "./header/JobStats";
 
 interface Props {
   job: string;
-  /** On the tab of a task instance there is no way back to a list. */
+  /** Whether the page is the tab of a task instance, which has no link to the list of jobs. */
   isAlone?: boolean;
 }
 
-/** All of one job. */
+/** The page of one job. */
 const Job = ({ job, isAlone = false }: Props) => {
   const connection = useLive(job);
   const query = useQuery(jobQuery(job));
@@ -27,14 +27,14 @@ const Job = ({ job, isAlone = false }: Props) => {
     document.title = `${job} - Adaptive jobs`;
   }, [job]);
   return (
-    <Loaded query={query} wayOut={isAlone ? null : <WayBack />}>
+    <Loaded query={query} exit={isAlone ? null : <ListLink />}>
       {(details) => (
         <Stack gap={4}>
           <Box bg="bg.panel" borderColor="border" borderRadius="md" borderWidth={1} p={4}>
-            <Header connection={connection} details={details} isAlone={isAlone} />
-            <Stats details={details} />
+            <JobHeader connection={connection} details={details} isAlone={isAlone} />
+            <JobStats details={details} />
           </Box>
-          <Messages details={details} />
+          <JobMessages details={details} />
           <JobTabs details={details} />
           <Announcer
             text={`${job}: ${styleOf(details.state, details.outcome).label}, parallelism ${total(details.parallelism) ?? "none"} of ${bounds(totalRange(details.requirements))}`}
@@ -45,7 +45,7 @@ const Job = ({ job, isAlone = false }: Props) => {
   );
 };
 
-const WayBack = () => (
+const ListLink = () => (
   <Link asChild colorPalette="blue">
     <RouterLink to="/">All adaptive jobs</RouterLink>
   </Link>

@@ -3,29 +3,29 @@ import type { IconType } from "react-icons";
 import { LuChartLine, LuCircleX, LuHistory, LuLayoutGrid, LuScaling, LuSettings } from "react-icons/lu";
 import { useSearchParams } from "react-router";
 import type { JobDetails } from "../api/types";
-import { BoundsSection } from "./BoundsSection";
-import { Charts } from "./Charts";
-import { Configuration } from "./Configuration";
-import { Failures } from "./Failures";
-import { PlanTab } from "./PlanTab";
-import { Rescales } from "./Rescales";
-import { StateSection } from "./StateSection";
-import { TimelineTab } from "./TimelineTab";
+import { BoundsSection } from "./requirements/BoundsSection";
+import { MetricsCharts } from "./metrics/MetricsCharts";
+import { ConfigurationTab } from "./configuration/ConfigurationTab";
+import { FailuresTab } from "./timeline/FailuresTab";
+import { PlanTab } from "./plan/PlanTab";
+import { RescalesTab } from "./timeline/RescalesTab";
+import { StateSection } from "./state/StateSection";
+import { TimelineTab } from "./timeline/TimelineTab";
 
 const TABS: [string, string, IconType][] = [
   ["overview", "Overview", LuChartLine],
   ["timeline", "Timeline", LuHistory],
-  ["rescales", "Rescales", LuScaling],
+  ["rescales", "RescalesTab", LuScaling],
   ["plan", "Plan", LuLayoutGrid],
-  ["failures", "Failures", LuCircleX],
-  ["configuration", "Configuration", LuSettings],
+  ["failures", "FailuresTab", LuCircleX],
+  ["configuration", "ConfigurationTab", LuSettings],
 ];
 
-/** Everything about a job, by subject; the tab is part of the address. */
+/** The tabs of a job. The selected tab is part of the address. */
 export const JobTabs = ({ details }: { details: JobDetails }) => {
   const [search, setSearch] = useSearchParams();
-  const asked = search.get("tab");
-  const tab = TABS.some(([value]) => value === asked) ? asked : "overview";
+  const requested = search.get("tab");
+  const tab = TABS.some(([value]) => value === requested) ? requested : "overview";
   const open = (value: string) => {
     const next = new URLSearchParams(search);
     if (value === "overview") next.delete("tab");
@@ -51,23 +51,23 @@ export const JobTabs = ({ details }: { details: JobDetails }) => {
         <Stack gap={4}>
           <StateSection details={details} />
           <BoundsSection details={details} />
-          <Charts job={details.job} />
+          <MetricsCharts job={details.job} />
         </Stack>
       </Tabs.Content>
       <Tabs.Content value="timeline">
         <TimelineTab job={details.job} />
       </Tabs.Content>
       <Tabs.Content value="rescales">
-        <Rescales job={details.job} />
+        <RescalesTab job={details.job} />
       </Tabs.Content>
       <Tabs.Content value="plan">
         <PlanTab job={details.job} />
       </Tabs.Content>
       <Tabs.Content value="failures">
-        <Failures job={details.job} />
+        <FailuresTab job={details.job} />
       </Tabs.Content>
       <Tabs.Content value="configuration">
-        <Configuration details={details} />
+        <ConfigurationTab details={details} />
       </Tabs.Content>
     </Tabs.Root>
   );

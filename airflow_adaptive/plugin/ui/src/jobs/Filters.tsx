@@ -1,17 +1,17 @@
 import { Button, Field, Flex, Input, NativeSelect } from "@chakra-ui/react";
 import { useEffect, useRef, useState } from "react";
 import type { JobsFilter } from "../api/queries";
-import { STATE_NAMES, styleOf } from "../lib/states";
+import { STATE_NAMES, styleOf } from "../lib/scheduler/states";
 
 interface Props {
   filter: JobsFilter;
   onChange: (changed: Partial<JobsFilter>) => void;
 }
 
-/** Time without a keystroke until the name is searched for. */
-const QUIET_MS = 250;
+/** Time without a key press until the search starts. */
+const DEBOUNCE_MS = 250;
 
-/** Which jobs are listed: by part of the name, and by state. */
+/** Filters the jobs by a part of the name and by state. */
 export const Filters = ({ filter, onChange }: Props) => (
   <Flex align="end" gap={3} mb={3} role="search" wrap="wrap">
     <NameFilter name={filter.name} onChange={onChange} />
@@ -45,7 +45,7 @@ const NameFilter = ({ name, onChange }: { name: string; onChange: Props["onChang
   const [text, setText] = useState(name);
   const sent = useRef(name);
   useEffect(() => {
-    // Another name than the one that was sent is of somebody who cleared the filter, or went back to another one.
+    // A name that differs from the sent name comes from a cleared filter or from the history of the browser.
     if (name === sent.current) return;
     sent.current = name;
     setText(name);
@@ -55,7 +55,7 @@ const NameFilter = ({ name, onChange }: { name: string; onChange: Props["onChang
     const timer = window.setTimeout(() => {
       sent.current = text;
       onChange({ name: text });
-    }, QUIET_MS);
+    }, DEBOUNCE_MS);
     return () => window.clearTimeout(timer);
   }, [text, onChange]);
   return (

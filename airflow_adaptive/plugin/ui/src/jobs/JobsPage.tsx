@@ -4,16 +4,16 @@ import { useEffect } from "react";
 import { LuLayers, LuSearchX } from "react-icons/lu";
 import { useSearchParams } from "react-router";
 import { type JobsFilter, jobsQuery } from "../api/queries";
-import { Loaded } from "../components/Loaded";
-import { Notice } from "../components/Notice";
-import { exact } from "../lib/format";
+import { Loaded } from "../components/feedback/Loaded";
+import { Placeholder } from "../components/feedback/Placeholder";
+import { exact } from "../lib/format/format";
 import { Filters } from "./Filters";
 import { JobsTable } from "./JobsTable";
 import { Pager } from "./Pager";
 
 const PAGE_SIZES = [25, 50, 100];
 
-/** The filter in the address: it can be linked to, and outlives the way to a job and back. */
+/** The filter in the address. Links contain the filter, and the filter survives navigation. */
 const filterOf = (search: URLSearchParams): JobsFilter => {
   const limit = Number(search.get("limit"));
   const offset = Number(search.get("offset"));
@@ -48,7 +48,7 @@ export const JobsPage = () => {
       <Loaded lines={10} query={query}>
         {({ jobs, total_entries }) =>
           jobs.length === 0 ? (
-            <Nothing isFiltered={filter.name !== "" || filter.state !== "" || filter.offset > 0} />
+            <NoJobs isFiltered={filter.name !== "" || filter.state !== "" || filter.offset > 0} />
           ) : (
             <>
               <JobsTable jobs={jobs} />
@@ -68,13 +68,13 @@ const searchOf = (filter: JobsFilter): Record<string, string> => ({
   ...(filter.offset === 0 ? {} : { offset: String(filter.offset) }),
 });
 
-const Nothing = ({ isFiltered }: { isFiltered: boolean }) =>
+const NoJobs = ({ isFiltered }: { isFiltered: boolean }) =>
   isFiltered ? (
-    <Notice icon={LuSearchX} title="No job matches">
-      Change the filter, or clear it.
-    </Notice>
+    <Placeholder icon={LuSearchX} title="No job matches">
+      Change or clear the filter.
+    </Placeholder>
   ) : (
-    <Notice icon={LuLayers} title="There are no adaptive jobs yet">
-      A job appears with the first run of a task of AdaptiveSparkOperator, for those who may read its DAG.
-    </Notice>
+    <Placeholder icon={LuLayers} title="There are no adaptive jobs yet">
+      A job appears after the first run of an AdaptiveSparkOperator task, to users who may read its DAG.
+    </Placeholder>
   );

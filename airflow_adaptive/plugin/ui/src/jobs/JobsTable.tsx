@@ -1,28 +1,28 @@
 import { Badge, Box, Link, Table, Text } from "@chakra-ui/react";
 import { Link as RouterLink } from "react-router";
 import type { JobItem } from "../api/types";
-import { Moment } from "../components/Moment";
-import { StateBadge } from "../components/StateBadge";
-import { count, duration, exact, rate, secondsBetween } from "../lib/format";
-import { useNow } from "../lib/now";
-import { bounds, total, totalRange } from "../lib/parallelism";
-import { plain } from "../lib/plain";
-import { setter } from "../lib/policies";
-import { styleOf } from "../lib/states";
+import { Moment } from "../components/values/Moment";
+import { StateBadge } from "../components/values/StateBadge";
+import { count, duration, exact, rate, secondsBetween } from "../lib/format/format";
+import { useNow } from "../lib/format/now";
+import { bounds, total, totalRange } from "../lib/format/parallelism";
+import { readable } from "../lib/format/reasonText";
+import { sourceText } from "../lib/scheduler/requirementsSource";
+import { styleOf } from "../lib/scheduler/states";
 
 const COLUMNS = [
   ["Job", "start", ""],
-  ["State", "start", "State of the scheduler, and how long it has been in it"],
-  ["Parallelism", "end", "Subtasks now, of all vertices together, and their bounds"],
-  ["Slots", "end", "Held by the job, of those that it holds or was offered"],
+  ["State", "start", "State of the scheduler, and time in the state"],
+  ["Parallelism", "end", "Current number of subtasks of all vertices, and their bounds"],
+  ["Slots", "end", "Slots that the job holds, and slots that the job holds or was offered"],
   ["Rows in", "end", "Rows read from the sources per second"],
   ["Processed", "end", "Rows per second while a batch runs"],
-  ["Backlog", "end", "Rows that wait at the sources"],
-  ["Failures", "end", "Failures that are remembered"],
-  ["Last transition", "start", "Newest change of state, and why"],
+  ["Backlog", "end", "Rows that are waiting at the sources"],
+  ["Failures", "end", "Recent failures"],
+  ["Last transition", "start", "Last transition, with its reason"],
 ] as const;
 
-/** Jobs with their newest figures. */
+/** The jobs with their current values. */
 export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => (
   <Table.ScrollArea borderColor="border" borderRadius="md" borderWidth={1}>
     <Table.Root aria-label="Adaptive jobs" interactive size="sm">
@@ -53,7 +53,7 @@ const Row = ({ job }: { job: JobItem }) => (
       <StateBadge outcome={job.outcome} size="sm" state={job.state} />
       <TimeInState since={job.since} />
     </Table.Cell>
-    <Flow job={job} />
+    <Throughput job={job} />
     <Number>
       {job.failures > 0 ? (
         <Badge colorPalette="red" variant="subtle">
@@ -88,8 +88,8 @@ const Name = ({ job }: { job: JobItem }) => (
   </>
 );
 
-/** What a job has and what flows through it; nothing does through one that has ended. */
-const Flow = ({ job }: { job: JobItem }) => {
+/** Resources and throughput of a job; empty for a job that has ended. */
+const Throughput = ({ job }: { job: JobItem }) => {
   const isOver = job.state === "Finished";
   const slots = isOver ? null : job.slots;
   const figures = isOver ? null : job.figures;
@@ -99,7 +99,7 @@ const Flow = ({ job }: { job: JobItem }) => {
         {isOver ? "–" : count(total(job.parallelism))}
         <Text as="span" color="fg.muted" display="block" fontSize="xs">
           {bounds(totalRange(job.requirements))}
-          <SetBy job={job} />
+          <BoundsSource job={job} />
         </Text>
       </Number>
       <Number>{slots === null ? "–" : `${count(slots.held)} / ${count(slots.available)}`}</Number>
@@ -110,10 +110,10 @@ const Flow = ({ job }: { job: JobItem }) => {
   );
 };
 
-const SetBy = ({ job: { bounds_by: by, state } }: { job: JobItem }) =>
+const BoundsSource = ({ job: { bounds_by: by, state } }: { job: JobItem }) =>
   !by || state === "Finished" ? null : (
     <Text as="span" display="block" marginInlineStart="auto" maxWidth="32" truncate>
-      by {setter(by)}
+      by {sourceText(by)}
     </Text>
   );
 
@@ -144,7 +144,7 @@ const LastTransition = ({ job: { last_transition: last } }: { job: JobItem }) =>
   return (
     <Box fontSize="xs">
       <Text lineClamp={2} overflowWrap="anywhere" title={last.reason}>
-        {plain(last.reason)}
+        {readable(last.reason)}
       </Text>
       <Text color="fg.muted" whiteSpace="nowrap">
         to {styleOf(last.target).label.toLowerCase()}, <Moment at={last.at} />

@@ -1,7 +1,7 @@
 import { Button, Flex, HStack, NativeSelect, Text } from "@chakra-ui/react";
 import { LuChevronLeft, LuChevronRight } from "react-icons/lu";
 import type { JobsFilter } from "../api/queries";
-import { exact } from "../lib/format";
+import { exact } from "../lib/format/format";
 
 interface Props {
   filter: JobsFilter;
@@ -10,7 +10,7 @@ interface Props {
   onChange: (changed: Partial<JobsFilter>) => void;
 }
 
-/** From page to page. */
+/** Navigation between the pages of a list. */
 export const Pager = ({ filter: { limit, offset }, total, sizes, onChange }: Props) => (
   <Flex align="center" as="nav" aria-label="Pages" gap={4} justify="space-between" mt={3} wrap="wrap">
     <Text color="fg.muted" fontSize="sm">
@@ -19,13 +19,13 @@ export const Pager = ({ filter: { limit, offset }, total, sizes, onChange }: Pro
     <HStack>
       <NativeSelect.Root size="xs" width="28">
         <NativeSelect.Field
-          aria-label="Jobs on a page"
+          aria-label="Jobs per page"
           onChange={(event) => onChange({ limit: Number(event.target.value) })}
           value={limit}
         >
           {sizes.map((size) => (
             <option key={size} value={size}>
-              {size} a page
+              {size} per page
             </option>
           ))}
         </NativeSelect.Field>

@@ -2,13 +2,13 @@ import { lazy, Suspense } from "react";
 import { useQuery } from "@tanstack/react-query";
 import { LuLayers } from "react-icons/lu";
 import { jobsOfTaskQuery } from "../api/queries";
-import { Loaded } from "../components/Loaded";
-import { Loading, Notice } from "../components/Notice";
+import { Loaded } from "../components/feedback/Loaded";
+import { Loading, Placeholder } from "../components/feedback/Placeholder";
 import { JobsTable } from "./JobsTable";
 
 const Job = lazy(() => import("../job/Job"));
 
-/** The tab of a task instance: the job that its task runs; a choice if it is mapped and runs several. */
+/** The tab of a task instance: the job of the task, or a list of jobs if the task is mapped. */
 export const TaskPage = ({ dagId, taskId }: { dagId: string; taskId: string }) => {
   const query = useQuery(jobsOfTaskQuery(dagId, taskId));
   return (
@@ -28,7 +28,8 @@ export const TaskPage = ({ dagId, taskId }: { dagId: string; taskId: string }) =
 };
 
 const NoJob = () => (
-  <Notice icon={LuLayers} title="This task runs no adaptive job">
-    Tasks of AdaptiveSparkOperator do. Their job appears here with their first run.
-  </Notice>
+  <Placeholder icon={LuLayers} title="This task does not run an adaptive job">
+    Only tasks of AdaptiveSparkOperator run adaptive jobs. The job appears here after the first run of the
+    task.
+  </Placeholder>
 );

@@ -1,0 +1,65 @@
+import { Alert, Stack } from "@chakra-ui/react";
+import type { ReactNode } from "react";
+import type { JobDetails } from "../../api/types";
+import { Moment } from "../../components/values/Moment";
+import { bounds } from "../../lib/format/parallelism";
+
+const IN_PROGRESS: Record<string, string> = {
+  suspended: "The job is being suspended",
+  canceled: "The job is being canceled",
+};
+
+/** Alerts at the top of the page of a job. */
+export const JobMessages = ({ details }: { details: JobDetails }) => {
+  const inProgress = details.state === "Finished" ? undefined : IN_PROGRESS[details.desired_state ?? ""];
+  const pending = Object.entries(details.pending_requirements ?? {});
+  return (
+    <Stack _empty={{ display: "none" }} gap={2}>
+      {details.cause !== null && (
+        <Message status="error" title="Root cause">
+          {details.cause}
+        </Message>
+      )}
+      {details.state === "unknown" && (
+        <Message status="info" title="This job has not published anything yet">
+          The job publishes its state when its task runs with this version of airflow-adaptive.
+        </Message>
+      )}
+      {inProgress !== undefined && (
+        <Message status="info" title={inProgress}>
+          <RequestedBy asked={details.asked["desired_state"]} /> The job stops at its next batch boundary.
+        </Message>
+      )}
+      {pending.length > 0 && (
+        <Message status="info" title="New requirements become active soon">
+          {pending.map(([name, range]) => `${name}: ${bounds(range)}`).join(", ")}
+        </Message>
+      )}
+    </Stack>
+  );
+};
+
+const RequestedBy = ({ asked }: { asked: { by: string; at: string; via: string } | undefined }) =>
+  asked === undefined ? null : (
+    <>
+      Requested by {asked.by} ({asked.via}), <Moment at={asked.at} />.
+    </>
+  );
+
+interface MessageProps {
+  status: "error" | "info" | "warning";
+  title: string;
+  children: ReactNode;
+}
+
+const Message = ({ status, title, children }: MessageProps) => (
+  <Alert.Root size="sm" status={status}>
+    <Alert.Indicator />
+    <Alert.Content minWidth={0}>
+      <Alert.Title>{title}</Alert.Title>
+      <Alert.Description as="div" overflowWrap="anywhere">
+        {children}
+      </Alert.Description>
+    </Alert.Content>
+  </Alert.Root>
+);

@@ -1,0 +1,96 @@
+import { Badge, Box, Text } from "@chakra-ui/react";
+import type { JobDetails } from "../../api/types";
+import { Moment } from "../../components/values/Moment";
+import { Stat, StatList } from "../../components/layout/Stat";
+import { count, exact, millis, rate } from "../../lib/format/format";
+import { bounds, text, total, totalRange } from "../../lib/format/parallelism";
+import { readable } from "../../lib/format/reasonText";
+import { sourceText } from "../../lib/scheduler/requirementsSource";
+
+/** Current values of a job. */
+export const JobStats = ({ details }: { details: JobDetails }) => (
+  <Box mt={4}>
+    <StatList>
+      <Resources details={details} />
+      <Throughput details={details} />
+      <Counters details={details} />
+    </StatList>
+  </Box>
+);
+
+/** Parallelism and slots of the job, with their bounds. */
+const Resources = ({ details }: { details: JobDetails }) => {
+  const { parallelism, requirements, slots, state, bounds_by: by } = details;
+  const isOver = state === "Finished";
+  return (
+    <>
+      <Stat hint="Current number of subtasks of all vertices, and their bounds" label="Parallelism">
+        <Text as="span" fontWeight="bold" title={parallelism === null ? "" : text(parallelism)}>
+          {isOver ? "–" : count(total(parallelism))}
+        </Text>{" "}
+        <Text as="span" color="fg.muted">
+          of {bounds(totalRange(requirements))}
+        </Text>
+      </Stat>
+      {by && (
+        <Stat hint={readable(by.reason)} label="Bounds set by">
+          {sourceText(by)}
+          {details.policy?.dry_run && (
+            <Badge colorPalette="orange" ml={2} size="xs" variant="solid">
+              Dry run
+            </Badge>
+          )}
+        </Stat>
+      )}
+      <Stat hint="Slots that the job holds, and slots that the job holds or was offered" label="Slots">
+        {slots === null || isOver ? "–" : `${exact(slots.held)} of ${exact(slots.available)}`}
+      </Stat>
+    </>
+  );
+};
+
+/** Current throughput of the job. */
+const Throughput = ({ details }: { details: JobDetails }) => {
+  const figures = details.state === "Finished" ? null : details.figures;
+  return (
+    <>
+      <Stat hint={exact(figures?.input)} label="Rows in">
+        {rate(figures?.input)}
+      </Stat>
+      <Stat hint={exact(figures?.processed)} label="Processed">
+        {rate(figures?.processed)}
+      </Stat>
+      <Stat label="Batch duration">{millis(figures?.batch_ms)}</Stat>
+      <Stat hint={exact(figures?.backlog)} label="Backlog">
+        {count(figures?.backlog)}
+      </Stat>
+    </>
+  );
+};
+
+/** Counters over the lifetime of the job. */
+const Counters = ({ details }: { details: JobDetails }) => {
+  const { task } = details;
+  return (
+    <>
+      <Stat label="Rescales">{exact(details.rescales)}</Stat>
+      <Stat hint="Restarts, including rescales" label="Restarts">
+        {exact(details.restarts)}
+      </Stat>
+      <Stat label="Failures">
+        <Box as="span" color={details.failures > 0 ? "fg.error" : "inherit"}>
+          {exact(details.failures)}
+        </Box>
+      </Stat>
+      <Stat label="Last published">
+        <Moment at={details.updated_at} />
+      </Stat>
+      {task !== null && (
+        <Stat hint={`run ${task.run_id}`} label="Task">
+          {task.dag_id} · {task.task_id}
+          {task.map_index >= 0 ? ` [${task.map_index}]` : ""}
+        </Stat>
+      )}
+    </>
+  );
+};

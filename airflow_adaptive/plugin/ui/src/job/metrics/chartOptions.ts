@@ -1,0 +1,185 @@
+/** The charts and their Chart.js options. */
+import type { ChartDataset, ChartOptions, Plugin } from "chart.js";
+import type { AnnotationOptions } from "chartjs-plugin-annotation";
+import type { Rescale } from "../../api/types";
+import { count, millis, rate, tick } from "../../lib/format/format";
+import { type Point, timeTicks } from "../../lib/scheduler/timeSeries";
+import type { Cursor } from "./cursor";
+import type { ChartColors } from "./chartColors";
+
+export interface Line {
+  label: string;
+  value: (point: Point) => number | null;
+  color: keyof ChartColors;
+  style?: "step" | "bound" | "band";
+}
+
+export interface ChartKind {
+  id: string;
+  title: string;
+  lines: Line[];
+  text: (value: number | null) => string;
+  isWhole: boolean;
+}
+
+/** The charts, from top to bottom. */
+export const KINDS: ChartKind[] = [
+  {
+    id: "slots",
+    title: "Slots",
+    text: count,
+    isWhole: true,
+    lines: [
+      { label: "in use", value: (point) => point.slots, color: "main", style: "step" },
+      { label: "upper bound", value: (point) => point.upper, color: "bound", style: "bound" },
+      { label: "lower bound", value: (point) => point.lower, color: "bound", style: "band" },
+    ],
+  },
+  {
+    id: "rates",
+    title: "Rows per second",
+    text: rate,
+    isWhole: false,
+    lines: [
+      { label: "in", value: (point) => point.input, color: "main" },
+      { label: "processed", value: (point) => point.processed, color: "second" },
+    ],
+  },
+  {
+    id: "batch",
+    title: "Batch duration",
+    text: millis,
+    isWhole: false,
+    lines: [{ label: "longest batch", value: (point) => point.batch_ms, color: "main" }],
+  },
+  {
+    id: "backlog",
+    title: "Backlog",
+    text: count,
+    isWhole: true,
+    lines: [{ label: "rows waiting", value: (point) => point.backlog, color: "warm" }],
+  },
+];
+
+/** Width of all value axes. The equal width aligns the charts. */
+export const AXIS_WIDTH = 64;
+
+/** The lines of a chart as data sets of Chart.js. */
+export const datasetsOf = (kind: ChartKind, points: Point[], colors: ChartColors): ChartDataset<"line">[] =>
+  kind.lines.map((line) => ({
+    label: line.label,
+    data: points.map((point) => ({ x: point.at, y: line.value(point) as number })),
+    borderColor: colors[line.color],
+    backgroundColor: line.style === "band" ? colors.band : colors[line.color],
+    borderWidth: line.style === "bound" || line.style === "band" ? 1 : 1.75,
+    borderDash: line.style === "bound" || line.style === "band" ? [4, 3] : [],
+    stepped: line.style === undefined ? false : "before",
+    fill: line.style === "band" ? "-1" : false,
+    pointRadius: 0,
+    pointHoverRadius: 0,
+    spanGaps: false,
+  }));
+
+interface Frame {
+  from: number;
+  to: number;
+  colors: ChartColors;
+  rescales: Rescale[];
+  isLast: boolean;
+  /** Whether the chart has values. An axis without values has no ticks. */
+  hasValues: boolean;
+}
+
+/** Options of a chart. All charts share the time axis, and only the last chart labels the axis. */
+export const optionsOf = (kind: ChartKind, frame: Frame): ChartOptions<"line"> => ({
+  animation: false,
+  responsive: true,
+  maintainAspectRatio: false,
+  normalized: true,
+  parsing: false,
+  events: [],
+  layout: { autoPadding: false, padding: { right: 8, top: 4 } },
+  plugins: {
+    legend: { display: false },
+    tooltip: { enabled: false },
+    annotation: { animations: {}, annotations: marksOf(frame) },
+  },
+  scales: {
+    x: {
+      type: "linear",
+      min: frame.from,
+      max: frame.to,
+      border: { display: false },
+      grid: { color: frame.colors.grid, drawTicks: false },
+      afterBuildTicks: (axis) => {
+        const tickCount = Math.max(2, Math.floor(axis.width / 90));
+        axis.ticks = timeTicks(frame.from, frame.to, tickCount).map((value) => ({ value }));
+      },
+      ticks: {
+        display: frame.isLast,
+        color: frame.colors.text,
+        maxRotation: 0,
+        padding: 6,
+        font: { size: 11 },
+        callback: (value) => tick(Number(value), frame.to - frame.from),
+      },
+    },
+    y: {
+      beginAtZero: true,
+      grace: "8%",
+      border: { display: false },
+      grid: { color: frame.colors.grid, drawTicks: false },
+      afterFit: (axis) => {
+        axis.width = AXIS_WIDTH;
+      },
+      ticks: {
+        display: frame.hasValues,
+        color: frame.colors.text,
+        maxTicksLimit: 4,
+        padding: 8,
+        font: { size: 11 },
+        ...(kind.isWhole ? { precision: 0 } : {}),
+        callback: (value) => kind.text(Number(value)),
+      },
+    },
+  },
+});
+
+/** A vertical line at each rescale, in red at a failed rescale. */
+const marksOf = ({ rescales, from, to, colors }: Frame): Record<string, AnnotationOptions> =>
+  Object.fromEntries(
+    rescales.flatMap((rescale) => {
+      const at = (rescale.endTimestampInMillis ?? rescale.startTimestampInMillis) / 1_000;
+      if (rescale.terminalState === "IGNORED" || at < from || at > to) return [];
+      const color = rescale.terminalState === "FAILED" ? colors.bad : colors.mark;
+      const mark: AnnotationOptions = {
+        type: "line",
+        scaleID: "x",
+        value: at,
+        borderColor: color,
+        borderWidth: 1.25,
+        borderDash: rescale.terminalState === null ? [3, 3] : [],
+      };
+      return [[`rescale-${rescale.number}`, mark]];
+    }),
+  );
+
+/** Draws the shared cursor over a chart. */
+export const cursorPlugin = (cursor: Cursor, color: string): Plugin<"line"> => ({
+  id: "cursor",
+  afterDraw: ({ ctx, chartArea, scales }) => {
+    const at = cursor.at();
+    const axis = scales["x"];
+    if (at === null || axis === undefined || at < axis.min || at > axis.max) return;
+    const x = axis.getPixelForValue(at);
+    ctx.save();
+    ctx.strokeStyle = color;
+    ctx.lineWidth = 1;
+    ctx.setLineDash([3, 3]);
+    ctx.beginPath();
+    ctx.moveTo(x, chartArea.top);
+    ctx.lineTo(x, chartArea.bottom);
+    ctx.stroke();
+    ctx.restore();
+  },
+});

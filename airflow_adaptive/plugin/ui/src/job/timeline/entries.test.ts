@@ -1,0 +1,29 @@
+import { describe, expect, it } from "vitest";
+import { entriesOf } from "./entries";
+
+describe("the entries", () => {
+  it("are sorted from the newest to the oldest, without repetitions", () => {
+    const at = (second: number) => `2013-01-01T00:00:0${second}Z`;
+    const transition = {
+      at: at(1),
+      source: "A",
+      target: "B",
+      version: 1,
+      before: null,
+      after: null,
+      tier: null,
+      reason: "why",
+    };
+    const entries = entriesOf({
+      transitions: [transition],
+      decisions: [
+        { at: at(2), state: "B", reason: "not yet" },
+        { at: at(1), state: "A", reason: "why" },
+      ],
+    });
+    expect(entries.map(({ kind, reason }) => [kind, reason])).toEqual([
+      ["decision", "not yet"],
+      ["transition", "why"],
+    ]);
+  });
+});

@@ -1,0 +1,33 @@
+/** Transitions and decisions as one list. */
+import type { Counts, Timeline } from "../../api/types";
+
+interface Common {
+  id: string;
+  at: string;
+  reason: string;
+}
+
+export type Entry =
+  | (Common & { kind: "decision"; state: string })
+  | (Common & {
+      kind: "transition";
+      source: string;
+      target: string;
+      before: Counts | null;
+      after: Counts | null;
+      tier: number | null;
+    });
+
+/** All entries, newest first. A decision that a transition repeats is omitted. */
+export const entriesOf = ({ transitions, decisions }: Timeline): Entry[] => {
+  const repeated = new Set(transitions.map(({ at, reason }) => `${at} ${reason}`));
+  const changes = transitions.map((item): Entry => ({
+    ...item,
+    kind: "transition",
+    id: `transition-${item.version}-${item.at}`,
+  }));
+  const rest = decisions
+    .filter(({ at, reason }) => !repeated.has(`${at} ${reason}`))
+    .map((item, index): Entry => ({ ...item, kind: "decision", id: `decision-${item.at}-${index}` }));
+  return [...changes, ...rest].sort((one, other) => Date.parse(other.at) - Date.parse(one.at));
+};

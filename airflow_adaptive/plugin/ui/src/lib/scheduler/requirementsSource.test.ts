@@ -1,0 +1,99 @@
+import { describe, expect, it } from "vitest";
+import type { BoundsBy, Policy } from "../../api/types";
+import { moment } from "../format/format";
+import { readable } from "../format/reasonText";
+import {
+  sourceOfDecision,
+  validity,
+  isDryRun,
+  isOverride,
+  policyText,
+  sourceText,
+  policyStatus,
+  successorText,
+} from "./requirementsSource";
+
+const END = "2026-01-01T10:00:00+00:00";
+
+const by = (more: Partial<BoundsBy>): BoundsBy => ({
+  kind: "POLICY",
+  source: "load",
+  via: null,
+  since: null,
+  until: null,
+  reason: "",
+  ...more,
+});
+
+const policy = (more: Partial<Policy>): Policy => ({
+  kind: "CombinedPolicy",
+  dry_run: false,
+  acts: true,
+  advice: null,
+  problem: null,
+  ...more,
+});
+
+describe("the source of the bounds", () => {
+  it.each([
+    [{ kind: "DAG", source: "dag" }, "the DAG", null],
+    [{ kind: "CALENDAR", source: "calendar" }, "calendar", null],
+    [
+      { kind: "CALENDAR", source: "rush/set/r", until: END },
+      "calendar: rush/set/r",
+      `next change ${moment(END)}`,
+    ],
+    [{ kind: "POLICY", source: "calendar and load" }, "calendar and load", null],
+    [{ kind: "USER", source: "alice", via: "REST" }, "alice (REST)", "until they are cleared"],
+    [{ kind: "USER", source: "alice", until: END }, "alice", `until ${moment(END)}`],
+  ])("%j", (more, who, until) => {
+    expect(sourceText(by(more))).toBe(who);
+    expect(validity(by(more))).toBe(until);
+    expect(isOverride(by(more))).toBe(more.kind === "USER");
+  });
+
+  it("is unknown before the job has published it", () => {
+    expect(isOverride(null)).toBe(false);
+  });
+});
+
+describe("a rescale policy", () => {
+  it("is active, a dry run, or overridden", () => {
+    expect(policyStatus(policy({}))).toBe("active");
+    expect(policyStatus(policy({ acts: false }))).toBe("inactive");
+    expect(policyStatus(policy({ acts: false, dry_run: true }))).toBe("dry run");
+    expect(policyText("LoadPolicy")).toBe("by load");
+    expect(policyText("Own")).toBe("Own");
+  });
+
+  it("becomes active when the bounds of a user end, unless it is a dry run", () => {
+    expect(successorText(policy({}))).toContain("by calendar and load");
+    expect(successorText(policy({ dry_run: true }))).toContain("the DAG declares");
+    expect(successorText(null)).toContain("the DAG declares");
+  });
+});
+
+describe("the timeline", () => {
+  it.each([
+    ["bounds by load (query 'q': 2 -> 4): the job rescales", "load"],
+    ["bounds by calendar and load (window 'day'; busy): nothing to do", "calendar and load"],
+    ["bounds by alice (REST, until 2026-01-01T10:00:00+00:00): ...", "alice"],
+    ["bounds by the DAG: nothing to do", "the DAG"],
+    ["the upper bounds by far", null],
+  ])("%s", (reason, who) => {
+    expect(sourceOfDecision(reason)).toBe(who);
+    expect(isDryRun(reason)).toBe(false);
+  });
+
+  it("marks the advice of a dry run", () => {
+    expect(isDryRun("dry run: load would set job 1-4 (query 'q': busy)")).toBe(true);
+  });
+
+  it("shows instants in the time zone of the user", () => {
+    expect(readable(`bounds by alice (REST, until ${END}): 2 -> 4`)).toBe(
+      `bounds by alice (REST, until ${moment(END)}): 2 → 4`,
+    );
+    const run = `bounds by rush/set/scheduled__${END} (task): nothing changes`;
+    expect(readable(run)).toBe(run);
+  });
+});
