@@ -214,7 +214,7 @@ class JobChannel(Protocol):
     """The job directory: the log, and the driver's status."""
 
     async def newest(self) -> JournalDocument | None:
-        """The newest log document that can be trusted, None if there is none. Raises `JobDirectoryError`."""
+        """The newest journal document that can be trusted, None if there is none. Raises `JobDirectoryError`."""
         ...
 
     async def read(self, number: int) -> JournalDocument | None:
@@ -222,7 +222,7 @@ class JobChannel(Protocol):
         ...
 
     async def create(self, document: JournalDocument) -> bool:
-        """Create the log document under its number only if there is none, and say whether it is now the newest.
+        """Create the journal document under its number only if there is none, and say whether it is now the newest.
 
         False if another was first. Creating the very same document again is no error: a lost answer can be asked for
         again. Raises `JobDirectoryError`.
@@ -234,7 +234,7 @@ class JobChannel(Protocol):
         ...
 
     async def compact(self, keep: int) -> None:
-        """Remove all but the newest `keep` log documents, and of rescales as well. Raises `JobDirectoryError`."""
+        """Remove all but the newest `keep` journal documents, and of rescales as well. Raises `JobDirectoryError`."""
         ...
 
     async def record(self, document: RescaleDocument) -> bool:

@@ -103,7 +103,9 @@ class DeclaredJob:
         directory = job_directory(self.job_directory, self.job)
         newest = await directory.newest()
         if newest is None and begun:
-            raise JobDirectoryError(f"{directory.uri}/log was there and is gone: bring the directory of the job back")
+            raise JobDirectoryError(
+                f"{directory.uri}/journal was there and is gone: bring the directory of the job back"
+            )
         if newest is not None:
             from_json(newest.scheduler)  # refuses what a newer version wrote, before it costs a running job its loop
         code = await stage(directory, self.application, self.py_files)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.control.interfaces import DirectoryError
 from airflow_adaptive.job.jvm import java_class
-from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, log_name, log_number
+from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, journal_name, journal_number
 
 FILE_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 
@@ -44,17 +44,17 @@ class JobDirectory:
         # A name of dots alone would be this directory, or the one above.
         return f"{self._root}/checkpoints/{folder if folder.strip('.') else folder.replace('.', '%2E')}"
 
-    def log_numbers(self) -> list[int]:
+    def journal_numbers(self) -> list[int]:
         """Numbers of the log's documents, in no order. Raises `DirectoryError`."""
         with _reaching(self._root):
-            path = self._path("log")
+            path = self._path("journal")
             files = path.getFileSystem(self._conf)
             names = [entry.getPath().getName() for entry in files.listStatus(path)] if files.exists(path) else []
-        return [number for name in names if (number := log_number(name)) is not None]
+        return [number for name in names if (number := journal_number(name)) is not None]
 
-    def read_log(self, number: int) -> bytes | None:
+    def read_journal(self, number: int) -> bytes | None:
         """A document of the log, None if it is not there. Raises `DirectoryError`."""
-        return self._read(self._path("log", log_name(number)))
+        return self._read(self._path("journal", journal_name(number)))
 
     def read_status(self) -> bytes | None:
         """The status, whoever wrote it, None if there is none. Raises `DirectoryError`."""

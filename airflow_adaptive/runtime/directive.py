@@ -1,4 +1,4 @@
-"""What the driver is to do, read off the scheduler's state: the log document that carries it is the command."""
+"""What the driver is to do, read off the scheduler's state: the journal document that carries it is the command."""
 
 from __future__ import annotations
 

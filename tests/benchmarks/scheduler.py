@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from airflow_adaptive.job.protocol.codec import encode_log
+from airflow_adaptive.job.protocol.codec import encode_journal
 from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.runtime.journal.journal import Journal
 from airflow_adaptive.runtime.spec import JobSpec
@@ -154,7 +154,7 @@ class _SizingChannel(FakeChannel):
 
     async def create(self, document: JournalDocument) -> bool:
         """Note the size."""
-        self.sizes.append(len(encode_log(document)))
+        self.sizes.append(len(encode_journal(document)))
         return True
 
 

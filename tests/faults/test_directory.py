@@ -99,7 +99,7 @@ def test_directory_that_can_not_be_written(
         world.last(seconds)
     world.recover()
     assert world.said(str(world.directory), reason)
-    assert not list((world.directory / "log").glob(".*")), "temporary files are left"
+    assert not list((world.directory / "journal").glob(".*")), "temporary files are left"
     record(f"job directory {broken}", DURATIONS[seconds], world.finish(loop))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from airflow_adaptive.job.protocol.codec import encode_log, encode_status, log_name
+from airflow_adaptive.job.protocol.codec import encode_journal, encode_status, journal_name
 from tests.faults.world import LEASE_S, FaultWorld, Outcome, frozen
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
@@ -103,7 +103,7 @@ def test_next_log_document_that_is_damaged(world: FaultWorld, record: Record, da
     world.run_well()
     newest = world.newest()
     assert newest is not None
-    (world.directory / "log" / log_name(newest.number + 1)).write_bytes(DAMAGE[damage](encode_log(newest)))
+    (world.directory / "journal" / journal_name(newest.number + 1)).write_bytes(DAMAGE[damage](encode_journal(newest)))
     world.ask(parallelism=(2, 2))
     world.fault()
     world.wait_for("the next plan", lambda: world.newest().number > newest.number + 1)  # type: ignore[union-attr]

@@ -61,7 +61,7 @@ def check(world: Weeks, footprints: list[Footprint]) -> None:
     assert last.descriptors <= first.descriptors
     assert last.threads <= first.threads
     for footprint in footprints:
-        assert footprint.log_documents <= OPTIONS["history_size"] + LOGGED_BETWEEN
+        assert footprint.journal_documents <= OPTIONS["history_size"] + LOGGED_BETWEEN
         assert footprint.history_documents <= OPTIONS["history_size"] + LOGGED_BETWEEN
     assert world.largest_document < LOG_DOCUMENT_BYTES
     assert world.shown.largest < XCOM_BYTES

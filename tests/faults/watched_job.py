@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-from airflow_adaptive.job.protocol.codec import DocumentError, decode_log, decode_status
+from airflow_adaptive.job.protocol.codec import DocumentError, decode_journal, decode_status
 from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.cluster import LocalCluster
@@ -67,9 +67,9 @@ class WatchedJob:
 
     def newest(self) -> JournalDocument | None:
         """The newest document of the log."""
-        for file in sorted((self.directory / "log").glob("[0-9]*.json"), reverse=True):
+        for file in sorted((self.directory / "journal").glob("[0-9]*.json"), reverse=True):
             try:
-                return decode_log(file.read_bytes())
+                return decode_journal(file.read_bytes())
             except (DocumentError, FileNotFoundError):
                 continue
         return None

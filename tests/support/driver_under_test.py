@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import psutil
 
-from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_log, log_name
+from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_journal, journal_name
 from airflow_adaptive.job.protocol.conf import session_conf
 from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPlan, DriverStatus, JournalDocument
 from airflow_adaptive.local.cluster import LocalCluster
@@ -90,10 +90,10 @@ class DriverUnderTest:
         self.number += 1
         directive = Directive(epoch=epoch or self.epoch, nonce=NONCE, version=version, action=action, plan=wanted)
         document = JournalDocument(job=JOB, number=self.number, at="", owner="test", directive=directive, scheduler={})
-        path = self.directory / "log" / log_name(self.number)
+        path = self.directory / "journal" / journal_name(self.number)
         path.parent.mkdir(parents=True, exist_ok=True)
         written = path.with_suffix(".written")
-        written.write_bytes(encode_log(document))
+        written.write_bytes(encode_journal(document))
         os.link(written, path)
         written.unlink()
 

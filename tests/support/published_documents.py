@@ -17,7 +17,7 @@ from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.testing.contracts.job_channel import log_document
+from airflow_adaptive.testing.contracts.job_channel import journal_document
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow_app import RUN, AirflowWorld
@@ -48,7 +48,7 @@ def history(job: Scenario) -> History:
     for step in job.steps:
         told.take(
             replace(
-                log_document(1),
+                journal_document(1),
                 transitions=[encode(step.transition)] if step.transition else [],
                 decisions=[encode(step.decision)] if step.decision else [],
                 rescales=[encode(step.rescale)] if step.rescale else [],

@@ -22,9 +22,9 @@ from typing import Any
 
 import psutil
 
-from airflow_adaptive.job.protocol.codec import decode_log
+from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.ports import ControlRequests, SubmissionState
-from airflow_adaptive.runtime.journal.job_directory import HISTORY, LOG, JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import HISTORY, JOURNAL, JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.stores.asset_store import xcoms
@@ -80,7 +80,7 @@ class Footprint:
     memory: int
     descriptors: int
     threads: int
-    log_documents: int
+    journal_documents: int
     history_documents: int
     scheduler_bytes: int
 
@@ -176,7 +176,7 @@ class Weeks(Simulation):
     async def footprint(self) -> Footprint:
         """As it is now."""
         process = psutil.Process()
-        newest = decode_log(next(iter(self.disk.log.values())))
+        newest = decode_journal(next(iter(self.disk.journal.values())))
         await asyncio.sleep(0)  # what is to be closed is closed when its last callback has run
         gc.collect()
         return Footprint(
@@ -184,7 +184,7 @@ class Weeks(Simulation):
             memory=traced_bytes(),
             descriptors=process.num_fds(),
             threads=threading.active_count(),
-            log_documents=len(list((self._folder / LOG).iterdir())),
+            journal_documents=len(list((self._folder / JOURNAL).iterdir())),
             history_documents=len(list((self._folder / HISTORY).iterdir())),
             scheduler_bytes=len(json.dumps(newest.scheduler)),
         )
@@ -192,7 +192,7 @@ class Weeks(Simulation):
     def _tick(self) -> None:
         if not self.disk.look():
             return
-        self.largest_document = max(self.largest_document, *map(len, self.disk.log.values()))
+        self.largest_document = max(self.largest_document, *map(len, self.disk.journal.values()))
         super()._tick()
         if self.clock.now() >= self.hasty.calm_until:
             self.hasty.busy_until = self.clock.now() + BUSY

@@ -19,7 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.unmanaged_script import OrdinaryScript
-from airflow_adaptive.job.protocol.codec import FORMAT, encode_log, log_name
+from airflow_adaptive.job.protocol.codec import FORMAT, encode_journal, journal_name
 from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
@@ -89,11 +89,11 @@ class Desk:
         """What it says when this is the newest document in the log of its job."""
         directive = Directive(epoch=1, nonce="n", version=1, action=Action.RUN, plan=None)
         document = JournalDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={})
-        log = self.folder / "jobs" / "departures" / "log"
+        log = self.folder / "jobs" / "departures" / "journal"
         log.mkdir(parents=True, exist_ok=True)
-        (log / log_name(1)).write_text(json.dumps(json.loads(encode_log(document)) | fields))
+        (log / journal_name(1)).write_text(json.dumps(json.loads(encode_journal(document)) | fields))
         told = self.refusal()
-        (log / log_name(1)).unlink()
+        (log / journal_name(1)).unlink()
         return told
 
     def end(self, event: dict[str, Any]) -> str:
@@ -193,7 +193,7 @@ class ReadOnly(LocalFileSystem):
 
 def not_writable() -> str:
     with pytest.raises(JobDirectoryError) as raised:
-        Storage(ReadOnly(), "/shared/jobs/departures").names("log")
+        Storage(ReadOnly(), "/shared/jobs/departures").names("journal")
     return f"job 'departures': {raised.value}"
 
 

@@ -42,7 +42,7 @@ class Fence:
         """Take a directive from the log.
 
         Args:
-            directive: of the newest log document.
+            directive: of the newest journal document.
             read_at: the clock before the reading began.
 
         Raises:
@@ -69,7 +69,7 @@ class Fence:
             FencedError: it has run out.
         """
         if self._overdue_s(self._read_at) >= 0:
-            raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) no log document has named this driver")
+            raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) no journal document has named this driver")
         if querying and self.overdue_s() >= 0:
             raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) this driver has not reported")
 

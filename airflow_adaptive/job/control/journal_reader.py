@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, Protocol
 
-from airflow_adaptive.job.protocol.codec import DocumentError, decode_log
+from airflow_adaptive.job.protocol.codec import DocumentError, decode_journal
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 
 LISTING_INTERVAL_S: Final = 10.0
@@ -17,11 +17,11 @@ LISTING_INTERVAL_S: Final = 10.0
 class LogFiles(Protocol):
     """The log's documents as files."""
 
-    def log_numbers(self) -> Iterable[int]:
+    def journal_numbers(self) -> Iterable[int]:
         """Numbers of the documents that are there. Raises `DirectoryError`."""
         ...
 
-    def read_log(self, number: int) -> bytes | None:
+    def read_journal(self, number: int) -> bytes | None:
         """A document, None if it is not there. Raises `DirectoryError`."""
         ...
 
@@ -89,10 +89,10 @@ class LogReader:
 
     def _from_listing(self) -> JournalDocument | None:
         """The listing is the truth, also where it falls behind what was read: the directory was made anew then."""
-        for number in sorted(self._files.log_numbers(), reverse=True):
+        for number in sorted(self._files.journal_numbers(), reverse=True):
             if self._newest is not None and number == self._newest.number:
                 return self._newest
-            document = self._trusted(number, self._files.read_log(number))
+            document = self._trusted(number, self._files.read_journal(number))
             if document is not None:
                 return document
         return None
@@ -100,14 +100,14 @@ class LogReader:
     def _advance(self) -> None:
         """Go on from the newest document, past those that can't be trusted (yet: one may be half-written)."""
         number = self._newest.number if self._newest is not None else 0
-        while (data := self._files.read_log(number := number + 1)) is not None:
+        while (data := self._files.read_journal(number := number + 1)) is not None:
             self._newest = self._trusted(number, data) or self._newest
 
     def _trusted(self, number: int, data: bytes | None) -> JournalDocument | None:
         if data is None:
             return None
         try:
-            document = decode_log(data)
+            document = decode_journal(data)
         except DocumentError as error:
             self._ignore(number, str(error))
             return None
@@ -119,4 +119,4 @@ class LogReader:
     def _ignore(self, number: int, reason: str) -> None:
         if number not in self._reported:
             self._reported.add(number)
-            self._report(f"log document {number} ignored: {reason}")
+            self._report(f"journal document {number} ignored: {reason}")

@@ -28,7 +28,7 @@ FORMAT = 1
 MAX_DOCUMENT_BYTES = 1 << 20
 """A document larger than this is not ours: it is reported and ignored."""
 
-LOG_KIND = "airflow-adaptive/log"
+JOURNAL_KIND = "airflow-adaptive/journal"
 STATUS_KIND = "airflow-adaptive/status"
 RESCALE_KIND = "airflow-adaptive/rescale"
 
@@ -43,20 +43,20 @@ class NewerFormatError(DocumentError):
     """A newer airflow-adaptive wrote the document: it is the truth, but this side can't read it."""
 
 
-def log_name(number: int) -> str:
-    """File name of log document `number`: sorts like the number."""
+def journal_name(number: int) -> str:
+    """File name of journal document `number`: sorts like the number."""
     return f"{number:010d}.json"
 
 
-def log_number(name: str) -> int | None:
-    """Inverse of `log_name`; None for a name that is not a log document's."""
+def journal_number(name: str) -> int | None:
+    """Inverse of `journal_name`; None for a name that is not a journal document's."""
     stem, dot, suffix = name.partition(".")
     return int(stem) if dot and suffix == "json" and len(stem) == 10 and stem.isdecimal() else None  # noqa: PLR2004
 
 
-def encode_log(document: JournalDocument) -> bytes:
-    """Bytes of a log document."""
-    return _encode(LOG_KIND, asdict(document))
+def encode_journal(document: JournalDocument) -> bytes:
+    """Bytes of a journal document."""
+    return _encode(JOURNAL_KIND, asdict(document))
 
 
 def encode_rescale(document: RescaleDocument) -> bytes:
@@ -69,13 +69,13 @@ def encode_status(status: DriverStatus) -> bytes:
     return _encode(STATUS_KIND, asdict(status))
 
 
-def decode_log(data: bytes) -> JournalDocument:
-    """Read a log document.
+def decode_journal(data: bytes) -> JournalDocument:
+    """Read a journal document.
 
     Raises:
         DocumentError: it can't be trusted; says why.
     """
-    fields = _decode(LOG_KIND, data)
+    fields = _decode(JOURNAL_KIND, data)
     return _build(JournalDocument, {**fields, "directive": _directive(fields.get("directive"))})
 
 

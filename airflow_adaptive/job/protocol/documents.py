@@ -3,7 +3,7 @@
 Both sides import this module, and `job.protocol.codec` for the bytes, and nothing else of each other, so they are standard library
 only: they also ship to the cluster in the runtime's zip.
 
-* `JournalDocument`: one saved step of the scheduler (`log/0000000042.json`), created only if absent. Its `directive` is all
+* `JournalDocument`: one saved step of the scheduler (`journal/0000000042.json`), created only if absent. Its `directive` is all
   that the driver reads.
 * `DriverStatus`: the driver's report (`status.json`), rewritten with each batch and heartbeat.
 * `RescaleDocument`: a rescale that has ended (`history/0000000007.json`), created only if absent; for the scheduler's side alone.
@@ -104,7 +104,7 @@ class DriverPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directive:
-    """What the newest log document tells the driver.
+    """What the newest journal document tells the driver.
 
     Attributes:
         epoch: the one driver that may run a query carries this epoch ...
@@ -136,8 +136,9 @@ class JournalDocument:
         transitions: state transitions taken in this step.
         decisions: reasons, for the timeline.
         rescales: that ended with this step.
-        heard: the newest report of the driver that the loop has seen (epoch, sequence), and when it saw it first.
-        rule: whose bounds hold, and what a rescale policy remembers; empty while they are the DAG's.
+        driver_heartbeat: newest driver status that the loop has read (epoch and sequence), and when the loop read it first.
+        requirements_resolver: snapshot of the requirements resolver: the active source of the requirements, the newest control
+            requests and the memory of the rescale policy; empty while the requirements are the DAG's.
     """
 
     job: str
@@ -150,13 +151,13 @@ class JournalDocument:
     transitions: list[dict[str, Any]] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
     rescales: list[dict[str, Any]] = field(default_factory=list)
-    heard: dict[str, Any] = field(default_factory=dict)
-    rule: dict[str, Any] = field(default_factory=dict)
+    driver_heartbeat: dict[str, Any] = field(default_factory=dict)
+    requirements_resolver: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleDocument:
-    """A rescale that has ended; it stays when the log document that told it is gone.
+    """A rescale that has ended; it stays when the journal document that told it is gone.
 
     Attributes:
         job: id of the job that the directory belongs to.

@@ -82,7 +82,7 @@ class History:
         await self.keep()
 
     def take(self, document: JournalDocument) -> None:
-        """Add what a log document tells."""
+        """Add what a journal document tells."""
         self.transitions.extend(document.transitions)
         self.decisions.extend(document.decisions)
         told = list(_trusted(document.rescales))

@@ -1,7 +1,7 @@
 """The job directory: the log that holds the truth about a job, and the driver's status.
 
 ```
-<base>/<job>/log/0000000042.json   one document per saved step, created only if absent
+<base>/<job>/journal/0000000042.json   one document per saved step, created only if absent
              history/0000000007.json  one document per rescale that has ended, likewise
              status.json           the driver's report
              checkpoints/<query>/  Spark's
@@ -26,19 +26,19 @@ from airflow_adaptive.job.protocol.codec import (
     MAX_DOCUMENT_BYTES,
     DocumentError,
     NewerFormatError,
-    decode_log,
+    decode_journal,
     decode_rescale,
     decode_status,
-    encode_log,
+    encode_journal,
     encode_rescale,
-    log_name,
-    log_number,
+    journal_name,
+    journal_number,
 )
 from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 from airflow_adaptive.ports import ForeignDirectoryError, JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.journal.storage import Storage
 
-LOG = "log"
+JOURNAL = "journal"
 HISTORY = "history"
 STATUS = "status.json"
 CHECKPOINTS = "checkpoints"
@@ -154,13 +154,13 @@ class JobDirectory:
         documents = (self._read(number) for number in reversed(self._numbers()))
         return (document for document in documents if document is not None)
 
-    def _numbers(self, folder: str = LOG) -> list[int]:
-        numbers = (log_number(name) for name in self._storage.names(folder))
+    def _numbers(self, folder: str = JOURNAL) -> list[int]:
+        numbers = (journal_number(name) for name in self._storage.names(folder))
         return sorted(number for number in numbers if number is not None)
 
     def _read(self, number: int) -> JournalDocument | None:
-        path = _path(LOG, number)
-        document = self._decoded(path, decode_log)
+        path = _path(JOURNAL, number)
+        document = self._decoded(path, decode_journal)
         if document is not None and document.job != self._job:
             raise ForeignDirectoryError(
                 f"{self._storage.uri(path)} was written by job {document.job!r}: give each job a directory of its own"
@@ -171,13 +171,15 @@ class JobDirectory:
         return document
 
     def _create(self, document: JournalDocument) -> bool:
-        data = encode_log(document)
+        data = encode_journal(document)
         if len(data) > MAX_DOCUMENT_BYTES:
-            raise ValueError(f"log document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}")
+            raise ValueError(
+                f"journal document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}"
+            )
         # The directory itself is made by whoever stages code into it: a loop that finds none is not looking at a new job,
         # but at a storage that is not mounted.
         try:
-            if not self._storage.create(_path(LOG, document.number), data, folders=0 if self._known else 1):
+            if not self._storage.create(_path(JOURNAL, document.number), data, folders=0 if self._known else 1):
                 return False
         except JobDirectoryError:
             self._require_log()
@@ -198,7 +200,7 @@ class JobDirectory:
             return
         trusted = [number for number in self._numbers() if number <= newest.number]
         for number in trusted[:-keep]:
-            self._storage.remove(_path(LOG, number))
+            self._storage.remove(_path(JOURNAL, number))
         for number in self._numbers(HISTORY)[:-keep]:
             self._storage.remove(_path(HISTORY, number))
 
@@ -220,7 +222,7 @@ class JobDirectory:
         """Tell that the log is away, and with it the checkpoints of the job: a second one must not be begun."""
         if self._known and not self._numbers():
             raise JobDirectoryError(
-                f"{self._storage.uri(LOG)} was there and is gone: bring the directory of the job back (is the storage "
+                f"{self._storage.uri(JOURNAL)} was there and is gone: bring the directory of the job back (is the storage "
                 "mounted?); a new one is not begun in its place, since the checkpoints would be missing"
             )
 
@@ -274,4 +276,4 @@ async def append(channel: JobChannel, document: JournalDocument) -> JournalDocum
 
 
 def _path(folder: str, number: int) -> str:
-    return f"{folder}/{log_name(number)}"
+    return f"{folder}/{journal_name(number)}"

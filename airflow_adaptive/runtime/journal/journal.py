@@ -127,14 +127,14 @@ class Journal:
             self.ahead = _ahead(newest, clock)
             now = clock + self.ahead
             self._number, self.nonce = newest.number, newest.directive.nonce
-            self._authority.recall(newest.rule)
+            self._authority.recall(newest.requirements_resolver)
             state = self._adopt(snapshot.from_json(newest.scheduler))
             attempt = attempt_of(newest.owner)
             self.inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDS)
             # An end stays the earlier attempt's: the loop after this one must not take it for its own.
             self._owner = _token(attempt if self.inherits_end else self._spec.attempt)
             status = own_status(state, self.nonce, await self._channel.status())
-            self.memory = DriverHeartbeat.recalled(newest.heard, state.epoch, now).after(state, status, now)
+            self.memory = DriverHeartbeat.recalled(newest.driver_heartbeat, state.epoch, now).after(state, status, now)
         await self._create(state, now)
         return state
 
@@ -232,8 +232,8 @@ class Journal:
             transitions=[_tagged(step.transition)] if step.transition else [],
             decisions=[_tagged(step.decision)] if step.decision else [],
             rescales=[_tagged(step.rescale)] if step.rescale else [],
-            heard=self.memory.told(),
-            rule=self._authority.told(),
+            driver_heartbeat=self.memory.told(),
+            requirements_resolver=self._authority.told(),
         )
 
     def _created(self, epoch: int = 0) -> SchedulerState:

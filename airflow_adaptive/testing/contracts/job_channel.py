@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_log, encode_rescale, encode_status
+from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_journal, encode_rescale, encode_status
 from airflow_adaptive.job.protocol.documents import (
     Action,
     Directive,
@@ -36,8 +36,8 @@ class Directory(Protocol):
         """A new channel to job `JOB`, as another process would have it."""
         ...
 
-    def plant_log(self, number: int, data: bytes) -> None:
-        """Put bytes under a log document's name, as a fault or a stranger would."""
+    def plant_journal(self, number: int, data: bytes) -> None:
+        """Put bytes under a journal document's name, as a fault or a stranger would."""
         ...
 
     def plant_rescale(self, number: int, data: bytes) -> None:
@@ -49,8 +49,8 @@ class Directory(Protocol):
         ...
 
 
-def log_document(number: int, *, owner: str = "loop-1", job: str = JOB, version: int = 1) -> JournalDocument:
-    """A log document."""
+def journal_document(number: int, *, owner: str = "loop-1", job: str = JOB, version: int = 1) -> JournalDocument:
+    """A journal document."""
     plan = DriverPlan(parallelism={"read": 2}, executors=2, state_partitions={"default": 4})
     return JournalDocument(
         job=job,
@@ -91,12 +91,12 @@ def of_newer_format(data: bytes) -> bytes:
 
 UNTRUSTED = {
     "empty": b"",
-    "half-written": encode_log(log_document(3))[:-10],
+    "half-written": encode_journal(journal_document(3))[:-10],
     "foreign": b'{"hello": "world"}',
     "no object": b"[]",
     "not text": b"\xff\xfe\x00",
     "oversized": b" " * (MAX_DOCUMENT_BYTES + 1),
-    "another number": encode_log(log_document(7)),
+    "another number": encode_journal(journal_document(7)),
 }
 
 
@@ -115,27 +115,27 @@ class JobChannelContract:
     async def test_newest_is_what_was_created_last(self, directory: Directory) -> None:
         """Across channels, and whole."""
         for number in (1, 2, 3):
-            assert await directory.channel().create(log_document(number, version=number))
-        assert await directory.channel().newest() == log_document(3, version=3)
-        assert await directory.channel().read(2) == log_document(2, version=2)
+            assert await directory.channel().create(journal_document(number, version=number))
+        assert await directory.channel().newest() == journal_document(3, version=3)
+        assert await directory.channel().read(2) == journal_document(2, version=2)
 
     async def test_create_is_refused_when_another_was_first(self, directory: Directory) -> None:
         """And the first document stays."""
-        assert await directory.channel().create(log_document(1, owner="first"))
-        assert not await directory.channel().create(log_document(1, owner="second"))
-        assert await directory.channel().newest() == log_document(1, owner="first")
+        assert await directory.channel().create(journal_document(1, owner="first"))
+        assert not await directory.channel().create(journal_document(1, owner="second"))
+        assert await directory.channel().newest() == journal_document(1, owner="first")
 
     async def test_create_succeeds_again_when_its_answer_was_lost(self, directory: Directory) -> None:
         """The very same document."""
-        assert await directory.channel().create(log_document(1))
-        assert await directory.channel().create(log_document(1))
+        assert await directory.channel().create(journal_document(1))
+        assert await directory.channel().create(journal_document(1))
 
     async def test_exactly_one_wins_when_many_create_at_once(self, directory: Directory) -> None:
         """Compare-and-swap."""
         owners = [f"loop-{index}" for index in range(CREATORS)]
         channels = [directory.channel() for _ in owners]
         pairs = zip(channels, owners, strict=True)
-        won = await asyncio.gather(*(channel.create(log_document(1, owner=owner)) for channel, owner in pairs))
+        won = await asyncio.gather(*(channel.create(journal_document(1, owner=owner)) for channel, owner in pairs))
         newest = await directory.channel().newest()
         assert newest is not None
         assert [owner for owner, first in zip(owners, won, strict=True) if first] == [newest.owner]
@@ -143,65 +143,67 @@ class JobChannelContract:
     async def test_create_is_refused_when_newer_documents_were_compacted_over_it(self, directory: Directory) -> None:
         """A loop that slept long finds its number free again, and must not believe that it is the newest."""
         for number in (1, 2, 3, 4):
-            assert await directory.channel().create(log_document(number))
+            assert await directory.channel().create(journal_document(number))
         await directory.channel().compact(1)
-        assert not await directory.channel().create(log_document(2, owner="sleeper"))
-        assert await append(directory.channel(), log_document(2, owner="late sleeper")) is None
-        assert await directory.channel().newest() == log_document(4)
+        assert not await directory.channel().create(journal_document(2, owner="sleeper"))
+        assert await append(directory.channel(), journal_document(2, owner="late sleeper")) is None
+        assert await directory.channel().newest() == journal_document(4)
 
     @pytest.mark.parametrize("data", UNTRUSTED.values(), ids=UNTRUSTED)
     async def test_newest_passes_over_what_cannot_be_trusted(self, directory: Directory, data: bytes) -> None:
         """To the newest that can."""
-        assert await directory.channel().create(log_document(1))
-        assert await directory.channel().create(log_document(2))
-        directory.plant_log(3, data)
-        assert await directory.channel().newest() == log_document(2)
+        assert await directory.channel().create(journal_document(1))
+        assert await directory.channel().create(journal_document(2))
+        directory.plant_journal(3, data)
+        assert await directory.channel().newest() == journal_document(2)
         assert await directory.channel().read(3) is None
-        assert await directory.channel().history(2) == [log_document(1), log_document(2)]
+        assert await directory.channel().history(2) == [journal_document(1), journal_document(2)]
 
     async def test_append_passes_over_a_number_that_cannot_be_trusted(self, directory: Directory) -> None:
         """So that no damaged document stops a job."""
-        assert await directory.channel().create(log_document(1))
-        directory.plant_log(2, b"")
-        directory.plant_log(3, b"{")
-        assert await append(directory.channel(), log_document(2)) == log_document(4)
-        assert await directory.channel().newest() == log_document(4)
+        assert await directory.channel().create(journal_document(1))
+        directory.plant_journal(2, b"")
+        directory.plant_journal(3, b"{")
+        assert await append(directory.channel(), journal_document(2)) == journal_document(4)
+        assert await directory.channel().newest() == journal_document(4)
 
     async def test_append_yields_when_another_loop_was_first(self, directory: Directory) -> None:
         """None says: read the log again."""
-        assert await append(directory.channel(), log_document(1, owner="first")) == log_document(1, owner="first")
-        assert await append(directory.channel(), log_document(1, owner="second")) is None
+        assert await append(directory.channel(), journal_document(1, owner="first")) == journal_document(
+            1, owner="first"
+        )
+        assert await append(directory.channel(), journal_document(1, owner="second")) is None
 
     async def test_newest_raises_when_a_newer_version_wrote_it(self, directory: Directory) -> None:
         """Going on from an older document would undo what the newer version did."""
-        assert await directory.channel().create(log_document(1))
-        directory.plant_log(2, of_newer_format(encode_log(log_document(2))))
+        assert await directory.channel().create(journal_document(1))
+        directory.plant_journal(2, of_newer_format(encode_journal(journal_document(2))))
         with pytest.raises(JobDirectoryError, match="upgrade airflow-adaptive"):
             await directory.channel().newest()
 
     async def test_newest_raises_when_the_log_is_of_another_job(self, directory: Directory) -> None:
         """Two jobs in one directory would destroy each other."""
-        directory.plant_log(1, encode_log(log_document(1, job="trains")))
+        directory.plant_journal(1, encode_journal(journal_document(1, job="trains")))
         with pytest.raises(JobDirectoryError, match="'trains'"):
             await directory.channel().newest()
 
     async def test_history_is_bounded_and_oldest_first(self, directory: Directory) -> None:
         """The newest few."""
         for number in (1, 2, 3, 4):
-            assert await directory.channel().create(log_document(number))
-        assert await directory.channel().history(2) == [log_document(3), log_document(4)]
+            assert await directory.channel().create(journal_document(number))
+        assert await directory.channel().history(2) == [journal_document(3), journal_document(4)]
         assert len(await directory.channel().history(9)) == 4  # noqa: PLR2004
         assert await directory.channel().history(0) == []
 
     async def test_compact_keeps_the_newest(self, directory: Directory) -> None:
         """Also when nothing above them can be trusted."""
         for number in (1, 2, 3, 4):
-            assert await directory.channel().create(log_document(number))
-        directory.plant_log(5, b"")
+            assert await directory.channel().create(journal_document(number))
+        directory.plant_journal(5, b"")
         await directory.channel().compact(2)
-        assert await directory.channel().history(9) == [log_document(3), log_document(4)]
+        assert await directory.channel().history(9) == [journal_document(3), journal_document(4)]
         await directory.channel().compact(2)
-        assert await directory.channel().newest() == log_document(4)
+        assert await directory.channel().newest() == journal_document(4)
 
     async def test_compact_refuses_to_remove_all(self, directory: Directory) -> None:
         """The newest document is the job's state."""
@@ -253,7 +255,7 @@ class JobChannelContract:
         for number in (1, 2):
             assert await directory.channel().record(rescale_document(number))
         for number in range(1, 9):
-            assert await directory.channel().create(log_document(number))
+            assert await directory.channel().create(journal_document(number))
         await directory.channel().compact(2)
         assert await directory.channel().rescales(9) == [rescale_document(1), rescale_document(2)]
         await directory.channel().compact(1)

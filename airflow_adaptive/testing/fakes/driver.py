@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_adaptive.job.protocol.codec import decode_log
+from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.job.protocol.conf import PREFIX
 from airflow_adaptive.job.protocol.documents import (
     Action,
@@ -153,13 +153,13 @@ class FakeDrivers:
             for number, worker in enumerate(placed)
             if worker in address
         )
-        newest = self._channel.log[max(self._channel.log)]
+        newest = self._channel.journal[max(self._channel.journal)]
         query = QueryReport(name="q", active=True, committed=session.committed, idle=not self.commits)
         if self.measures is not None:
             query = replace(query, **self.measures(len(placed) * session.cores))
         self._channel.report(
             DriverStatus(
-                job=decode_log(newest).job,
+                job=decode_journal(newest).job,
                 epoch=session.epoch,
                 nonce=session.nonce,
                 sequence=session.sequence,
@@ -178,4 +178,8 @@ class FakeDrivers:
         )
 
     def _directive(self) -> Directive | None:
-        return decode_log(self._channel.log[max(self._channel.log)]).directive if self._channel.log else None
+        return (
+            decode_journal(self._channel.journal[max(self._channel.journal)]).directive
+            if self._channel.journal
+            else None
+        )

@@ -8,10 +8,10 @@ from typing import TypeVar
 from airflow_adaptive.job.protocol.codec import (
     DocumentError,
     NewerFormatError,
-    decode_log,
+    decode_journal,
     decode_rescale,
     decode_status,
-    encode_log,
+    encode_journal,
     encode_rescale,
     encode_status,
 )
@@ -28,7 +28,7 @@ class FakeChannel:
 
     Attributes:
         job: whose directory it is.
-        log: number -> bytes of the log document.
+        journal: number -> bytes of the journal document.
         kept: number -> bytes of the rescale document.
         reported: bytes of the driver's status, None before its first.
         available: set to False, and every operation raises `JobDirectoryError`.
@@ -36,7 +36,7 @@ class FakeChannel:
 
     def __init__(self, job: str = "job") -> None:
         self.job = job
-        self.log: dict[int, bytes] = {}
+        self.journal: dict[int, bytes] = {}
         self.kept: dict[int, bytes] = {}
         self.reported: bytes | None = None
         self.available = True
@@ -57,8 +57,8 @@ class FakeChannel:
     async def create(self, document: JournalDocument) -> bool:
         """See `JobChannel.create`."""
         self._require_available()
-        data = encode_log(document)
-        if self.log.setdefault(document.number, data) != data:
+        data = encode_journal(document)
+        if self.journal.setdefault(document.number, data) != data:
             return False
         return self._trusted()[-1].number == document.number
 
@@ -71,9 +71,9 @@ class FakeChannel:
         if keep < 1:
             raise ValueError(f"keep={keep}: the newest document holds the job's state, it must stay")
         newest = await self.newest()
-        removable = sorted(number for number in self.log if newest is not None and number <= newest.number)
+        removable = sorted(number for number in self.journal if newest is not None and number <= newest.number)
         for number in removable[:-keep]:
-            del self.log[number]
+            del self.journal[number]
         for number in sorted(self.kept)[:-keep]:
             del self.kept[number]
 
@@ -103,14 +103,14 @@ class FakeChannel:
     def _trusted(self) -> list[JournalDocument]:
         """Documents in order; like the real thing, an unreadable newer one must not be passed over."""
         self._require_available()
-        documents = (self._read(number) for number in sorted(self.log))
+        documents = (self._read(number) for number in sorted(self.journal))
         return [document for document in documents if document is not None]
 
     def _read(self, number: int) -> JournalDocument | None:
-        data = self.log.get(number)
-        document = None if data is None else _decoded(data, decode_log)
+        data = self.journal.get(number)
+        document = None if data is None else _decoded(data, decode_journal)
         if document is not None and document.job != self.job:
-            raise JobDirectoryError(f"log document {number} belongs to job {document.job!r}, not to {self.job!r}")
+            raise JobDirectoryError(f"journal document {number} belongs to job {document.job!r}, not to {self.job!r}")
         return document if document is not None and document.number == number else None
 
 

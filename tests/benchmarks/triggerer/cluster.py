@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_adaptive.job.protocol.codec import encode_status
 from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import SubmissionState
-from airflow_adaptive.runtime.journal.job_directory import LOG, STATUS
+from airflow_adaptive.runtime.journal.job_directory import JOURNAL, STATUS
 from airflow_adaptive.testing.fakes.driver import FakeDrivers
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.master import FakeMaster, result_of
@@ -46,8 +46,8 @@ class DiskChannel(FakeChannel):
     def look(self) -> bool:
         """Read the newest document of the log; False if there is none."""
         try:
-            newest = max(os.listdir(self._directory / LOG))
-            self.log = {int(newest.partition(".")[0]): (self._directory / LOG / newest).read_bytes()}
+            newest = max(os.listdir(self._directory / JOURNAL))
+            self.journal = {int(newest.partition(".")[0]): (self._directory / JOURNAL / newest).read_bytes()}
         except (FileNotFoundError, ValueError):
             return False
         return True

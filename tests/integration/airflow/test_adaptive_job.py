@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from airflow_adaptive.job.protocol.codec import decode_log, decode_status
+from airflow_adaptive.job.protocol.codec import decode_journal, decode_status
 from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
@@ -94,8 +94,8 @@ class Run:
 
     def owner(self) -> str:
         """The loop that wrote the newest document of the log."""
-        newest = max((self._directory / "log").glob("[0-9]*.json"))
-        return decode_log(newest.read_bytes()).owner
+        newest = max((self._directory / "journal").glob("[0-9]*.json"))
+        return decode_journal(newest.read_bytes()).owner
 
     def calm(self) -> list[timedelta]:
         """How long the job executed before each rescale."""

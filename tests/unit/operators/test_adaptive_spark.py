@@ -17,7 +17,7 @@ from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.declaration import batch
 from airflow_adaptive.declaration.batch import Batch
-from airflow_adaptive.job.protocol.codec import FORMAT, encode_log, log_name
+from airflow_adaptive.job.protocol.codec import FORMAT, encode_journal, journal_name
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.launch.task_result import result
 from airflow_adaptive.operators import adaptive_spark
@@ -225,11 +225,11 @@ def test_one_error_tells_all_that_is_wrong(make):
 def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, job, content, told):
     directive = Directive(epoch=1, nonce="n", version=1, action=Action.RUN, plan=None)
     document = json.loads(
-        encode_log(JournalDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={}))
+        encode_journal(JournalDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={}))
     )
-    log = tmp_path / "jobs" / "departures" / "log"
+    log = tmp_path / "jobs" / "departures" / "journal"
     log.mkdir(parents=True)
-    (log / log_name(1)).write_text(json.dumps(document | content))
+    (log / journal_name(1)).write_text(json.dumps(document | content))
     with pytest.raises(AirflowFailException, match="job 'departures': file://") as raised:
         make()._spec("attempt")
     assert told in str(raised.value)
@@ -372,9 +372,9 @@ def begin_log(tmp_path: Path, spec: JobSpec, attempt: str = "") -> Path:
     document = JournalDocument(
         job="departures", number=1, at="", owner=f"{attempt}#1", directive=directive, scheduler=state
     )
-    log = tmp_path / "jobs" / "departures" / "log"
+    log = tmp_path / "jobs" / "departures" / "journal"
     log.mkdir(parents=True, exist_ok=True)
-    (log / log_name(1)).write_bytes(encode_log(document))
+    (log / journal_name(1)).write_bytes(encode_journal(document))
     return log
 
 

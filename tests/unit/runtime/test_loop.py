@@ -448,9 +448,9 @@ def test_loop_of_a_calm_job_tells_its_driver_now_and_then_that_it_is_looked_afte
     calm = Simulation(trigger_lifetime="1 h", poll_interval="1 min", **QUICK)
     calm.cluster.add_worker(cores=2, memory_mb=1024)
     begun: list[int] = []
-    calm.clock.at(600, lambda: begun.append(max(calm.channel.log)))
+    calm.clock.at(600, lambda: begun.append(max(calm.channel.journal)))
     calm.run(RunLimits(recycle_at=START + timedelta(hours=10)))
-    assert 8 <= max(calm.channel.log) - begun[0] <= 10
+    assert 8 <= max(calm.channel.journal) - begun[0] <= 10
     assert len(calm.cluster.submissions) == 1
 
 

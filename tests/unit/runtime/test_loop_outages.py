@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.job.protocol.codec import decode_log, encode_log
+from airflow_adaptive.job.protocol.codec import decode_journal, encode_journal
 from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.ports import ControlRequests, DesiredState, ForeignDirectoryError, JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import SupersededError
@@ -103,7 +103,7 @@ def test_document_whose_creation_fails_is_created_again_and_acted_on_once(
     setattr(channel, failure, fails)
     small.clock.at(20, small.drivers.finish)
     assert outcome(small) is Outcome.FINISHED
-    assert fails.happened or number > max(channel.log)
+    assert fails.happened or number > max(channel.journal)
     assert len(small.cluster.submissions) == 1
     assert [epoch for epoch, _, _ in small.drivers.started] == [1]
 
@@ -140,7 +140,7 @@ def test_directory_that_is_away_is_asked_once_per_poll_though_a_timer_is_due(
 def test_claim_that_fails_shows_no_transition_twice(small: Simulation, channel: FailingChannel) -> None:
     small.run(RunLimits(recycle_at=START + timedelta(seconds=20)))
     shown = small.transitions
-    claimed = max(channel.log) + 1
+    claimed = max(channel.journal) + 1
     channel.refuses = Once(lambda document: document.number == claimed)
     small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     assert small.transitions == shown
@@ -154,14 +154,14 @@ def test_log_that_can_not_be_compacted_goes_on(small: Simulation, channel: Faili
         small.run(RunLimits(recycle_at=small.clock.now() + timedelta(milliseconds=1)))
     assert outcome(small) is Outcome.SUSPENDED
     assert len(small.cluster.submissions) == 1
-    assert max(channel.log) > 100
+    assert max(channel.journal) > 100
 
 
 def test_new_start_whose_document_fails_is_tried_again(small: Simulation, channel: FailingChannel) -> None:
     small.clock.at(20, small.drivers.finish)
     small.run()
     small.spec = replace(small.spec, attempt="attempt-2")
-    claimed = max(channel.log) + 1
+    claimed = max(channel.journal) + 1
     channel.refuses = Once(lambda document: document.number == claimed + 1)
     small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
@@ -174,7 +174,7 @@ def test_loop_that_follows_one_that_died_before_the_new_start_starts_anew(
     small.clock.at(20, small.drivers.finish)
     small.run()
     small.spec = replace(small.spec, attempt="attempt-2")
-    claimed = max(channel.log) + 1
+    claimed = max(channel.journal) + 1
     channel.refuses = lambda document: document.number > claimed
     small.run(RunLimits(recycle_at=small.clock.now() + timedelta(seconds=5)))
     channel.refuses = never
@@ -188,18 +188,18 @@ def test_loop_that_takes_over_while_another_writes_yields_only_to_a_third_one(
     small: Simulation, channel: FailingChannel, relieves: bool
 ) -> None:
     small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
-    newest = decode_log(channel.log[max(channel.log)])
+    newest = decode_journal(channel.journal[max(channel.journal)])
     other = replace(newest, number=newest.number + 1, owner=newest.owner if relieves else "attempt-3#third")
 
     def is_forestalled(document: JournalDocument) -> bool:
-        channel.log.setdefault(other.number, encode_log(other))
+        channel.journal.setdefault(other.number, encode_journal(other))
         return False
 
     channel.refuses = is_forestalled
     expected = nullcontext() if relieves else pytest.raises(SupersededError)
     with expected:
         small.run(RunLimits(recycle_at=START + timedelta(seconds=60)))
-    assert (max(channel.log) > other.number) is relieves
+    assert (max(channel.journal) > other.number) is relieves
 
 
 def test_superseded_loop_names_the_attempt_that_took_over(small: Simulation) -> None:
@@ -231,7 +231,7 @@ def test_addresses_of_the_uis_are_shown(small: Simulation) -> None:
 
 def test_directory_of_another_job_is_not_waited_for(small: Simulation, channel: FailingChannel) -> None:
     async def foreign() -> JournalDocument | None:
-        raise ForeignDirectoryError("log/0000000001.json was written by job 'other'")
+        raise ForeignDirectoryError("journal/0000000001.json was written by job 'other'")
 
     channel.newest = foreign  # type: ignore[method-assign]
     with pytest.raises(ForeignDirectoryError, match="job 'other'"):

@@ -13,7 +13,7 @@ from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.stores.asset_store import xcoms
-from airflow_adaptive.testing.contracts.job_channel import log_document
+from airflow_adaptive.testing.contracts.job_channel import journal_document
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.scenario import Scenario
 
@@ -53,7 +53,7 @@ def happens(job: Scenario) -> History:
     for step in job.steps:
         history.take(
             replace(
-                log_document(1),
+                journal_document(1),
                 transitions=[encode(step.transition)] if step.transition else [],
                 decisions=[encode(step.decision)] if step.decision else [],
                 rescales=[encode(step.rescale)] if step.rescale else [],

@@ -125,7 +125,7 @@ def test_job_of_a_task_that_goes_on_is_left_alone(
 ) -> None:
     airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
     asyncio.run(make().on_kill())
-    assert not (tmp_path / "job" / "log").exists()
+    assert not (tmp_path / "job" / "journal").exists()
 
 
 def test_job_of_a_task_that_airflow_will_make_anew_is_left_alone(
@@ -133,7 +133,7 @@ def test_job_of_a_task_that_airflow_will_make_anew_is_left_alone(
 ) -> None:
     airflow.active_runs = {"r"}
     asyncio.run(make().on_kill())
-    assert not (tmp_path / "job" / "log").exists()
+    assert not (tmp_path / "job" / "journal").exists()
 
 
 async def claim(trigger: AdaptiveJobTrigger) -> None:
@@ -192,7 +192,7 @@ def test_job_is_left_alone_when_nobody_knows_the_task(
     airflow.error = api_server_error()
     with pytest.raises(type(airflow.error)):
         asyncio.run(make().on_kill())
-    assert not (tmp_path / "job" / "log").exists()
+    assert not (tmp_path / "job" / "journal").exists()
 
 
 def test_trigger_whose_job_another_attempt_took_over_says_so(

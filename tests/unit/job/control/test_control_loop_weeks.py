@@ -15,7 +15,7 @@ import pytest
 
 from airflow_adaptive.job.control.journal_reader import LogReader
 from airflow_adaptive.job.control.status_reporter import Reporter
-from airflow_adaptive.job.protocol.codec import encode_log
+from airflow_adaptive.job.protocol.codec import encode_journal
 from airflow_adaptive.job.protocol.documents import (
     Action,
     Directive,
@@ -74,7 +74,7 @@ class Weeks(World):
         """The loop appends a document and compacts the log."""
         self.number += 1
         document = JournalDocument(job="j", number=self.number, at="", owner="a#1", directive=wanted, scheduler={})
-        self.files[self.number] = encode_log(document)
+        self.files[self.number] = encode_journal(document)
         self.files.pop(self.number - DOCUMENTS_KEPT, None)
 
     def sleep(self, seconds: float) -> None:
@@ -126,10 +126,10 @@ class Weeks(World):
 
     # ---- files ----
 
-    def log_numbers(self) -> Iterable[int]:
+    def journal_numbers(self) -> Iterable[int]:
         return list(self.files)
 
-    def read_log(self, number: int) -> bytes | None:
+    def read_journal(self, number: int) -> bytes | None:
         return self.files.get(number)
 
     def read_status(self) -> bytes | None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, LogReader
-from airflow_adaptive.job.protocol.codec import encode_log
+from airflow_adaptive.job.protocol.codec import encode_journal
 from airflow_adaptive.job.protocol.documents import Action, JournalDocument
 from tests.support.driver_fakes import directive, plan
 
@@ -24,13 +24,13 @@ class FakeLogFiles:
             directive=directive(Action.RUN, version, plan(1)),
             scheduler={},
         )
-        self.files[number] = encode_log(document)
+        self.files[number] = encode_journal(document)
 
-    def log_numbers(self) -> list[int]:
+    def journal_numbers(self) -> list[int]:
         self.listings += 1
         return list(self.files)
 
-    def read_log(self, number: int) -> bytes | None:
+    def read_journal(self, number: int) -> bytes | None:
         return self.files.get(number)
 
 
@@ -114,7 +114,7 @@ def test_untrusted_documents_are_reported_once_and_ignored():
         assert reading.version() == 3
         reading.time += LISTING_INTERVAL_S / 2
     assert sorted(message.partition(" ignored")[0] for message in reading.reported) == [
-        f"log document {number}" for number in (4, 5, 6, 7)
+        f"journal document {number}" for number in (4, 5, 6, 7)
     ]
 
 
@@ -142,7 +142,7 @@ def test_word_does_not_count_any_more_when_nobody_has_spoken_for_long() -> None:
     assert reading.action() is Action.RUN
     reading.time += 1.0
     assert [reading.action(), reading.action()] == [Action.STOP, Action.STOP]
-    assert reading.reported == ["log document 1 ignored: nobody has looked after the job for 86400 s: stopping"]
+    assert reading.reported == ["journal document 1 ignored: nobody has looked after the job for 86400 s: stopping"]
 
 
 def test_word_counts_for_ever_while_somebody_repeats_it() -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from airflow_adaptive.job.protocol.codec import (
     DocumentError,
-    decode_log,
+    decode_journal,
     decode_status,
-    encode_log,
+    encode_journal,
     encode_status,
-    log_name,
-    log_number,
+    journal_name,
+    journal_number,
 )
 from airflow_adaptive.job.protocol.documents import (
     NONE,
@@ -51,7 +51,7 @@ STATUS = DriverStatus(
 
 
 def test_documents_survive_the_journey():
-    assert decode_log(encode_log(DOCUMENT)) == DOCUMENT
+    assert decode_journal(encode_journal(DOCUMENT)) == DOCUMENT
     assert decode_status(encode_status(STATUS)) == STATUS
 
 
@@ -73,28 +73,28 @@ def test_documents_survive_the_journey():
     ],
 )
 def test_a_directive_that_makes_no_sense_is_not_trusted(change: dict[str, Any]):
-    fields = json.loads(encode_log(DOCUMENT))
+    fields = json.loads(encode_journal(DOCUMENT))
     fields["directive"].update(change)
     with pytest.raises(DocumentError):
-        decode_log(json.dumps(fields).encode())
+        decode_journal(json.dumps(fields).encode())
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", encode_log(DOCUMENT)[:-5], encode_status(STATUS)])
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", encode_journal(DOCUMENT)[:-5], encode_status(STATUS)])
 def test_what_is_no_log_document_is_not_trusted(data: bytes):
     with pytest.raises(DocumentError):
-        decode_log(data)
+        decode_journal(data)
 
 
 def test_names_of_log_documents_sort_like_their_numbers():
-    assert log_name(42) == "0000000042.json"
-    assert log_number(log_name(42)) == 42
-    assert [log_number(name) for name in ("42.json", "0000000042.json.crc", ".0000000042.json", "x")] == [None] * 4
+    assert journal_name(42) == "0000000042.json"
+    assert journal_number(journal_name(42)) == 42
+    assert [journal_number(name) for name in ("42.json", "0000000042.json.crc", ".0000000042.json", "x")] == [None] * 4
 
 
 def test_a_plan_of_an_older_version_holds_what_it_runs_on_and_balances_nothing():
-    fields = json.loads(encode_log(DOCUMENT))
+    fields = json.loads(encode_journal(DOCUMENT))
     fields["directive"]["plan"] = {"parallelism": {"read": 3}, "executors": 3, "state_partitions": 4}
-    read = decode_log(json.dumps(fields).encode()).directive.plan
+    read = decode_journal(json.dumps(fields).encode()).directive.plan
     assert read == DriverPlan(parallelism={"read": 3}, executors=3, state_partitions={"": 4})
     assert (read.partitions_of("departures"), read.built, read.repartition) == (4, 0, False)
     assert (read.held, read.load_balance, read.keep) == (3, NONE, {})
@@ -113,10 +113,10 @@ def test_query_has_the_state_partitions_of_the_group_of_its_name_or_the_most_of_
 @pytest.mark.parametrize("field", ["parallelism", "state_partitions", "shares", "keep"])
 @pytest.mark.parametrize("value", [None, [1], {"read": "3"}, {"read": -1}, {"read": True}])
 def test_plan_with_something_else_than_counts_is_not_trusted(field: str, value: object):
-    fields = json.loads(encode_log(DOCUMENT))
+    fields = json.loads(encode_journal(DOCUMENT))
     fields["directive"]["plan"][field] = value
     with pytest.raises(DocumentError, match="DriverPlan"):
-        decode_log(json.dumps(fields).encode())
+        decode_journal(json.dumps(fields).encode())
 
 
 @pytest.mark.parametrize(

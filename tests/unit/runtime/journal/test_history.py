@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.protocol.codec import decode_log, decode_rescale, encode_log
+from airflow_adaptive.job.protocol.codec import decode_journal, decode_rescale, encode_journal
 from airflow_adaptive.job.protocol.documents import RescaleDocument
 from airflow_adaptive.ports import ControlRequests, DesiredState, JobDirectoryError
 from airflow_adaptive.runtime.journal.history import (
@@ -30,7 +30,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.timeline import Decision, Rescale
-from airflow_adaptive.testing.contracts.job_channel import log_document
+from airflow_adaptive.testing.contracts.job_channel import journal_document
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
@@ -88,14 +88,14 @@ def run(job: Simulation, seconds: float) -> None:
 
 def forget(channel: FakeChannel) -> None:
     """Compact the log to its newest document."""
-    for number in sorted(channel.log)[:-1]:
-        del channel.log[number]
+    for number in sorted(channel.journal)[:-1]:
+        del channel.journal[number]
 
 
 def grow(channel: FakeChannel, number: int) -> None:
     """Let the newest document of the log be this number."""
-    newest = decode_log(channel.log[max(channel.log)])
-    channel.log[number] = encode_log(replace(newest, number=number))
+    newest = decode_journal(channel.journal[max(channel.journal)])
+    channel.journal[number] = encode_journal(replace(newest, number=number))
 
 
 def kept(channel: FakeChannel) -> list[tuple[int, str, str]]:
@@ -152,7 +152,7 @@ def test_numbers_count_on_in_the_next_life_of_a_job(job: Simulation, channel: Fa
 
 def test_numbers_count_on_when_the_log_is_gone(job: Simulation, channel: FailingChannel) -> None:
     run(job, 60)
-    channel.log.clear()
+    channel.journal.clear()
     run(job, 60)
     assert [number for number, _, _ in kept(channel)] == [1, 2, 3]
 
@@ -217,12 +217,12 @@ def test_log_is_not_compacted_before_its_rescales_are_kept(channel: FailingChann
     run(job, 60)
     grow(channel, 99)
     run(job, 1)
-    assert {1, 100} <= set(channel.log)
+    assert {1, 100} <= set(channel.journal)
     channel.records = True
     grow(channel, 199)
     run(job, 1)
     assert GROWTH in kept(channel)
-    assert min(channel.log) == 200
+    assert min(channel.journal) == 200
 
 
 def test_rescale_that_is_kept_otherwise_stays_as_it_is(
@@ -254,7 +254,7 @@ def test_rescale_that_nobody_can_read_is_passed_over(channel: FailingChannel, ca
 def test_decision_not_to_move_is_written_once(channel: FailingChannel) -> None:
     job = simulation(channel, min_parallelism_increase=5)
     run(job, 120)
-    documents = [decode_log(channel.log[number]) for number in sorted(channel.log)]
+    documents = [decode_journal(channel.journal[number]) for number in sorted(channel.journal)]
     assert datetime.fromisoformat(documents[-1].at) < START + timedelta(seconds=25)
     reasons = [decision["reason"] for document in documents for decision in document.decisions]
     assert reasons.count("{'job': 1} -> {'job': 2} possible, not yet: below the minimal increase") == 1
@@ -298,7 +298,7 @@ def test_view_is_small_however_much_there_is_to_tell(vertices: int, channel: Fai
 
 def logged(step: Step) -> Any:
     return replace(
-        log_document(1),
+        journal_document(1),
         transitions=[encode(step.transition)] if step.transition else [],
         decisions=[encode(step.decision)] if step.decision else [],
         rescales=[encode(step.rescale)] if step.rescale else [],
@@ -357,7 +357,7 @@ def test_of_many_rescales_only_those_that_fit_are_encoded(channel: FailingChanne
 def test_decisions_are_shown_as_they_were_told() -> None:
     decision = Decision(at=START, state="Executing", reason="nothing to do")
     history = History(FakeChannel(), "job", 10)
-    history.take(replace(log_document(1), decisions=[encode(decision)]))
+    history.take(replace(journal_document(1), decisions=[encode(decision)]))
     assert history.shown(Scenario().state)["decisions"] == [encode(decision)]
 
 
@@ -365,5 +365,5 @@ def test_rescale_is_told_as_it_was() -> None:
     rescale = next(step.rescale for step in Scenario().given_executing(2).steps if step.rescale)
     assert isinstance(rescale, Rescale)
     history = History(FakeChannel(), "job", 10)
-    history.take(replace(log_document(1), rescales=[encode(rescale)]))
+    history.take(replace(journal_document(1), rescales=[encode(rescale)]))
     assert list(history.rescales) == [rescale]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_status, log_name
+from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_status, journal_name
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.testing.contracts.job_channel import JOB, log_document, status_document
+from airflow_adaptive.testing.contracts.job_channel import JOB, journal_document, status_document
 
 pytestmark = pytest.mark.asyncio
 
@@ -44,8 +44,8 @@ async def test_job_id_is_refused_when_it_is_no_folder_name(tmp_path: Path, job: 
 
 
 async def test_documents_are_where_the_driver_looks(directory: JobDirectory, tmp_path: Path) -> None:
-    await directory.create(log_document(42))
-    assert [path.name for path in (tmp_path / JOB / "log").iterdir()] == [log_name(42)] == ["0000000042.json"]
+    await directory.create(journal_document(42))
+    assert [path.name for path in (tmp_path / JOB / "journal").iterdir()] == [journal_name(42)] == ["0000000042.json"]
     assert directory.uri == f"file://{tmp_path}/{JOB}"
     assert directory.checkpoints_uri == f"file://{tmp_path}/{JOB}/checkpoints"
 
@@ -53,47 +53,47 @@ async def test_documents_are_where_the_driver_looks(directory: JobDirectory, tmp
 async def test_untrusted_document_is_reported_once(
     directory: JobDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await directory.create(log_document(1))
-    (tmp_path / JOB / "log" / log_name(2)).write_bytes(b"{")
+    await directory.create(journal_document(1))
+    (tmp_path / JOB / "journal" / journal_name(2)).write_bytes(b"{")
     with caplog.at_level(logging.WARNING):
-        assert await directory.newest() == log_document(1)
-        assert await directory.newest() == log_document(1)
+        assert await directory.newest() == journal_document(1)
+        assert await directory.newest() == journal_document(1)
     assert [record.getMessage() for record in caplog.records] == [
-        f"Job {JOB}: ignoring log/{log_name(2)} in its job directory: not JSON, or half-written: "
+        f"Job {JOB}: ignoring journal/{journal_name(2)} in its job directory: not JSON, or half-written: "
         "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
     ]
 
 
 async def test_foreign_files_in_the_log_are_left_alone(directory: JobDirectory, tmp_path: Path) -> None:
-    await directory.create(log_document(1))
-    await directory.create(log_document(2))
-    stranger = tmp_path / JOB / "log" / ".0000000003.json.crc"
+    await directory.create(journal_document(1))
+    await directory.create(journal_document(2))
+    stranger = tmp_path / JOB / "journal" / ".0000000003.json.crc"
     stranger.write_bytes(b"")
     await directory.compact(1)
-    assert await directory.newest() == log_document(2)
+    assert await directory.newest() == journal_document(2)
     assert stranger.exists()
 
 
 async def test_directory_that_nobody_made_is_not_taken_for_a_new_job(directory: JobDirectory, tmp_path: Path) -> None:
     (tmp_path / JOB).rmdir()
     with pytest.raises(JobDirectoryError, match=r"create the bucket or directory \(or mount it\)"):
-        await directory.create(log_document(1))
+        await directory.create(journal_document(1))
     assert not (tmp_path / JOB).exists()
 
 
 async def test_log_that_is_away_is_not_begun_anew(directory: JobDirectory, tmp_path: Path) -> None:
-    await directory.create(log_document(1))
+    await directory.create(journal_document(1))
     job, away = tmp_path / JOB, tmp_path / "away"
     job.rename(away)
-    with pytest.raises(JobDirectoryError, match=rf"file://{job}/log was there and is gone: bring .* back"):
-        await directory.create(log_document(2))
+    with pytest.raises(JobDirectoryError, match=rf"file://{job}/journal was there and is gone: bring .* back"):
+        await directory.create(journal_document(2))
     assert not job.exists()
     away.rename(job)
-    assert await directory.create(log_document(2))
+    assert await directory.create(journal_document(2))
 
 
 async def test_status_that_is_away_with_the_log_is_an_error(directory: JobDirectory, tmp_path: Path) -> None:
-    await directory.create(log_document(1))
+    await directory.create(journal_document(1))
     assert await directory.status() is None
     status = tmp_path / JOB / "status.json"
     status.write_bytes(encode_status(status_document()))
@@ -106,8 +106,8 @@ async def test_status_that_is_away_with_the_log_is_an_error(directory: JobDirect
 
 
 async def test_create_is_refused_when_the_document_is_too_large_to_be_read_again(directory: JobDirectory) -> None:
-    with pytest.raises(ValueError, match="log document 1 has"):
-        await directory.create(log_document(1, owner="x" * MAX_DOCUMENT_BYTES))
+    with pytest.raises(ValueError, match="journal document 1 has"):
+        await directory.create(journal_document(1, owner="x" * MAX_DOCUMENT_BYTES))
 
 
 async def test_operation_is_given_up_when_the_storage_does_not_answer() -> None:

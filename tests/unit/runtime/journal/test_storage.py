@@ -61,12 +61,12 @@ class ForbiddenFileSystem(LocalFileSystem):
 
 def test_created_file_is_whole_readable_by_others_and_alone(tmp_path: Path) -> None:
     storage = Storage.at(str(tmp_path / "base"))
-    assert storage.create("log/a.json", b"content")
-    assert storage.names("log") == ["a.json"]
-    assert storage.read("log/a.json", 100) == b"content"
+    assert storage.create("journal/a.json", b"content")
+    assert storage.names("journal") == ["a.json"]
+    assert storage.read("journal/a.json", 100) == b"content"
     umask = os.umask(0)
     os.umask(umask)
-    assert stat.S_IMODE((tmp_path / "base/log/a.json").stat().st_mode) == 0o666 & ~umask
+    assert stat.S_IMODE((tmp_path / "base/journal/a.json").stat().st_mode) == 0o666 & ~umask
 
 
 def test_read_is_cut_when_the_file_is_larger_than_the_limit(tmp_path: Path) -> None:
@@ -187,18 +187,18 @@ def test_create_names_the_path_when_a_file_is_in_its_way(tmp_path: Path) -> None
 
 
 def test_errors_of_the_library_become_one_that_names_the_path() -> None:
-    with pytest.raises(JobDirectoryError, match=r"'/jobs/log' on 'unreachable' .*connection refused"):
-        Storage(UnreachableFileSystem(skip_instance_cache=True), "/jobs").names("log")
+    with pytest.raises(JobDirectoryError, match=r"'/jobs/journal' on 'unreachable' .*connection refused"):
+        Storage(UnreachableFileSystem(skip_instance_cache=True), "/jobs").names("journal")
 
 
 def test_missing_permission_is_told_with_its_fix(tmp_path: Path) -> None:
-    with pytest.raises(JobDirectoryError, match=r"no permission for .*log.* read, write and remove"):
-        Storage(ForbiddenFileSystem(), str(tmp_path)).names("log")
+    with pytest.raises(JobDirectoryError, match=r"no permission for .*journal.* read, write and remove"):
+        Storage(ForbiddenFileSystem(), str(tmp_path)).names("journal")
 
 
 def test_uri_is_what_spark_reads(s3: S3FileSystem, tmp_path: Path) -> None:
     assert Storage.at(str(tmp_path)).uri("a/b") == f"file://{tmp_path}/a/b"
-    assert Storage(s3, "bucket/jobs").below("flights").uri("log") == "s3a://bucket/jobs/flights/log"
+    assert Storage(s3, "bucket/jobs").below("flights").uri("journal") == "s3a://bucket/jobs/flights/journal"
     assert Storage(s3, "bucket/jobs").uri() == "s3a://bucket/jobs"
 
 

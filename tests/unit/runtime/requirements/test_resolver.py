@@ -18,7 +18,7 @@ from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, 
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-from airflow_adaptive.job.protocol.codec import decode_log
+from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.loop import RunLimits
@@ -83,7 +83,7 @@ def by(job: Simulation) -> tuple[str, str]:
 
 def reasons(job: Simulation) -> list[str]:
     """Of all decisions in the log."""
-    documents = [decode_log(job.channel.log[number]) for number in sorted(job.channel.log)]
+    documents = [decode_journal(job.channel.journal[number]) for number in sorted(job.channel.journal)]
     return [decision["reason"] for document in documents for decision in document.decisions]
 
 
@@ -185,8 +185,8 @@ def test_decision_and_page_say_that_it_was_the_calendar_and_for_which_window():
 def test_job_without_a_policy_has_nothing_about_one_in_its_log_or_on_its_page():
     job = roomy()
     until(job, 10 * MINUTES)
-    documents = [decode_log(data) for data in job.channel.log.values()]
-    assert {json.dumps(document.rule) for document in documents} == {"{}"}
+    documents = [decode_journal(data) for data in job.channel.journal.values()]
+    assert {json.dumps(document.requirements_resolver) for document in documents} == {"{}"}
     assert by(job) == ("DAG", "dag")
     assert shown(job)["policy"] is None
 
@@ -416,10 +416,10 @@ def test_memory_that_can_not_be_read_is_begun_anew_with_a_word_in_the_timeline()
     job, load = loaded(LoadPolicy(), (1, 8))
     load.rate = 300.0
     before = running_on(until(job, 10 * MINUTES))
-    newest = max(job.channel.log)
-    document = json.loads(job.channel.log[newest])
-    document["rule"]["policy"]["memory"] = {"queries": "of another version"}
-    job.channel.log[newest] = json.dumps(document).encode()
+    newest = max(job.channel.journal)
+    document = json.loads(job.channel.journal[newest])
+    document["requirements_resolver"]["policy"]["memory"] = {"queries": "of another version"}
+    job.channel.journal[newest] = json.dumps(document).encode()
     assert running_on(until(job, 20 * MINUTES)) == before
     assert sum("memory can't be read, and is begun anew" in text for text in reasons(job)) == 1
 
@@ -456,16 +456,19 @@ def test_what_a_policy_has_learned_outlives_the_loop():
     load.rate = 60.0
     until(job, 20 * MINUTES)
     kept = advisors.PolicyAdvisor(LoadPolicy())
-    assert kept.recall(decode_log(job.channel.log[max(job.channel.log)]).rule["policy"]) is None
+    assert (
+        kept.recall(decode_journal(job.channel.journal[max(job.channel.journal)]).requirements_resolver["policy"])
+        is None
+    )
     assert kept.told()["memory"]["rescales"]
 
 
 def test_looks_that_change_nothing_write_nothing():
     job, _ = loaded(LoadPolicy(), (1, 2))
     until(job, 20 * MINUTES)
-    before = len(job.channel.log)
+    before = len(job.channel.journal)
     until(job, 20 * MINUTES + 25 * MINUTES)
-    assert len(job.channel.log) - before <= 3, "the next loop's claim, and what keeps the memory young"
+    assert len(job.channel.journal) - before <= 3, "the next loop's claim, and what keeps the memory young"
 
 
 def test_clock_that_was_set_back_or_forward_between_two_loops_leads_to_no_rescale_by_load():

@@ -9,7 +9,7 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from s3fs import S3FileSystem
 
-from airflow_adaptive.job.protocol.codec import log_name
+from airflow_adaptive.job.protocol.codec import journal_name
 from airflow_adaptive.ports import JobChannel
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
@@ -27,11 +27,11 @@ class StoredDirectory:
     def channel(self) -> JobChannel:
         return JobDirectory(Storage(self._filesystem, self._base), JOB)
 
-    def plant_log(self, number: int, data: bytes) -> None:
-        self._plant(f"log/{log_name(number)}", data)
+    def plant_journal(self, number: int, data: bytes) -> None:
+        self._plant(f"journal/{journal_name(number)}", data)
 
     def plant_rescale(self, number: int, data: bytes) -> None:
-        self._plant(f"history/{log_name(number)}", data)
+        self._plant(f"history/{journal_name(number)}", data)
 
     def plant_status(self, data: bytes) -> None:
         self._plant("status.json", data)
@@ -51,8 +51,8 @@ class FakeDirectory:
     def channel(self) -> JobChannel:
         return self._channel
 
-    def plant_log(self, number: int, data: bytes) -> None:
-        self._channel.log[number] = data
+    def plant_journal(self, number: int, data: bytes) -> None:
+        self._channel.journal[number] = data
 
     def plant_rescale(self, number: int, data: bytes) -> None:
         self._channel.kept[number] = data
