@@ -1,5 +1,5 @@
-# To be sourced: what installs something for the whole machine needs root.
+# Functions for the scripts that install packages of the system. Source this file.
 
-as_root() { # runs a command as root; fails, and does not ask for a password, if that is not possible
+as_root() { # Runs a command as root. Fails without a password prompt if the user may not do so.
   if [[ "$(id -u)" -eq 0 ]]; then "$@"; else sudo -n "$@"; fi
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests of the page need a Chromium: finds one, or installs one with the system's package manager, or says what to do.
+# The tests of the page need Chromium. Finds Chromium, or installs Chromium with the system's package manager, or prints instructions.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/as_root.sh"
 
@@ -24,7 +24,7 @@ has_chromium >/dev/null && exit 0
 echo "The tests of the page need Chromium; installing it with the system's package manager." >&2
 install_chromium >&2 || true
 if ! has_chromium >/dev/null; then
-  echo "Chromium could not be installed from here (no package manager, no root, or no network). Install it (Debian, Ubuntu:" \
-    "sudo apt-get install chromium), or Google Chrome, then try again." >&2
+  echo "Chromium could not be installed (no package manager, no root permission, or no network). Install Chromium (Debian, Ubuntu:" \
+    "sudo apt-get install chromium) or Google Chrome, then try again." >&2
   exit 1
 fi

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Spark 4 needs Java 17 or later: finds one, or installs one with the system's package manager, or says what to do.
+# Spark 4 needs Java 17 or later. Finds Java, or installs Java with the system's package manager, or prints instructions.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/as_root.sh"
 
 readonly MINIMUM=17
 
-java_version() { # major version of the Java that Spark would take, nothing without one
+java_version() { # Prints the major version of the Java that Spark would use, or nothing without Java.
   local java="${JAVA_HOME:+$JAVA_HOME/bin/}java"
   "$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1
 }
@@ -27,21 +27,21 @@ install_java() {
     as_root apk add --quiet openjdk17-jre-headless
   elif command -v brew >/dev/null; then
     brew install --quiet openjdk@17
-    echo "Set JAVA_HOME to $(brew --prefix openjdk@17), where brew keeps Java."
+    echo "Set JAVA_HOME to $(brew --prefix openjdk@17)."
   else
     return 1
   fi
 }
 
 give_up() {
-  echo "$1 Install it (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless) or set JAVA_HOME, then try again." >&2
+  echo "$1 Install Java (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless) or set JAVA_HOME, then try again." >&2
   exit 1
 }
 
 has_java && exit 0
 if [[ -n "${JAVA_HOME:-}" ]]; then
-  give_up "Spark needs Java $MINIMUM or later, and there is none in JAVA_HOME=$JAVA_HOME."
+  give_up "Spark needs Java $MINIMUM or later, which JAVA_HOME=$JAVA_HOME does not contain."
 fi
 echo "Spark needs Java $MINIMUM or later; installing it with the system's package manager." >&2
 install_java >&2 || true
-has_java || give_up "Java $MINIMUM or later could not be installed from here (no package manager, no root, or no network)."
+has_java || give_up "Java $MINIMUM or later could not be installed (no package manager, no root permission, or no network)."

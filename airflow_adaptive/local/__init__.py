@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine, for demonstrations and tests."""
+"""A Spark standalone cluster and an Airflow on this machine, for the demo and for tests."""
 
 from airflow_adaptive.local.cluster import LocalCluster, LocalWorker
 from airflow_adaptive.local.errors import LocalClusterError

@@ -1,9 +1,10 @@
-"""`python -m airflow_adaptive.local cluster`: a cluster on this machine until Ctrl-C."""
+"""`python -m airflow_adaptive.local`: run a Spark cluster or the demo on this machine."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import signal
 import sys
 from collections.abc import Callable
@@ -12,72 +13,123 @@ from types import FrameType
 from urllib.parse import urlsplit
 
 from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.demo.prerequisites import PrerequisiteError, check_prerequisites
 from airflow_adaptive.local.errors import LocalClusterError
 
-LEAST_MEMORY_MB = 450
-"""A worker with less can run neither a driver nor an executor (`org.apache.spark.memory.UnifiedMemoryManager`)."""
+MINIMUM_MEMORY_MB = 450
+"""A worker with less memory can run neither a driver nor an executor (`org.apache.spark.memory.UnifiedMemoryManager`)."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; the exit code is 1 if the cluster can't start."""
+    """Run the command and return the exit code, which is 0 only if the command succeeds."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except (LocalClusterError, PrerequisiteError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+def run_cluster(options: argparse.Namespace) -> int:
+    """Run a cluster until the user presses Ctrl-C."""
     try:
         with LocalCluster(options.directory) as cluster:
             for _ in range(options.workers):
                 cluster.add_worker(options.cores, options.memory)
-            _show(cluster)
+            _print_addresses(cluster)
             signal.pause()
-    except LocalClusterError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
     except KeyboardInterrupt:
         sys.stdout.write("stopped\n")
     return 0
 
 
+def run_demo(options: argparse.Namespace) -> int:
+    """Check the installation, then run the demo."""
+    check_prerequisites()
+    from airflow_adaptive.local.demo.command import run  # noqa: PLC0415  The import needs the packages of the extra "demo".
+
+    return run(options.directory, options.days_per_second, stay=options.stay)
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers that are not below the minimum. The parser raises `argparse.ArgumentTypeError`."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < minimum:
+            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from {minimum}")
+        return int(text)
+
+    return parse
+
+
+def positive(text: str) -> float:
+    """Parse a positive number. Raises `argparse.ArgumentTypeError`."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a positive number")
+    return number
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m airflow_adaptive.local", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    cluster = commands.add_parser("cluster", help="run a Spark standalone cluster until Ctrl-C")
-    memory = at_least(LEAST_MEMORY_MB)
-    cluster.add_argument("--workers", type=at_least(0), default=2, help="number of workers (default: %(default)s)")
-    cluster.add_argument("--cores", type=at_least(1), default=1, help="cores of each worker (default: %(default)s)")
-    cluster.add_argument(
-        "--memory", type=memory, default=1024, help="memory of each worker, MiB (default: %(default)s)"
-    )
-    cluster.add_argument("--directory", type=Path, help="for logs and work (default: a temporary one)")
+    _add_cluster_options(commands.add_parser("cluster", help="run a Spark standalone cluster until Ctrl-C"))
+    _add_demo_options(commands.add_parser("demo", help="run a real job on a real Airflow and a real Spark cluster"))
     return parser
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """Reads a whole number from `least`; raises what argparse tells its user."""
+def _add_cluster_options(cluster: argparse.ArgumentParser) -> None:
+    memory = at_least(MINIMUM_MEMORY_MB)
+    cluster.add_argument("--workers", type=at_least(0), default=2, help="number of workers (default: %(default)s)")
+    cluster.add_argument("--cores", type=at_least(1), default=1, help="cores of each worker (default: %(default)s)")
+    cluster.add_argument(
+        "--memory", type=memory, default=1024, help="memory of each worker in MiB (default: %(default)s)"
+    )
+    cluster.add_argument(
+        "--directory", type=Path, help="directory for logs and work files (default: a temporary directory)"
+    )
+    cluster.set_defaults(command=run_cluster)
 
-    def read(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from {least}")
-        return int(text)
 
-    return read
+def _add_demo_options(demo: argparse.ArgumentParser) -> None:
+    demo.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(".demo"),
+        help="working directory; the demo deletes its content first (default: %(default)s)",
+    )
+    demo.add_argument(
+        "--days-per-second",
+        type=positive,
+        default=4.0,
+        help="days of flights that the generator publishes per second (default: %(default)s)",
+    )
+    demo.add_argument("--stay", action="store_true", help="keep Airflow, Spark and the job running until Ctrl-C")
+    demo.set_defaults(command=run_demo)
 
 
-def _show(cluster: LocalCluster) -> None:
+def _print_addresses(cluster: LocalCluster) -> None:
     ports = {"ui-port": urlsplit(cluster.ui_url).port, "rest-port": urlsplit(cluster.rest_url).port}
     connection = json.dumps({"conn_type": "spark", "host": cluster.master_url, "extra": ports})
     sys.stdout.write(
         f"master  {cluster.master_url}\n"
         f"REST    {cluster.rest_url}\n"
         f"UI      {cluster.ui_url}\n"
-        f"logs    {cluster.directory / 'logs'}; what drivers print: {cluster.directory / 'work'}\n"
-        "As Airflow's default Spark connection:\n"
+        f"logs    {cluster.directory / 'logs'}; output of the drivers: {cluster.directory / 'work'}\n"
+        "Airflow's default Spark connection to this cluster:\n"
         f"export AIRFLOW_CONN_SPARK_DEFAULT='{connection}'\n"
-        "Ctrl-C stops it.\n"
+        "Press Ctrl-C to stop the cluster.\n"
     )
     sys.stdout.flush()
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """End as Ctrl-C does."""
+    """Handle SIGTERM in the same way as Ctrl-C."""
     raise KeyboardInterrupt
 
 

@@ -1,8 +1,8 @@
-"""A real Airflow on 127.0.0.1: api-server, scheduler, triggerer and dag-processor, each a process of its own.
+"""A real Airflow on 127.0.0.1: API server, scheduler, triggerer and DAG processor, each in a process of its own.
 
-SQLite, LocalExecutor, a generated password, free ports; nothing is read from the user's own Airflow. A guardian process
-(`guardian.py`) ends every process of it when it is stopped and when the owner dies, by whatever cause. It knows Airflow
-only from outside, by its command line and its REST API.
+The Airflow uses SQLite, the LocalExecutor, a generated password and free ports, and reads nothing from the user's own Airflow.
+A guardian process (`guardian.py`) ends every process when the Airflow is stopped, and also when the owner process dies for any
+reason. The module uses only Airflow's command line and REST API.
 """
 
 from __future__ import annotations
@@ -36,16 +36,19 @@ USERNAME = "admin"
 HTTP_TIMEOUT_S = 5.0
 
 RESTART_GRACE_S = 30.0
-"""For a component to end by itself: the triggerer takes 10 s to part from its triggers."""
+"""Time for a component to end by itself. The triggerer needs 10 s to stop its triggers."""
 
 LOG_TAIL_CHARACTERS = 2000
+
+PASSWORD_FILE = "simple_auth_manager_passwords.json.generated"
+"""File of the simple auth manager. The simple auth manager generates a password only for a user without a password."""
 
 Config = Mapping[str, Mapping[str, str]]
 """Airflow's configuration: section -> option -> value."""
 
 
 class Component(StrEnum):
-    """A process of Airflow; the value is its command."""
+    """A process of Airflow. The value is the command that starts the process."""
 
     API_SERVER = "api-server"
     SCHEDULER = "scheduler"
@@ -55,7 +58,7 @@ class Component(StrEnum):
 
 ARGUMENTS: Mapping[Component, tuple[str, ...]] = {
     Component.API_SERVER: ("--workers", "1"),
-    # The log servers would bind all interfaces, and nobody needs them: logs are read from the same disk.
+    # The log servers would bind all interfaces. They are not needed, because all components share one disk.
     Component.SCHEDULER: ("--skip-serve-logs",),
     Component.TRIGGERER: ("--skip-serve-logs",),
     Component.DAG_PROCESSOR: (),
@@ -63,16 +66,16 @@ ARGUMENTS: Mapping[Component, tuple[str, ...]] = {
 
 
 class LocalAirflowError(RuntimeError):
-    """Airflow can't do what was asked; the message names the fix or shows the log."""
+    """Airflow cannot do what was requested. The message names the fix or contains the log."""
 
 
 class LocalAirflow:
-    """Starts, damages and stops an Airflow; a context manager.
+    """A context manager that starts, damages and stops an Airflow.
 
     Attributes:
-        home: its AIRFLOW_HOME: `airflow.cfg`, the database, `logs/` with a log of each component.
-        url: of the web UI and the REST API.
-        password: of the one user, `admin`.
+        home: the AIRFLOW_HOME, with `airflow.cfg`, the database, and a log of each component in `logs/`.
+        url: address of the web UI and the REST API.
+        password: password of the only user, `admin`.
     """
 
     def __init__(
@@ -85,15 +88,15 @@ class LocalAirflow:
         start_timeout_s: float = 180.0,
         stop_grace_s: float = 3.0,
     ) -> None:
-        """Describe an Airflow; `start` starts it.
+        """Describe an Airflow. `start` starts the Airflow.
 
         Args:
-            home: directory that it keeps everything in; made if missing, and then reused.
-            dags_folder: directory of its DAGs.
-            config: options over ours.
-            env: environment of all components, such as `AIRFLOW_CONN_...`, over the caller's.
-            start_timeout_s: how long it may take until every component reports that it is healthy.
-            stop_grace_s: how long processes may take to end by themselves before they are killed.
+            home: directory of all files; created if missing, otherwise reused.
+            dags_folder: directory of the DAGs.
+            config: options that override the defaults of this module.
+            env: environment variables of all components, such as `AIRFLOW_CONN_...`, that override the caller's.
+            start_timeout_s: maximum time until every component is healthy, in seconds.
+            stop_grace_s: time for processes to end by themselves before they are killed, in seconds.
         """
         self.home = home.resolve()
         self.url = f"http://{HOST}:{free_port()}"
@@ -110,10 +113,15 @@ class LocalAirflow:
 
     @property
     def api(self) -> AirflowApi:
-        """Client of its REST API, logged in."""
+        """A logged-in client of the REST API."""
         if self._api is None:
             raise LocalAirflowError("Airflow is not running: call start()")
         return self._api
+
+    @property
+    def password_file(self) -> Path:
+        """The file that contains the password of the user `admin`."""
+        return self.home / PASSWORD_FILE
 
     def __enter__(self) -> Self:
         self.start()
@@ -125,13 +133,13 @@ class LocalAirflow:
         self.stop()
 
     def start(self) -> None:
-        """Make the database, start all components and wait until each is healthy.
+        """Create the database, start all components and wait until each component is healthy.
 
         Raises:
-            LocalAirflowError: a component does not come up; shows the end of its log.
+            LocalAirflowError: a component does not start. The message contains the end of the component's log.
         """
         if self._guard is not None:
-            raise LocalAirflowError("this Airflow was started already: stop it first")
+            raise LocalAirflowError("this Airflow runs already: call stop() first")
         with ExitStack() as undo:
             undo.callback(self.stop)
             self._prepare()
@@ -143,7 +151,7 @@ class LocalAirflow:
             undo.pop_all()
 
     def stop(self) -> None:
-        """End all processes, those of running tasks included; stopping again does nothing."""
+        """End all processes, including running tasks. Does nothing if the Airflow is stopped."""
         if self._guard is None:
             return
         if self._api is not None:
@@ -156,17 +164,17 @@ class LocalAirflow:
         self._processes.clear()
 
     def kill(self, component: Component) -> None:
-        """Kill a component and its child processes (SIGKILL), as when its container dies."""
+        """Kill a component and its child processes (SIGKILL), as if the container of the component died."""
         process = self._process(component)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def restart(self, component: Component) -> None:
-        """End a component in order if it still runs, start it again and wait until it is healthy.
+        """Stop a component gracefully if it still runs, start it again and wait until it is healthy.
 
         Raises:
-            LocalAirflowError: it does not come up again; shows the end of its log.
+            LocalAirflowError: the component does not start. The message contains the end of the component's log.
         """
         process = self._process(component)
         process.terminate()
@@ -190,23 +198,22 @@ class LocalAirflow:
             guardian.MARK_VARIABLE: self._mark,
             "AIRFLOW_HOME": str(self.home),
             "NO_PROXY": f"{HOST},localhost",
-            "SPT_NOENV": "1",  # setproctitle would overwrite the environment, and the mark with it
+            "SPT_NOENV": "1",  # Otherwise setproctitle overwrites the environment, and the mark in it.
             **self._extra_environment,
         }
 
     def _prepare(self) -> None:
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         write_private(self.home / "airflow.cfg", as_text(self._config))
-        # where the simple auth manager keeps its passwords: it generates one only for a user who has none
-        write_private(self.home / "simple_auth_manager_passwords.json.generated", json.dumps({USERNAME: self.password}))
+        write_private(self.password_file, json.dumps({USERNAME: self.password}))
         self._guard = Guard(self._mark, self._stop_grace_s)
 
     def _migrate(self) -> None:
         process = self._run("db", "migrate")
         if process.wait(self._start_timeout_s) != 0:
-            raise LocalAirflowError(f"the database can't be made:\n{self._log_tail('db')}")
+            raise LocalAirflowError(f"the database cannot be created:\n{self._log_tail('db')}")
         with closing(sqlite3.connect(self.home / "airflow.db")) as database:
-            database.execute("PRAGMA journal_mode = WAL")  # stays in the file: readers no longer block the writer
+            database.execute("PRAGMA journal_mode = WAL")  # The mode is persistent. Readers do not block the writer.
 
     def _spawn(self, component: Component) -> None:
         self._started[component] = datetime.now(UTC)
@@ -242,13 +249,13 @@ class LocalAirflow:
         with suppress(httpx.TransportError, httpx.HTTPStatusError, ValueError):
             health = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=HTTP_TIMEOUT_S, trust_env=False)
             report = health.raise_for_status().json()
-            return all(self._beats(component, report) for component in components)
+            return all(self._has_heartbeat(component, report) for component in components)
         return False
 
-    def _beats(self, component: Component, report: Mapping[str, Any]) -> bool:
-        """Whether the component has sent a heartbeat since it was started last."""
+    def _has_heartbeat(self, component: Component, report: Mapping[str, Any]) -> bool:
+        """Whether the component has sent a heartbeat since its last start."""
         if component is Component.API_SERVER:
-            return True  # it is who reports
+            return True  # The API server has answered the request.
         name = component.replace("-", "_")
         heartbeat: str | None = report[name][f"latest_{name}_heartbeat"]
         return heartbeat is not None and datetime.fromisoformat(heartbeat) >= self._started[component]
@@ -261,7 +268,7 @@ class LocalAirflow:
 
 
 def default_config(home: Path, dags_folder: Path, url: str) -> Config:
-    """Airflow for one machine and one person: small, quick to react, silent towards the network."""
+    """Return the configuration of a small Airflow for one user, which reacts quickly and sends nothing to the network."""
     return {
         "core": {
             "dags_folder": str(dags_folder),
@@ -270,7 +277,7 @@ def default_config(home: Path, dags_folder: Path, url: str) -> Config:
             "parallelism": "4",
             "execution_api_server_url": f"{url}/execution/",
             "simple_auth_manager_users": f"{USERNAME}:admin",
-            "hostname_callable": "socket.gethostname",  # the default asks the name servers
+            "hostname_callable": "socket.gethostname",  # The default queries the name servers.
             "fernet_key": "",
         },
         "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}?timeout=30"},
@@ -282,7 +289,7 @@ def default_config(home: Path, dags_folder: Path, url: str) -> Config:
         },
         "api_auth": {"jwt_secret": secrets.token_urlsafe()},
         "logging": {"base_log_folder": str(home / "logs"), "colored_console_log": "False"},
-        "workers": {"min_heartbeat_interval": "1"},  # else the end of a task is reported up to 5 s late
+        "workers": {"min_heartbeat_interval": "1"},  # The default reports the end of a task up to 5 s late.
         "scheduler": {"scheduler_idle_sleep_time": "0.2", "scheduler_heartbeat_sec": "2"},
         "triggerer": {"job_heartbeat_sec": "2"},
         "dag_processor": {"refresh_interval": "5", "min_file_process_interval": "60", "parsing_processes": "1"},
@@ -291,12 +298,12 @@ def default_config(home: Path, dags_folder: Path, url: str) -> Config:
 
 
 def merged(config: Config, override: Config) -> Config:
-    """Option by option, what `override` says and else what `config` says."""
+    """Return the options of both configurations. `override` takes precedence."""
     return {section: {**config.get(section, {}), **override.get(section, {})} for section in {**config, **override}}
 
 
 def as_text(config: Config) -> str:
-    """The configuration as the text of `airflow.cfg`; a `%` is doubled, since Airflow interpolates."""
+    """Format the configuration as `airflow.cfg`. A `%` is doubled because Airflow interpolates values."""
     lines: list[str] = []
     for section, options in config.items():
         lines += [f"[{section}]", *(f"{name} = {value.replace('%', '%%')}" for name, value in options.items()), ""]
@@ -304,7 +311,7 @@ def as_text(config: Config) -> str:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner may read, from its first byte on."""
+    """Write a file that only its owner can read at any time."""
     file.unlink(missing_ok=True)
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
         stream.write(text)

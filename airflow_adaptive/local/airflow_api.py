@@ -1,4 +1,4 @@
-"""A small client of Airflow's public REST API (v2): start runs, follow them, interfere with them."""
+"""A small client of Airflow's REST API (v2), which starts, observes and changes DAG runs, and of the plugin's REST API."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, Self
 import httpx
 
 TIMEOUT_S = 30.0
-"""Of one request: an api-server with one worker is slow while the machine is busy."""
+"""Timeout of a request. An API server with one worker is slow while the machine is busy."""
 
 CONNECT_RETRIES = 3
 
 
 class AirflowApi:
-    """What a person does in Airflow's UI, as methods. Every method raises `httpx.HTTPError` if Airflow does not do it.
+    """The actions of a user in Airflow's UI as methods. Every method raises `httpx.HTTPError` if the request fails.
 
     Attributes:
-        url: of the api-server.
+        url: address of the API server.
     """
 
     def __init__(self, url: str, token: str) -> None:
-        """Take note of where Airflow is and what opens it; see `log_in`."""
+        """Create a client with a token. `log_in` creates a client with a user name and a password."""
         self.url = url
         self._client = httpx.Client(
             base_url=url,
@@ -35,12 +35,12 @@ class AirflowApi:
 
     @classmethod
     def log_in(cls, url: str, username: str, password: str) -> Self:
-        """A client for a user of Airflow's simple auth manager.
+        """Create a client for a user of Airflow's simple auth manager.
 
         Args:
-            url: of the api-server, such as `http://127.0.0.1:8080`.
-            username: of the user.
-            password: of the user.
+            url: address of the API server, such as `http://127.0.0.1:8080`.
+            username: name of the user.
+            password: password of the user.
         """
         credentials = {"username": username, "password": password}
         answer = httpx.post(f"{url}/auth/token", json=credentials, timeout=TIMEOUT_S, trust_env=False)
@@ -55,31 +55,31 @@ class AirflowApi:
         self.close()
 
     def close(self) -> None:
-        """Release connections."""
+        """Close all connections."""
         self._client.close()
 
     def has_dag(self, dag_id: str) -> bool:
-        """Whether the DAG was parsed and is known."""
+        """Whether Airflow has parsed the DAG."""
         return self._find(f"/api/v2/dags/{dag_id}") is not None
 
     def import_errors(self) -> list[str]:
-        """File and stack trace of every DAG file that can't be parsed."""
+        """Return the file and the stack trace of every DAG file that cannot be parsed."""
         errors = self._request("GET", "/api/v2/importErrors")["import_errors"]
         return [f"{error['filename']}: {error['stack_trace']}" for error in errors]
 
     def unpause(self, dag_id: str) -> None:
-        """Let a DAG run when its schedule says so."""
+        """Unpause a DAG."""
         self._request("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
-        """Unpause a DAG and start a run of it.
+        """Unpause a DAG and start a DAG run.
 
         Args:
-            dag_id: of the DAG; it must have been parsed.
-            conf: the run's configuration; overrides the DAG's params.
+            dag_id: ID of the DAG, which must have been parsed.
+            conf: configuration of the DAG run; overrides the DAG's params.
 
         Returns:
-            The run's id.
+            The ID of the DAG run.
         """
         self.unpause(dag_id)
         body = {"logical_date": None, "conf": dict(conf or {})}
@@ -87,56 +87,56 @@ class AirflowApi:
         return run_id
 
     def run_states(self, dag_id: str) -> list[str]:
-        """States of all runs of a DAG."""
+        """Return the states of all runs of a DAG."""
         return [run["state"] for run in self._request("GET", f"/api/v2/dags/{dag_id}/dagRuns")["dag_runs"]]
 
     def run_state(self, dag_id: str, run_id: str) -> str:
-        """State of a DAG run: queued, running, success or failed."""
+        """Return the state of a DAG run: queued, running, success or failed."""
         state: str = self._request("GET", _run(dag_id, run_id))["state"]
         return state
 
     def task_state(self, dag_id: str, run_id: str, task_id: str) -> str | None:
-        """State of a task instance, None before it was scheduled."""
+        """Return the state of a task instance, None before the task instance is scheduled."""
         state: str | None = self._request("GET", _task(dag_id, run_id, task_id))["state"]
         return state
 
     def try_number(self, dag_id: str, run_id: str, task_id: str) -> int:
-        """Number of the task instance's newest attempt, from 1; 0 before the first."""
+        """Return the number of the task instance's newest attempt, counted from 1; 0 before the first attempt."""
         number: int = self._request("GET", _task(dag_id, run_id, task_id))["try_number"]
         return number
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
-        """Value of an XCom, None if there is none under this key."""
+        """Return the value of an XCom, None if the XCom does not exist."""
         entry = self._find(f"{_task(dag_id, run_id, task_id)}/xcomEntries/{key}?deserialize=true")
         return None if entry is None else entry["value"]
 
     def xcoms(self, dag_id: str, run_id: str, task_id: str) -> list[Any]:
-        """Keys and values of all XComs."""
+        """Return the keys and values of all XComs."""
         entries = self._request("GET", f"{_task(dag_id, run_id, task_id)}/xcomEntries?limit=1000")["xcom_entries"]
         keys = [entry["key"] for entry in entries]
         return [(key, self.xcom(dag_id, run_id, task_id, key)) for key in keys]
 
     def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
-        """Extra links of a task instance, as its page shows them: name -> address."""
+        """Return the extra links of a task instance as a mapping of name to address."""
         links: dict[str, str | None] = self._request("GET", f"{_task(dag_id, run_id, task_id)}/links")["extra_links"]
         return links
 
     def fail_task(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Mark a task instance as failed, as a person does; Airflow ends it if it runs or is deferred."""
+        """Mark a task instance as failed. Airflow ends a running or deferred task instance."""
         self._request("PATCH", _task(dag_id, run_id, task_id), {"new_state": "failed"})
 
     def clear_task(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Clear a task instance, as a person does: it runs again, whatever its state."""
+        """Clear a task instance in any state, so that it runs again."""
         body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "only_failed": False}
         self._request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
-        """Log of an attempt and of its triggers, one event a line; "" if there was no such attempt."""
+        """Return the log of an attempt and of its triggers, one event per line; "" if the attempt does not exist."""
         log = self._find(f"{_task(dag_id, run_id, task_id)}/logs/{try_number}?full_content=true")
         return "" if log is None else "\n".join(line for entry in log["content"] for line in _log_lines(entry))
 
     def asset_state(self, asset: str, key: str) -> Any:
-        """Value under `key` of an asset's state store, None if there is none.
+        """Return the value of a key in an asset's state store, None if the key does not exist.
 
         Raises:
             LookupError: no DAG names the asset.
@@ -145,23 +145,27 @@ class AirflowApi:
         return None if entry is None else entry["value"]
 
     def set_asset_state(self, asset: str, key: str, value: Any) -> None:
-        """Write a JSON value, not null, to an asset's state store.
+        """Write a JSON value other than null to an asset's state store.
 
         Raises:
             LookupError: no DAG names the asset.
         """
         self._request("PUT", f"/api/v2/assets/{self._asset_id(asset)}/state-store/{key}", {"value": value})
 
+    def suspend_job(self, job: str) -> None:
+        """Request a graceful stop of an adaptive job. The job can be resumed afterwards."""
+        self._request("POST", f"/adaptive/api/v1/jobs/{job}/suspend", {})
+
     def _asset_id(self, name: str) -> int:
         found = self._request("GET", f"/api/v2/assets?name_pattern={name}")["assets"]
-        for asset in found:  # the pattern also finds names that merely contain it
+        for asset in found:  # The pattern also matches names that only contain the pattern.
             if asset["name"] == name:
                 asset_id: int = asset["id"]
                 return asset_id
         raise LookupError(f"no asset {name!r} on {self.url}: it must be an inlet or outlet of a task of an active DAG")
 
     def _find(self, path: str) -> Any:
-        """The answer to a GET, None if there is no such thing."""
+        """Send a GET request and return the response, None if the resource does not exist (404)."""
         response = self._client.get(path)
         return None if response.status_code == HTTPStatus.NOT_FOUND else response.raise_for_status().json()
 
@@ -179,6 +183,6 @@ def _task(dag_id: str, run_id: str, task_id: str) -> str:
 
 
 def _log_lines(entry: Mapping[str, Any]) -> list[str]:
-    """An event and, if it is about an exception, that one and its causes."""
+    """Return the event and, if the entry contains an exception, the exception and its causes."""
     exceptions = entry.get("error_detail") or ()
     return [entry["event"], *(f"{error['exc_type']}: {error['exc_value']}" for error in exceptions)]

@@ -1,8 +1,8 @@
-"""A real Spark standalone cluster on 127.0.0.1, from the Spark inside the pyspark wheel.
+"""A real Spark standalone cluster on 127.0.0.1, which runs the Spark in the pyspark wheel.
 
-One master, with its REST submission server, and workers, each a process of its own. Ports are free ones; heaps are
-small; nothing is read from the user's Spark configuration. A guardian process (`guardian.py`) ends every process of
-the cluster when it is stopped and when the owner dies, by whatever cause.
+The cluster consists of one master with a REST submission server and of workers, each in a process of its own. The cluster uses
+free ports and small heaps, and reads nothing from the user's Spark configuration. A guardian process (`guardian.py`) ends every
+process when the cluster is stopped, and also when the owner process dies for any reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
 
 PORT_ATTEMPTS = 3
-"""Somebody may take a free port before Spark binds it: so often is a daemon started, with other ports."""
+"""Maximum number of starts of a daemon, each with other ports: another process may bind a free port before Spark does."""
 
 HTTP_TIMEOUT_S = 5.0
 
@@ -44,12 +44,12 @@ class LocalWorker:
     """A worker of a `LocalCluster`.
 
     Attributes:
-        name: "worker-1" and so on; names its log and its directory.
-        worker_id: the master's id of it.
-        pid: of its JVM.
-        ui_url: its web UI; executors on it report this address.
-        cores: what it offers.
-        memory_mb: what it offers to drivers and executors, MiB.
+        name: "worker-1", "worker-2" and so on; the log and the directory of the worker have this name.
+        worker_id: ID that the master assigned to the worker.
+        pid: process ID of the worker's JVM.
+        ui_url: address of the worker's web UI; executors on the worker report this address.
+        cores: cores that the worker offers.
+        memory_mb: memory that the worker offers to drivers and executors, in MiB.
     """
 
     name: str
@@ -61,10 +61,10 @@ class LocalWorker:
 
 
 class LocalCluster:
-    """Starts, changes and stops a Spark standalone cluster; a context manager.
+    """A context manager that starts, changes and stops a Spark standalone cluster.
 
     Attributes:
-        directory: `logs/` of master and workers, `work/` with the drivers' and executors' output, `scratch/`.
+        directory: directory with `logs/` of master and workers, `work/` with the output of drivers and executors, and `scratch/`.
     """
 
     def __init__(
@@ -76,15 +76,15 @@ class LocalCluster:
         start_timeout_s: float = 60.0,
         stop_grace_s: float = 5.0,
     ) -> None:
-        """Describe a cluster; `start` starts it.
+        """Describe a cluster. `start` starts the cluster.
 
         Args:
-            directory: where it keeps its files, of which `scratch/` goes in the end; without one a temporary
-                directory, which goes as a whole.
-            properties: Spark properties of the master and the workers, over ours.
-            daemon_memory_mb: heap of the master and of each worker, MiB.
-            start_timeout_s: how long a master or a worker may take to be up, and a change to be noticed.
-            stop_grace_s: how long processes may take to end by themselves before they are killed.
+            directory: directory of all files. `stop` deletes only `scratch/`. Without this argument, the cluster uses a
+                temporary directory, and `stop` deletes the whole directory.
+            properties: Spark properties of the master and the workers that override the defaults of this module.
+            daemon_memory_mb: heap of the master and of each worker, in MiB.
+            start_timeout_s: maximum time until a daemon is ready, and until the master detects a change, in seconds.
+            stop_grace_s: time for processes to end by themselves before they are killed, in seconds.
         """
         temporary = Path(tempfile.gettempdir(), f"airflow-adaptive-{uuid.uuid4().hex}")
         self.directory = (directory or temporary).resolve()
@@ -103,22 +103,22 @@ class LocalCluster:
 
     @property
     def master_url(self) -> str:
-        """`spark://host:port` for applications and workers."""
+        """Address of the master for applications and workers, `spark://host:port`."""
         return f"spark://{HOST}:{self._port('master')}"
 
     @property
     def rest_url(self) -> str:
-        """The REST submission server of the master."""
+        """Address of the master's REST submission server."""
         return f"http://{HOST}:{self._port('rest')}"
 
     @property
     def ui_url(self) -> str:
-        """The web UI of the master."""
+        """Address of the master's web UI."""
         return f"http://{HOST}:{self._port('ui')}"
 
     @property
     def workers(self) -> tuple[LocalWorker, ...]:
-        """The workers that were added and neither removed nor killed through this object."""
+        """All workers except those that this object has removed or killed."""
         return tuple(self._workers.values())
 
     def __enter__(self) -> Self:
@@ -134,10 +134,10 @@ class LocalCluster:
         """Start the guardian and the master, and wait until the master answers.
 
         Raises:
-            LocalClusterError: Spark or Java is missing, or the master does not come up; says why.
+            LocalClusterError: Spark or Java is missing, or the master does not start.
         """
         if self._daemons.started:
-            raise LocalClusterError("this cluster was started already: stop it, or make another")
+            raise LocalClusterError("this cluster runs already: call stop() first, or create another cluster")
         with ExitStack() as undo:
             undo.callback(self.stop)
             self._daemons.start()
@@ -145,20 +145,20 @@ class LocalCluster:
             undo.pop_all()
 
     def stop(self) -> None:
-        """End all processes of the cluster, drivers and executors included; stopping again does nothing."""
+        """End all processes of the cluster, including drivers and executors. Does nothing if the cluster is stopped."""
         self._daemons.stop()
         self._workers.clear()
         self._ports.clear()
 
     def add_worker(self, cores: int = 1, memory_mb: int = 1024) -> LocalWorker:
-        """Start a worker and wait until the master counts it as alive.
+        """Start a worker and wait until the master reports the worker as alive.
 
         Args:
-            cores: what it offers, whether the machine has them or not.
-            memory_mb: what it offers to drivers and executors, MiB.
+            cores: cores that the worker offers; the machine may have fewer.
+            memory_mb: memory that the worker offers to drivers and executors, in MiB.
 
         Raises:
-            LocalClusterError: it does not come up; says why.
+            LocalClusterError: the worker does not start.
         """
         self._worker_count += 1
         name = f"worker-{self._worker_count}"
@@ -179,25 +179,28 @@ class LocalCluster:
         raise LocalClusterError(f"{name} found no free port in {PORT_ATTEMPTS} attempts")
 
     def remove_worker(self, worker: LocalWorker) -> None:
-        """End a worker in order (SIGTERM): it ends its executors and drivers; wait until the master knows."""
+        """Stop a worker with its executors and drivers (SIGTERM), and wait until the master has removed the worker."""
         self._end_worker(worker, signal.SIGTERM)
 
     def kill_worker(self, worker: LocalWorker) -> None:
-        """Kill a worker's JVM (SIGKILL) and wait until the master knows.
+        """Kill a worker's JVM (SIGKILL) and wait until the master has removed the worker.
 
-        Its executors and the JVMs of its drivers notice and end within a second; a driver's Python process does not.
+        The executors of the worker and the JVMs of its drivers end within a second. The Python process of a driver continues.
         """
         self._end_worker(worker, signal.SIGKILL)
 
     def kill_driver(self, submission_id: str, timeout_s: float = LAUNCH_TIMEOUT_S) -> None:
-        """Kill the processes of a driver (SIGKILL), its JVM and its Python; their working directory names the driver.
+        """Kill the JVM and the Python process of a driver (SIGKILL).
+
+        The name of their working directory is the submission ID of the driver.
 
         Args:
-            submission_id: of the driver.
-            timeout_s: how long to wait for its first process, which appears a little after the driver counts as running.
+            submission_id: submission ID of the driver.
+            timeout_s: maximum time until the first process exists, in seconds. The master reports a driver as running
+                before the process exists.
 
         Raises:
-            LocalClusterError: no process of that driver lives here.
+            LocalClusterError: the driver has no process on this machine.
         """
         try:
             processes = wait_until(
@@ -208,16 +211,20 @@ class LocalCluster:
         guardian.kill(processes)
 
     def reset(self) -> None:
-        """Kill all but the master: afterwards there are no workers, drivers and applications, as after `start`."""
+        """Kill every process except the master, so that the cluster has no workers, drivers or applications, as after `start`."""
         self._daemons.kill_all_but(MASTER)
         self._workers.clear()
-        wait_until(self._is_empty, self._start_timeout_s, "the master's notice that all is gone")
+        wait_until(
+            self._is_empty,
+            self._start_timeout_s,
+            "the removal of all workers, drivers and applications from the master",
+        )
 
     def state(self) -> dict[str, Any]:
-        """What the master tells of itself, its workers, applications and drivers (`/json/`).
+        """Return the state of the master, the workers, the applications and the drivers (`/json/` of the master).
 
         Raises:
-            LocalClusterError: it does not answer.
+            LocalClusterError: the master does not answer.
         """
         url = f"{self.ui_url}/json/"
         try:
@@ -243,7 +250,7 @@ class LocalCluster:
 
     def _all_properties(self) -> dict[str, str]:
         return {
-            "spark.port.maxRetries": "0",  # a port that is taken must be an error, not another port
+            "spark.port.maxRetries": "0",  # A port in use must be an error. Spark would take another port.
             "spark.master.rest.enabled": "true",
             "spark.master.rest.host": HOST,
             "spark.master.rest.port": str(self._port("rest")),
@@ -272,7 +279,7 @@ class LocalCluster:
         wait_until(
             lambda: worker.worker_id not in {listed["id"] for listed in self._alive_workers()},
             self._start_timeout_s,
-            f"the master's notice of the end of {worker.worker_id}",
+            f"the removal of {worker.worker_id} from the master",
         )
 
 

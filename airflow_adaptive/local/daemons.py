@@ -1,4 +1,4 @@
-"""The processes of an embedded cluster: how they are started, watched and ended, whatever they are."""
+"""Starts, observes and ends the processes of an embedded cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from airflow_adaptive.local.waiting import wait_until
 HOST = "127.0.0.1"
 
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""A daemon here is short-lived and does little: start quickly, take few threads and little memory."""
+"""The daemons are short-lived and do little work, so they start quickly and use few threads and little memory."""
 
 PORT_TAKEN = "java.net.BindException"
 
@@ -34,23 +34,23 @@ Found = TypeVar("Found")
 
 
 class Daemons:
-    """Starts Spark's daemons, and ends them together with all that they have started.
+    """Starts Spark's daemons, and ends the daemons and all their child processes.
 
     Attributes:
-        directory: `logs/`, `work/`, `conf/` and `scratch/` of the daemons and their children.
+        directory: directory with `logs/`, `work/`, `conf/` and `scratch/` of the daemons and their child processes.
     """
 
     def __init__(
         self, directory: Path, *, removed: Path, memory_mb: int, start_timeout_s: float, stop_grace_s: float
     ) -> None:
-        """Describe the daemons; nothing is started yet.
+        """Describe the daemons without starting a process.
 
         Args:
-            directory: theirs.
-            removed: what of it goes in the end.
-            memory_mb: heap of each daemon, MiB.
-            start_timeout_s: how long one may take to be up.
-            stop_grace_s: how long processes may take to end by themselves before they are killed.
+            directory: directory of all files.
+            removed: directory that is deleted at the end.
+            memory_mb: heap of each daemon, in MiB.
+            start_timeout_s: maximum time until a daemon is ready, in seconds.
+            stop_grace_s: time for processes to end by themselves before they are killed, in seconds.
         """
         self.directory = directory
         self._removed = removed
@@ -65,11 +65,11 @@ class Daemons:
 
     @property
     def started(self) -> bool:
-        """Whether `start` was called, and `stop` was not since."""
+        """Whether `start` was called, and `stop` was not called afterwards."""
         return self._guard is not None
 
     def start(self) -> None:
-        """Make the directory and start the guardian.
+        """Create the directory and start the guardian.
 
         Raises:
             LocalClusterError: Spark or Java is missing.
@@ -83,7 +83,7 @@ class Daemons:
         self._guard = Guard(self._mark, self._stop_grace_s, self._removed)
 
     def stop(self) -> None:
-        """End all processes; stopping again does nothing."""
+        """End all processes. Does nothing if the daemons are stopped."""
         if self._guard is None:
             return
         self._guard.end()
@@ -100,12 +100,14 @@ class Daemons:
         properties: Mapping[str, str],
         ready: Callable[[], Found | None],
     ) -> tuple[int, Found] | None:
-        """Start a daemon and wait until it is up; its process id and the true answer of `ready`.
+        """Start a daemon and wait until the daemon is ready.
 
-        None if somebody had taken one of its ports: a master would go on without that server.
+        Returns:
+            The process ID and the true result of `ready`, or None if another process uses one of the daemon's ports. A
+            master would continue without the server of that port.
 
         Raises:
-            LocalClusterError: it ended, or it is not up in time; with the end of its log.
+            LocalClusterError: the daemon ended or is not ready in time. The message contains the end of the daemon's log.
         """
         process = self._spawn(name, main_class, arguments, properties)
 
@@ -116,37 +118,37 @@ class Daemons:
         try:
             (answer,) = wait_until(decided, self._start_timeout_s, f"start of {name}")
         except TimeoutError as error:
-            raise LocalClusterError(f"{error}: {self._last_words(name)}") from error
+            raise LocalClusterError(f"{error}: {self._log_tail(name)}") from error
         if answer:
             return process.pid, answer
         if self._port_was_taken(name):
             self.end(name, signal.SIGKILL)
             return None
-        raise LocalClusterError(f"{name} ended with exit code {process.returncode}: {self._last_words(name)}")
+        raise LocalClusterError(f"{name} ended with exit code {process.returncode}: {self._log_tail(name)}")
 
     def end(self, name: str, how: signal.Signals) -> None:
-        """Send a daemon a signal and wait for its end; its children are not touched."""
+        """Send a signal to a daemon and wait for the end of the daemon. Its child processes receive no signal."""
         process = self._processes.pop(name)
         process.send_signal(how)
         process.wait(self._start_timeout_s)
 
     def kill_all_but(self, name: str) -> None:
-        """Kill every process but one daemon."""
+        """Kill every process except one daemon."""
         spared = self._processes[name]
         guardian.kill(process for process in guardian.marked(self._mark) if process.pid != spared.pid)
         for killed in self._processes.keys() - {name}:
             self._processes.pop(killed).wait()
 
     def working_in(self, directory: str) -> list[psutil.Process]:
-        """The processes whose working directory has that name: a driver's is named like its submission."""
+        """Return the processes whose working directory has this name. The name of a driver's directory is its submission ID."""
         return [process for process in guardian.marked(self._mark) if _directory_of(process).name == directory]
 
     def log(self, name: str) -> Path:
-        """The log of a daemon."""
+        """Return the path of a daemon's log."""
         return self.directory / "logs" / f"{name}.log"
 
     def _make_environment(self, spark_home: Path, java_home: Path) -> dict[str, str]:
-        """Nothing of the user's Spark, all on this machine, and temporary files of all children in one place."""
+        """Return an environment without the user's Spark settings, with local addresses and one directory for temporary files."""
         scratch = str(self.directory / "scratch")
         own = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         return {
@@ -184,7 +186,7 @@ class Daemons:
         return process
 
     def _write_properties(self, name: str, properties: Mapping[str, str]) -> Path:
-        """A file of the daemon's own: drivers must not read its properties, nor `ps` show them."""
+        """Write a private file, because drivers must not read the daemon's properties and `ps` must not list them."""
         file = self.directory / "conf" / f"{name}.properties"
         file.touch(mode=0o600)
         file.write_text("".join(f"{key} {value}\n" for key, value in properties.items()))
@@ -193,15 +195,15 @@ class Daemons:
     def _port_was_taken(self, name: str) -> bool:
         return PORT_TAKEN in self.log(name).read_text(errors="replace")
 
-    def _last_words(self, name: str) -> str:
-        """The end of a log, without the frames of stack traces."""
+    def _log_tail(self, name: str) -> str:
+        """Return the end of a log without the frames of stack traces."""
         log = self.log(name)
         lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("\tat ")]
         return "\n".join([f"{log} ends with:", *lines[-LOG_TAIL_LINES:]])
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    """Return a TCP port of 127.0.0.1 that no process listens on."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -209,7 +211,7 @@ def free_port() -> int:
 
 
 def listens(port: int, timeout_s: float) -> bool:
-    """Whether somebody accepts connections on a TCP port of 127.0.0.1."""
+    """Whether a process accepts connections on a TCP port of 127.0.0.1."""
     with suppress(OSError), socket.create_connection((HOST, port), timeout_s):
         return True
     return False

@@ -1,4 +1,4 @@
-"""Find what the embedded cluster runs on: the Spark inside the pyspark wheel, and a Java."""
+"""Finds the Spark in the pyspark wheel and the Java that the embedded cluster runs on."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ JAVA_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkDistribution:
-    """A Spark with its scripts and jars.
+    """A Spark distribution with scripts and jars.
 
     Attributes:
-        home: what SPARK_HOME is to be.
-        version: of Spark, for example "4.3.0".
+        home: value of SPARK_HOME.
+        version: version of Spark, for example "4.3.0".
     """
 
     home: Path
@@ -36,10 +36,10 @@ class SparkDistribution:
 
 
 def find_spark() -> SparkDistribution:
-    """The Spark that the installed pyspark brings.
+    """Return the Spark in the installed pyspark.
 
     Raises:
-        LocalClusterError: pyspark is missing, has no jars, or its Python files and jars are of different versions.
+        LocalClusterError: pyspark is missing, has no jars, or its Python files and its jars have different versions.
     """
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
@@ -48,29 +48,31 @@ def find_spark() -> SparkDistribution:
 
 
 def read_distribution(home: Path) -> SparkDistribution:
-    """Check the pyspark package at `home`, which pyspark-client may have overwritten in part.
+    """Check the pyspark package at `home`, because pyspark-client may have overwritten some of its files.
 
     Raises:
-        LocalClusterError: as `find_spark`.
+        LocalClusterError: the package has no jars, or its Python files and its jars have different versions.
     """
     python_version = str(runpy.run_path(str(home / "version.py"))["__version__"])
     jars = sorted((home / "jars").glob("spark-core_*.jar"))
     if not jars:
-        raise LocalClusterError(f"{home} has no Spark jars (pyspark-client has none): run `pip install pyspark`")
+        raise LocalClusterError(
+            f"{home} has no Spark jars (only pyspark-client is installed): run `pip install pyspark`"
+        )
     jar_version = jars[0].stem.rpartition("_")[2].partition("-")[2]
     if python_version != jar_version:
         raise LocalClusterError(
-            f"{home} mixes Python files of Spark {python_version} with jars of {jar_version} (pyspark-client has "
+            f"{home} contains Python files of Spark {python_version} with jars of {jar_version} (pyspark-client has "
             f"overwritten pyspark): run `pip install --force-reinstall --no-deps pyspark=={jar_version}`"
         )
     return SparkDistribution(home=home, version=jar_version)
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Path:
-    """Home of a Java that Spark runs on: JAVA_HOME if set, otherwise the `java` on PATH.
+    """Return the home of a Java that Spark supports: JAVA_HOME if set, otherwise the `java` on PATH.
 
     Raises:
-        LocalClusterError: there is none, or it is too old.
+        LocalClusterError: Java is missing or too old.
     """
     java = _java_command(environ)
     version = _java_version(java)
@@ -93,12 +95,12 @@ def _java_command(environ: Mapping[str, str]) -> Path:
 
 
 def _java_version(java: Path) -> int:
-    """Feature version, from the first line of `java -version`: `... version "17.0.15" ...`, or `"1.8.0_412"`."""
+    """Read the feature version from the first line of `java -version`, for example `version "17.0.15"` or `"1.8.0_412"`."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LocalClusterError(f"{java} does not run ({error}): {JAVA_FIX}") from error
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if match is None:
-        raise LocalClusterError(f"{java} -version gives no version: {JAVA_FIX}")
+        raise LocalClusterError(f"{java} -version prints no version: {JAVA_FIX}")
     return int(match[1])

@@ -1,7 +1,7 @@
-"""What can go wrong with a cluster on this machine."""
+"""Errors of the embedded cluster."""
 
 from __future__ import annotations
 
 
 class LocalClusterError(RuntimeError):
-    """The embedded cluster can't do what was asked; the message names the fix."""
+    """The embedded cluster cannot do what was requested. The message names the fix."""

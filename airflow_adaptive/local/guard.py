@@ -1,4 +1,4 @@
-"""The owner's side of the guardian: started before the first process, and asked to end them all."""
+"""Starts and stops the guardian process from the process that owns a cluster or an Airflow."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from airflow_adaptive.local import guardian
 
 
 class Guard:
-    """Sees to it that no process with a mark outlives its owner; see `guardian`."""
+    """Ensures that no process with a mark outlives its owner (see `guardian`)."""
 
     def __init__(self, mark: str, grace_s: float, *removed: Path) -> None:
         """Start the guardian.
 
         Args:
             mark: value of `guardian.MARK_VARIABLE` in the environment of the guarded processes.
-            grace_s: how long they may take to end by themselves before they are killed.
-            removed: directories that go with them.
+            grace_s: time for the processes to end by themselves before they are killed, in seconds.
+            removed: directories that the guardian deletes after the end of the processes.
         """
         self._mark = mark
         self._grace_s = grace_s
@@ -30,8 +30,8 @@ class Guard:
         )
 
     def end(self) -> None:
-        """End all processes with the mark, and the guardian; also if somebody killed the guardian."""
+        """End all processes with the mark and the guardian, even if the guardian was killed."""
         with suppress(BrokenPipeError):
-            self._process.communicate()  # closing the pipe is the sign, its end the answer
+            self._process.communicate()  # Closes the pipe and waits for the end of the guardian.
         if self._process.returncode:
             guardian.end(self._mark, self._grace_s)

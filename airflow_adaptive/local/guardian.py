@@ -1,11 +1,11 @@
-"""A small process that outlives the one that started a cluster, and then kills whatever the cluster left behind.
+"""A small process that outlives the owner of a cluster and ends every process that the cluster has left behind.
 
-Every process of a cluster inherits a *mark*, an environment variable: the master, the workers, and the drivers,
-executors and Python processes that workers start, even when their parent was killed with -9 and they are orphans.
-So one rule finds them all. The guardian waits until its owner closes the pipe between them or dies, by whatever
-cause, then ends every process with the mark and removes the directories that it was given.
+Every process of a cluster inherits a *mark*, which is an environment variable. The master, the workers, and the drivers, executors
+and Python processes that the workers start have the mark, even if their parent process was killed. The guardian waits until the
+owner closes the pipe to the guardian or dies for any reason. The guardian then ends every process with the mark and deletes the
+directories that its command line names.
 
-Run as a script by its path, so that it needs nothing but the standard library and psutil:
+The guardian runs as a script by its path, so that it needs only the standard library and psutil:
 `guardian.py MARK GRACE_SECONDS DIRECTORY...`
 """
 
@@ -24,21 +24,21 @@ import psutil
 MARK_VARIABLE = "AIRFLOW_ADAPTIVE_LOCAL_CLUSTER"
 
 OWNER_CHECK_S = 1.0
-"""How often the owner is looked at: a fork of it may hold the pipe open after its death."""
+"""Interval between checks of the owner. A fork of the owner may keep the pipe open after the owner's death."""
 
 CHECK_S = 0.1
 
 KILL_TIMEOUT_S = 10.0
-"""Until killed processes are given up; only uninterruptible sleep takes so long."""
+"""Maximum time for killed processes to end. Only a process in uninterruptible sleep needs more time."""
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """The living processes that carry the mark; a zombie has none."""
+    """Return the living processes with the mark. A zombie process has no mark."""
     return [process for process in psutil.process_iter() if _mark_of(process) == mark]
 
 
 def end(mark: str, grace_s: float) -> None:
-    """End all processes with the mark: SIGTERM, so that JVMs remove their temporary files, then SIGKILL."""
+    """End all processes with the mark. SIGTERM lets JVMs delete their temporary files; SIGKILL follows after the grace period."""
     for process in marked(mark):
         with suppress(psutil.NoSuchProcess):
             process.terminate()
@@ -49,14 +49,14 @@ def end(mark: str, grace_s: float) -> None:
 
 
 def kill(processes: Iterable[psutil.Process]) -> None:
-    """SIGKILL to all of them that still live."""
+    """Send SIGKILL to each process that is still alive."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
 
 def wait_for_owner(owner: int) -> None:
-    """Return when the owner has closed the pipe on standard input, or is no longer our parent."""
+    """Return when the owner has closed the pipe on standard input or is no longer the parent process."""
     while os.getppid() == owner:
         readable, _, _ = select.select([sys.stdin], [], [], OWNER_CHECK_S)
         if readable:
@@ -64,7 +64,7 @@ def wait_for_owner(owner: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Guard one cluster to its end."""
+    """Guard one cluster until the end of its owner."""
     owner = os.getppid()
     mark, grace_s, *directories = arguments
     wait_for_owner(owner)
@@ -86,7 +86,7 @@ def _mark_of(process: psutil.Process) -> str | None:
     try:
         return process.environ().get(MARK_VARIABLE)
     except (psutil.Error, OSError):
-        return None  # another user's, or gone in the meantime
+        return None  # The process belongs to another user or has ended.
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Wait for a condition with a deadline: what tests and launchers do instead of sleeping."""
+"""Waits for a condition with a timeout. Tests and launchers use these functions instead of a fixed sleep."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ POLL_INTERVAL_S = 0.1
 def wait_until(
     condition: Callable[[], Result | None], timeout_s: float, what: str, interval_s: float = POLL_INTERVAL_S
 ) -> Result:
-    """Ask `condition` until its answer is true, and return that answer.
+    """Evaluate `condition` repeatedly until the result is true, and return the result.
 
     Args:
-        condition: a false answer means "not yet"; an exception ends the wait.
-        timeout_s: seconds until the wait is given up; the condition is asked at least once.
-        what: what is waited for, for the error message.
-        interval_s: seconds between two questions.
+        condition: function whose false result means "not yet". An exception ends the wait.
+        timeout_s: timeout in seconds. The condition is evaluated at least once.
+        what: description of the awaited condition for the error message.
+        interval_s: time between two evaluations, in seconds.
 
     Raises:
-        TimeoutError: the condition did not come true in time.
+        TimeoutError: the condition is still false after the timeout.
     """
     deadline = time.monotonic() + timeout_s
     while not (result := condition()):
@@ -37,10 +37,10 @@ def wait_until(
 async def wait_until_async(
     condition: Callable[[], Awaitable[Result | None]], timeout_s: float, what: str, interval_s: float = POLL_INTERVAL_S
 ) -> Result:
-    """`wait_until` for a coroutine function as condition; other tasks run between two questions.
+    """Do the same as `wait_until` with a coroutine function as condition. Other tasks run between two evaluations.
 
     Raises:
-        TimeoutError: the condition did not come true in time.
+        TimeoutError: the condition is still false after the timeout.
     """
     deadline = time.monotonic() + timeout_s
     while not (result := await condition()):

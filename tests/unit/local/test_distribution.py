@@ -83,7 +83,7 @@ def test_wrong_java_home_is_named_with_the_fix(java_home: Path) -> None:
 
 def test_java_that_is_none_is_refused(java_home: Path) -> None:
     install(java_home, "coffee")
-    with pytest.raises(LocalClusterError, match="gives no version"):
+    with pytest.raises(LocalClusterError, match="prints no version"):
         find_java({"JAVA_HOME": str(java_home)})
 
 

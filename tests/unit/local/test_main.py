@@ -1,4 +1,4 @@
-"""The command line of the embedded cluster, where it is used wrongly."""
+"""The command line of the cluster and the demo with wrong arguments."""
 
 from __future__ import annotations
 
@@ -18,3 +18,11 @@ def test_cluster_that_could_not_work_is_refused(
         main(["cluster", f"{argument}={value}"])
     assert ended.value.code == 2
     assert f"argument {argument}: {value!r} must be a whole number from {least}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "nan", "inf", "fast"])
+def test_demo_with_an_impossible_speed_is_refused(speed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", f"--days-per-second={speed}"])
+    assert ended.value.code == 2
+    assert f"{speed!r} must be a positive number" in capsys.readouterr().err

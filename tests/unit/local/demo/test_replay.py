@@ -1,41 +1,52 @@
-"""The generator: order, atomicity, and the word that closes the last hour."""
+"""The generator: order, whole days, the marker that closes the last hour, and repetitions."""
 
 from __future__ import annotations
 
 import json
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.local.demo.replay import END, LAST_WORD, days, replay
-from airflow_adaptive.local.demo.story import LAST_HOUR_ENDS
+from airflow_adaptive.local.demo.replay import END, END_MARKER, endless_days, replay, year
+from airflow_adaptive.local.demo.scenario import LAST_HOUR
 
 FAST = 1e6
 
 
 @pytest.fixture(scope="module")
-def year():
-    return list(days())
+def days():
+    return list(year())
 
 
-def test_days_come_in_event_time_order(year) -> None:
-    scheduled = [flight.scheduled for _, day in year for flight in day]
+def test_days_come_in_event_time_order(days) -> None:
+    scheduled = [flight.scheduled for _, day in days for flight in day]
     assert scheduled == sorted(scheduled)
 
 
-def test_last_word_comes_alone_and_closes_the_last_hour(year) -> None:
-    (last_day, flights), (_, (*_, last_flight)) = year[-1], year[-2]
-    assert flights == [LAST_WORD]
+def test_end_marker_is_alone_and_closes_the_last_hour(days) -> None:
+    (last_day, flights), (_, (*_, last_flight)) = days[-1], days[-2]
+    assert flights == [END_MARKER]
     assert last_day < END
-    assert last_flight.scheduled < LAST_HOUR_ENDS < LAST_WORD.scheduled
-    assert not LAST_WORD.departed
+    assert last_flight.scheduled < LAST_HOUR + timedelta(hours=1) < END_MARKER.scheduled
+    assert not END_MARKER.departed
+
+
+def test_year_repeats_later_on_the_same_days_of_the_week(days) -> None:
+    repeated = list(islice(endless_days(), len(days) + 2))
+    assert repeated[: len(days)] == days
+    (day, flights), _ = repeated[len(days) :]
+    assert day == date(2014, 1, 7)
+    assert day.weekday() == days[0][0].weekday()
+    assert [flight.delay_minutes for flight in flights] == [flight.delay_minutes for flight in days[0][1]]
+    assert flights[0].scheduled.date() == day > END_MARKER.scheduled.date()
 
 
 def test_replay_publishes_whole_days_as_far_as_released(tmp_path: Path) -> None:
     directory = tmp_path / "input"
     directory.mkdir()
-    replay(directory, FAST, [f"{date(2013, 1, 3)}\n"])
+    replay(directory, [f"{date(2013, 1, 3)} {FAST}\n"])
     assert sorted(file.name for file in tmp_path.rglob("*.json")) == ["2013-01-01.json", "2013-01-02.json"]
     lines = (directory / "2013-01-01.json").read_text().splitlines()
     first = json.loads(lines[0])

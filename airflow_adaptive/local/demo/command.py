@@ -1,0 +1,52 @@
+"""Runs the demo and returns the exit code, which is 0 only if the output of the job is correct."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+
+from airflow_adaptive.local.airflow import LocalAirflowError
+from airflow_adaptive.local.demo.environment import DemoEnvironment, DemoEnvironmentError
+from airflow_adaptive.local.demo.playground import run_playground
+from airflow_adaptive.local.demo.report import Reporter
+from airflow_adaptive.local.demo.scenario import Scenario, ScenarioError
+from airflow_adaptive.local.errors import LocalClusterError
+
+OK, FAILED, INTERRUPTED = 0, 1, 130
+
+ERRORS = (
+    LocalAirflowError,
+    LocalClusterError,
+    DemoEnvironmentError,
+    ScenarioError,
+    FileNotFoundError,
+    TimeoutError,
+    httpx.HTTPError,
+)
+
+
+def run(directory: Path, days_per_second: float, *, stay: bool = False) -> int:
+    """Run the demo and stop every process that it started.
+
+    Args:
+        directory: working directory. The demo deletes its content first and leaves logs and output in it.
+        days_per_second: days of flights that the generator publishes per second.
+        stay: whether the job continues after the scenario until the user presses Ctrl-C.
+    """
+    reporter = Reporter()
+    try:
+        with DemoEnvironment(directory, days_per_second, reporter) as environment:
+            correct = Scenario(environment, reporter).run()
+            if stay:
+                run_playground(environment, reporter)
+            reporter.report("stopping all processes")
+    except KeyboardInterrupt:
+        reporter.report("interrupted: all processes are stopped")
+        return INTERRUPTED
+    except ERRORS as error:
+        reporter.report(f"FAILED: {error}")
+        reporter.report(f"the logs are in {directory.resolve()}")
+        return FAILED
+    reporter.report("done" if correct else "FAILED: the output of the job is wrong")
+    return OK if correct else FAILED

