@@ -266,14 +266,14 @@ class Requester:
     """Who asked for bounds.
 
     Attributes:
-        by: name, "" if that is not known.
+        requested_by: name, "" if that is not known.
         via: by what way, for people: "REST", "CLI", "task"; "" if that is not known.
-        until: when they expire, None if they hold until they are lifted.
+        expires_at: when they expire, None if they hold until they are cleared.
     """
 
-    by: str = ""
+    requested_by: str = ""
     via: str = ""
-    until: datetime | None = None
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,17 +284,17 @@ class ControlRequests:
         wish: run, suspend or cancel.
         requirements: vertex -> (lower bound, upper bound) that a person has set, empty if none were. If all are -1, what was
             set before is lifted.
-        origin: who has.
+        requester: who has.
         calendar: likewise, of a calendar that is kept apart from the job; a person's win.
-        calendar_origin: whose calendar.
+        calendar_requester: whose calendar.
         is_read: whether all this was read since the loop began; else it is what is assumed until then.
     """
 
     desired_state: DesiredState = DesiredState.RUNNING
     requirements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    origin: Requester = Requester()
+    requester: Requester = Requester()
     calendar: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    calendar_origin: Requester = Requester()
+    calendar_requester: Requester = Requester()
     is_read: bool = field(default=True, compare=False)
 
 

@@ -25,10 +25,12 @@ from airflow_adaptive.plugin.api import flink_rescales, job_details
 from airflow_adaptive.plugin.api.problems import ProblemError, not_found
 from airflow_adaptive.plugin.api.schemas import SchedulerStateName
 from airflow_adaptive.plugin.data import control_requests, metadata_database
-from airflow_adaptive.plugin.data.metadata_database import Asker, Job
+from airflow_adaptive.plugin.data.metadata_database import Job
 from airflow_adaptive.plugin.data.published_state import Mirrored, all_mirrored, mirrored
+from airflow_adaptive.ports import Requester
+from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
 from airflow_adaptive.runtime.requirements.dry_run import preview
-from airflow_adaptive.runtime.requirements.request_bodies import body_of, version_of, wanted
+from airflow_adaptive.runtime.requirements.request_bodies import version_of, wanted
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import SchedulerState
 
@@ -141,7 +143,7 @@ def set_requirements(args: Namespace) -> None:
         return
     until = control_requests.expires(args.lasts, args.until)
     asked = control_requests.set_requirements(
-        job, _asker(), body, lambda version: args.if_version in (None, version), until
+        job, _requester(), body, lambda version: args.if_version in (None, version), until
     )
     _print_requirements(args, asked, state)
 
@@ -150,7 +152,7 @@ def set_requirements(args: Namespace) -> None:
 def lift_requirements(args: Namespace) -> None:
     """Have the bounds hold no more that were set."""
     job = _job(args.job)
-    control_requests.lift_requirements(job, _asker())
+    control_requests.lift_requirements(job, _requester())
     _say(f"What was set of job {job.name!r} holds no more: its policy, a calendar or its DAG says its bounds.")
 
 
@@ -160,7 +162,7 @@ def cancel_job(args: Namespace) -> None:
     job = _job(args.job)
     if not (args.yes or _is_confirmed(f"Cancel job {job.name!r} for good? [y/N] ")):
         _fail([f"Job {job.name!r} was not canceled: nobody confirmed it (--yes does)."], 1)
-    control_requests.cancel(job, _asker())
+    control_requests.cancel(job, _requester())
     _say(f"Job {job.name!r} is asked to end for good, at a batch boundary.")
 
 
@@ -168,7 +170,7 @@ def cancel_job(args: Namespace) -> None:
 def suspend_job(args: Namespace) -> None:
     """Have a job stop with a savepoint."""
     job = _job(args.job)
-    control_requests.suspend(job, _asker())
+    control_requests.suspend(job, _requester())
     _say(f"Job {job.name!r} is asked to stop with a savepoint.")
 
 
@@ -176,7 +178,7 @@ def suspend_job(args: Namespace) -> None:
 def resume_job(args: Namespace) -> None:
     """Have a suspended job go on."""
     job = _job(args.job)
-    control_requests.resume(job, _asker())
+    control_requests.resume(job, _requester())
     _say(f"Job {job.name!r} is asked to go on from where it stopped.")
 
 
@@ -200,8 +202,8 @@ def _seen(job: Job) -> Mirrored:
         return mirrored(job, session)
 
 
-def _asker() -> Asker:
-    return Asker(name=getuser(), via=VIA)
+def _requester() -> Requester:
+    return Requester(requested_by=getuser(), via=VIA)
 
 
 def _is_confirmed(question: str) -> bool:
@@ -213,7 +215,7 @@ def _is_confirmed(question: str) -> bool:
 
 def _print_requirements(args: Namespace, requirements: Requirements, state: SchedulerState) -> None:
     version = version_of(requirements)
-    data = {"version": version, "requirements": body_of(requirements)}
+    data = {"version": version, "requirements": encode_requirements(requirements)}
     _print(args, data, tables.requirements(requirements, state, version))
 
 

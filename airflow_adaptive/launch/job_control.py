@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Final, cast
 
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
-from airflow_adaptive.ports import DesiredState
-from airflow_adaptive.runtime.publishing.documents import (
-    ASKED,
+from airflow_adaptive.ports import DesiredState, Requester
+from airflow_adaptive.runtime.publishing.documents import SCHEDULER, SUMMARY
+from airflow_adaptive.runtime.requirements.control_requests import (
     CALENDAR,
     DESIRED_STATE,
     REQUIREMENTS,
-    SCHEDULER,
-    SUMMARY,
+    ControlRequest,
+    encode_requirements,
 )
-from airflow_adaptive.runtime.requirements.request_bodies import accepted, body_of, require_rescalable
+from airflow_adaptive.runtime.requirements.request_bodies import accepted, require_rescalable
 from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.stores.change_marker import note
+from airflow_adaptive.stores.control_requests import store_request
 
-if TYPE_CHECKING:
-    from pydantic import JsonValue
+VIA: Final = "task"
+"""Interface of the requests that tasks make, as the requester's record shows it."""
 
 Bounds = int | Sequence[int]
 """Lower and upper bound of a vertex's parallelism; a single number for both."""
@@ -78,7 +78,7 @@ class JobControl:
             desired_state: requested state.
             by: who asks, for people.
         """
-        self._ask(DESIRED_STATE, desired_state.value, by)
+        self._request(DESIRED_STATE, desired_state.value, by)
 
     def require(
         self,
@@ -105,9 +105,9 @@ class JobControl:
         state = self._state()
         require_rescalable(self._job, state, summary.get("job_type"), summary.get("outcome"))
         asked = _asked(parallelism, state)
-        body = body_of(accepted(asked, state))
-        until = None if hold is None else (datetime.now(UTC) + hold).isoformat()
-        self._ask(CALENDAR if calendar else REQUIREMENTS, asked, by, until)
+        body = encode_requirements(accepted(asked, state))
+        expires_at = None if hold is None else datetime.now(UTC) + hold
+        self._request(CALENDAR if calendar else REQUIREMENTS, asked, by, expires_at)
         return body
 
     def _state(self) -> SchedulerState:
@@ -116,17 +116,12 @@ class JobControl:
         except SnapshotError as error:
             raise UnknownJobError(f"what job {self._job!r} shows of itself can't be read: {error}") from error
 
-    def _ask(self, key: str, value: Any, by: str, until: str | None = None) -> None:
-        told: dict[str, JsonValue] = {"by": by, "at": datetime.now(UTC).isoformat(), "via": "task"}
-        if until is not None:
-            told["until"] = until
-        asked = self._store.get(ASKED, {})
+    def _request(self, key: str, value: Any, by: str, expires_at: datetime | None = None) -> None:
+        requester = Requester(requested_by=by, via=VIA, expires_at=expires_at)
         try:
-            self._store.set(key, value)
-            self._store.set(ASKED, {**(asked if isinstance(asked, dict) else {}), key: told})
+            store_request(self._job, ControlRequest(key=key, value=value, requester=requester))
         except AirflowRuntimeError as error:
-            raise UnknownJobError(f"job {self._job!r} can't be asked: {error}") from error
-        note(self._job)
+            raise UnknownJobError(f"The request for job {self._job!r} cannot be stored: {error}") from error
 
 
 def _asked(parallelism: Bounds | Mapping[str, Bounds] | None, state: SchedulerState) -> Mapping[str, Any]:
@@ -135,4 +130,4 @@ def _asked(parallelism: Bounds | Mapping[str, Bounds] | None, state: SchedulerSt
         parallelism = (RESET_TO_DEFAULT, RESET_TO_DEFAULT)
     if not isinstance(parallelism, Mapping):
         parallelism = dict.fromkeys((vertex.name for vertex in state.job.vertices), parallelism)
-    return body_of({vertex: ParallelismRange.of(bounds) for vertex, bounds in parallelism.items()})
+    return encode_requirements({vertex: ParallelismRange.of(bounds) for vertex, bounds in parallelism.items()})

@@ -29,7 +29,11 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.stores.asset_store import LINKS, XCOM_ATTEMPT, TaskKey
-from airflow_adaptive.stores.desired_state import ask, asked, forget
+from airflow_adaptive.stores.control_requests import (
+    request_desired_state,
+    requested_desired_state,
+    withdraw_desired_state,
+)
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, cancel_job, kill_driver, run_loop, superseded
 
 if TYPE_CHECKING:
@@ -216,12 +220,12 @@ class AdaptiveSparkOperator(BaseOperator):
 
         Whoever wished that was promised it: this try goes on with both, wish and attempt.
         """
-        if asked(self.job) not in (None, DesiredState.RUNNING):
+        if requested_desired_state(self.job) not in (None, DesiredState.RUNNING):
             with self._refusals():
                 last = asyncio.run(self._declared.last_attempt())
             if last is not None and _task_of(last) == _task_of(spec.attempt):
                 return replace(spec, attempt=last)
-        ask(self.job, DesiredState.RUNNING)
+        request_desired_state(self.job, DesiredState.RUNNING)
         return spec
 
     def _newest_spec(self, event: Mapping[str, Any]) -> JobSpec:
@@ -305,7 +309,7 @@ class AdaptiveSparkOperator(BaseOperator):
         if driver is not None and ti.try_number > ti.max_tries:  # else the next try goes on with it
             self._kill(driver)
         if event["status"] == "finished":
-            forget(self.job)  # its end is told: whoever clears the task wants the job to run
+            withdraw_desired_state(self.job)  # its end is told: whoever clears the task wants the job to run
         return result(self.job, event, self.execution_timeout)
 
     def _kill(self, driver: str) -> None:

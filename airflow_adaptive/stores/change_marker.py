@@ -1,8 +1,8 @@
-"""Whose inbox has something new: one Airflow Variable for all jobs, so that many loops need not all look all the time.
+"""Change markers: they name the jobs that have new control requests, so that many loops need not poll their stores often.
 
-Whoever asks something of a job notes a fresh mark under the job's name in the Variable `airflow_adaptive_asked`. A process
-reads the Variable once for all its loops. It is a hint and nothing else: two who write it at the same moment may lose one of the two marks,
-and Airflow's own REST API writes none; such a wish is found when the job's turn to look comes.
+One Airflow Variable holds the markers of all jobs. Every writer of a control request puts a new random marker under the name of the
+job. Each process reads the Variable once for all of its loops. A marker is only a hint: two simultaneous writers may lose one of
+the two markers, and Airflow's own REST API writes no markers. A loop finds such a request with its next regular poll.
 """
 
 from __future__ import annotations
@@ -21,71 +21,76 @@ from airflow_adaptive.ports import Clock
 
 log = logging.getLogger(__name__)
 
-VARIABLE = "airflow_adaptive_asked"
+VARIABLE = "airflow_adaptive_change_markers"
 
-DESCRIPTION = "Jobs of airflow-adaptive that were asked something, the newest last: their loops look at once."
+DESCRIPTION = "Jobs of airflow-adaptive with new control requests, newest last: their loops poll at once."
 
-MOST_MARKS = 200
-"""Older ones go; every loop has seen them by then."""
+MAX_MARKERS = 200
+"""Number of markers that the Variable keeps; every loop has seen older markers."""
 
 Call = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs blocking work where it blocks nobody."""
+"""Runs blocking work in a thread."""
 
 
-class Signal:
-    """The Variable, as the loops of one process read it."""
+class ChangeMarkers:
+    """The change markers, as the loops of one process read them."""
 
-    def __init__(self, call: Call, clock: Clock, every: timedelta) -> None:
+    def __init__(self, call: Call, clock: Clock, interval: timedelta) -> None:
         """Nothing is read yet.
 
         Args:
-            call: for the reading.
-            clock: the time.
-            every: how often it is read at most.
+            call: runs the blocking read.
+            clock: time.
+            interval: shortest time between two reads.
         """
         self._call = call
         self._clock = clock
-        self._every = every
-        self._reading = asyncio.Lock()
+        self._interval = interval
+        self._lock = asyncio.Lock()
         self._read_at: datetime | None = None
-        self._marks: Mapping[str, str] = {}
+        self._markers: Mapping[str, str] = {}
 
-    async def mark(self, job: str) -> str | None:
-        """The newest mark of a job, None if it has none."""
-        async with self._reading:
+    async def marker(self, job: str) -> str | None:
+        """Return the newest marker of a job, None if the job has no marker."""
+        async with self._lock:
             now = self._clock.now()
-            if self._read_at is None or now - self._read_at >= self._every:
+            if self._read_at is None or now - self._read_at >= self._interval:
                 self._read_at = now
-                self._marks = await self._call(read_marks)
-        return self._marks.get(job)
+                self._markers = await self._call(read_markers)
+        return self._markers.get(job)
 
 
-def note(job: str) -> None:
-    """Mark a job as asked; blocks. It is only a hint, so it does not matter much if it fails."""
+def notify(job: str) -> None:
+    """Write a new marker for a job; blocks. A failure only delays the loop."""
     try:
-        Variable.set(VARIABLE, with_mark(read_marks(), job), description=DESCRIPTION)
-    except Exception as error:  # noqa: BLE001  backends of Variables raise what they like
-        log.warning(
-            "Variable %r can't be written: where many jobs run, %r sees its wish late: %s", VARIABLE, job, error
-        )
+        Variable.set(VARIABLE, with_new_marker(_text(), job), description=DESCRIPTION)
+    except Exception as error:  # noqa: BLE001  backends of Variables raise exceptions of any class
+        log.warning("Variable %r cannot be written. The loop of job %r sees its request late: %s", VARIABLE, job, error)
 
 
-def read_marks() -> Mapping[str, str]:
-    """Job -> its newest mark; none if they can't be read. Blocks."""
+def read_markers() -> Mapping[str, str]:
+    """Return the newest marker of each job, none if the markers cannot be read; blocks."""
+    return _decode(_text())
+
+
+def with_new_marker(text: str, job: str) -> str:
+    """Return the text of the Variable with a new marker for a job. Invalid text counts as empty."""
+    markers = {name: marker for name, marker in _decode(text).items() if name != job} | {job: uuid4().hex[:8]}
+    return json.dumps(dict(list(markers.items())[-MAX_MARKERS:]))
+
+
+def _text() -> str:
     try:
-        return marks_in(Variable.get(VARIABLE, default="{}"))
-    except Exception as error:  # noqa: BLE001  backends of Variables raise what they like
-        log.warning("Variable %r can't be read: %s", VARIABLE, error)
+        return str(Variable.get(VARIABLE, default="{}"))
+    except Exception as error:  # noqa: BLE001  backends of Variables raise exceptions of any class
+        log.warning("Variable %r cannot be read: %s", VARIABLE, error)
+        return "{}"
+
+
+def _decode(text: str) -> Mapping[str, str]:
+    try:
+        markers = json.loads(text)
+    except ValueError as error:
+        log.warning("Variable %r is not valid JSON: %s", VARIABLE, error)
         return {}
-
-
-def marks_in(text: str) -> Mapping[str, str]:
-    """Job -> its newest mark, of the Variable's text. Raises `ValueError` if that is no JSON."""
-    marks = json.loads(text)
-    return marks if isinstance(marks, dict) else {}
-
-
-def with_mark(marks: Mapping[str, str], job: str) -> str:
-    """The Variable's text when a job has been asked something as well."""
-    marked = {name: mark for name, mark in marks.items() if name != job} | {job: uuid4().hex[:8]}
-    return json.dumps(dict(list(marked.items())[-MOST_MARKS:]))
+    return markers if isinstance(markers, dict) else {}

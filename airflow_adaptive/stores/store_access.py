@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from airflow_adaptive.ports import Clock
 from airflow_adaptive.runtime.rate_limit import RateLimiter
-from airflow_adaptive.stores.change_marker import Signal
+from airflow_adaptive.stores.change_marker import ChangeMarkers
 
 Result = TypeVar("Result")
 
@@ -39,7 +39,7 @@ class StoreTraffic:
         """Nothing is under way yet."""
         self.inboxes = RateLimiter(INBOX_LOOKS)
         self.figures = RateLimiter(FIGURES_SHOWN)
-        self.signal = Signal(self.read, clock, INBOX_INTERVAL)
+        self.change_markers = ChangeMarkers(self.read, clock, INBOX_INTERVAL)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-reads")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-writes")
 

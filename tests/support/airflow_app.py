@@ -138,7 +138,7 @@ class AirflowWorld:
     def marks(self) -> dict[str, str]:
         from airflow.models.variable import Variable  # noqa: PLC0415
 
-        return dict(json.loads(Variable.get("airflow_adaptive_asked", default_var="{}")))
+        return dict(json.loads(Variable.get("airflow_adaptive_change_markers", default_var="{}")))
 
     def run(
         self, dag_id: str = "flights", task_id: str = "stream", state: str | None = "success", *, ends: bool = False

@@ -10,8 +10,8 @@ from typing import Any, Final
 from airflow_adaptive.plugin.api import schemas
 from airflow_adaptive.plugin.data.metadata_database import Job
 from airflow_adaptive.plugin.data.published_state import Mirrored
+from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
 from airflow_adaptive.runtime.requirements.dry_run import Preview
-from airflow_adaptive.runtime.requirements.request_bodies import body_of
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.allocator.assignment import Assignment, assign
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots, used_slots
@@ -81,7 +81,7 @@ def preview(told: Preview, state: SchedulerState) -> schemas.Preview:
         reason=told.reason,
         requirements={
             vertex: schemas.VertexRequirements.model_validate(item)
-            for vertex, item in body_of(told.requirements).items()
+            for vertex, item in encode_requirements(told.requirements).items()
         },
         before=None if told.before is None else dict(told.before),
         after=None if told.after is None else dict(told.after),

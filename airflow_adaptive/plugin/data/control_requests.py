@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from airflow_adaptive.plugin.api.problems import ProblemError, conflict, not_found
 from airflow_adaptive.plugin.data.metadata_database import (
-    Asker,
     Change,
     GoneError,
     Job,
@@ -23,22 +22,19 @@ from airflow_adaptive.plugin.data.metadata_database import (
     is_over,
 )
 from airflow_adaptive.plugin.data.published_state import Mirrored
-from airflow_adaptive.ports import DesiredState
-from airflow_adaptive.runtime.publishing.documents import (
-    ASKED,
-    CALENDAR,
+from airflow_adaptive.ports import DesiredState, Requester
+from airflow_adaptive.runtime.publishing.documents import POLICY, SCHEDULER, SUMMARY
+from airflow_adaptive.runtime.requirements.control_requests import (
     DESIRED_STATE,
-    POLICY,
     REQUIREMENTS,
-    SCHEDULER,
-    SUMMARY,
+    encode_clear,
+    is_override_cleared,
 )
+from airflow_adaptive.runtime.requirements.control_requests import KEYS as REQUEST_KEYS
 from airflow_adaptive.runtime.requirements.request_bodies import (
     NotRescalableError,
     accepted,
     expiry,
-    is_lift,
-    lift,
     require_rescalable,
     version_of,
     wanted,
@@ -47,8 +43,8 @@ from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState
 
-KEYS: Final = (SUMMARY, SCHEDULER, DESIRED_STATE, REQUIREMENTS, CALENDAR, ASKED, POLICY)
-"""What decides whether something may be asked."""
+KEYS: Final = (*REQUEST_KEYS, SUMMARY, SCHEDULER, POLICY)
+"""Keys of the documents that decide whether a job accepts a control request."""
 
 SHORTLY_S: Final = 5
 """When to ask again what will be possible soon, seconds."""
@@ -104,7 +100,7 @@ def expires(lasts: str | None, until: str | None) -> datetime | None:
 
 def set_requirements(
     job: Job,
-    asker: Asker,
+    requester: Requester,
     body: Any,
     expected: Callable[[str], bool] = lambda _: True,
     until: datetime | None = None,
@@ -113,7 +109,7 @@ def set_requirements(
 
     Args:
         job: that they are for.
-        asker: who asks.
+        requester: who asks.
         body: decoded, of FLIP-291.
         expected: whether the version that is there is the one that who asks knows.
         until: when they expire, None if they hold until they are lifted.
@@ -124,7 +120,7 @@ def set_requirements(
     Raises:
         ProblemError: they can't be (400), the job can't have any (409), somebody else was first (412).
     """
-    with _changed(job, asker) as (made, mirrored):
+    with _changed(job, requester) as (made, mirrored):
         state = check_rescalable(job, mirrored)
         asked = check_accepted(body, state)
         standing = mirrored.standing_requirements(datetime.now(UTC))
@@ -133,49 +129,49 @@ def set_requirements(
             raise ProblemError(HTTPStatus.PRECONDITION_FAILED, "lost-update", detail)
         told = mirrored.asked.get(REQUIREMENTS)
         if body != mirrored.asked_requirements or until != (None if told is None else told.until):
-            made.ask(REQUIREMENTS, body, "adaptive_requirements", run_of(mirrored), until)
+            made.request(REQUIREMENTS, body, "adaptive_requirements", run_of(mirrored), until)
         return asked
 
 
-def lift_requirements(job: Job, asker: Asker) -> None:
+def lift_requirements(job: Job, requester: Requester) -> None:
     """Have the requirements hold no more that were set; of a job that has ended, too, whose next run would go by them.
 
     What its policy or a calendar says comes back, or else what its DAG declares.
     """
-    with _changed(job, asker) as (made, mirrored):
+    with _changed(job, requester) as (made, mirrored):
         asked = mirrored.asked_requirements
-        if isinstance(asked, Mapping) and asked and not is_lift(asked):
-            made.ask(REQUIREMENTS, lift(asked), "adaptive_requirements", run_of(mirrored))
+        if isinstance(asked, Mapping) and asked and not is_override_cleared(mirrored.control_requests):
+            made.request(REQUIREMENTS, encode_clear(asked), "adaptive_requirements", run_of(mirrored))
 
 
 # ---- wishes ---------------------------------------------------------------------------------------------------------
 
 
-def cancel(job: Job, asker: Asker) -> None:
+def cancel(job: Job, requester: Requester) -> None:
     """Ask the job to end for good.
 
     Raises:
         ProblemError: it has ended already, otherwise than by being canceled (409).
     """
-    _end(job, asker, DesiredState.CANCELED, Outcome.CANCELED)
+    _end(job, requester, DesiredState.CANCELED, Outcome.CANCELED)
 
 
-def suspend(job: Job, asker: Asker) -> None:
+def suspend(job: Job, requester: Requester) -> None:
     """Ask the job to stop with a savepoint.
 
     Raises:
         ProblemError: it has ended for good, or is about to (409).
     """
-    _end(job, asker, DesiredState.SUSPENDED, Outcome.SUSPENDED)
+    _end(job, requester, DesiredState.SUSPENDED, Outcome.SUSPENDED)
 
 
-def resume(job: Job, asker: Asker) -> None:
+def resume(job: Job, requester: Requester) -> None:
     """Have a suspended job run again: its task is cleared, and goes on from the checkpoint.
 
     Raises:
         ProblemError: it is not suspended, or its run is gone (409).
     """
-    with _changed(job, asker) as (made, mirrored):
+    with _changed(job, requester) as (made, mirrored):
         outcome = mirrored.summary.outcome
         if outcome is None:
             _resume_running(job, made, mirrored)
@@ -194,10 +190,10 @@ def run_of(mirrored: Mirrored) -> RunKey | None:
 
 
 @contextmanager
-def _changed(job: Job, asker: Asker) -> Iterator[tuple[Change, Mirrored]]:
+def _changed(job: Job, requester: Requester) -> Iterator[tuple[Change, Mirrored]]:
     """The change of a job, and the job as it is now that nobody else changes it."""
     try:
-        with change(job, asker) as made:
+        with change(job, requester) as made:
             yield made, Mirrored(documents=made.documents(KEYS), revisions={})
     except GoneError as error:
         raise not_found(f"There is no adaptive job {job.name!r} any more.") from error
@@ -206,9 +202,9 @@ def _changed(job: Job, asker: Asker) -> Iterator[tuple[Change, Mirrored]]:
         raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "not-persisted", NOT_PERSISTED, headers=headers) from error
 
 
-def _end(job: Job, asker: Asker, desired_state: DesiredState, end: Outcome) -> None:
+def _end(job: Job, requester: Requester, desired_state: DesiredState, end: Outcome) -> None:
     """Ask the job to end in this way; one that has ended so already is left as it is."""
-    with _changed(job, asker) as (made, mirrored):
+    with _changed(job, requester) as (made, mirrored):
         outcome = mirrored.summary.outcome
         if outcome == end:
             return
@@ -240,7 +236,7 @@ def _resume_suspended(job: Job, made: Change, mirrored: Mirrored) -> None:
         made.clear(run)
     except GoneError as error:
         raise _run_gone(job, run) from error
-    made.ask(DESIRED_STATE, DesiredState.RUNNING.value, "adaptive_resume", run)
+    made.request(DESIRED_STATE, DesiredState.RUNNING.value, "adaptive_resume", run)
 
 
 def _wish(made: Change, mirrored: Mirrored, desired_state: DesiredState) -> None:
@@ -250,7 +246,7 @@ def _wish(made: Change, mirrored: Mirrored, desired_state: DesiredState) -> None
             DesiredState.SUSPENDED: "adaptive_suspend",
             DesiredState.CANCELED: "adaptive_cancel",
         }
-        made.ask(DESIRED_STATE, desired_state.value, names[desired_state], run_of(mirrored))
+        made.request(DESIRED_STATE, desired_state.value, names[desired_state], run_of(mirrored))
 
 
 def _refuse_canceled(job: Job, mirrored: Mirrored) -> None:

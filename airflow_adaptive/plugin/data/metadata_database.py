@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -38,8 +38,10 @@ from sqlalchemy import Select, and_, exists, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from airflow_adaptive.runtime.publishing.documents import ASKED, DESIRED_STATE, REQUIREMENTS, SUMMARY
-from airflow_adaptive.stores.change_marker import DESCRIPTION, VARIABLE, marks_in, with_mark
+from airflow_adaptive.ports import Requester
+from airflow_adaptive.runtime.publishing.documents import SUMMARY
+from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, REQUESTERS, ControlRequest
+from airflow_adaptive.stores.change_marker import DESCRIPTION, VARIABLE, with_new_marker
 
 log = logging.getLogger(__name__)
 
@@ -72,14 +74,6 @@ class Job:
     uri: str
     dag_ids: frozenset[str]
     tasks: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
-    """Who asks for a change, and by what way; for people to read."""
-
-    name: str
-    via: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,43 +205,40 @@ def revisions(asset_ids: Iterable[int], session: Session) -> dict[int, dict[str,
 class Change:
     """A change of one job that is being made: nobody else changes the job until it is committed."""
 
-    def __init__(self, job: Job, asker: Asker, session: Session) -> None:
+    def __init__(self, job: Job, requester: Requester, session: Session) -> None:
         """Take note.
 
         Args:
             job: that is changed.
-            asker: who changes it.
+            requester: who changes it.
             session: in which the job is locked.
         """
         self._job = job
-        self._asker = asker
+        self._requester = requester
         self._session = session
         self.changed = False
         """Whether anything was set."""
-
-    def control_requests(self) -> dict[str, Any]:
-        """What is asked of the job now."""
-        return self.documents((DESIRED_STATE, REQUIREMENTS, ASKED))
 
     def documents(self, keys: Iterable[str]) -> dict[str, Any]:
         """Documents of the job as they are now, not as they were when the change began."""
         return documents([self._job.asset_id], keys, self._session)[self._job.asset_id]
 
-    def ask(self, key: str, value: Any, event: str, task: RunKey | None, until: datetime | None = None) -> None:
-        """Put something into the inbox, with who asked for it, and a line into Airflow's event log.
+    def request(
+        self, key: str, value: Any, event: str, task: RunKey | None, expires_at: datetime | None = None
+    ) -> None:
+        """Store a control request with its requester, and add an entry to Airflow's audit log.
 
         Args:
             key: `DESIRED_STATE` or `REQUIREMENTS`.
-            value: what is asked.
-            event: name of the line in the event log.
-            task: that ran the job last, None if that is unknown.
-            until: when it expires, None for never.
+            value: encoded request.
+            event: event name of the entry in the audit log.
+            task: task instance that ran the job last, None if it is unknown.
+            expires_at: expiry of the request, None without an expiry.
         """
-        asked = self.control_requests().get(ASKED)
-        told = {"by": self._asker.name, "at": datetime.now(UTC).isoformat(), "via": self._asker.via}
-        told |= {} if until is None else {"until": until.isoformat()}
-        self._set(key, value)
-        self._set(ASKED, {**(asked if isinstance(asked, dict) else {}), key: told})
+        request = ControlRequest(key=key, value=value, requester=replace(self._requester, expires_at=expires_at))
+        requesters = self.documents([REQUESTERS]).get(REQUESTERS)
+        for name, document in request.documents(requesters, datetime.now(UTC)).items():
+            self._set(name, document)
         self._audit(event, value, task)
         self.changed = True
 
@@ -299,9 +290,9 @@ class Change:
         dag_id, task_id = next(iter(self._job.tasks), (min(self._job.dag_ids, default=None), None))
         line = Log(
             event=event,
-            owner=self._asker.name,
-            owner_display_name=self._asker.name,
-            extra=json.dumps({"job": self._job.name, "via": self._asker.via, "asked": value}),
+            owner=self._requester.requested_by,
+            owner_display_name=self._requester.requested_by,
+            extra=json.dumps({"job": self._job.name, "via": self._requester.via, "asked": value}),
             dag_id=dag_id if task is None else task.dag_id,
             task_id=task_id if task is None else task.task_id,
             run_id=None if task is None else task.run_id,
@@ -310,7 +301,7 @@ class Change:
 
 
 @contextmanager
-def change(job: Job, asker: Asker) -> Iterator[Change]:
+def change(job: Job, requester: Requester) -> Iterator[Change]:
     """Change a job: all of it is committed when the block ends, nothing if it raises; others who change it wait.
 
     Raises:
@@ -320,13 +311,13 @@ def change(job: Job, asker: Asker) -> Iterator[Change]:
     try:
         with create_session(scoped=False) as session:
             _lock(job, session)
-            made = Change(job, asker, session)
+            made = Change(job, requester, session)
             yield made
     except SQLAlchemyError as error:
         log.exception("A change of job %r could not be written", job.name)
         raise NotPersistedError(f"a change of job {job.name!r} could not be written") from error
     if made.changed:
-        _mark(job.name)
+        _notify(job.name)
 
 
 def is_over(task_state: str | None) -> bool:
@@ -346,13 +337,10 @@ def _lock(job: Job, session: Session) -> None:
         raise GoneError(f"job {job.name!r} is not there any more")
 
 
-def _mark(job: str) -> None:
-    """Have the job's loop look at once. It is only a hint, so it does not matter much if it fails."""
+def _notify(job: str) -> None:
+    """Write a new change marker for a job (`stores.change_marker`). A failure only delays the loop."""
     try:
-        try:
-            marks = marks_in(Variable.get(VARIABLE, default_var="{}"))
-        except ValueError:
-            marks = {}
-        Variable.set(VARIABLE, with_mark(marks, job), description=DESCRIPTION)
-    except Exception as error:  # noqa: BLE001  backends of Variables raise what they like
-        log.warning("Variable %r can't be written: where many jobs run, %r sees it late: %s", VARIABLE, job, error)
+        markers = with_new_marker(Variable.get(VARIABLE, default_var="{}"), job)
+        Variable.set(VARIABLE, markers, description=DESCRIPTION)
+    except Exception as error:  # noqa: BLE001  backends of Variables raise exceptions of any class
+        log.warning("Variable %r cannot be written. The loop of job %r sees its request late: %s", VARIABLE, job, error)

@@ -16,24 +16,20 @@ from sqlalchemy.orm import Session
 from airflow_adaptive.plugin.api import schemas
 from airflow_adaptive.plugin.data import metadata_database
 from airflow_adaptive.plugin.data.metadata_database import Job
-from airflow_adaptive.ports import DesiredState
+from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.publishing.documents import (
-    ASKED,
-    CALENDAR,
-    DESIRED_STATE,
     DRIVER,
     FORMAT,
     HISTORY,
     METRICS,
     POLICY,
-    REQUIREMENTS,
     RESCALES,
     SCHEDULER,
     SUMMARY,
-    wish_of,
 )
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS
-from airflow_adaptive.runtime.requirements.request_bodies import is_lift
+from airflow_adaptive.runtime.requirements import control_requests
+from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, REQUESTERS, REQUIREMENTS
 from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.snapshot import decode, from_json
 from airflow_adaptive.scheduler.state import SchedulerState
@@ -99,21 +95,26 @@ class Mirrored:
 
     @property
     def desired_state(self) -> DesiredState | None:
-        """What was asked last."""
-        return wish_of(self.documents.get(DESIRED_STATE))
+        """Desired state that was requested last, None without a valid request."""
+        return control_requests.decode_desired_state(self.documents.get(DESIRED_STATE))
 
     @property
     def asked_requirements(self) -> Any:
-        """FLIP-291's body in the inbox, None without one."""
+        """FLIP-291's request body that a user has stored last, None without one."""
         return self.documents.get(REQUIREMENTS)
 
     def standing_requirements(self, now: datetime) -> Any:
         """FLIP-291's body in the inbox, None without one, and if something else holds than that: it was lifted, or has expired."""
-        told = self.asked.get(REQUIREMENTS)
-        if told is not None and told.until is not None and told.until <= now:
+        requests = self.control_requests
+        if control_requests.is_override_expired(requests, now):
             return None
-        others = self.documents.get(CALENDAR) or (self.policy is not None and not self.policy.dry_run)
-        return None if others and is_lift(self.asked_requirements) else self.asked_requirements
+        others = requests.calendar or (self.policy is not None and not self.policy.dry_run)
+        return None if others and control_requests.is_override_cleared(requests) else self.asked_requirements
+
+    @property
+    def control_requests(self) -> ControlRequests:
+        """Control requests that are stored for the job; invalid ones count as not requested."""
+        return control_requests.decode(self.documents)
 
     @property
     def policy(self) -> schemas.Policy | None:
@@ -123,9 +124,9 @@ class Mirrored:
 
     @property
     def asked(self) -> dict[str, schemas.Asked]:
-        """Who asked for what is in the inbox."""
-        document, adapter = self.documents.get(ASKED), TypeAdapter(dict[str, schemas.Asked])
-        return _understood(lambda: adapter.validate_python(document), ASKED) or {} if document else {}
+        """Requester of each stored control request, by key."""
+        document, adapter = self.documents.get(REQUESTERS), TypeAdapter(dict[str, schemas.Asked])
+        return _understood(lambda: adapter.validate_python(document), REQUESTERS) or {} if document else {}
 
     @property
     def transitions(self) -> list[schemas.Transition]:
@@ -175,7 +176,7 @@ class Mirrored:
     @property
     def updated_at(self) -> datetime | None:
         """When the job showed something last."""
-        shown = [at for key, at in self.revisions.items() if key not in (DESIRED_STATE, REQUIREMENTS, CALENDAR, ASKED)]
+        shown = [at for key, at in self.revisions.items() if key not in control_requests.KEYS]
         return max(shown, default=None)
 
     def _history(self, name: str, model: type[Any]) -> list[Any]:

@@ -10,16 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from airflow_adaptive.ports import DesiredState
-
 FORMAT: Final = 1
 """Of the documents here; a reader leaves those of another format alone."""
-
-DESIRED_STATE: Final = "desired_state"
-REQUIREMENTS: Final = "requirements"
-CALENDAR: Final = "calendar"
-ASKED: Final = "asked"
-"""Keys of the inbox: what is wished, FLIP-291's body that a person has set, and that of a calendar, and who asked for them."""
 
 SUMMARY: Final = "summary"
 SCHEDULER: Final = "scheduler"
@@ -50,11 +42,6 @@ def documents(view: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any
         POLICY: view.get("policy") or {},
     }
     return {key: value if fits(value) else {} for key, value in shown.items()}  # stores take no null
-
-
-def wish_of(value: Any) -> DesiredState | None:
-    """The wish that a store has, None if it is none."""
-    return DesiredState(value) if isinstance(value, str) and value in {*DesiredState} else None
 
 
 def fits(value: Any) -> bool:

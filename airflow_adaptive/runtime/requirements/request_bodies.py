@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
 
+from airflow_adaptive.runtime.requirements.control_requests import BOUNDS, encode_requirements
 from airflow_adaptive.runtime.requirements.sources import newest
 from airflow_adaptive.scheduler.config.durations import positive
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.job_graph import JobType
 from airflow_adaptive.scheduler.machine import default_requirements
 from airflow_adaptive.scheduler.requirements import (
-    RESET_TO_DEFAULT,
     ParallelismRange,
     Requirements,
     accept,
@@ -35,8 +35,6 @@ SUBJECT: Final = "resource requirements"
 NOT_SPECIFIED: Final = "Request body does not specify resource requirements."
 WRONG_FORMAT: Final = "Request did not match expected format JobResourceRequirementsBody."
 """Flink's words (`JobResourceRequirementsHandlers`)."""
-
-BOUNDS: Final = ("lowerBound", "upperBound")
 
 LARGEST_BOUND: Final = (1 << 31) - 1
 """Flink's bounds are Java's ints."""
@@ -129,14 +127,6 @@ def accepted(body: Any, state: SchedulerState) -> Requirements:
     return accept(expanded, defaults, maximum)
 
 
-def body_of(requirements: Requirements) -> dict[str, Any]:
-    """The requirements as a body."""
-    return {
-        vertex: {"parallelism": dict(zip(BOUNDS, (bounds.lower, bounds.upper), strict=True))}
-        for vertex, bounds in requirements.items()
-    }
-
-
 def wanted(asked: Any, state: SchedulerState) -> Requirements:
     """The requirements that hold, or will as soon as the loop has seen them.
 
@@ -179,20 +169,9 @@ def expiry(lasts: str | None, until: str | None, now: datetime) -> datetime | No
     return at.astimezone(UTC)
 
 
-def is_lift(body: Any) -> bool:
-    """Whether a body asks for the default of every bound: what was set before holds no more."""
-    resets = {"parallelism": dict.fromkeys(BOUNDS, RESET_TO_DEFAULT)}
-    return isinstance(body, Mapping) and bool(body) and all(item == resets for item in body.values())
-
-
-def lift(vertices: Iterable[str]) -> dict[str, Any]:
-    """The body that asks for it."""
-    return body_of(dict.fromkeys(vertices, ParallelismRange(RESET_TO_DEFAULT, RESET_TO_DEFAULT)))
-
-
 def version_of(requirements: Requirements) -> str:
     """A mark that differs for different requirements, the same for all who ask (an entity tag)."""
-    text = json.dumps(body_of(requirements), sort_keys=True)
+    text = json.dumps(encode_requirements(requirements), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

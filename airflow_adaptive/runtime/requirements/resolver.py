@@ -18,6 +18,7 @@ from typing import Any, Final
 from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import ControlRequests
 from airflow_adaptive.runtime.requirements.advice import Advice, Advisor, Override, PolicyInput, limits_of
+from airflow_adaptive.runtime.requirements.control_requests import is_override_cleared, is_override_expired
 from airflow_adaptive.runtime.requirements.query_metrics import QueryGauge, state_partitions
 from airflow_adaptive.runtime.requirements.sources import (
     DECLARED,
@@ -26,8 +27,6 @@ from airflow_adaptive.runtime.requirements.sources import (
     RequirementsSource,
     ResolvedRequirements,
     base_bounds,
-    is_expired,
-    is_lifted,
     newest,
     persons_bounds,
 )
@@ -242,7 +241,7 @@ class RequirementsResolver:
         self, look: Look, control_requests: ControlRequests, base: ResolvedRequirements
     ) -> ResolvedRequirements | None:
         """Without a policy: what is declared, if somebody's bounds do not hold any more; else all stays as it is."""
-        gone = is_lifted(control_requests) or is_expired(control_requests, look.at)
+        gone = is_override_cleared(control_requests) or is_override_expired(control_requests, look.at)
         return base if gone or self.is_policys or control_requests.calendar else None
 
     def _noted(self, look: Look, ruling: ResolvedRequirements | None) -> ResolvedRequirements | None:

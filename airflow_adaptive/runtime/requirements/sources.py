@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import Any, Final
 
 from airflow_adaptive.ports import ControlRequests, Requester
+from airflow_adaptive.runtime.requirements.control_requests import is_override_cleared, is_override_expired
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.machine import default_requirements
-from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements, accept
+from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, accept
 from airflow_adaptive.scheduler.state import SchedulerState
 
 THE_DAG: Final = "the DAG"
@@ -97,25 +98,29 @@ def persons_bounds(
     state: SchedulerState, control_requests: ControlRequests, now: datetime
 ) -> ResolvedRequirements | None:
     """What a person has set, None if nothing is, or it was lifted, has expired or can't hold."""
-    if not control_requests.requirements or is_lifted(control_requests) or is_expired(control_requests, now):
+    if (
+        not control_requests.requirements
+        or is_override_cleared(control_requests)
+        or is_override_expired(control_requests, now)
+    ):
         return None
-    return _accepted(state, control_requests.requirements, _asked(RequirementsOrigin.USER, control_requests.origin))
+    return _accepted(state, control_requests.requirements, _asked(RequirementsOrigin.USER, control_requests.requester))
 
 
 def base_bounds(state: SchedulerState, control_requests: ControlRequests) -> ResolvedRequirements:
     """What holds without a person and a policy: a calendar's bounds if it can have them, else the declared ones."""
     calendars = _accepted(
-        state, control_requests.calendar, _asked(RequirementsOrigin.CALENDAR, control_requests.calendar_origin)
+        state, control_requests.calendar, _asked(RequirementsOrigin.CALENDAR, control_requests.calendar_requester)
     )
     if calendars is not None and not state.options.reactive:
         return calendars
     return ResolvedRequirements(requirements=default_requirements(state.job, state.options), standing=DECLARED)
 
 
-def _asked(kind: RequirementsOrigin, origin: Requester) -> RequirementsSource:
-    source = "calendar" if kind is RequirementsOrigin.CALENDAR else origin.by or SOMEBODY
-    via = origin.by if kind is RequirementsOrigin.CALENDAR else origin.via
-    return RequirementsSource(kind=kind, source=source, via=via, until=origin.until)
+def _asked(kind: RequirementsOrigin, requester: Requester) -> RequirementsSource:
+    source = "calendar" if kind is RequirementsOrigin.CALENDAR else requester.requested_by or SOMEBODY
+    via = requester.requested_by if kind is RequirementsOrigin.CALENDAR else requester.via
+    return RequirementsSource(kind=kind, source=source, via=via, until=requester.expires_at)
 
 
 def _accepted(
@@ -127,17 +132,3 @@ def _accepted(
     except RequirementsError:
         return None  # `observe.refusal` says why
     return ResolvedRequirements(requirements=accepted, standing=standing)
-
-
-def is_lifted(control_requests: ControlRequests) -> bool:
-    """Whether all that was set is back to its default, which is whatever holds without it."""
-    resets = (RESET_TO_DEFAULT, RESET_TO_DEFAULT)
-    return bool(control_requests.requirements) and all(
-        tuple(pair) == resets for pair in control_requests.requirements.values()
-    )
-
-
-def is_expired(control_requests: ControlRequests, now: datetime) -> bool:
-    """Whether the time of what a person has set is over."""
-    until = control_requests.origin.until
-    return bool(control_requests.requirements) and until is not None and until <= now

@@ -181,11 +181,11 @@ class Triggerer:
     async def _wish(self) -> float:
         """Seconds from asking a job to suspend until its loop follows."""
         from airflow_adaptive.ports import DesiredState  # noqa: PLC0415
-        from airflow_adaptive.stores.desired_state import ask  # noqa: PLC0415  see `run_triggerer`
+        from airflow_adaptive.stores.control_requests import request_desired_state  # noqa: PLC0415  see `run_triggerer`
 
         name = self._jobs[len(self._jobs) // 2]
         begin = time.monotonic()
-        await asyncio.to_thread(ask, name, DesiredState.SUSPENDED)
+        await asyncio.to_thread(request_desired_state, name, DesiredState.SUSPENDED)
 
         async def followed() -> bool:
             return not isinstance(self._loops[name].state.current, Executing)

@@ -18,7 +18,7 @@ from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.airflow_api import AirflowApi
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.operators.rescale_policy import TASK_ID
-from airflow_adaptive.runtime.publishing.documents import CALENDAR
+from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.testing.scenario import Scenario
 
@@ -164,7 +164,7 @@ def bounds(api: AirflowApi) -> tuple[int, int] | None:
 
 
 def set_at(api: AirflowApi) -> datetime:
-    return moment(api.asset_state("mirrored", "asked")[CALENDAR]["at"])
+    return moment(api.asset_state("mirrored", "requesters")[CALENDAR]["at"])
 
 
 def test_policy_that_can_t_be_used_is_one_import_error_that_tells_everything(airflow: LocalAirflow, rush: Rush) -> None:

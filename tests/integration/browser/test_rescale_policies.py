@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from airflow_adaptive.runtime.publishing.documents import ASKED, HISTORY, POLICY, REQUIREMENTS, SUMMARY
+from airflow_adaptive.runtime.publishing.documents import HISTORY, POLICY, SUMMARY
+from airflow_adaptive.runtime.requirements.control_requests import REQUESTERS, REQUIREMENTS
 from tests.integration.browser.conftest import Visitor
 from tests.integration.browser.test_pages import editor_of, overflow
 from tests.support import job_stories as stories
@@ -141,7 +142,7 @@ def test_bounds_are_set_for_a_while(world: AirflowWorld, visitor: Visitor) -> No
     apply.click()
     expect(dialog).to_have_count(0)
     assert world.stored(asset, REQUIREMENTS)["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
-    ends = datetime.fromisoformat(world.stored(asset, ASKED)[REQUIREMENTS]["until"]) - datetime.now(UTC)
+    ends = datetime.fromisoformat(world.stored(asset, REQUESTERS)[REQUIREMENTS]["until"]) - datetime.now(UTC)
     assert timedelta(minutes=88) < ends <= timedelta(minutes=90)
 
 
@@ -154,7 +155,7 @@ def test_bounds_that_a_policy_has_set_are_held_until_a_time(world: AirflowWorld,
     dialog.get_by_label("Date and time").fill("2099-01-01T10:00")
     dialog.get_by_role("button", name="Apply").click()
     expect(dialog).to_have_count(0)
-    until = datetime.fromisoformat(world.stored(asset, ASKED)[REQUIREMENTS]["until"])
+    until = datetime.fromisoformat(world.stored(asset, REQUESTERS)[REQUIREMENTS]["until"])
     assert until == datetime(2099, 1, 1, 4, 15, tzinfo=UTC), "ten o'clock in the viewer's zone"
 
 
@@ -162,7 +163,7 @@ def test_bounds_of_a_person_are_lifted(world: AirflowWorld, visitor: Visitor) ->
     body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
     asked = {REQUIREMENTS: {"by": "alice", "at": soon(minutes=-3), "via": "REST", "until": soon(minutes=57)}}
     alice = standing("USER", "alice", via="REST", until=soon(minutes=57))
-    asset = place(world, alice, policy(acts=False), **{REQUIREMENTS: body, ASKED: asked})
+    asset = place(world, alice, policy(acts=False), **{REQUIREMENTS: body, REQUESTERS: asked})
     page = visitor.open("jobs/departures")
     expect(bounds_of(page)).to_contain_text(re.compile(r"Set by alice \(REST\), .*, until \d{4}-"))
     expect(bounds_of(page)).to_contain_text("Another source set the active bounds.")

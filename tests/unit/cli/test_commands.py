@@ -168,7 +168,7 @@ def test_bounds_are_set_and_written_down(world: AirflowWorld, run: Run, bounds: 
     assert (ran.code, ran.err) == (0, "")
     wanted = {"job": {"parallelism": {"lowerBound": 2, "upperBound": 4}}}
     assert (world.stored(asset, "requirements"), requirements(run)["requirements"]) == (wanted, wanted)
-    assert world.stored(asset, "asked")["requirements"]["via"] == "CLI"
+    assert world.stored(asset, "requesters")["requirements"]["via"] == "CLI"
     line = {"event": "adaptive_requirements", "owner": USER, "dag_id": "flights", "job": "departures"}
     assert world.audit() == [{**line, "via": "CLI", "asked": wanted}]
     assert list(world.marks()) == ["departures"]
@@ -390,7 +390,7 @@ def test_page_shows_what_the_commands_print(world: AirflowWorld, run: Run) -> No
 def test_bounds_are_set_for_a_while_and_lifted(world: AirflowWorld, run: Run) -> None:
     asset = place(world, executing())
     assert run("requirements", "set", "departures", "2:3", "--for", "2 h").code == 0
-    assert "until" in world.stored(asset, "asked")["requirements"]
+    assert "until" in world.stored(asset, "requesters")["requirements"]
     assert " until " in properties(run("show", "departures").out)["asked (requirements)"]
     ran = run("requirements", "lift", "departures")
     assert (ran.code, "holds no more" in ran.out) == (0, True)

@@ -104,7 +104,7 @@ def body(lower: int, upper: int) -> dict[str, Any]:
 def test_bounds_that_are_to_hold_for_two_hours_are_left_with_when_they_expire(airflow: FakeComms) -> None:
     before = datetime.now(UTC)
     SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=2, hold="2 h").execute(CONTEXT)
-    until = datetime.fromisoformat(airflow.asset_states["asked"]["requirements"]["until"])
+    until = datetime.fromisoformat(airflow.asset_states["requesters"]["requirements"]["until"])
     assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=1)
 
 
@@ -141,8 +141,8 @@ def test_bounds_are_left_for_the_job_with_who_asked(
     operator = SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=parallelism)
     assert operator.execute(CONTEXT) == body(*bounds)
     assert airflow.asset_states["requirements"] == body(*asked)
-    assert "until" not in airflow.asset_states["asked"]["requirements"]
-    assert airflow.asset_states["asked"]["requirements"]["by"] == "night/shrink/r"
+    assert "until" not in airflow.asset_states["requesters"]["requirements"]
+    assert airflow.asset_states["requesters"]["requirements"]["by"] == "night/shrink/r"
     assert "departures" in str(airflow.variables), "the loop is told to look"
 
 

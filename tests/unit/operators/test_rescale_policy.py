@@ -147,7 +147,7 @@ def test_task_sets_what_the_policy_asks_for_now(airflow):
     body = operator.execute(CONTEXT)
     assert body == {"job": {"parallelism": {"lowerBound": 2, "upperBound": 3}}}
     assert airflow.asset_states["calendar"] == body
-    assert airflow.asset_states["asked"]["calendar"]["by"] == "calendar/set_requirements/r"
+    assert airflow.asset_states["requesters"]["calendar"]["by"] == "calendar/set_requirements/r"
     assert "requirements" not in airflow.asset_states, "that is where people's bounds are, which win"
 
 

@@ -12,9 +12,10 @@ import pytest
 from airflow.sdk import Variable
 
 from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
-from airflow_adaptive.stores.asset_store import READS_BETWEEN, AirflowJobStore, TaskKey, parse_requirements
-from airflow_adaptive.stores.change_marker import MOST_MARKS, note, read_marks
-from airflow_adaptive.stores.desired_state import ask
+from airflow_adaptive.runtime.requirements.control_requests import decode_bounds
+from airflow_adaptive.stores.asset_store import AirflowJobStore, TaskKey
+from airflow_adaptive.stores.change_marker import MAX_MARKERS, notify, read_markers
+from airflow_adaptive.stores.control_requests import READS_BETWEEN, request_desired_state
 from airflow_adaptive.stores.store_access import StoreTraffic
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.support.fake_comms import FakeComms, api_server_error
@@ -95,7 +96,7 @@ def test_asking_is_read_by_the_next_look_but_one_not_made_too_soon(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
     asyncio.run(store.control_requests())
-    ask("departures", DesiredState.CANCELED)
+    request_desired_state("departures", DesiredState.CANCELED)
     assert asyncio.run(store.control_requests()).desired_state is DesiredState.RUNNING
     assert read_later(store, clock).desired_state is DesiredState.CANCELED
 
@@ -221,7 +222,7 @@ def test_job_that_was_asked_something_is_read_at_once_however_many_there_are(
     airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
 ) -> None:
     airflow.reads = 0
-    ask("job-42", DesiredState.CANCELED)
+    request_desired_state("job-42", DesiredState.CANCELED)
     asyncio.run(clock.sleep(2))
     before = airflow.reads
     assert asyncio.run(crowd[42].control_requests()).desired_state is DesiredState.CANCELED
@@ -235,7 +236,7 @@ def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
         raise OSError("a backend's own")
 
     monkeypatch.setattr(Variable, "get", broken)
-    ask("job-42", DesiredState.CANCELED)
+    request_desired_state("job-42", DesiredState.CANCELED)
     for _ in range(13):
         asyncio.run(clock.sleep(1))
         read_all(crowd)
@@ -243,14 +244,14 @@ def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
 
 
 def test_signal_keeps_the_marks_of_others_and_forgets_the_oldest(airflow: FakeComms) -> None:
-    for number in range(MOST_MARKS + 5):
-        note(f"job-{number}")
-    marks = read_marks()
-    assert len(marks) == MOST_MARKS
+    for number in range(MAX_MARKERS + 5):
+        notify(f"job-{number}")
+    marks = read_markers()
+    assert len(marks) == MAX_MARKERS
     assert "job-4" not in marks
-    note("job-5")
-    assert read_marks()["job-5"] != marks["job-5"]
-    assert read_marks().keys() == marks.keys()
+    notify("job-5")
+    assert read_markers()["job-5"] != marks["job-5"]
+    assert read_markers().keys() == marks.keys()
 
 
 # ---- overrides ------------------------------------------------------------------------------------------------------
@@ -270,7 +271,7 @@ def test_signal_keeps_the_marks_of_others_and_forgets_the_oldest(airflow: FakeCo
 )
 def test_what_is_not_of_flip_291s_form_is_refused(body: Any) -> None:
     with pytest.raises(ValueError, match="form|whole numbers"):
-        parse_requirements(body)
+        decode_bounds(body)
 
 
 def test_what_airflow_deleted_with_the_asset_is_brought_back(
@@ -297,33 +298,38 @@ def test_what_airflow_deleted_with_the_asset_is_brought_back(
 
 def test_who_has_set_bounds_and_until_when_is_read_with_them(airflow: FakeComms, store: AirflowJobStore) -> None:
     told = {"by": "alice", "via": "REST", "at": "2013-01-01T00:00:00Z", "until": "2013-01-01T02:00:00+00:00"}
-    airflow.asset_states = {"requirements": BODY, "asked": {"requirements": told}}
-    origin = Requester(by="alice", via="REST", until=datetime(2013, 1, 1, 2, tzinfo=UTC))
-    assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)}, origin=origin)
+    airflow.asset_states = {"requirements": BODY, "requesters": {"requirements": told}}
+    requester = Requester(requested_by="alice", via="REST", expires_at=datetime(2013, 1, 1, 2, tzinfo=UTC))
+    assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)}, requester=requester)
 
 
 def test_bounds_of_a_calendar_are_kept_apart_from_those_of_people(airflow: FakeComms, store: AirflowJobStore) -> None:
-    airflow.asset_states = {"calendar": BODY, "asked": {"calendar": {"by": "calendar/set/r", "via": "task"}}}
-    origin = Requester(by="calendar/set/r", via="task")
-    assert asyncio.run(store.control_requests()) == ControlRequests(calendar={"job": (1, -1)}, calendar_origin=origin)
+    airflow.asset_states = {"calendar": BODY, "requesters": {"calendar": {"by": "calendar/set/r", "via": "task"}}}
+    requester = Requester(requested_by="calendar/set/r", via="task")
+    assert asyncio.run(store.control_requests()) == ControlRequests(
+        calendar={"job": (1, -1)}, calendar_requester=requester
+    )
 
 
 @pytest.mark.parametrize("asked", ["nobody", {"requirements": 7}, {"requirements": {"until": "soon"}}, 3])
 def test_who_asked_in_a_form_that_nobody_understands_is_not_known(
     airflow: FakeComms, store: AirflowJobStore, asked: Any
 ) -> None:
-    airflow.asset_states = {"requirements": BODY, "asked": asked}
+    airflow.asset_states = {"requirements": BODY, "requesters": asked}
     assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)})
 
 
 def test_longer_hold_of_the_same_bounds_is_seen_within_a_few_reads(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
-    airflow.asset_states = {"requirements": BODY, "asked": {"requirements": {"until": "2013-01-01T02:00:00+00:00"}}}
+    airflow.asset_states = {
+        "requirements": BODY,
+        "requesters": {"requirements": {"until": "2013-01-01T02:00:00+00:00"}},
+    }
     asyncio.run(store.control_requests())
-    airflow.asset_states["asked"] = {"requirements": {"until": "2013-01-01T03:00:00+00:00"}}
+    airflow.asset_states["requesters"] = {"requirements": {"until": "2013-01-01T03:00:00+00:00"}}
     reads = [read_later(store, clock) for _ in range(READS_BETWEEN + 1)]
-    assert reads[-1].origin.until == datetime(2013, 1, 1, 3, tzinfo=UTC)
+    assert reads[-1].requester.expires_at == datetime(2013, 1, 1, 3, tzinfo=UTC)
 
 
 def test_inbox_that_could_not_be_read_yet_says_so(
@@ -342,7 +348,7 @@ def test_who_asked_is_brought_back_too_when_airflow_has_deleted_the_asset(
         "desired_state": "running",
         "requirements": BODY,
         "calendar": BODY,
-        "asked": {"requirements": {"by": "alice"}},
+        "requesters": {"requirements": {"by": "alice"}},
     }
     airflow.asset_states = dict(before)
     first = asyncio.run(store.control_requests())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 
 from airflow_adaptive.plugin.api.problems import not_found
-from airflow_adaptive.plugin.data.metadata_database import Asker, Job
+from airflow_adaptive.plugin.data.metadata_database import Job
 from airflow_adaptive.plugin.data.published_state import Mirrored
+from airflow_adaptive.ports import Requester
 from airflow_adaptive.scheduler.state import SchedulerState
 
 VIA = "REST"
@@ -19,6 +20,6 @@ def shown_state(job: Job, seen: Mirrored) -> SchedulerState:
     return seen.state
 
 
-def asker(user: BaseUser) -> Asker:
-    """The user as one who asks."""
-    return Asker(name=user.get_name(), via=VIA)
+def requester(user: BaseUser) -> Requester:
+    """Return the user as the requester of a change."""
+    return Requester(requested_by=user.get_name(), via=VIA)

@@ -10,13 +10,14 @@ from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.api import job_details
-from airflow_adaptive.plugin.api.routes.common import asker
+from airflow_adaptive.plugin.api.routes.common import requester
 from airflow_adaptive.plugin.api.schemas import JobCollection, JobDetails, SchedulerStateName, Step
 from airflow_adaptive.plugin.api.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep, allowed
 from airflow_adaptive.plugin.data import control_requests, metadata_database
 from airflow_adaptive.plugin.data.metadata_database import Job
 from airflow_adaptive.plugin.data.published_state import all_mirrored, mirrored
-from airflow_adaptive.runtime.publishing.documents import DESIRED_STATE, METRICS, SUMMARY
+from airflow_adaptive.runtime.publishing.documents import METRICS, SUMMARY
+from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
 
 router = APIRouter(tags=["Jobs"])
 
@@ -61,21 +62,21 @@ def get_job(user: UserDep, job: ReadableJob, session: SessionDep) -> JobDetails:
 @router.post("/jobs/{job}/cancel", operation_id="cancel_job", summary="Cancel", status_code=HTTPStatus.ACCEPTED)
 def cancel_job(user: UserDep, job: EditableJob, session: SessionDep, _: BodyDep) -> JobDetails:
     """Have the job end for good, at a batch boundary. Asking again changes nothing."""
-    control_requests.cancel(job, asker(user))
+    control_requests.cancel(job, requester(user))
     return _after_change(job, session)
 
 
 @router.post("/jobs/{job}/suspend", operation_id="suspend_job", summary="Suspend", status_code=HTTPStatus.ACCEPTED)
 def suspend_job(user: UserDep, job: EditableJob, session: SessionDep, _: BodyDep) -> JobDetails:
     """Have the job stop with a savepoint, to be resumed later. Asking again changes nothing."""
-    control_requests.suspend(job, asker(user))
+    control_requests.suspend(job, requester(user))
     return _after_change(job, session)
 
 
 @router.post("/jobs/{job}/resume", operation_id="resume_job", summary="Resume", status_code=HTTPStatus.ACCEPTED)
 def resume_job(user: UserDep, job: EditableJob, session: SessionDep, _: BodyDep) -> JobDetails:
     """Have a suspended job go on from where it stopped: Airflow runs its task again. Asking again changes nothing."""
-    control_requests.resume(job, asker(user))
+    control_requests.resume(job, requester(user))
     return _after_change(job, session)
 
 

@@ -10,19 +10,21 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 
 from airflow_adaptive.plugin.api import job_details, schemas
-from airflow_adaptive.plugin.api.routes.common import asker, shown_state
+from airflow_adaptive.plugin.api.routes.common import requester, shown_state
 from airflow_adaptive.plugin.api.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep
 from airflow_adaptive.plugin.data import control_requests
 from airflow_adaptive.plugin.data.published_state import mirrored
-from airflow_adaptive.runtime.publishing.documents import ASKED, CALENDAR, POLICY, REQUIREMENTS, SCHEDULER, SUMMARY
+from airflow_adaptive.runtime.publishing.documents import POLICY, SCHEDULER, SUMMARY
+from airflow_adaptive.runtime.requirements import control_requests as control_request_documents
 from airflow_adaptive.runtime.requirements import dry_run, request_bodies
-from airflow_adaptive.runtime.requirements.request_bodies import body_of, version_of, wanted
+from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
+from airflow_adaptive.runtime.requirements.request_bodies import version_of, wanted
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import Requirements
 
 router = APIRouter(tags=["Resource requirements"])
 
-KEYS = (SUMMARY, SCHEDULER, REQUIREMENTS, CALENDAR, ASKED, POLICY)
+KEYS = (*control_request_documents.KEYS, SUMMARY, SCHEDULER, POLICY)
 
 BODY: dict[str, Any] = {
     "requestBody": {
@@ -116,7 +118,7 @@ def put_requirements(
     expire, are set anew, or are lifted: by DELETE, or by -1 for every bound.
     """
     expected, expires = _expectation(if_match), control_requests.expires(lasts, until)
-    return _answer(control_requests.set_requirements(job, asker(user), _decoded(body), expected, expires), response)
+    return _answer(control_requests.set_requirements(job, requester(user), _decoded(body), expected, expires), response)
 
 
 @router.delete(
@@ -127,7 +129,7 @@ def put_requirements(
 )
 def delete_requirements(user: UserDep, job: EditableJob, _: BodyDep) -> None:
     """Have the bounds hold no more that somebody has set: those of its policy, a calendar or the DAG come back."""
-    control_requests.lift_requirements(job, asker(user))
+    control_requests.lift_requirements(job, requester(user))
 
 
 @router.post(
@@ -149,7 +151,10 @@ def preview_requirements(job: ReadableJob, session: SessionDep, body: BodyDep) -
 
 def _answer(requirements: Requirements, response: Response) -> schemas.Requirements:
     response.headers["ETag"] = f'"{version_of(requirements)}"'
-    return {vertex: schemas.VertexRequirements.model_validate(item) for vertex, item in body_of(requirements).items()}
+    return {
+        vertex: schemas.VertexRequirements.model_validate(item)
+        for vertex, item in encode_requirements(requirements).items()
+    }
 
 
 def _decoded(body: bytes) -> Any:

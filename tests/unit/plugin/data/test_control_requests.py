@@ -29,7 +29,7 @@ def test_wish_is_in_the_inbox_before_it_is_answered(world: AirflowWorld, what: s
         "Executing",
     )
     assert world.stored(asset, "desired_state") == STATES[what]
-    assert world.stored(asset, "asked")["desired_state"]["by"] == "editor"
+    assert world.stored(asset, "requesters")["desired_state"]["by"] == "editor"
     line = {"event": f"adaptive_{what}", "owner": "editor", "dag_id": "flights"}
     assert world.audit() == [{**line, "job": "departures", "via": "REST", "asked": STATES[what]}]
     assert list(world.marks()) == ["departures"]

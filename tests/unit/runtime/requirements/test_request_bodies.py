@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
 from airflow_adaptive.runtime.requirements.request_bodies import (
     NotRescalableError,
     accepted,
-    body_of,
     read,
     require_rescalable,
     version_of,
@@ -55,7 +55,7 @@ def test_any_body_is_accepted_or_refused_with_reasons(body: object) -> None:
 @given(st.integers(1, 128), st.integers(1, 128))
 def test_what_is_written_is_read_as_it_was(one: int, other: int) -> None:
     requirements = {"job": ParallelismRange(min(one, other), max(one, other))}
-    assert accepted(body_of(requirements), STATE) == requirements
+    assert accepted(encode_requirements(requirements), STATE) == requirements
 
 
 @given(st.binary())

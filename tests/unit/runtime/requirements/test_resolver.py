@@ -90,11 +90,15 @@ def reasons(job: Simulation) -> list[str]:
 def asks(job: Simulation, bounds: tuple[int, int], expires: float | None = None) -> None:
     """A person sets bounds, which may expire so many seconds after the start."""
     end = None if expires is None else START + timedelta(seconds=expires)
-    job.store.asked = ControlRequests(requirements={"job": bounds}, origin=Requester(by="alice", via="REST", until=end))
+    job.store.asked = ControlRequests(
+        requirements={"job": bounds}, requester=Requester(requested_by="alice", via="REST", expires_at=end)
+    )
 
 
 def lifts(job: Simulation) -> None:
-    job.store.asked = ControlRequests(requirements={"job": (-1, -1)}, origin=Requester(by="bob", via="CLI"))
+    job.store.asked = ControlRequests(
+        requirements={"job": (-1, -1)}, requester=Requester(requested_by="bob", via="CLI")
+    )
 
 
 @dataclass
@@ -293,11 +297,15 @@ def test_loop_that_can_not_read_the_inbox_yet_keeps_to_what_the_log_says_a_perso
 
 def test_bounds_of_a_calendar_that_is_kept_apart_are_told_as_such_and_a_persons_win_over_them():
     job = roomy()
-    kept_apart = ControlRequests(calendar={"job": (2, 2)}, calendar_origin=Requester(by="calendar/set/r", via="task"))
+    kept_apart = ControlRequests(
+        calendar={"job": (2, 2)}, calendar_requester=Requester(requested_by="calendar/set/r", via="task")
+    )
     job.store.asked = kept_apart
     assert running_on(until(job, 5 * MINUTES)) == 2
     assert by(job) == ("CALENDAR", "calendar")
-    job.store.asked = replace(kept_apart, requirements={"job": (1, 1)}, origin=Requester(by="alice", via="CLI"))
+    job.store.asked = replace(
+        kept_apart, requirements={"job": (1, 1)}, requester=Requester(requested_by="alice", via="CLI")
+    )
     assert running_on(until(job, 10 * MINUTES)) == 1
     lifted = replace(kept_apart, requirements={"job": (-1, -1)})
     job.store.asked = lifted
@@ -309,7 +317,9 @@ def test_bounds_of_a_calendar_that_is_kept_apart_are_told_as_such_and_a_persons_
 def test_load_moves_within_the_bounds_of_a_calendar_that_is_kept_apart():
     job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5)), (1, 8))
     load.rate = 60.0
-    job.store.asked = ControlRequests(calendar={"job": (3, 4)}, calendar_origin=Requester(by="calendar/set/r"))
+    job.store.asked = ControlRequests(
+        calendar={"job": (3, 4)}, calendar_requester=Requester(requested_by="calendar/set/r")
+    )
     assert running_on(until(job, 30 * MINUTES)) == 3
     load.rate = 900.0
     assert running_on(until(job, 40 * MINUTES)) == 4

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive.runtime.requirements.control_requests import decode_bounds
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
-from airflow_adaptive.stores.asset_store import parse_requirements
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from tests.support.airflow_app import API, AirflowWorld
 from tests.support.published_documents import batch, executing, place, shown, suspended
@@ -40,7 +40,7 @@ def test_what_was_set_is_there_at_once_and_with_who_set_it(world: AirflowWorld) 
     assert (answer.status_code, answer.json()) == (200, {"job": bounds(2, 8)})
     assert world.client("viewer").get(PATH).json() == {"job": bounds(2, 8)}
     assert world.client("viewer").get(PATH).headers["etag"] == answer.headers["etag"]
-    assert parse_requirements(world.stored(asset, "requirements")) == {"job": (2, 8)}
+    assert decode_bounds(world.stored(asset, "requirements")) == {"job": (2, 8)}
     asked = world.client().get(f"{API}/jobs/departures").json()["asked"]["requirements"]
     assert (asked["by"], asked["via"]) == ("editor", "REST")
     assert world.audit() == [
@@ -411,7 +411,7 @@ def with_policy(**changes: Any) -> dict[str, Any]:
 def test_bounds_that_are_set_for_two_hours_are_there_with_when_they_expire(world: AirflowWorld, query: str) -> None:
     asset, before = place(world, executing()), datetime.now(UTC)
     assert world.client().put(f"{PATH}?{query}", json={"job": bounds(2, 8)}).status_code == 200
-    until = datetime.fromisoformat(world.stored(asset, "asked")["requirements"]["until"])
+    until = datetime.fromisoformat(world.stored(asset, "requesters")["requirements"]["until"])
     assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=1)
     asked = world.client().get(f"{API}/jobs/departures").json()["asked"]["requirements"]
     assert datetime.fromisoformat(asked["until"]) == until
@@ -420,7 +420,7 @@ def test_bounds_that_are_set_for_two_hours_are_there_with_when_they_expire(world
 def test_bounds_may_be_set_until_a_time_in_any_zone(world: AirflowWorld) -> None:
     asset = place(world, executing())
     world.client().put(PATH, params={"until": "2999-01-31T18:00:00+01:00"}, json={"job": bounds(2, 8)})
-    assert world.stored(asset, "asked")["requirements"]["until"] == "2999-01-31T17:00:00+00:00"
+    assert world.stored(asset, "requesters")["requirements"]["until"] == "2999-01-31T17:00:00+00:00"
 
 
 def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none(world: AirflowWorld) -> None:
@@ -457,7 +457,7 @@ def test_expiry_that_makes_no_sense_is_told_and_nothing_is_changed(
 def test_bounds_that_have_expired_are_not_told_any_more_and_may_be_set_again(world: AirflowWorld) -> None:
     asset = place(world, executing())
     asked = {"requirements": {"by": "x", "at": "2013-01-01T00:00:00Z", "via": "CLI", "until": "2013-01-01T01:00:00Z"}}
-    world.show(asset, {"requirements": {"job": bounds(2, 8)}, "asked": asked})
+    world.show(asset, {"requirements": {"job": bounds(2, 8)}, "requesters": asked})
     assert world.client().get(PATH).json() == {"job": bounds(1, 4)}
     world.client().put(PATH, json={"job": bounds(2, 8)})
     assert world.client().get(PATH).json() == {"job": bounds(2, 8)}

@@ -1,0 +1,174 @@
+"""Encoded control requests: keys, documents, the rules "the override is cleared" and "the override is expired".
+
+A control request asks a running job for another desired state or for other resource requirements. Two back ends store control
+requests under the keys of this module: the asset state store of the Task SDK (`stores.control_requests`) and Airflow's metadata
+database (`plugin.data.metadata_database`). The control loop, the REST API and the command line decode them with this module.
+
+Requests for resource requirements have the form of FLIP-291's request body:
+
+    {"job": {"parallelism": {"lowerBound": 1, "upperBound": 4}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
+from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements
+
+DESIRED_STATE: Final = "desired_state"
+"""Key of the desired state: `running`, `suspended` or `canceled`."""
+
+REQUIREMENTS: Final = "requirements"
+"""Key of the user's override of the resource requirements."""
+
+CALENDAR: Final = "calendar"
+"""Key of the resource requirements that the DAG of a calendar sets (`rescale_policy_dag`)."""
+
+REQUESTERS: Final = "requesters"
+"""Key of the requesters: key of a request -> who requested it, when, by which interface, and when the request expires."""
+
+KEYS: Final = (DESIRED_STATE, REQUIREMENTS, CALENDAR, REQUESTERS)
+
+BOUNDS: Final = ("lowerBound", "upperBound")
+"""Fields of a vertex's parallelism in FLIP-291's request body."""
+
+Bounds = Mapping[str, tuple[int, int]]
+"""Vertex -> lower and upper bound; a bound of -1 stands for the default."""
+
+Decoded = TypeVar("Decoded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlRequest:
+    """One control request, ready to be stored.
+
+    Attributes:
+        key: `DESIRED_STATE`, `REQUIREMENTS` or `CALENDAR`.
+        value: encoded request.
+        requester: user or task that makes the request.
+    """
+
+    key: str
+    value: Any
+    requester: Requester
+
+    def documents(self, requesters: Any, at: datetime) -> dict[str, Any]:
+        """Return the documents to store by key, in the order in which they must be stored.
+
+        A reader reads the requesters before the requests, so a new request never gets the expiry of its predecessor.
+
+        Args:
+            requesters: document that is stored under `REQUESTERS` now.
+            at: time of the request.
+        """
+        others = requesters if isinstance(requesters, Mapping) else {}
+        return {self.key: self.value, REQUESTERS: {**others, self.key: encode_requester(self.requester, at)}}
+
+
+# ---- encoding -------------------------------------------------------------------------------------------------------
+
+
+def encode_requester(requester: Requester, at: datetime) -> dict[str, Any]:
+    """Encode a requester with the time of the request."""
+    document = {"by": requester.requested_by, "at": at.isoformat(), "via": requester.via}
+    return document if requester.expires_at is None else {**document, "until": requester.expires_at.isoformat()}
+
+
+def encode_requirements(requirements: Requirements) -> dict[str, Any]:
+    """Encode resource requirements as FLIP-291's request body."""
+    return {
+        vertex: {"parallelism": dict(zip(BOUNDS, (bounds.lower, bounds.upper), strict=True))}
+        for vertex, bounds in requirements.items()
+    }
+
+
+def encode_clear(vertices: Iterable[str]) -> dict[str, Any]:
+    """Return the request that clears the override: FLIP-291's reset of every bound of these vertices."""
+    return encode_requirements(dict.fromkeys(vertices, ParallelismRange(RESET_TO_DEFAULT, RESET_TO_DEFAULT)))
+
+
+def encode(requests: ControlRequests) -> dict[str, Any]:
+    """Encode the desired state and the bounds by key; bounds that are not set are left out."""
+    documents: dict[str, Any] = {
+        key: encode_requirements({vertex: ParallelismRange(*pair) for vertex, pair in bounds.items()})
+        for key, bounds in ((REQUIREMENTS, requests.requirements), (CALENDAR, requests.calendar))
+        if bounds
+    }
+    return {**documents, DESIRED_STATE: requests.desired_state.value}
+
+
+# ---- decoding -------------------------------------------------------------------------------------------------------
+
+
+def decode(documents: Mapping[str, Any]) -> ControlRequests:
+    """Decode stored documents by key. A document that is missing or invalid counts as not requested."""
+    requesters = documents.get(REQUESTERS)
+    return ControlRequests(
+        desired_state=decode_desired_state(documents.get(DESIRED_STATE)) or DesiredState.RUNNING,
+        requirements=_valid(decode_bounds, documents.get(REQUIREMENTS)) or {},
+        requester=decode_requester(requesters, REQUIREMENTS),
+        calendar=_valid(decode_bounds, documents.get(CALENDAR)) or {},
+        calendar_requester=decode_requester(requesters, CALENDAR),
+    )
+
+
+def decode_desired_state(value: Any) -> DesiredState | None:
+    """Return the desired state, None if the value is not a desired state."""
+    return DesiredState(value) if isinstance(value, str) and value in {*DesiredState} else None
+
+
+def decode_bounds(body: Any) -> Bounds:
+    """Decode FLIP-291's request body without checking the bounds.
+
+    Raises:
+        ValueError: the value does not have the form of FLIP-291's request body.
+    """
+    try:
+        found = {vertex: item["parallelism"] for vertex, item in body.items()}
+        bounds = {vertex: (item["lowerBound"], item["upperBound"]) for vertex, item in found.items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{body!r} does not have the form of FLIP-291's request body: {error!r}") from error
+    odd = [bound for pair in bounds.values() for bound in pair if type(bound) is not int]
+    if odd:
+        raise ValueError(f"{body!r} has bounds that are not whole numbers: {odd}")
+    return bounds
+
+
+def decode_requester(requesters: Any, key: str) -> Requester:
+    """Return the requester of the request that is stored under a key; invalid fields count as unknown."""
+    document = requesters.get(key) if isinstance(requesters, Mapping) else None
+    if not isinstance(document, Mapping):
+        return Requester()
+    by, via, until = (document.get(name) for name in ("by", "via", "until"))
+    return Requester(requested_by=str(by or ""), via=str(via or ""), expires_at=_valid(_aware_time, until))
+
+
+def _valid(decoder: Callable[[Any], Decoded], value: Any) -> Decoded | None:
+    try:
+        return decoder(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _aware_time(text: Any) -> datetime | None:
+    at = datetime.fromisoformat(text)
+    return at if at.tzinfo is not None else None
+
+
+# ---- rules ----------------------------------------------------------------------------------------------------------
+
+
+def is_override_cleared(requests: ControlRequests) -> bool:
+    """Return whether the user has reset every bound to its default."""
+    resets = (RESET_TO_DEFAULT, RESET_TO_DEFAULT)
+    return bool(requests.requirements) and all(tuple(pair) == resets for pair in requests.requirements.values())
+
+
+def is_override_expired(requests: ControlRequests, now: datetime) -> bool:
+    """Return whether the user's override has passed its expiry."""
+    expires_at = requests.requester.expires_at
+    return bool(requests.requirements) and expires_at is not None and expires_at <= now
