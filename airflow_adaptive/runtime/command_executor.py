@@ -40,13 +40,13 @@ repartitioned (rescale tier 2); with changelogs its commits take about as long a
 
 
 async def execute(
-    command: Command, spec: JobSpec, nonce: str, cluster: ClusterClient, now: datetime, draw: float
+    command: Command, spec: JobSpec, nonce: str, cluster: ClusterClient, now: datetime
 ) -> Iterable[Event]:
     """Carry out one command; a cluster that does not answer leaves the outcome open, and observation finds it out."""
     try:
         match command:
             case SubmitDriver():
-                return [await _submit(command, spec, nonce, cluster, now, draw)]
+                return [await _submit(command, spec, nonce, cluster, now)]
             case KillDriver(submission_id=str() as submission_id):
                 await cluster.kill(submission_id)
             case KillDriver():
@@ -57,7 +57,7 @@ async def execute(
 
 
 async def _submit(
-    command: SubmitDriver, spec: JobSpec, nonce: str, cluster: ClusterClient, now: datetime, draw: float
+    command: SubmitDriver, spec: JobSpec, nonce: str, cluster: ClusterClient, now: datetime
 ) -> DriverSubmitted | DriverEnded:
     try:
         submission_id = await cluster.submit(submission(command, spec, nonce))
@@ -65,7 +65,7 @@ async def _submit(
     except (SubmissionRefusedError, NotSubmittedError) as error:
         refused = isinstance(error, SubmissionRefusedError)
         failure = Failure(error_class=SUBMISSION_REFUSED if refused else NOT_SUBMITTED, message=str(error))
-        return DriverEnded(at=now, epoch=command.epoch, failure=failure, draw=draw)
+        return DriverEnded(at=now, epoch=command.epoch, failure=failure)
 
 
 def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmission:

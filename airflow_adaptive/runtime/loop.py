@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -48,6 +48,7 @@ from airflow_adaptive.scheduler.events import (
     SchedulingStarted,
     TimerFired,
 )
+from airflow_adaptive.scheduler.policies.jitter import jitter
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.state import (
     Canceling,
@@ -104,7 +105,6 @@ class Loop:
         self,
         spec: JobSpec,
         ports: Ports,
-        draw: Callable[[], float],
         leave: RunLimits | None = None,
         advisor: Advisor | None = None,
     ) -> None:
@@ -113,13 +113,11 @@ class Loop:
         Args:
             spec: the job as deployed.
             ports: the world.
-            draw: uniform in [0, 1), for the restart backoff.
             leave: when to return early; never by default.
             advisor: the job's rescale policy, None without one.
         """
         self._spec = spec
         self._ports = ports
-        self._draw = draw
         self._leave = leave or RunLimits()
         self._authority = RequirementsResolver(advisor)
         self._journal = Journal(ports.channel, spec, self._authority)
@@ -283,7 +281,7 @@ class Loop:
 
     def _observed(self, world: JobObservation) -> list[Event]:
         spec = self._spec
-        seen = observe(self._state, world, self._journal.memory, self._now(), self._draw, spec.executor)
+        seen = observe(self._state, world, self._journal.memory, self._now(), spec.executor)
         if self._due(self._leave.cancel_at) and not isinstance(self._state.current, Canceling | Finished):
             # First, so that a job that is to end starts no driver with the slots that are seen.
             return [CancelRequested(at=self._now()), *seen]
@@ -325,16 +323,15 @@ class Loop:
             self._compete(step.transition.source)
             await self._publish()
         spec, nonce, cluster = self._spec, self._journal.nonce, self._ports.cluster
-        outcomes = [
-            await execute(command, spec, nonce, cluster, self._now(), self._draw()) for command in step.commands
-        ]
+        outcomes = [await execute(command, spec, nonce, cluster, self._now()) for command in step.commands]
         return [event for events in outcomes for event in events]
 
     def _compete(self, source: str) -> None:
         """Give way after a plan for which there was too little room."""
         match self._state.current:
             case Restarting(failure=None, in_place=False) if source == Deploying.__name__:
-                self._seat.give_way(self._now(), self._draw())
+                chance = jitter(self._spec.directory, self._state.epoch, self._state.version)
+                self._seat.give_way(self._now(), chance)
             case Executing():
                 self._seat.succeed()
             case _:

@@ -112,13 +112,11 @@ class DriverEnded:
 
     Attributes:
         failure: why, in case nobody asked it to end.
-        draw: chance for the restart backoff, in [0, 1).
     """
 
     at: datetime
     epoch: int
     failure: Failure
-    draw: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +126,6 @@ class DriverHeartbeatTimedOut:
     at: datetime
     epoch: int
     failure: Failure
-    draw: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,13 +184,11 @@ class QueryFailed:
 
     Attributes:
         failure: what happened.
-        draw: chance for the restart backoff, in [0, 1).
     """
 
     at: datetime
     epoch: int
     failure: Failure
-    draw: float = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

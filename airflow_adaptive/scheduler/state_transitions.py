@@ -25,6 +25,7 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.policies import restart_backoff
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
+from airflow_adaptive.scheduler.policies.jitter import jitter
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.policies.transition_manager import Resources, TransitionManager
 from airflow_adaptive.scheduler.requirements import Parallelism
@@ -47,9 +48,6 @@ from airflow_adaptive.scheduler.state import (
 from airflow_adaptive.scheduler.timeline import Decision, Rescale, Transition
 
 NO_TIME = timedelta(0)
-
-NEUTRAL_DRAW = 0.5
-"""For failures that no event with chance tells: no jitter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,9 +263,7 @@ def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: str) 
     return _go(_counted(state, rescales=1), event, target, reason, tier=Tier.DRIVER)
 
 
-def handle_failure(
-    state: SchedulerState, event: Event, plan: Plan, failure: Failure, draw: float, *, kill: bool = False
-) -> Step:
+def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Failure, *, kill: bool = False) -> Step:
     """Failing, or Restarting after the strategy's backoff; the strategy is asked only about recoverable failures.
 
     Args:
@@ -275,13 +271,13 @@ def handle_failure(
         event: that told of the failure.
         plan: that ran or was to run.
         failure: what happened.
-        draw: chance for the backoff, in [0, 1).
         kill: the driver can't be trusted any more.
     """
     if not can_recover(state, failure):
         return fail(state, event, failure, f"the failure is not recoverable: {failure.summary}")
     strategy = state.options.restart_strategy
-    record = restart_backoff.notify(strategy, state.restarts, event.at, draw)
+    chance = jitter(state.job.job, state.epoch, state.restarts.attempts)
+    record = restart_backoff.notify(strategy, state.restarts, event.at, chance)
     state = replace(state, restarts=record)
     if not restart_backoff.can_restart(strategy, record, event.at):
         return fail(

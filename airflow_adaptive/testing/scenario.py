@@ -50,6 +50,11 @@ HOPELESS = Failure(error_class="SyntaxError", message="invalid syntax")
 
 MAX_PARALLELISM = 128
 
+_DEFAULTS: Mapping[str, Any] = {
+    "slot_request_max_interval": 0,
+    "restart_strategy": {"type": "exponential-delay", "jitter_factor": 0},
+}
+
 _TIMERS_AT_ONCE = 20
 """More timers than this at one moment lead nowhere."""
 
@@ -73,14 +78,13 @@ class Scenario:
             upper: bound of the only vertex, unless there is a graph.
             graph: of a job with more than one vertex.
             requirements: accepted overrides of the graph's bounds.
-            options: as `Options.of` reads them; changes of requirements come into force at once unless they say else.
+            options: as `Options.of` reads them. By default, changed requirements take effect at once, and the delay before a
+                restart has no jitter.
         """
         bounds = ParallelismRange(lower, upper)
         job = graph or JobGraph.single("job", bounds, max_parallelism=MAX_PARALLELISM)
         self.now = START
-        self.state: SchedulerState = machine.create(
-            job, Options.of({"slot_request_max_interval": 0, **options}), requirements
-        )
+        self.state: SchedulerState = machine.create(job, Options.of({**_DEFAULTS, **options}), requirements)
         self.steps: list[Step] = []
         self.reads: tuple[str, ...] | None = None
         self._told = 0
@@ -190,13 +194,13 @@ class Scenario:
         """A batch failed without failing its query."""
         return self.when(BatchFailed(at=self.now, epoch=self.state.epoch))
 
-    def when_query_failed(self, failure: Failure = TRANSIENT, draw: float = 0.5) -> Scenario:
+    def when_query_failed(self, failure: Failure = TRANSIENT) -> Scenario:
         """A query failed; the driver lives."""
-        return self.when(QueryFailed(at=self.now, epoch=self.state.epoch, failure=failure, draw=draw))
+        return self.when(QueryFailed(at=self.now, epoch=self.state.epoch, failure=failure))
 
-    def when_driver_ended(self, failure: Failure = TRANSIENT, draw: float = 0.5) -> Scenario:
+    def when_driver_ended(self, failure: Failure = TRANSIENT) -> Scenario:
         """The driver is verified dead."""
-        return self.when(DriverEnded(at=self.now, epoch=self.state.epoch, failure=failure, draw=draw))
+        return self.when(DriverEnded(at=self.now, epoch=self.state.epoch, failure=failure))
 
     def when_driver_silent(self, failure: Failure = TRANSIENT) -> Scenario:
         """Nothing is heard of the driver."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -206,7 +205,7 @@ async def run_loop(
     try:
         patience = spec.options.deploy_timeout
         async with world(conn_id, base, spec.graph.job, task, patience, on_rescale) as ports:
-            loop = Loop(spec, ports, random.random, leave, advisor(spec.rescale_policy))
+            loop = Loop(spec, ports, leave, advisor(spec.rescale_policy))
             return outcome(spec, await loop.run(), leave, loop.trouble)
     except (PortError, AdaptiveSchedulerError, ValueError) as error:
         return {"status": "error", "message": str(error), "driver": None if loop is None else loop.driver}
@@ -235,7 +234,7 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
             log.info("Another attempt runs job %s by now: it is left alone", spec.graph.job)
             return
         policy = advisor(spec.rescale_policy)  # its memory is to outlive this, too
-        await Loop(replace(spec, options=hasty), ports, random.random, advisor=policy).cancel()
+        await Loop(replace(spec, options=hasty), ports, advisor=policy).cancel()
 
 
 async def _was_taken_over(channel: JobChannel, attempt: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -84,7 +83,7 @@ async def run_one(shared: SharedCluster, config: Mapping[str, Any], death: Death
     )
     lifetime = config["lifetime_s"]
     leave = RunLimits(recycle_at=None if lifetime is None else clock.now() + timedelta(seconds=lifetime))
-    state = await Loop(spec, ports, random.random, leave).run()
+    state = await Loop(spec, ports, leave).run()
     log.info("%s left in %s", spec.graph.job, state.current)
 
 

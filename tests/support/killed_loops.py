@@ -33,7 +33,7 @@ from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
-from airflow_adaptive.testing.simulation.one_job import NEUTRAL_DRAW, Simulation
+from airflow_adaptive.testing.simulation.one_job import Simulation
 
 OPTIONS: dict[str, Any] = {
     "resource_wait_timeout": "3 h",  # a job that was looked at by nobody for an hour gives nothing up
@@ -356,7 +356,7 @@ class Life(Simulation):
         """A loop whose calls to the ports all go through a fate."""
         names = ("cluster", "channel", "store", "clock")
         ports: dict[str, Any] = {name: Through(getattr(self.ports, name), fate) for name in names}
-        return Loop(self.spec, replace(self.ports, **ports), lambda: NEUTRAL_DRAW, leave)
+        return Loop(self.spec, replace(self.ports, **ports), leave)
 
     def pass_time(self, seconds: float) -> None:
         """Nobody runs a loop for so long."""

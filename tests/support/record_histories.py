@@ -6,7 +6,6 @@ python -m tests.support.record_histories --cluster   # also that of a real Spark
 
 import argparse
 import asyncio
-import random
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -192,7 +191,7 @@ async def run(directory: Path, cluster: LocalCluster, store: FakeStore) -> None:
     master = MasterAddress(host=HOST, port=port, ui_port=ui, rest_port=rest)
     client = StandaloneCluster(ClusterAddress(masters=(master,)))
     try:
-        await Loop(spec, Ports(cluster=client, channel=channel, store=store, clock=SystemClock()), random.random).run()
+        await Loop(spec, Ports(cluster=client, channel=channel, store=store, clock=SystemClock())).run()
     finally:
         await client.close()
 

@@ -143,7 +143,7 @@ class Participant:
         self.place(bid)
         return True
 
-    def give_way(self, now: datetime, draw: float) -> None:
+    def give_way(self, now: datetime, jitter: float) -> None:
         """A new driver found too few slots: another process planned on them, too. Make no plan for a while.
 
         Two of them that try again at the same moment would fail again, and for ever; so each waits for a random time out of
@@ -151,10 +151,10 @@ class Participant:
 
         Args:
             now: the time.
-            draw: chance, in [0, 1).
+            jitter: a number in [0, 1), different for each competitor and each attempt.
         """
         window = min(CONTENTION_WINDOW * 2**self._losses, LONGEST_WINDOW)
-        self._not_before = now + draw * window
+        self._not_before = now + jitter * window
         self._losses += window < LONGEST_WINDOW
 
     def succeed(self) -> None:

@@ -7,7 +7,7 @@ changed, which goes into the log with each document, so that a driver's silence 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -120,12 +120,11 @@ def observe(
     world: JobObservation,
     memory: DriverHeartbeat,
     now: datetime,
-    draw: Callable[[], float],
     executor: ExecutorShape,
 ) -> Iterator[Event]:
     """What has happened since the scheduler last looked; `world.status` must be the own one (`own_status`)."""
     slots = list(_slots(state, world, now, executor))
-    told = list(_told(state, world, memory, now, draw))
+    told = list(_told(state, world, memory, now))
     wanted = list(_wanted(state, world, now))
     if state.plan is None:
         yield from wanted  # a job that is yet to be planned is planned within the bounds that it is to have
@@ -148,13 +147,11 @@ def _slots(state: SchedulerState, world: JobObservation, now: datetime, executor
         yield events.SlotsChanged(at=now, offers=offers)
 
 
-def _told(
-    state: SchedulerState, world: JobObservation, memory: DriverHeartbeat, now: datetime, draw: Callable[[], float]
-) -> Iterator[Event]:
+def _told(state: SchedulerState, world: JobObservation, memory: DriverHeartbeat, now: datetime) -> Iterator[Event]:
     if state.driver is not None:
         yield from _named(state, world, now)
-        yield from _reported(state, world.status, memory, now, draw)
-        yield from _process(state, world, memory, now, draw)
+        yield from _reported(state, world.status, memory, now)
+        yield from _process(state, world, memory, now)
 
 
 # ---- slots ----------------------------------------------------------------------------------------------------------
@@ -227,7 +224,6 @@ def _reported(
     status: DriverStatus | None,
     memory: DriverHeartbeat,
     now: datetime,
-    draw: Callable[[], float],
 ) -> Iterator[Event]:
     """What the driver's report says about the plan that it was given."""
     if status is None:
@@ -251,7 +247,7 @@ def _reported(
         case DriverState.FAILED, Deploying() | Executing() | RestartingLocally() | StopWithSavepoint() if (
             plan is not None and status.version == plan.version
         ):
-            yield events.QueryFailed(at=now, epoch=epoch, failure=_failure(status.failure), draw=draw())
+            yield events.QueryFailed(at=now, epoch=epoch, failure=_failure(status.failure))
             if isinstance(state.current, StopWithSavepoint):
                 yield events.SavepointFailed(at=now, epoch=epoch)
         case DriverState.STOPPED, StopWithSavepoint(saved=False):
@@ -262,24 +258,22 @@ def _reported(
             pass
 
 
-def _process(
-    state: SchedulerState, world: JobObservation, memory: DriverHeartbeat, now: datetime, draw: Callable[[], float]
-) -> Iterator[Event]:
+def _process(state: SchedulerState, world: JobObservation, memory: DriverHeartbeat, now: datetime) -> Iterator[Event]:
     """What the cluster says about the driver's process, and what its silence says."""
     epoch, options = state.epoch, state.options
     silent = _silence(state, world, memory)
     if _is_over(world.submission):
-        yield events.DriverEnded(at=now, epoch=epoch, failure=_end(state, world), draw=draw())
+        yield events.DriverEnded(at=now, epoch=epoch, failure=_end(state, world))
     elif silent >= options.driver_lease_timeout + LEASE_MARGIN and _unaccounted(world.submission):
         message = f"nothing was heard of the driver for {silent.total_seconds():g} s: its lease has run out"
         failure = Failure(error_class=LEASE_OVER, message=message)
         # One that was late would begin a query as long as the log lets it, so that comes to an end before the next look.
         over = events.DriverHeartbeatTimedOut if action(state) is Action.RUN else events.DriverEnded
-        yield over(at=now, epoch=epoch, failure=failure, draw=draw())
+        yield over(at=now, epoch=epoch, failure=failure)
     elif silent >= options.driver_heartbeat_timeout and isinstance(state.current, Executing | RestartingLocally):
         message = f"the driver has reported nothing for {silent.total_seconds():g} s"
         failure = Failure(error_class=DRIVER_SILENT, message=message)
-        yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure, draw=draw())
+        yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
 
 
 def _silence(state: SchedulerState, world: JobObservation, memory: DriverHeartbeat) -> timedelta:

@@ -2,7 +2,7 @@
 
 Theory: a strategy is configuration, a `RestartRecord` is its memory; `notify` folds a failure in, then `can_restart`
 and `backoff` read. Flink's arithmetic is kept in whole milliseconds; its overflow from the 92nd attempt on is not.
-Chance comes in as `draw`, uniform in [0, 1).
+`notify` takes the jitter as a number in [0, 1) (`policies.jitter`).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class RestartRecord:
     failures: tuple[datetime, ...] = ()
 
 
-def notify(strategy: RestartStrategy, record: RestartRecord, now: datetime, draw: float) -> RestartRecord:
+def notify(strategy: RestartStrategy, record: RestartRecord, now: datetime, jitter: float) -> RestartRecord:
     """Fold a failure in; a failure before the planned restart belongs to the same attempt (exponential-delay)."""
     match strategy:
         case NoRestart():
@@ -119,7 +119,7 @@ def notify(strategy: RestartStrategy, record: RestartRecord, now: datetime, draw
             kept = strategy.max_failures_per_interval + 1
             return replace(record, failures=(*record.failures, now)[-kept:])
         case ExponentialDelay():
-            return _notify_exponential(strategy, record, now, draw)
+            return _notify_exponential(strategy, record, now, jitter)
         case _:
             assert_never(strategy)
 
@@ -158,22 +158,24 @@ def _require(holds: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def _notify_exponential(strategy: ExponentialDelay, record: RestartRecord, now: datetime, draw: float) -> RestartRecord:
+def _notify_exponential(
+    strategy: ExponentialDelay, record: RestartRecord, now: datetime, jitter: float
+) -> RestartRecord:
     attempts = record.attempts
     if record.restart_at is not None:
         if now <= record.restart_at:
             return record
         if now - record.restart_at >= strategy.reset_backoff_threshold:
             attempts = 0
-    return replace(record, attempts=attempts + 1, restart_at=now + _exponential_backoff(strategy, attempts, draw))
+    return replace(record, attempts=attempts + 1, restart_at=now + _exponential_backoff(strategy, attempts, jitter))
 
 
-def _exponential_backoff(strategy: ExponentialDelay, attempt: int, draw: float) -> timedelta:
+def _exponential_backoff(strategy: ExponentialDelay, attempt: int, jitter: float) -> timedelta:
     initial, maximum = strategy.initial_backoff // MILLISECOND, strategy.max_backoff // MILLISECOND
     unclamped = _grown(initial, strategy.backoff_multiplier, attempt)
     spread = math.trunc(unclamped * strategy.jitter_factor)
-    jitter = math.floor(draw * (2 * spread + 1)) - spread
-    return max(initial, min(maximum, unclamped + jitter)) * MILLISECOND
+    offset = math.floor(jitter * (2 * spread + 1)) - spread
+    return max(initial, min(maximum, unclamped + offset)) * MILLISECOND
 
 
 def _grown(initial: int, multiplier: float, attempt: int) -> int:

@@ -100,7 +100,7 @@ def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> 
         error_class=DEPLOY_TIMEOUT,
         message=f"the plan was not in force after {waited:g} s; {slots} slot(s) had arrived",
     )
-    return state_transitions.handle_failure(state, event, plan, failure, state_transitions.NEUTRAL_DRAW, kill=True)
+    return state_transitions.handle_failure(state, event, plan, failure, kill=True)
 
 
 def _left(state: SchedulerState, deploying: Deploying) -> Parallelism | None:

@@ -29,10 +29,10 @@ def on_event(
     """Failures, the end of the input, and people's wishes."""
     plan = current.plan
     match event:
-        case DriverEnded(failure=failure, draw=draw) | QueryFailed(failure=failure, draw=draw):
-            return state_transitions.handle_failure(state, event, plan, failure, draw)
-        case DriverHeartbeatTimedOut(failure=failure, draw=draw):
-            return state_transitions.handle_failure(state, event, plan, failure, draw, kill=True)
+        case DriverEnded(failure=failure) | QueryFailed(failure=failure):
+            return state_transitions.handle_failure(state, event, plan, failure)
+        case DriverHeartbeatTimedOut(failure=failure):
+            return state_transitions.handle_failure(state, event, plan, failure, kill=True)
         case JobCompleted():
             return state_transitions.finish(state, event, Outcome.FINISHED, "all queries have ended")
         case CancelRequested():

@@ -51,7 +51,7 @@ def _outcome(state: SchedulerState, stopping: StopWithSavepoint, event: Savepoin
     saved, failure = isinstance(event, SavepointCompleted), stopping.failure
     if failure is not None:
         cause = _despite_savepoint(failure) if saved else failure
-        return state_transitions.handle_failure(state, event, stopping.plan, cause, state_transitions.NEUTRAL_DRAW)
+        return state_transitions.handle_failure(state, event, stopping.plan, cause)
     if saved:
         return state_transitions.stay(
             state_transitions.with_current(state, saved=True), event, "all queries stopped at a batch boundary"
@@ -61,7 +61,7 @@ def _outcome(state: SchedulerState, stopping: StopWithSavepoint, event: Savepoin
 
 def _query_failed(state: SchedulerState, stopping: StopWithSavepoint, event: QueryFailed, failure: Failure) -> Step:
     if stopping.saved:
-        return state_transitions.handle_failure(state, event, stopping.plan, _despite_savepoint(failure), event.draw)
+        return state_transitions.handle_failure(state, event, stopping.plan, _despite_savepoint(failure))
     remembered = state_transitions.with_current(state, failure=stopping.failure or failure)
     return state_transitions.stay(remembered, event, f"{failure.summary}; the stop goes on")
 
@@ -73,7 +73,7 @@ def _driver_gone(
     ended = isinstance(event, DriverEnded)
     if not (stopping.saved or stopping.killed):
         failure = stopping.failure or event.failure
-        return state_transitions.handle_failure(state, event, stopping.plan, failure, event.draw, kill=not ended)
+        return state_transitions.handle_failure(state, event, stopping.plan, failure, kill=not ended)
     if not ended:
         return state_transitions.ignore(state, event)
     how = "stopped at a batch boundary" if stopping.saved else "killed after stop_timeout"

@@ -43,6 +43,7 @@ class History:
         vertices: of the job: name, bounds, and what else is not as by default.
         options: those that were set, by name.
         steps: each with its event, and what followed.
+        deployment: fingerprint of the first deployment (`SchedulerState.deployment`).
     """
 
     title: str
@@ -51,11 +52,13 @@ class History:
     vertices: Sequence[Mapping[str, Any]]
     options: Mapping[str, Any]
     steps: Sequence[Mapping[str, Any]]
+    deployment: str = ""
 
     def begin(self) -> SchedulerState:
         """The job when nothing had happened."""
         vertices = tuple(JobVertex(**{**v, "parallelism": ParallelismRange(*v["parallelism"])}) for v in self.vertices)
-        return machine.create(JobGraph(job=self.job, vertices=vertices), Options.of(self.options))
+        job, options = JobGraph(job=self.job, vertices=vertices), Options.of(self.options)
+        return machine.create(job, options, deployment=self.deployment)
 
     def write(self, file: Path) -> None:
         """Write it as JSON, a line for each step."""
@@ -155,6 +158,7 @@ class Recorder:
             job=first.job.job,
             vertices=[_vertex(vertex) for vertex in first.job.vertices],
             options=self.options,
+            deployment=first.deployment,
             steps=[{"event": _encoded(event), **outcome(step)} for _, event, step in kept],
         )
         if history.begin() != first:

@@ -20,9 +20,6 @@ from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 
-NEUTRAL_DRAW = 0.5
-"""No jitter in restart backoffs."""
-
 
 class Simulation:
     """Runs the loop of one job against fakes, in simulated time."""
@@ -53,7 +50,7 @@ class Simulation:
 
     def loop(self, leave: RunLimits | None = None) -> Loop:
         """A loop over this world; several may run one after the other, or against each other."""
-        return Loop(self.spec, self.ports, lambda: NEUTRAL_DRAW, leave, advisor(self.spec.rescale_policy))
+        return Loop(self.spec, self.ports, leave, advisor(self.spec.rescale_policy))
 
     def follow(self, policy: Policy | None) -> None:
         """From the next loop on the job is deployed with this rescale policy."""

@@ -237,7 +237,7 @@ class Competition:
 
     async def _compete(self, job: Competitor, shared: SharedCluster) -> None:
         ports = Ports(cluster=shared.client, channel=job.channel, store=job.store, clock=self.clock, shared=shared)
-        job.loop = Loop(job.spec, ports, self._random.random)
+        job.loop = Loop(job.spec, ports)
         await self.clock.sleep(job.starts_s)
         await job.loop.run()
 

@@ -7,7 +7,6 @@ import cProfile
 import json
 import logging
 import os
-import random
 import resource
 import statistics
 import time
@@ -135,7 +134,7 @@ class Triggerer:
         spec = self._spec(name)
         task = TaskKey(dag_id="bench", task_id=name, run_id="run")
         async with world("bench", f"file://{self._base}", name, task, spec.options.deploy_timeout) as ports:
-            self._loops[name] = Loop(spec, ports, random.random)
+            self._loops[name] = Loop(spec, ports)
             await self._loops[name].run()
 
     def _spec(self, name: str) -> JobSpec:

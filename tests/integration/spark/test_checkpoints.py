@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import shutil
 from pathlib import Path
 from textwrap import dedent
@@ -97,7 +96,7 @@ def run(cluster: LocalCluster, folder: Path, job: str, code: int) -> None:
         )
         client = StandaloneCluster(address(cluster))
         ports = Ports(cluster=client, channel=directory, store=FakeStore(), clock=SystemClock())
-        ended = (await Loop(spec, ports, random.random).run()).current
+        ended = (await Loop(spec, ports).run()).current
         await client.close()
         assert isinstance(ended, Finished)
         assert ended.outcome is Outcome.FINISHED, ended.cause

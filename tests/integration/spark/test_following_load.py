@@ -123,7 +123,7 @@ async def test_job_follows_a_load_that_swings_and_loses_nothing(spark_cluster: L
     directory, store = JobDirectory(Storage.at(str(tmp_path)), "slow"), FakeStore()
     source = Source(tmp_path / "in")
     ports = Ports(cluster=shared.client, channel=directory, store=store, clock=SystemClock(), shared=shared)
-    loop = Loop(await deployed(tmp_path, directory), ports, lambda: 0.5, advisor=PolicyAdvisor(POLICY))
+    loop = Loop(await deployed(tmp_path, directory), ports, advisor=PolicyAdvisor(POLICY))
     writing, end = asyncio.create_task(source.run()), asyncio.create_task(loop.run())
 
     def running_on(*slots: int) -> Any:

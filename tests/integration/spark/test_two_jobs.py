@@ -44,7 +44,7 @@ class Job:
 
     def __init__(self, spec: JobSpec, ports: Ports, store: FakeStore) -> None:
         self.store = store
-        self.loop = Loop(spec, ports, lambda: 0.5)
+        self.loop = Loop(spec, ports)
 
     @property
     def slots(self) -> int:

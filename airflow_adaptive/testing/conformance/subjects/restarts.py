@@ -29,8 +29,8 @@ from airflow_adaptive.testing.conformance.result import (
 )
 from airflow_adaptive.testing.scenario import START
 
-_DRAWS = 4000
-"""So many draws, evenly spread over [0, 1), show every backoff that jitter can reach."""
+_SAMPLES = 4000
+"""Number of evenly spread values of the jitter that reach every possible backoff."""
 _NO_JITTER = 0.5
 
 _FLINK_CLASS = {
@@ -73,7 +73,7 @@ def _steps(strategy: RestartStrategy, steps: list[Mapping[str, Any]]) -> Iterato
         now = START + step["at_ms"] * MILLISECOND
         before, fails = record, step["event"] == "failure"
         if fails:
-            record = notify(strategy, before, now, draw=_NO_JITTER)
+            record = notify(strategy, before, now, jitter=_NO_JITTER)
             attempt = not isinstance(strategy, ExponentialDelay) or record != before
             yield from compare(f"new attempt in step {number}", step.get("expected_new_attempt", attempt), attempt)
         allowed = can_restart(strategy, record, now)
@@ -81,8 +81,8 @@ def _steps(strategy: RestartStrategy, steps: list[Mapping[str, Any]]) -> Iterato
         delay = backoff(strategy, record, now) // MILLISECOND
         yield from compare(f"backoff in step {number}", step.get("expected_backoff_ms", delay), delay)
         if "expected_backoff_ms_one_of" in step and fails:
-            drawn = (notify(strategy, before, now, draw / _DRAWS) for draw in range(_DRAWS))
-            reachable = sorted({backoff(strategy, one, now) // MILLISECOND for one in drawn})
+            sampled = (notify(strategy, before, now, sample / _SAMPLES) for sample in range(_SAMPLES))
+            reachable = sorted({backoff(strategy, one, now) // MILLISECOND for one in sampled})
             yield from compare(f"backoff in step {number}", sorted(step["expected_backoff_ms_one_of"]), reachable)
 
 

@@ -172,10 +172,10 @@ async def test_plan_counts_against_others_from_the_next_deal_on(world: World) ->
     assert executors((await world.later(second))[0]) == 2
 
 
-async def waits(seat: Participant, world: World, draw: float) -> timedelta:
+async def waits(seat: Participant, world: World, jitter: float) -> timedelta:
     """How long a seat makes no plan after it gave way."""
     begin = world.clock.now()
-    seat.give_way(begin, draw)
+    seat.give_way(begin, jitter)
     plan = wants("a", drives=True)
     while True:
         await world.later((seat, wants("a")))
@@ -187,12 +187,12 @@ async def waits(seat: Participant, world: World, draw: float) -> timedelta:
 @story
 async def test_who_gave_way_waits_for_a_random_time_that_grows(world: World) -> None:
     seat = world.seat()
-    waited = [await waits(seat, world, draw=0.9) for _ in range(8)]
+    waited = [await waits(seat, world, jitter=0.9) for _ in range(8)]
     assert waited == sorted(waited)
     assert waited[0] < 2 * CONTENTION_WINDOW * 0.9 < waited[1]
     assert LONGEST_WINDOW / 2 < waited[-1] < LONGEST_WINDOW
     seat.succeed()
-    assert await waits(seat, world, draw=0.0) <= 2 * SECOND
+    assert await waits(seat, world, jitter=0.0) <= 2 * SECOND
 
 
 @story

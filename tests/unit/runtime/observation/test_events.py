@@ -32,7 +32,7 @@ def report(job: Scenario) -> DriverStatus:
 
 def observed(job: Scenario, status: DriverStatus) -> list[Any]:
     memory = DriverHeartbeat(epoch=1, heard=job.now)
-    return list(observe(job.state, JobObservation(status=status), memory, job.now, lambda: 0.5, ExecutorShape(cores=1)))
+    return list(observe(job.state, JobObservation(status=status), memory, job.now, ExecutorShape(cores=1)))
 
 
 def test_note_of_an_ordinary_script_is_told_with_its_first_plan(job: Scenario):

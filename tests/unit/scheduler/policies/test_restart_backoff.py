@@ -25,11 +25,11 @@ SECOND = timedelta(seconds=1)
 NO_JITTER = 0.5
 
 
-def delays(strategy: RestartStrategy, failures: int, draw: float = NO_JITTER) -> list[timedelta]:
+def delays(strategy: RestartStrategy, failures: int, jitter: float = NO_JITTER) -> list[timedelta]:
     """The delays of failures that follow each other just after the planned restart."""
     record, now, found = RestartRecord(), START, []
     for _ in range(failures):
-        record = notify(strategy, record, now, draw)
+        record = notify(strategy, record, now, jitter)
         found.append(backoff(strategy, record, now))
         now += found[-1] + timedelta(milliseconds=1)
     return found
@@ -40,19 +40,19 @@ def test_delay_grows_as_in_flink():
     assert delays(ExponentialDelay(), 13) == [timedelta(seconds=s) for s in seconds]
 
 
-@pytest.mark.parametrize("draw", [0.0, NO_JITTER, 0.999])
-def test_delay_stays_at_its_maximum_for_ever(draw: float):
-    assert set(delays(ExponentialDelay(), 2000, draw)[100:]) == {timedelta(minutes=1)}
+@pytest.mark.parametrize("jitter", [0.0, NO_JITTER, 0.999])
+def test_delay_stays_at_its_maximum_for_ever(jitter: float):
+    assert set(delays(ExponentialDelay(), 2000, jitter)[100:]) == {timedelta(minutes=1)}
 
 
 def test_huge_multiplier_does_not_overflow():
     assert delays(ExponentialDelay(backoff_multiplier=1e300), 5)[1:] == [timedelta(minutes=1)] * 4
 
 
-@given(draw=st.floats(0, 1, exclude_max=True), attempt=st.integers(1, 30), jitter=st.floats(0, 1))
-def test_delay_is_always_within_its_bounds(draw: float, attempt: int, jitter: float):
-    strategy = ExponentialDelay(jitter_factor=jitter)
-    for delay in delays(strategy, attempt, draw):
+@given(jitter=st.floats(0, 1, exclude_max=True), attempt=st.integers(1, 30), factor=st.floats(0, 1))
+def test_delay_is_always_within_its_bounds(jitter: float, attempt: int, factor: float):
+    strategy = ExponentialDelay(jitter_factor=factor)
+    for delay in delays(strategy, attempt, jitter):
         assert strategy.initial_backoff <= delay <= strategy.max_backoff
 
 
@@ -245,5 +245,5 @@ def test_strategy_does_as_flinks_class(story: str):
 def test_jitter_reaches_all_of_its_range_and_nothing_else(
     strategy: ExponentialDelay, attempt: int, reachable: set[int]
 ):
-    found = {delays(strategy, attempt, draw / 997)[-1] // MS for draw in range(997)}
+    found = {delays(strategy, attempt, sample / 997)[-1] // MS for sample in range(997)}
     assert found == reachable

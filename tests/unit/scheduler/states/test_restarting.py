@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Restarting
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from tests.support.lives import rescaling
@@ -47,9 +49,16 @@ def test_exponential_delay_grows_and_falls_back_after_a_quiet_time():
     job.after(3600 + 3).when_query_failed().then("Restarting", reason="restart in 1 s")
 
 
-def test_chance_moves_the_exponential_delay():
-    Scenario().given_executing(2).when_query_failed(draw=0.999).then("Restarting", reason="restart in 1.1 s")
-    Scenario().given_executing(2).when_query_failed(draw=0.0).then("Restarting", reason="restart in 1 s")
+def test_jitter_moves_the_exponential_delay_the_same_way_in_a_replay():
+    strategy = {"type": "exponential-delay", "initial_backoff": "100 s", "max_backoff": "200 s", "jitter_factor": 0.5}
+
+    def delay(job: str) -> str:
+        graph = JobGraph.single(job, ParallelismRange(1, 4))
+        return Scenario(graph=graph, restart_strategy=strategy).given_executing(2).when_query_failed().reason
+
+    delays = [delay(job) for job in "abcdefgh"]
+    assert len(set(delays)) > 3
+    assert delays == [delay(job) for job in "abcdefgh"]
 
 
 def test_hopeless_failure_does_not_ask_the_strategy():
