@@ -58,13 +58,13 @@ def _driver_plan(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> 
     return DriverPlan(
         parallelism=dict(plan.parallelism),
         executors=executors(plan.slots, executor),
-        hold=executors(plan.hold, executor),
-        load_balance=state.options.load_balance_mode.value,
-        keep=_keep(state, plan, executor),
+        retained_executors=executors(plan.hold, executor),
+        load_balance_mode=state.options.load_balance_mode.value,
+        remaining_per_worker=_keep(state, plan, executor),
         state_partitions=dict(plan.state_partitions or state.job.state_partitions),
-        built=plan.built,
+        query_version=plan.built,
         repartition=rescale_tiers.may_repartition(state),
-        shares={name: _slots(plan, vertices) for name, vertices in state.job.groups.items()},
+        pool_weights={name: _slots(plan, vertices) for name, vertices in state.job.groups.items()},
     )
 
 

@@ -133,8 +133,8 @@ class Run:
             parallelism=self._parallelism,
             executors=executors,
             state_partitions={"default": self._partitions},
-            built=self._version,
-            load_balance=mode,
+            query_version=self._version,
+            load_balance_mode=mode,
         )
         self._driver.direct(Action.RUN, self._version, plan)
 

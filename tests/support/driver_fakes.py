@@ -27,10 +27,13 @@ LEASE_S = 60.0
 POLL_S = 0.5
 
 
-def plan(executors: int, *, built: int = 1, **parallelism: int) -> DriverPlan:
+def plan(executors: int, *, query_version: int = 1, **parallelism: int) -> DriverPlan:
     """A plan for queries that were built under that version."""
     return DriverPlan(
-        parallelism=parallelism or {"read": executors}, executors=executors, state_partitions={"j": 4}, built=built
+        parallelism=parallelism or {"read": executors},
+        executors=executors,
+        state_partitions={"j": 4},
+        query_version=query_version,
     )
 
 
@@ -61,7 +64,7 @@ class World:
     during_release: Callable[[], None] = lambda: None
     declared: int = 0
     asked: tuple[str, ...] = ("read",)
-    reads: tuple[str, ...] | None = None
+    vertices_read: tuple[str, ...] | None = None
     batch_ends: bool = True
     spread: bool = False
     during_end: Callable[[], None] = lambda: None
@@ -118,7 +121,7 @@ class World:
 
     def rebuilds(self, version: int, executors: int = 1) -> Callable[[], None]:
         """A plan that the queries have to be built for."""
-        return self.directs(Action.RUN, version, plan(executors, built=version))
+        return self.directs(Action.RUN, version, plan(executors, query_version=version))
 
     def directs(self, action: Action, version: int, wanted: DriverPlan | None = None) -> Callable[[], None]:
         return lambda: setattr(self, "newest_directive", directive(action, version, wanted))
@@ -165,7 +168,7 @@ class World:
         self.during_build()
         if self.build_error is not None:
             raise self.build_error
-        self.reads = self.asked
+        self.vertices_read = self.asked
         return plan
 
     def is_prepared(self, writers: DriverPlan, plan: DriverPlan) -> bool:
@@ -196,7 +199,7 @@ class World:
         return self.boundary_reached
 
     def runs_on(self, plan: DriverPlan) -> bool:
-        return self.plan is not None and (self.is_batch or plan.built == self.plan.built)
+        return self.plan is not None and (self.is_batch or plan.query_version == self.plan.query_version)
 
     def adopt(self, plan: DriverPlan) -> None:
         assert self.runs_on(plan)

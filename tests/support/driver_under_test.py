@@ -35,13 +35,13 @@ PATIENCE_S = 90.0
 """Two cores and many JVMs: a first batch may take long."""
 
 
-def plan(executors: int, *, state_partitions: int = 2, built: int = 1, **parallelism: int) -> DriverPlan:
+def plan(executors: int, *, state_partitions: int = 2, query_version: int = 1, **parallelism: int) -> DriverPlan:
     """A plan for queries that were built under that version."""
     return DriverPlan(
         parallelism=parallelism or {"read": executors},
         executors=executors,
         state_partitions={JOB: state_partitions},
-        built=built,
+        query_version=query_version,
     )
 
 

@@ -348,7 +348,7 @@ def in_the_driver() -> list[Row]:
         Row(
             "script whose function returns other queries for another plan",
             returned_other_queries(),
-            "the queries go on as before (`refusal` in the driver's status)",
+            "the queries go on as before (`rejection` in the driver's status)",
         ),
         Row("Python missing on a worker", failed(with_driver(dies(NO_PYTHON))), "the job restarts with backoff"),
         Row("Java missing on a worker", failed(with_driver(launched_without_java)), "the job restarts with backoff"),

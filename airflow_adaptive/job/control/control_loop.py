@@ -172,9 +172,9 @@ class ControlLoop:
 
     def _unless_refused(self, directive: Directive) -> Directive:
         """The directive; in place of one that was refused, to go on with what runs, as before it."""
-        if directive.version > self._status.refused:
-            self._status = replace(self._status, refused=0, refusal=None)
-        elif directive.version == self._status.refused and self._query.plan is not None:
+        if directive.version > self._status.rejected_version:
+            self._status = replace(self._status, rejected_version=0, rejection=None)
+        elif directive.version == self._status.rejected_version and self._query.plan is not None:
             return replace(directive, version=self._status.version, plan=self._query.plan)
         return directive
 
@@ -228,7 +228,7 @@ class ControlLoop:
             self._fail(directive, failure)
             return
         self._complain(f"plan {directive.version} refused: {failure.error_class}: {failure.message}")
-        self._status = replace(self._status, refused=directive.version, refusal=failure)
+        self._status = replace(self._status, rejected_version=directive.version, rejection=failure)
         self._set(DriverState.RUNNING)
 
     def _make_way(self, directive: Directive) -> bool:
@@ -302,6 +302,6 @@ class ControlLoop:
             parallelism=self._query.parallelism(),
             executors=self._executors.registered(),
             queries=queries,
-            reads=self._query.reads,
+            vertices_read=self._query.vertices_read,
             downtime_ms=self._dead_time.ms,
         )

@@ -66,7 +66,7 @@ class ExecutorRescale:
 
     def give_back(self, plan: DriverPlan) -> None:
         """Give back what the plan does not hold, and has no task."""
-        self._executors.release(plan.held, plan.keep)
+        self._executors.release(plan.executor_limit, plan.remaining_per_worker)
 
     def carry_out(self, plan: DriverPlan, pause: Callable[[float], None]) -> bool:
         """Come nearer to the plan while the queries run.
@@ -79,7 +79,7 @@ class ExecutorRescale:
             Whether all executors of the plan are there, and those that are too many were given back.
         """
         self._held_s = 0.0
-        if len(self._executors.registered()) > plan.held and not self._give_back_between(plan, pause):
+        if len(self._executors.registered()) > plan.executor_limit and not self._give_back_between(plan, pause):
             return False
         return self.has_enough(plan)
 
@@ -104,7 +104,7 @@ class ExecutorRescale:
             self._dead_time.end()
         if self._clock() < self._leave_until and self._executors.leaving():
             return
-        run = self._query.stateful_run() if self._spreads or plan.load_balance == TASKS else None
+        run = self._query.stateful_run() if self._spreads or plan.load_balance_mode == TASKS else None
         if run is None:
             self._balancer.restore()
             return

@@ -55,7 +55,7 @@ class Run(Protocol):
         ...
 
     def runs_on(self, plan: DriverPlan) -> bool:
-        """Whether the queries run and need not be restarted for a plan (`DriverPlan.built`)."""
+        """Whether the queries run and need not be restarted for a plan (`DriverPlan.query_version`)."""
         ...
 
     def adopt(self, plan: DriverPlan) -> None:
@@ -111,7 +111,7 @@ class Query(Run, Protocol):
     """The job's queries or its batch; see `work.JobWork`."""
 
     @property
-    def reads(self) -> tuple[str, ...] | None:
+    def vertices_read(self) -> tuple[str, ...] | None:
         """Vertices whose parallelism the author's function asked for when it was called last, None before."""
         ...
 

@@ -59,12 +59,12 @@ class Driver:
             orphan_timeout_s=settings.orphan_timeout_s,
         )
 
-    def run(self, query: Query, note: str | None = None) -> DriverState:
+    def run(self, query: Query, notice: str | None = None) -> DriverState:
         """Obey the scheduler until the end.
 
         Args:
             query: what is run.
-            note: what people should know of this driver (`DriverStatus.note`).
+            notice: what people should know of this driver (`DriverStatus.notice`).
 
         Returns:
             See `ControlLoop.run`.
@@ -75,7 +75,7 @@ class Driver:
         settings, clock = self.settings, time.monotonic
         fence = Fence(epoch=settings.epoch, nonce=settings.nonce, lease_timeout_s=settings.lease_timeout_s, clock=clock)
         watchdog = LeaseWatchdog(fence.overdue_s, grace_s=WATCHDOG_GRACE_S)
-        identity = _identity(self.spark, settings, note)
+        identity = _identity(self.spark, settings, notice)
         loop = ControlLoop(
             identity,
             log=self.log,
@@ -112,7 +112,7 @@ def _pause(identity: DriverStatus) -> Callable[[float], None]:
     return pause
 
 
-def _identity(spark: SparkSession, settings: DriverSettings, note: str | None) -> DriverStatus:
+def _identity(spark: SparkSession, settings: DriverSettings, notice: str | None) -> DriverStatus:
     """What all reports of this driver have in common."""
     directory = Path.cwd().name
     return DriverStatus(
@@ -125,5 +125,5 @@ def _identity(spark: SparkSession, settings: DriverSettings, note: str | None) -
         submission_id=directory if SUBMISSION_ID.fullmatch(directory) else None,
         application_id=spark.sparkContext.applicationId,
         ui_url=spark.sparkContext.uiWebUrl,
-        note=note,
+        notice=notice,
     )

@@ -146,18 +146,18 @@ class OrdinaryScript:
         queries = ScriptQueries(spark, job=driver.settings.job)
         driver.log = _EndedForGood(driver.log)
         driver.executors = _OfLivingScript(driver.executors, queries)
-        note = f"{NOTE}; {without} {NO_CHECKPOINT}" if without else NOTE
+        notice = f"{NOTE}; {without} {NO_CHECKPOINT}" if without else NOTE
         self._loop = threading.Thread(
-            target=self._direct, args=(driver, queries, note), name="control-loop", daemon=True
+            target=self._direct, args=(driver, queries, notice), name="control-loop", daemon=True
         )
         self._loop.start()
         self._queries = queries
         return queries
 
-    def _direct(self, driver: Driver, queries: ScriptQueries, note: str) -> None:
+    def _direct(self, driver: Driver, queries: ScriptQueries, notice: str) -> None:
         """Obey the scheduler; then the script may come to its end by itself, but not for ever."""
         try:
-            self._state = driver.run(queries, note)
+            self._state = driver.run(queries, notice)
         except Exception:
             log.exception("the control loop failed")
             self._exit(EXIT_FAILED)

@@ -96,7 +96,7 @@ def decode_status(data: bytes) -> DriverStatus:
     """
     fields = _decode(STATUS_KIND, data)
     status = _build(DriverStatus, {**fields, **_status_parts(fields)})
-    _require_counts("Status", status.epoch, status.sequence, status.version, status.refused)
+    _require_counts("Status", status.epoch, status.sequence, status.version, status.rejected_version)
     _require_numbers("Status", status.downtime_ms or 0)
     return status
 
@@ -147,15 +147,16 @@ def _directive(value: Any) -> Directive:
 
 
 def _plan(value: Any) -> DriverPlan:
-    """A plan; older versions wrote one number of state partitions for all queries."""
-    partitions = value.get("state_partitions") if isinstance(value, dict) else None
-    plan = _build(DriverPlan, {**value, "state_partitions": {"": partitions}} if type(partitions) is int else value)
-    maps = {name: getattr(plan, name) for name in ("parallelism", "state_partitions", "shares", "keep")}
+    plan = _build(DriverPlan, value)
+    maps = {
+        name: getattr(plan, name)
+        for name in ("parallelism", "state_partitions", "pool_weights", "remaining_per_worker")
+    }
     for name, counts in maps.items():
         if not isinstance(counts, dict):
             raise DocumentError(f"DriverPlan: {name} is {counts!r}")
     values = [count for counts in maps.values() for count in counts.values()]
-    _require_counts("DriverPlan", plan.executors, plan.built, plan.hold, *values)
+    _require_counts("DriverPlan", plan.executors, plan.query_version, plan.retained_executors, *values)
     return plan
 
 
@@ -166,15 +167,15 @@ def _require_counts(document: str, *counts: object) -> None:
 
 
 def _status_parts(fields: dict[str, Any]) -> dict[str, Any]:
-    failure, refusal, reads = fields.get("failure"), fields.get("refusal"), fields.get("reads")
+    failure, rejection, vertices = fields.get("failure"), fields.get("rejection"), fields.get("vertices_read")
     try:
         return {
             "state": DriverState(str(fields.get("state"))),
             "executors": tuple(_build(ExecutorReport, item) for item in fields.get("executors", ())),
             "queries": tuple(map(_query, fields.get("queries", ()))),
             "failure": None if failure is None else _build(FailureReport, _failure_fields(failure)),
-            "refusal": None if refusal is None else _build(FailureReport, _failure_fields(refusal)),
-            "reads": None if reads is None else tuple(map(str, reads)),
+            "rejection": None if rejection is None else _build(FailureReport, _failure_fields(rejection)),
+            "vertices_read": None if vertices is None else tuple(map(str, vertices)),
         }
     except (TypeError, ValueError) as error:
         raise DocumentError(f"Status: {error}") from error

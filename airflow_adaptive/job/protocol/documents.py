@@ -53,11 +53,11 @@ class DriverState(StrEnum):
 
 
 NONE = "none"
-"""`DriverPlan.load_balance`: nothing is spread."""
+"""`DriverPlan.load_balance_mode`: nothing is spread."""
 SLOTS = "slots"
-"""`DriverPlan.load_balance`: executors are spread over the workers."""
+"""`DriverPlan.load_balance_mode`: executors are spread over the workers."""
 TASKS = "tasks"
-"""`DriverPlan.load_balance`: stateful tasks are spread over the executors as well."""
+"""`DriverPlan.load_balance_mode`: stateful tasks are spread over the executors as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,33 +69,33 @@ class DriverPlan:
         executors: number of executors that the queries are to run on.
         state_partitions: partitions of a query's state (`spark.sql.shuffle.partitions`), by slot sharing group: a query of
             that name. With one group they are those of every query of the job.
-        built: version of the plan that the queries are built for. They are restarted when it changes, and only then: a
+        query_version: version of the plan that the queries are built for. They are restarted when it changes, and only then: a
             plan that leaves it as it was is one of executors alone (rescale tier 0).
         repartition: whether state that a checkpoint has in another number of partitions is repartitioned before its query
             starts (rescale tier 2); else the query goes on with the number that the checkpoint has.
-        shares: slots of each slot sharing group, which are the weights of the queries' pools.
-        hold: executors that the application may hold at most. What it has beyond `executors` is not asked for again
+        pool_weights: slots of each slot sharing group, which are the weights of the queries' pools.
+        retained_executors: executors that the application may hold at most. What it has beyond `executors` is not asked for again
             when it is lost, but kept until this falls. 0, or less than `executors`, means `executors`.
-        load_balance: what is spread over the executors (FLIP-370): `NONE` nothing, `SLOTS` the executors over the
+        load_balance_mode: what is spread over the executors (FLIP-370): `NONE` nothing, `SLOTS` the executors over the
             workers, `TASKS` the stateful tasks too, after executors were added.
-        keep: when executors are given back, how many stay on each worker (`ExecutorReport.worker` -> count). Where
+        remaining_per_worker: when executors are given back, how many stay on each worker (`ExecutorReport.worker` -> count). Where
             more are than that, they go first; empty: the youngest of all go first.
     """
 
     parallelism: Mapping[str, int]
     executors: int
     state_partitions: Mapping[str, int]
-    built: int = 0
+    query_version: int = 0
     repartition: bool = False
-    shares: Mapping[str, int] = field(default_factory=dict)
-    hold: int = 0
-    load_balance: str = NONE
-    keep: Mapping[str, int] = field(default_factory=dict)
+    pool_weights: Mapping[str, int] = field(default_factory=dict)
+    retained_executors: int = 0
+    load_balance_mode: str = NONE
+    remaining_per_worker: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def held(self) -> int:
+    def executor_limit(self) -> int:
         """How many executors the application may hold."""
-        return max(self.executors, self.hold)
+        return max(self.executors, self.retained_executors)
 
     def partitions_of(self, query: str) -> int:
         """Partitions of the state of a query of that name; of a name that no group has, the most of all."""
@@ -255,14 +255,14 @@ class DriverStatus:
         submission_id: the driver's id on the master, None where the driver can't know it.
         application_id: Spark's application id.
         ui_url: address of the driver's web UI, None if it is off.
-        refused: version of a plan that can't be carried out, 0 without one: the queries go on as they did before it.
-        refusal: why, None without one.
-        reads: vertices whose parallelism the script's function asked for when it built the queries: these can't follow a
+        rejected_version: version of a plan that can't be carried out, 0 without one: the queries go on as they did before it.
+        rejection: why, None without one.
+        vertices_read: vertices whose parallelism the script's function asked for when it built the queries: these can't follow a
             plan of another parallelism without being built anew. None while that is unknown.
         downtime_ms: dead time of the last rescale in this driver: from the end of the old query, after its last batch,
             until the new one's first trigger began; or, if the queries ran on, how long all of them were held for it. None
             before the first rescale, and while one restarts them.
-        note: what people should know of this driver, None if there is nothing.
+        notice: what people should know of this driver, None if there is nothing.
     """
 
     job: str
@@ -279,8 +279,8 @@ class DriverStatus:
     submission_id: str | None = None
     application_id: str | None = None
     ui_url: str | None = None
-    refused: int = 0
-    refusal: FailureReport | None = None
-    reads: tuple[str, ...] | None = None
+    rejected_version: int = 0
+    rejection: FailureReport | None = None
+    vertices_read: tuple[str, ...] | None = None
     downtime_ms: int | None = None
-    note: str | None = None
+    notice: str | None = None

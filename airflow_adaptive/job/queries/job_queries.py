@@ -83,13 +83,13 @@ class JobQueries:
         return self._plan
 
     @property
-    def reads(self) -> tuple[str, ...] | None:
+    def vertices_read(self) -> tuple[str, ...] | None:
         """Vertices whose parallelism the author's function asked for since it was called last, None before."""
         return None if self._planned is None else tuple(sorted(self._planned.asked))
 
     def runs_on(self, plan: DriverPlan) -> bool:
         """Whether the queries run and need not be restarted for a plan."""
-        return self._plan is not None and self._plan.built == plan.built
+        return self._plan is not None and self._plan.query_version == plan.query_version
 
     def adopt(self, plan: DriverPlan) -> None:
         """Take a plan that `runs_on` for the one that is in force. The stages to come share as it has it."""
@@ -267,7 +267,7 @@ class JobQueries:
                 self._repartition.check(self._checkpoint(name), plan.partitions_of(name), writers[name])
 
     def _share(self, plan: DriverPlan) -> None:
-        self._pools.weigh({name: plan.shares.get(name, 1) for name in self._queries})
+        self._pools.weigh({name: plan.pool_weights.get(name, 1) for name in self._queries})
 
     def _boundaries(self) -> list[BatchBoundary]:
         return [found for query in self._queries.values() if (found := query.boundary()) is not None]

@@ -127,7 +127,7 @@ class ScriptQueries:
         return self._plan
 
     @property
-    def reads(self) -> tuple[str, ...] | None:
+    def vertices_read(self) -> tuple[str, ...] | None:
         """The script asks for no vertex's parallelism: no plan needs other queries."""
         return ()
 

@@ -32,9 +32,9 @@ class JobWork:
         return self._current.runs_on(plan)
 
     @property
-    def reads(self) -> tuple[str, ...] | None:
+    def vertices_read(self) -> tuple[str, ...] | None:
         """See `parts.Query`."""
-        return self._queries.reads
+        return self._queries.vertices_read
 
     def adopt(self, plan: DriverPlan) -> None:
         """See `parts.Query`."""

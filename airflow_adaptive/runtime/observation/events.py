@@ -239,11 +239,11 @@ def _reported(
                 version=status.version,
                 trigger_interval=_trigger_interval(status),
                 downtime=_duration(status.downtime_ms),
-                reads=status.reads,
-                note=status.note,
+                reads=status.vertices_read,
+                note=status.notice,
             )
-        case _, Deploying() if plan is not None and status.refused == plan.version:
-            yield events.PlanRefused(at=now, epoch=epoch, version=plan.version, failure=_failure(status.refusal))
+        case _, Deploying() if plan is not None and status.rejected_version == plan.version:
+            yield events.PlanRefused(at=now, epoch=epoch, version=plan.version, failure=_failure(status.rejection))
         case DriverState.FAILED, Deploying() | Executing() | RestartingLocally() | StopWithSavepoint() if (
             plan is not None and status.version == plan.version
         ):

@@ -37,8 +37,8 @@ class _Session:
     version: int = 0
     committed: int = 0
     application_id: str | None = None
-    built: int | None = None
-    refused: int = 0
+    query_version: int | None = None
+    rejected_version: int = 0
     state: DriverState = DriverState.STARTING
     failure: FailureReport | None = None
 
@@ -51,7 +51,7 @@ class FakeDrivers:
         boots: ticks that a driver's process takes until it has a session.
         commits: whether running queries commit a batch with each tick; else they are idle.
         build_failure: what the author's function raises whenever it is called, None if it works.
-        reads: vertices whose parallelism that function asks for, None if the driver does not tell.
+        vertices_read: vertices whose parallelism that function asks for, None if the driver does not tell.
         measures: what the query's report says beside, by the slots that it runs on; None for nothing.
         started: (epoch, version, parallelism) of every start of the queries, in order.
     """
@@ -64,7 +64,7 @@ class FakeDrivers:
         self.silent = False
         self.commits = True
         self.build_failure: FailureReport | None = None
-        self.reads: tuple[str, ...] | None = None
+        self.vertices_read: tuple[str, ...] | None = None
         self.measures: Callable[[int], Mapping[str, Any]] | None = None
         self.started: list[tuple[int, int, dict[str, int]]] = []
 
@@ -115,7 +115,7 @@ class FakeDrivers:
 
     def _obey(self, session: _Session, directive: Directive) -> None:
         if directive.action is Action.HOLD or directive.plan is None:
-            session.state, session.failure, session.built = DriverState.HOLDING, None, None
+            session.state, session.failure, session.query_version = DriverState.HOLDING, None, None
             return
         session.application_id = self._cluster.request_executors(
             session.submission_id, directive.plan.executors, session.cores, session.memory_mb
@@ -128,15 +128,15 @@ class FakeDrivers:
 
     def _put_in_force(self, session: _Session, version: int, plan: DriverPlan) -> None:
         runs = session.state is DriverState.RUNNING
-        if self.build_failure is not None and session.built != plan.built:
+        if self.build_failure is not None and session.query_version != plan.query_version:
             if runs:
-                session.refused = version
+                session.rejected_version = version
             else:
                 session.version, session.state, session.failure = version, DriverState.FAILED, self.build_failure
             return
-        if not runs or session.built != plan.built:
+        if not runs or session.query_version != plan.query_version:
             self.started.append((session.epoch, version, dict(plan.parallelism)))
-        session.version, session.built = version, plan.built
+        session.version, session.query_version = version, plan.query_version
         session.state, session.failure = DriverState.RUNNING, None
 
     def _leave(self, session: _Session, cluster: ClusterSnapshot, state: DriverState) -> None:
@@ -169,9 +169,9 @@ class FakeDrivers:
                 executors=executors,
                 queries=(query,),
                 failure=session.failure,
-                refused=session.refused,
-                refusal=self.build_failure if session.refused else None,
-                reads=self.reads,
+                rejected_version=session.rejected_version,
+                rejection=self.build_failure if session.rejected_version else None,
+                vertices_read=self.vertices_read,
                 submission_id=session.submission_id,
                 application_id=session.application_id,
             )

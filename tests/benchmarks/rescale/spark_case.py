@@ -162,8 +162,8 @@ class SparkSubject(Subject):
         now = self._runs()
         if now is None or before is None:
             return False
-        if now.refused:
-            raise RuntimeError(f"the rescale was refused: {now.refusal}")
+        if now.rejected_version:
+            raise RuntimeError(f"the rescale was refused: {now.rejection}")
         return (now.epoch, now.version) > (before.epoch, before.version) and now.queries[0].active
 
     def _runs(self) -> DriverStatus | None:

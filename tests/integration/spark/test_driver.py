@@ -56,7 +56,7 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
     assert [executor.worker for executor in status.executors] == [driver.cluster.workers[0].ui_url] * 2
     assert (status.downtime_ms, status.queries[0].trigger_interval_ms) == (None, 0)
 
-    driver.direct(Action.RUN, 2, replace(plan(1, built=2), hold=2))
+    driver.direct(Action.RUN, 2, replace(plan(1, query_version=2), retained_executors=2))
     status = driver.wait_status("the smaller plan", lambda now: now.version == 2 and now.downtime_ms is not None)
     assert (status.state, status.parallelism, len(status.executors)) == (DriverState.RUNNING, {"read": 1}, 2)
     assert status.downtime_ms is not None
@@ -66,12 +66,12 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
     rows.write(3)
     driver.wait_status("a batch while the surplus is held", lambda now: now.queries[0].committed > committed)
     assert driver.application_cores() == 2
-    driver.direct(Action.RUN, 2, plan(1, built=2))
+    driver.direct(Action.RUN, 2, plan(1, query_version=2))
     driver.wait_status("one executor", lambda now: len(now.executors) == 1)
     wait_until(lambda: driver.application_cores() == 1, PATIENCE_S, "the core's return to the cluster")
 
     rows.write(9)
-    driver.direct(Action.RUN, 3, plan(2, built=3))
+    driver.direct(Action.RUN, 3, plan(2, query_version=3))
     status = driver.wait_status("two executors again", lambda now: now.version == 3)
     assert (status.state, len(status.executors)) == (DriverState.RUNNING, 2)
     assert driver.application_cores() == 2
@@ -83,10 +83,10 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
     assert (status.failure.error_class, status.failure.query) == ("DIVIDE_BY_ZERO", JOB)
 
     rows.put("poison.json", range(0))
-    driver.direct(Action.HOLD, 3, plan(2, built=3))
+    driver.direct(Action.HOLD, 3, plan(2, query_version=3))
     driver.wait_status("hold", lambda now: now.state is DriverState.HOLDING)
     rows.write(4)
-    driver.direct(Action.RUN, 4, plan(2, state_partitions=8, built=4, read=8))
+    driver.direct(Action.RUN, 4, plan(2, state_partitions=8, query_version=4, read=8))
     driver.wait_status("the restart", lambda now: now.state is DriverState.RUNNING and now.failure is None)
     driver.wait_status("the checkpoint's number of state partitions", lambda now: now.parallelism == {"read": 2})
     wait_until(lambda: written(tmp_path) == rows.ids, PATIENCE_S, "all rows")

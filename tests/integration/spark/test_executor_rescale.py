@@ -86,8 +86,11 @@ class Batch:
         return self.began + self.took
 
 
-def on(executors: int, *, built: int = 1, hold: int = 0) -> DriverPlan:
-    return replace(plan(executors, state_partitions=PARTITIONS, built=built, count=executors), hold=hold)
+def on(executors: int, *, query_version: int = 1, retained_executors: int = 0) -> DriverPlan:
+    return replace(
+        plan(executors, state_partitions=PARTITIONS, query_version=query_version, count=executors),
+        retained_executors=retained_executors,
+    )
 
 
 def batches(root: Path) -> list[Batch]:
@@ -173,7 +176,7 @@ def assert_nothing_lost(driver: DriverUnderTest, root: Path) -> None:
 
 def test_executors_come_and_go_and_the_query_runs_on_with_all_its_state(driver, tmp_path):
     status = started(driver, 1, tmp_path)
-    assert (status.reads, status.downtime_ms) == ((), None)
+    assert (status.vertices_read, status.downtime_ms) == ((), None)
 
     driver.direct(Action.RUN, 2, on(2))
     status = driver.wait_status("a second executor", lambda now: now.version == 2)
@@ -188,7 +191,7 @@ def test_executors_come_and_go_and_the_query_runs_on_with_all_its_state(driver, 
     warmed_up, spread = (first_on(driver, tasks, both) for tasks in (SOURCE_PARTITIONS, PARTITIONS))
     assert warmed_up < spread <= began_before + BATCHES_TO_SPREAD
 
-    driver.direct(Action.RUN, 3, on(1, hold=2))
+    driver.direct(Action.RUN, 3, on(1, retained_executors=2))
     status = driver.wait_status("the smaller plan", lambda now: now.version == 3)
     assert status.downtime_ms == 0
     wait_batches(tmp_path, 2)
@@ -213,15 +216,15 @@ MISBEHAVIOURS = {
     3: ("renames", "AdaptiveJobError", "'another' is new"),
     4: ("starts", "AdaptiveJobError", "started a query itself"),
 }
-"""Version of the plan, and number of the function's call -> what it does then, and what the refusal says."""
+"""Version of the plan, and number of the function's call -> what it does then, and what the rejection says."""
 
 
 def test_query_runs_on_whatever_the_script_does_when_it_is_called_again(driver, tmp_path):
     started(driver, 1, tmp_path)
     for call, (how, error_class, message) in MISBEHAVIOURS.items():
         (tmp_path / f"call-{call}").write_text(how)
-        driver.direct(Action.RUN, call, on(1, built=call))
-        status = driver.wait_status("the refusal", lambda now, call=call: now.refused == call)
+        driver.direct(Action.RUN, call, on(1, query_version=call))
+        status = driver.wait_status("the rejection", lambda now, call=call: now.rejected_version == call)
         assert status.refusal is not None
         assert (status.state, status.version, status.failure) == (DriverState.RUNNING, 1, None)
         assert status.refusal.error_class.endswith(error_class)

@@ -76,8 +76,8 @@ def plan(version: int, executors: int, **shares: int) -> DriverPlan:
         parallelism={"distinct": executors, "copied": executors},
         executors=executors,
         state_partitions={"distinct": 2, "copied": 3},
-        built=version,
-        shares=shares,
+        query_version=version,
+        pool_weights=shares,
     )
 
 
@@ -113,7 +113,7 @@ def test_queries_run_beside_each_other_and_go_on_with_another_plan_and_another_d
     driver.submit(UNBOUNDED, executors=2)
     status = driver.wait_status("batches of both", lambda now: min(committed(now), default=0) >= 2, FIRST_BATCH_S)
     assert [(query.name, query.active) for query in status.queries] == [(name, True) for name in NAMES]
-    assert (status.state, status.reads) == (DriverState.RUNNING, ("copied",))
+    assert (status.state, status.vertices_read) == (DriverState.RUNNING, ("copied",))
 
     driver.direct(Action.RUN, 2, plan(1, 2, distinct=1, copied=1))
     status = driver.wait_status("the other shares", lambda now: now.version == 2)
@@ -160,7 +160,7 @@ def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_d
     for version, (sign, error) in enumerate({"one": "'copied' is missing", "starts": "'mine'"}.items(), start=2):
         (tmp_path / sign).touch()
         driver.direct(Action.RUN, version, plan(version, 1))
-        status = driver.wait_status("the refusal", lambda now, wanted=version: now.refused == wanted)
+        status = driver.wait_status("the rejection", lambda now, wanted=version: now.rejected_version == wanted)
         assert (status.state, status.version) == (DriverState.RUNNING, 1)
         assert status.refusal is not None
         assert error in status.refusal.message

@@ -45,7 +45,7 @@ DROPPED = "0s 0s"
 
 
 def balanced(executors: int) -> DriverPlan:
-    return replace(plan(executors, state_partitions=PARTITIONS), load_balance=TASKS)
+    return replace(plan(executors, state_partitions=PARTITIONS), load_balance_mode=TASKS)
 
 
 def newest_tasks(driver: DriverUnderTest) -> dict[str, int]:

@@ -117,16 +117,16 @@ def begin(driver: DriverUnderTest, script: str, conf: Mapping[str, str] | None =
 def test_executors_come_and_go_under_a_script_that_then_stops_at_a_boundary(driver, rows):
     rows.write(4)
     status = begin(driver, ORDINARY)
-    assert (status.reads, status.note, status.queries[0].name) == ((), NOTE, "departures")
+    assert (status.vertices_read, status.notice, status.queries[0].name) == ((), NOTE, "departures")
     wait_written(driver, rows)
 
-    driver.direct(Action.RUN, 2, plan(2, built=1))
+    driver.direct(Action.RUN, 2, plan(2, query_version=1))
     status = wait_running(driver, 2)
     assert (len(status.executors), status.parallelism) == (2, {"read": 2})
     rows.write(4)
     wait_written(driver, rows)
 
-    driver.direct(Action.RUN, 3, plan(1, built=1))
+    driver.direct(Action.RUN, 3, plan(1, query_version=1))
     assert len(wait_running(driver, 3).executors) == 1
     rows.write(4)
     wait_written(driver, rows)
@@ -208,8 +208,8 @@ def test_script_that_restarts_its_query_itself_is_stopped_all_the_same(driver, r
     rows.write(2)
     begin(driver, RESTARTING)
     wait_written(driver, rows)
-    driver.direct(Action.RUN, 2, replace(plan(1, state_partitions=5, built=2), repartition=True))
-    status = driver.wait_status("the refusal", lambda now: now.refused == 2)
+    driver.direct(Action.RUN, 2, replace(plan(1, state_partitions=5, query_version=2), repartition=True))
+    status = driver.wait_status("the rejection", lambda now: now.rejected_version == 2)
     assert status.refusal is not None
     assert "the script starts its queries itself" in status.refusal.message
     driver.direct(Action.STOP, 2)
@@ -238,7 +238,7 @@ def test_script_that_raises_fails_the_job_with_its_line(driver):
     assert status.failure is not None
     assert status.failure.error_class == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
     assert f"({SCRIPT}:7)" in status.failure.message
-    assert status.note == f"{NOTE}; a query without a name {NO_CHECKPOINT}"
+    assert status.notice == f"{NOTE}; a query without a name {NO_CHECKPOINT}"
 
 
 @pytest.mark.long
@@ -252,5 +252,5 @@ def test_script_that_hangs_after_its_queries_is_ended(driver):
 def next_driver(driver: DriverUnderTest, version: int) -> None:
     """As the scheduler does once a driver is gone."""
     driver.epoch += 1
-    driver.direct(Action.RUN, version, plan(1, built=version))
+    driver.direct(Action.RUN, version, plan(1, query_version=version))
     driver.submit(ORDINARY, executors=1)

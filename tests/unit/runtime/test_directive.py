@@ -32,26 +32,26 @@ def test_executors_give_at_least_the_slots():
 def test_idle_executors_are_held_until_their_time_is_up():
     scenario = shrunk(offer("a", 3), offer("b", 1))
     plan = plan_of(scenario)
-    assert (plan.executors, plan.hold, plan.keep) == (2, 4, {})
+    assert (plan.executors, plan.retained_executors, plan.remaining_per_worker) == (2, 4, {})
     scenario.when_in_force().after(50)
     plan = plan_of(scenario)
-    assert (plan.executors, plan.hold) == (2, 2)
-    assert plan.keep == {"http://a:8081": 2, "http://b:8081": 0}
+    assert (plan.executors, plan.retained_executors) == (2, 2)
+    assert plan.remaining_per_worker == {"http://a:8081": 2, "http://b:8081": 0}
 
 
 def test_balanced_job_keeps_executors_on_all_workers():
     plan = plan_of(shrunk(offer("a", 3), offer("b", 1), slot_idle_timeout=0, load_balance_mode="tasks"))
-    assert plan.load_balance == "tasks"
-    assert plan.keep == {"http://a:8081": 1, "http://b:8081": 1}
+    assert plan.load_balance_mode == "tasks"
+    assert plan.remaining_per_worker == {"http://a:8081": 1, "http://b:8081": 1}
 
 
 def test_job_that_has_what_it_needs_gives_nothing_back():
     scenario = Scenario(upper=2).given_executing(2)
-    assert plan_of(scenario).keep == {}
-    assert plan_of(scenario).hold == 2
+    assert plan_of(scenario).remaining_per_worker == {}
+    assert plan_of(scenario).retained_executors == 2
 
 
 def test_executors_of_several_cores_are_counted_whole():
     scenario = shrunk(offer("a", 2), offer("b", 2), slot_idle_timeout=0)
     plan = plan_of(scenario, ExecutorShape(cores=2))
-    assert (plan.executors, plan.keep) == (1, {"http://a:8081": 1, "http://b:8081": 0})
+    assert (plan.executors, plan.remaining_per_worker) == (1, {"http://a:8081": 1, "http://b:8081": 0})

@@ -40,7 +40,7 @@ def run_until(simulation: Simulation, seconds: int) -> Executing:
 
 
 def test_query_that_does_not_depend_on_its_slots_runs_on_when_one_is_added(small: Simulation) -> None:
-    small.drivers.reads = ()
+    small.drivers.vertices_read = ()
     assert run_until(small, 60).plan.parallelism == {"job": 2}
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1]
     assert small.states == ["WaitingForResources", "Deploying", "Executing", "Deploying", "Executing"]

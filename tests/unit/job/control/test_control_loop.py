@@ -64,7 +64,7 @@ def test_executors_come_under_the_running_queries_and_only_then_is_the_plan_in_f
 
 def test_executors_go_under_the_running_queries_between_two_batches():
     world = running(3)
-    world.obey(world.directs_plan(2, 1, keep={"http://w1": 1}), world.nothing)
+    world.obey(world.directs_plan(2, 1, remaining_per_worker={"http://w1": 1}), world.nothing)
     assert world.after("RUNNING 1") == [
         *("declare 1", "{", "release down to 1, 1 on http://w1", "tasks let go", "}", "RUNNING 2"),
         *("end", "STOPPED 2"),
@@ -384,7 +384,12 @@ def test_the_watchdog_guards_as_long_as_a_query_runs():
 
 def test_keeps_surplus_executors_until_the_plan_holds_fewer():
     world = running(3)
-    world.obey(world.directs_plan(2, 1, hold=3), world.nothing, world.directs_plan(2, 1, hold=1), world.nothing)
+    world.obey(
+        world.directs_plan(2, 1, retained_executors=3),
+        world.nothing,
+        world.directs_plan(2, 1, retained_executors=1),
+        world.nothing,
+    )
     assert world.after("RUNNING 1") == [
         *("declare 1", "RUNNING 2"),
         *("{", "release down to 1", "tasks let go", "}"),
@@ -395,19 +400,30 @@ def test_keeps_surplus_executors_until_the_plan_holds_fewer():
 def test_stays_running_when_there_is_no_moment_to_give_back_what_is_held_no_more():
     world = running(3)
     world.batch_ends = False
-    world.obey(world.directs_plan(2, 1, hold=3), world.nothing, world.directs_plan(2, 1, hold=1), world.nothing)
+    world.obey(
+        world.directs_plan(2, 1, retained_executors=3),
+        world.nothing,
+        world.directs_plan(2, 1, retained_executors=1),
+        world.nothing,
+    )
     assert world.after("RUNNING 2") == ["{", "}", "end", "STOPPED 2"]
 
 
 def test_restarts_no_query_when_only_what_is_held_kept_or_balanced_changes():
     world = running(2)
-    world.obey(world.directs_plan(2, 2, hold=4, keep={"http://w1": 2}, load_balance=TASKS), world.nothing)
+    world.obey(
+        world.directs_plan(2, 2, retained_executors=4, remaining_per_worker={"http://w1": 2}, load_balance_mode=TASKS),
+        world.nothing,
+    )
     assert world.after("RUNNING 1") == ["RUNNING 2", "end", "STOPPED 2"]
 
 
 def test_gives_back_where_the_plan_keeps_fewest():
     world = running(3)
-    world.obey(world.directs(Action.RUN, 2, replace(plan(1, built=2), keep={"http://w1": 1})), world.nothing)
+    world.obey(
+        world.directs(Action.RUN, 2, replace(plan(1, query_version=2), remaining_per_worker={"http://w1": 1})),
+        world.nothing,
+    )
     assert "release down to 1, 1 on http://w1" in world.history
 
 
@@ -415,7 +431,7 @@ def test_balances_a_stateful_query_until_it_is_told_not_to():
     world = running(2)
     world.run = StatefulRun(run_id="r", batch_id=1, state_partitions=4)
     world.obey(
-        world.directs_plan(1, 2, load_balance=TASKS),
+        world.directs_plan(1, 2, load_balance_mode=TASKS),
         world.has_executors(1),
         world.has_executors(2),
         world.directs_plan(1, 2),
@@ -426,7 +442,9 @@ def test_balances_a_stateful_query_until_it_is_told_not_to():
 
 def balancing() -> World:
     """A world in which the driver starts a stateful query on one executor, and spreads its tasks."""
-    world = World(newest_directive=directive(Action.RUN, 1, replace(plan(1), load_balance=TASKS)), executor_count=1)
+    world = World(
+        newest_directive=directive(Action.RUN, 1, replace(plan(1), load_balance_mode=TASKS)), executor_count=1
+    )
     world.run = StatefulRun(run_id="r", batch_id=1, state_partitions=4)
     return world
 
@@ -435,7 +453,9 @@ def balancing() -> World:
     "event",
     [
         lambda world: world.directs(Action.HOLD, 1),
-        lambda world: world.directs_plan(2, 2, built=2, load_balance=TASKS),  # waits for an executor that does not come
+        lambda world: world.directs_plan(
+            2, 2, query_version=2, load_balance_mode=TASKS
+        ),  # waits for an executor that does not come
         lambda world: world.ends_query(FAILURE),
         lambda world: lambda: setattr(world, "run", None),
     ],
@@ -471,7 +491,9 @@ def test_spreads_the_tasks_over_executors_that_a_plan_has_added_until_they_are()
 
 def test_spreads_on_when_no_more_than_the_version_is_new():
     world = stateful(1)
-    world.obey(world.directs_plan(2, 2), world.has_executors(2), world.directs_plan(3, 2, hold=3), world.nothing)
+    world.obey(
+        world.directs_plan(2, 2), world.has_executors(2), world.directs_plan(3, 2, retained_executors=3), world.nothing
+    )
     seen = list(world.balanced)
     assert seen == [0, 2, 0]
     assert world.after("RUNNING 3") == ["end", "STOPPED 3"]
@@ -596,9 +618,9 @@ def test_a_restart_is_still_measured_when_executors_come_before_its_first_trigge
     world.obey(
         lambda: setattr(world, "first_trigger_after_s", 3 * POLL_S),
         world.rebuilds(2),
-        world.directs_plan(3, 1, built=2),  # while the old query ends
+        world.directs_plan(3, 1, query_version=2),  # while the old query ends
         world.rebuilds(2),
-        world.directs_plan(3, 1, built=2),
+        world.directs_plan(3, 1, query_version=2),
         world.nothing,
         world.nothing,
     )
@@ -632,9 +654,9 @@ def test_queries_go_on_as_before_when_they_can_not_be_built_for_a_plan():
     world.obey(world.nothing, world.rebuilds(2), world.nothing, world.nothing)
     assert world.after("RUNNING 1") == ["RESCALING 1", "build", "RUNNING 1", "end", "STOPPED 2"]
     status = world.statuses[-2]
-    assert (status.state, status.version, status.refused, status.failure) == (DriverState.RUNNING, 1, 2, None)
-    assert status.refusal is not None
-    assert (status.refusal.error_class, status.refusal.causes) == ("KeyError", (BUILD_FUNCTION_ERROR, "KeyError"))
+    assert (status.state, status.version, status.rejected_version, status.failure) == (DriverState.RUNNING, 1, 2, None)
+    assert status.rejection is not None
+    assert (status.rejection.error_class, status.rejection.causes) == ("KeyError", (BUILD_FUNCTION_ERROR, "KeyError"))
     assert "plan 2 refused: KeyError: 'carrier'" in world.complaints[0]
 
 
@@ -652,7 +674,7 @@ def test_the_plan_before_is_obeyed_again_after_a_refusal():
     world = refusing()
     world.obey(world.rebuilds(2), world.directs_plan(1, 1), world.nothing, world.rebuilds(2), world.nothing)
     assert world.history.count("build") == 2
-    assert world.statuses[-2].refused == 2
+    assert world.statuses[-2].rejected_version == 2
 
 
 def mends(world: World) -> Callable[[], None]:
@@ -667,14 +689,14 @@ def mends(world: World) -> Callable[[], None]:
 def test_a_refused_plan_is_tried_again_under_another_version():
     world = refusing()
     world.obey(world.rebuilds(2), world.nothing, world.rebuilds(3), world.nothing)
-    assert list(dict.fromkeys(status.refused for status in world.statuses)) == [0, 2, 3]
+    assert list(dict.fromkeys(status.rejected_version for status in world.statuses)) == [0, 2, 3]
 
 
 def test_a_plan_that_comes_into_force_ends_the_word_of_a_refusal():
     world = refusing()
     world.obey(world.rebuilds(2), world.nothing, mends(world), world.rebuilds(3), world.nothing, world.nothing)
     assert world.history[-3:] == ["RUNNING 3", "end", "STOPPED 3"]
-    assert (world.statuses[-1].refused, world.statuses[-1].refusal) == (0, None)
+    assert (world.statuses[-1].rejected_version, world.statuses[-1].rejection) == (0, None)
 
 
 def test_a_query_that_fails_after_a_refusal_has_failed():
@@ -729,8 +751,8 @@ def test_ends_nothing_when_the_directive_changed_while_building():
 def test_tells_which_vertices_the_queries_were_built_with():
     world = running(1)
     world.obey(world.nothing)
-    assert {status.reads for status in world.statuses if status.version} == {("read",)}
-    assert {status.reads for status in world.statuses if not status.version} == {None}
+    assert {status.vertices_read for status in world.statuses if status.version} == {("read",)}
+    assert {status.vertices_read for status in world.statuses if not status.version} == {None}
 
 
 @pytest.mark.parametrize("act", ["during_build", "during_prepare"])

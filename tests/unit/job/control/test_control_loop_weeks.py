@@ -95,7 +95,7 @@ class Weeks(World):
         if number % 7 == 0 and self.plan is not None:
             self.query_over, self.query_failure = True, FAILURE
         self.executor_count = 1 + number % 3
-        self.direct(directive(Action.RUN, self.number + 1, plan(self.executor_count, built=number // 2)))
+        self.direct(directive(Action.RUN, self.number + 1, plan(self.executor_count, query_version=number // 2)))
 
     def follow_progress(self) -> None:
         if self.plan is None:

@@ -60,10 +60,10 @@ class Driver:
         self.state: DriverState | None = DriverState.STOPPED
         self.ends = threading.Event()
         self.queries: ScriptQueries
-        self.note: str | None = None
+        self.notice: str | None = None
 
-    def run(self, queries: ScriptQueries, note: str | None = None) -> DriverState:
-        self.queries, self.note = queries, note
+    def run(self, queries: ScriptQueries, notice: str | None = None) -> DriverState:
+        self.queries, self.notice = queries, notice
         queries.start(plan(1), plan(1))
         self.ends.wait(PATIENCE_S)
         if self.state is None:
@@ -143,7 +143,7 @@ def test_first_query_starts_the_control_loop_and_waits_for_its_word(world):
     query = world.starts()
     assert (query.name, query.isActive, world.script.begun) == ("daily", True, True)
     assert world.driver.settings.job == "departures"
-    assert world.driver.note == NOTE
+    assert world.driver.notice == NOTE
 
 
 def test_second_query_has_the_same_control_loop(world):
@@ -155,14 +155,14 @@ def test_second_query_has_the_same_control_loop(world):
 def test_query_without_a_checkpoint_is_told_once(world, caplog):
     for _ in range(2):
         world.starts(checkpointLocation="")
-    assert world.driver.note == f"{NOTE}; query 'daily' {NO_CHECKPOINT}"
+    assert world.driver.notice == f"{NOTE}; query 'daily' {NO_CHECKPOINT}"
     assert [record.getMessage() for record in caplog.records] == [f"query 'daily' {NO_CHECKPOINT}"]
 
 
 def test_checkpoint_location_of_the_session_counts(world):
     world.spark.set("spark.sql.streaming.checkpointLocation", "file:///checkpoints")
     world.starts(checkpointLocation="")
-    assert world.driver.note == NOTE
+    assert world.driver.notice == NOTE
 
 
 def test_script_with_an_adaptive_job_is_left_alone(world):

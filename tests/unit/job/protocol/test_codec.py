@@ -30,7 +30,7 @@ from airflow_adaptive.job.protocol.documents import (
 )
 from tests.support.driver_fakes import directive, plan
 
-PLAN = replace(plan(3), hold=5, load_balance=TASKS, keep={"http://w:8081": 2})
+PLAN = replace(plan(3), retained_executors=5, load_balance_mode=TASKS, remaining_per_worker={"http://w:8081": 2})
 DOCUMENT = JournalDocument(
     job="j", number=4, at="t", owner="o", directive=directive(Action.RUN, 2, PLAN), scheduler={"state": "x"}
 )
@@ -62,13 +62,27 @@ def test_documents_survive_the_journey():
         {"version": -1},
         {"version": True},
         {"action": "dance"},
-        {"plan": {"parallelism": {"read": 1.5}, "executors": 1, "state_partitions": 1}},
-        {"plan": {"parallelism": ["read"], "executors": 1, "state_partitions": 1}},
-        {"plan": {"parallelism": {}, "executors": None, "state_partitions": 1}},
+        {"plan": {"parallelism": {"read": 1.5}, "executors": 1, "state_partitions": {"j": 1}}},
+        {"plan": {"parallelism": ["read"], "executors": 1, "state_partitions": {"j": 1}}},
+        {"plan": {"parallelism": {}, "executors": None, "state_partitions": {"j": 1}}},
         {"plan": {"parallelism": {}}},
-        {"plan": {"parallelism": {}, "executors": 1, "state_partitions": 1, "hold": -1}},
-        {"plan": {"parallelism": {}, "executors": 1, "state_partitions": 1, "keep": ["http://w:8081"]}},
-        {"plan": {"parallelism": {}, "executors": 1, "state_partitions": 1, "keep": {"http://w:8081": "2"}}},
+        {"plan": {"parallelism": {}, "executors": 1, "state_partitions": {"j": 1}, "retained_executors": -1}},
+        {
+            "plan": {
+                "parallelism": {},
+                "executors": 1,
+                "state_partitions": {"j": 1},
+                "remaining_per_worker": ["http://w:8081"],
+            }
+        },
+        {
+            "plan": {
+                "parallelism": {},
+                "executors": 1,
+                "state_partitions": {"j": 1},
+                "remaining_per_worker": {"http://w:8081": "2"},
+            }
+        },
         {"plan": 5},
     ],
 )
@@ -91,18 +105,18 @@ def test_names_of_log_documents_sort_like_their_numbers():
     assert [journal_number(name) for name in ("42.json", "0000000042.json.crc", ".0000000042.json", "x")] == [None] * 4
 
 
-def test_a_plan_of_an_older_version_holds_what_it_runs_on_and_balances_nothing():
+def test_plan_with_required_fields_only_retains_no_surplus_executors_and_balances_nothing():
     fields = json.loads(encode_journal(DOCUMENT))
-    fields["directive"]["plan"] = {"parallelism": {"read": 3}, "executors": 3, "state_partitions": 4}
+    fields["directive"]["plan"] = {"parallelism": {"read": 3}, "executors": 3, "state_partitions": {"j": 4}}
     read = decode_journal(json.dumps(fields).encode()).directive.plan
-    assert read == DriverPlan(parallelism={"read": 3}, executors=3, state_partitions={"": 4})
-    assert (read.partitions_of("departures"), read.built, read.repartition) == (4, 0, False)
-    assert (read.held, read.load_balance, read.keep) == (3, NONE, {})
+    assert read == DriverPlan(parallelism={"read": 3}, executors=3, state_partitions={"j": 4})
+    assert (read.query_version, read.repartition) == (0, False)
+    assert (read.executor_limit, read.load_balance_mode, read.remaining_per_worker) == (3, NONE, {})
 
 
-@pytest.mark.parametrize(("hold", "held"), [(0, 3), (2, 3), (5, 5)])
-def test_a_plan_holds_at_least_the_executors_that_it_runs_on(hold: int, held: int):
-    assert replace(plan(3), hold=hold).held == held
+@pytest.mark.parametrize(("retained", "limit"), [(0, 3), (2, 3), (5, 5)])
+def test_a_plan_holds_at_least_the_executors_that_it_runs_on(retained: int, limit: int):
+    assert replace(plan(3), retained_executors=retained).executor_limit == limit
 
 
 def test_query_has_the_state_partitions_of_the_group_of_its_name_or_the_most_of_all():
@@ -110,7 +124,7 @@ def test_query_has_the_state_partitions_of_the_group_of_its_name_or_the_most_of_
     assert [several.partitions_of(name) for name in ("flights", "weather", "departures")] == [4, 8, 8]
 
 
-@pytest.mark.parametrize("field", ["parallelism", "state_partitions", "shares", "keep"])
+@pytest.mark.parametrize("field", ["parallelism", "state_partitions", "pool_weights", "remaining_per_worker"])
 @pytest.mark.parametrize("value", [None, [1], {"read": "3"}, {"read": -1}, {"read": True}])
 def test_plan_with_something_else_than_counts_is_not_trusted(field: str, value: object):
     fields = json.loads(encode_journal(DOCUMENT))

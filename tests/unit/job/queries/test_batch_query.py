@@ -199,7 +199,7 @@ def test_batch_of_a_dead_context_is_left_to_it(spark: Spark, batch: BatchQuery) 
 class Query:
     """A streaming query that notes what it is asked."""
 
-    reads = ("read",)
+    vertices_read = ("read",)
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -240,7 +240,7 @@ def test_what_the_function_returns_decides_who_runs(spark: Spark, batch: BatchQu
     work.adopt(plan(1))
     work.close()
     assert query.asked == ["is_prepared", "prepare", "start", *answers, "adopt", "close"]
-    assert work.reads == ("read",)
+    assert work.vertices_read == ("read",)
 
     query.asked.clear()
     query.writer = Writer(spark)

@@ -74,9 +74,9 @@ class Job:
         return self.spark.root.by_name
 
 
-def plan(built: int = 1, **changes: Any) -> DriverPlan:
+def plan(query_version: int = 1, **changes: Any) -> DriverPlan:
     given = {"parallelism": {"read": 2}, "executors": 1, "state_partitions": {"a": 4, "b": 8}, **changes}
-    return DriverPlan(built=built, **given)
+    return DriverPlan(query_version=query_version, **given)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def running(two: Job) -> Job:
 
 def test_nothing_runs_before_the_first_start(two: Job) -> None:
     assert two.queries.plan is None
-    assert two.queries.reads is None
+    assert two.queries.vertices_read is None
     assert not two.queries.runs_on(plan())
     assert not two.queries.ended()
     assert not two.queries.triggered(0)
@@ -127,9 +127,9 @@ def test_what_the_function_asked_for_is_known_also_when_it_asks_later(two: Job) 
 
     two.returns = remembers
     two.start(plan(parallelism={"write": 1, "read": 1}))
-    assert not two.queries.reads
+    assert not two.queries.vertices_read
     assert asked[0]["write"] == asked[0]["read"]
-    assert two.queries.reads == ("read", "write")
+    assert two.queries.vertices_read == ("read", "write")
 
 
 def test_queries_run_on_a_plan_that_they_were_built_for(running: Job) -> None:
@@ -194,7 +194,7 @@ def test_what_was_refused_does_not_change_what_the_running_queries_read(running:
     running.returns = reads_and_raises
     with pytest.raises(LookupError):
         running.queries.build(plan(2))
-    assert running.queries.reads == ()
+    assert running.queries.vertices_read == ()
 
 
 # ---- state ----------------------------------------------------------------------------------------------------------
@@ -352,31 +352,31 @@ def test_a_vertex_of_any_query_is_capped_if_all_queries_are() -> None:
 
 def test_a_single_query_stays_in_the_pool_that_is_there() -> None:
     job = Job("a")
-    job.start(plan(shares={"a": 3}))
+    job.start(plan(pool_weights={"a": 3}))
     assert job.runs[0].pool == "default"
     assert job.pools == {}
 
 
 def test_queries_share_by_the_slots_of_their_groups(two: Job) -> None:
-    two.start(plan(shares={"a": 3}))
+    two.start(plan(pool_weights={"a": 3}))
     assert [run.pool for run in two.runs] == ["a", "b"]
     assert {name: pool.settings for name, pool in two.pools.items()} == {"a": ("FAIR", 0, 3), "b": ("FAIR", 0, 1)}
     assert two.spark.local["spark.scheduler.pool"] == "default", "other jobs of this thread are nobody's"
 
 
 def test_no_share_is_nothing(two: Job) -> None:
-    two.start(plan(shares={"a": 0}))
+    two.start(plan(pool_weights={"a": 0}))
     assert two.pools["a"].weight() == 1
 
 
 def test_another_share_takes_effect_for_the_stages_to_come_while_the_old_ones_end(two: Job) -> None:
-    two.start(plan(shares={"a": 1, "b": 2}))
+    two.start(plan(pool_weights={"a": 1, "b": 2}))
     old = two.pools["a"]
     old.busy = True
-    two.queries.adopt(plan(shares={"a": 3, "b": 2}))
+    two.queries.adopt(plan(pool_weights={"a": 3, "b": 2}))
     assert {name: pool.weight() for name, pool in two.pools.items()} == {"a": 3, "b": 2}
-    two.queries.adopt(plan(shares={"a": 3, "b": 2}))
+    two.queries.adopt(plan(pool_weights={"a": 3, "b": 2}))
     assert old in two.spark.root.pools
     old.busy = False
-    two.queries.adopt(plan(shares={"a": 3, "b": 2}))
+    two.queries.adopt(plan(pool_weights={"a": 3, "b": 2}))
     assert two.spark.root.pools == [two.pools["b"], two.pools["a"]]

@@ -172,8 +172,8 @@ def test_next_run_of_a_query_is_the_same_query(job):
 
 def test_no_plan_needs_other_queries(job):
     job.permit()
-    assert job.queries.reads == ()
-    assert job.queries.runs_on(replace(plan(3), built=9))
+    assert job.queries.vertices_read == ()
+    assert job.queries.runs_on(replace(plan(3), query_version=9))
     job.queries.adopt(plan(3))
     assert job.queries.plan == plan(3)
 

@@ -36,7 +36,7 @@ def observed(job: Scenario, status: DriverStatus) -> list[Any]:
 
 
 def test_note_of_an_ordinary_script_is_told_with_its_first_plan(job: Scenario):
-    for event in observed(job, replace(report(job), reads=(), note=NOTE)):
+    for event in observed(job, replace(report(job), vertices_read=(), notice=NOTE)):
         job.when(event)
     job.then("Executing", reason=NOTE)
     assert job.state.driver is not None
