@@ -6,8 +6,8 @@ from pathlib import Path
 
 from airflow.sdk import DAG, Param
 
-from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
+from airflow_adaptive.operators import AdaptiveSparkOperator
+from airflow_adaptive.sensors import SparkResourcesSensor
 
 PARALLELISM = (1, 4)  # runs with one slot, and takes up to four
 

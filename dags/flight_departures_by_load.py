@@ -7,10 +7,8 @@ from pathlib import Path
 
 from airflow.sdk import DAG, Param
 
-from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
-from airflow_adaptive.autoscaling.combined import CombinedPolicy
-from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+from airflow_adaptive.autoscaling import CombinedPolicy, LoadPolicy, period, scheduled_policy, window
+from airflow_adaptive.operators import AdaptiveSparkOperator
 
 POLICY = CombinedPolicy(
     calendar=scheduled_policy(

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pendulum
 
-from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
-from airflow_adaptive.operators.rescale_policy import rescale_policy_dag
+from airflow_adaptive.autoscaling import period, scheduled_policy, window
+from airflow_adaptive.operators import rescale_policy_dag
 
 ZONE = "America/New_York"
 YEARS = range(2026, 2031)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from airflow.sdk import DAG, Param
 
-from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.graph import JobGraph, JobVertex, ParallelismRange
+from airflow_adaptive.operators import AdaptiveSparkOperator
 
 # A slot sharing group is a query: the script gives it the same name.
 GRAPH = JobGraph(

@@ -11,7 +11,7 @@ from airflow_adaptive.autoscaling.advisor import written
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import configured_options
-from airflow_adaptive.launch.composition import job_directory
+from airflow_adaptive.launch.job_ports import job_directory
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import attempt_of
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
@@ -42,6 +42,7 @@ class DeclaredJob:
     max_parallelism: int | None
     job_graph: JobGraph | None
     job_type: str
+    priority: int
     conn_id: str
     application_args: Sequence[str]
     py_files: Sequence[str]
@@ -121,6 +122,7 @@ class DeclaredJob:
             driver=driver,
             executor=executor,
             attempt=attempt,
+            priority=self.priority,
             rescale_policy=None if self.rescale_policy is None else written(self.rescale_policy),
         )
 
@@ -140,6 +142,7 @@ class DeclaredJob:
         validation.require(
             [
                 lambda: validation.one_of(JobType, job_type=self.job_type),
+                lambda: validation.priority(self.priority),
                 lambda: validation.texts(conn_id=self.conn_id, job_directory=self.job_directory),
                 lambda: validation.lists(application_args=self.application_args, py_files=self.py_files),
                 lambda: validation.mappings(conf=self.conf, env=self.env),

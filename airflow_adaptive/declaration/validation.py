@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from inspect import signature
 from typing import Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.ports import PortError
+from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, PortError
 from airflow_adaptive.runtime.spec import LEAST_MEMORY_MB, parse_memory
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError, did_you_mean
 from airflow_adaptive.scheduler.job_graph import JobGraph
@@ -65,6 +66,24 @@ class DeclarationError(ValueError):
         super().__init__("; ".join(self.violations))
 
 
+@contextmanager
+def airflow_errors(job: str) -> Iterator[None]:
+    """Raise errors of a declaration as exceptions of Airflow, with the id of the job in the message.
+
+    Raises:
+        AirflowException: the job directory cannot be used; a retry may succeed.
+        AirflowFailException: every other error.
+    """
+    try:
+        yield
+    except ForeignDirectoryError as error:
+        raise AirflowFailException(f"job {job!r}: {error}") from error
+    except JobDirectoryError as error:
+        raise AirflowException(f"job {job!r}: {error}") from error
+    except (PortError, AdaptiveSchedulerError, ValueError) as error:
+        raise AirflowFailException(f"job {job!r}: {error}") from error
+
+
 def require(checks: Iterable[Check]) -> None:
     """Run all checks.
 
@@ -112,6 +131,19 @@ def one_of(choices: type[StrEnum], **values: object) -> None:
         for name, value in values.items()
         if str(value).upper() not in choices.__members__
     )
+
+
+def job_states(states: Collection[str], known: Collection[str]) -> None:
+    """Reject unknown states of a job, and an empty collection. Raises `DeclarationError`."""
+    if not states:
+        raise DeclarationError(["name a state to wait for"])
+    _refuse(f"unknown state {state!r}{did_you_mean(str(state), known)}" for state in states if state not in known)
+
+
+def priority(value: object) -> None:
+    """Reject a priority that is not a whole number. Raises `DeclarationError`."""
+    if type(value) is not int:
+        raise DeclarationError([f"priority {value!r} must be a whole number"])
 
 
 def lists(**values: object) -> None:

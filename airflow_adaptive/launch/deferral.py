@@ -1,4 +1,4 @@
-"""How long a task stays deferred at least."""
+"""The minimum time that a task stays deferred."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from airflow_adaptive.runtime.clock import SystemClock
 
 Result = TypeVar("Result")
 
-SHORTEST_DEFERRAL = timedelta(seconds=8)
-"""A deferral that is shorter may fail the task in Airflow 3.3 (apache/airflow#66374, #67287, #71580)."""
+MIN_DEFERRAL = timedelta(seconds=8)
+"""A shorter deferral may fail the task in Airflow 3.3 (apache/airflow#66374, #67287, #71580)."""
 
 
-async def long_enough(work: Awaitable[Result]) -> Result:
-    """The result of the work, once a trigger that began with it may fire; what the work raises is raised at once."""
+async def with_minimum_deferral(work: Awaitable[Result]) -> Result:
+    """Await the work, and return its result after `MIN_DEFERRAL` at the earliest. An exception of the work is raised at once."""
     clock = SystemClock()
-    soonest = clock.now() + SHORTEST_DEFERRAL
+    earliest = clock.now() + MIN_DEFERRAL
     result = await work
-    await clock.sleep(max((soonest - clock.now()).total_seconds(), 0.0))
+    await clock.sleep(max((earliest - clock.now()).total_seconds(), 0.0))
     return result

@@ -1,4 +1,4 @@
-"""How a job's end becomes its task's."""
+"""Converts the event of a control loop to the result of the task, or to an exception."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow_adaptive.scheduler.state import Outcome
 
 
-def result(job: str, event: Mapping[str, Any], execution_timeout: timedelta | None) -> dict[str, Any]:
-    """The task's result, or the exception that tells Airflow how the job ended.
+def task_result(job: str, event: Mapping[str, Any], execution_timeout: timedelta | None) -> dict[str, Any]:
+    """The result of the task. An exception reports an unsuccessful end of the job to Airflow.
 
     Args:
         job: id of the job.
-        event: how its loop ended.
-        execution_timeout: of the task.
+        event: event of the control loop (see `loop_events`).
+        execution_timeout: timeout of the task.
 
     Raises:
-        AirflowFailException: it failed for good, was canceled, or was taken over.
-        AirflowException: a retry may help.
-        AirflowTaskTimeout: the timeout has passed.
+        AirflowFailException: the job failed with an error that a retry cannot correct, was canceled, or was taken over.
+        AirflowException: the job or its loop failed; a retry may succeed.
+        AirflowTaskTimeout: the timeout passed, and the job was canceled.
     """
     match event:
         case {"status": "error", "message": message}:
             raise AirflowException(f"job {job!r}: {message}")
         case {"status": "superseded", "attempt": attempt}:
-            # A retry would take the job back, and the other task's retry take it again.
+            # A retry would take the job back, and a retry of the other task would take it over again.
             raise AirflowFailException(
                 f"job {job!r} was taken over by {attempt!r} (DAG/task/run/attempt): let one task run it, and of "
                 "its DAG one run at a time (max_active_runs=1)"
             )
         case {"outcome": Outcome.FAILED, "cause": cause, "recoverable": recoverable}:
-            # A retry can't mend what no restart can.
+            # A retry cannot correct an error that a restart cannot correct.
             error = AirflowException if recoverable else AirflowFailException
-            raise error(f"job {job!r} failed: {' '.join(str(cause).split())}")  # Spark's messages have many lines
+            raise error(f"job {job!r} failed: {' '.join(str(cause).split())}")  # Messages of Spark have many lines.
         case {"outcome": Outcome.CANCELED, "timed_out": True}:
             raise AirflowTaskTimeout(f"job {job!r} was canceled after execution_timeout {execution_timeout}")
         case {"outcome": Outcome.CANCELED}:

@@ -11,7 +11,7 @@ import attrs
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
-from airflow_adaptive.stores.asset_store import (
+from airflow_adaptive.stores.task_xcoms import (
     XCOM_DRIVER_URL,
     XCOM_EXECUTORS_URL,
     XCOM_MASTER_URL,

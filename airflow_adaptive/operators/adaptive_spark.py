@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
@@ -13,28 +12,30 @@ from uuid import uuid4
 
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException
 
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.declared_job import DeclaredJob
-from airflow_adaptive.launch.task_result import result
+from airflow_adaptive.declaration.operator_arguments import as_list, pop_options
+from airflow_adaptive.launch.job_loop import cancel_job, kill_driver, run_job_loop
+from airflow_adaptive.launch.loop_events import superseded_event
+from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.links.spark import ALL_LINKS
-from airflow_adaptive.ports import DesiredState, ForeignDirectoryError, JobDirectoryError, PortError
+from airflow_adaptive.ports import DesiredState, PortError
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.config.options import OPTIONS
-from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.stores.asset_store import LINKS, XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.stores.control_requests import (
     request_desired_state,
     requested_desired_state,
     withdraw_desired_state,
 )
-from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, cancel_job, kill_driver, run_loop, superseded
+from airflow_adaptive.stores.task_xcoms import LINKS, XCOM_ATTEMPT, TaskKey
+from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -46,45 +47,49 @@ if TYPE_CHECKING:
     from airflow_adaptive.declaration.batch import BatchSubmission
 
 KILL_TIMEOUT = timedelta(seconds=60)
-"""Longest that `on_kill` on a worker waits for the job's end."""
+"""Longest time that `on_kill` on a worker waits for the end of the job."""
 
 
 class AdaptiveSparkOperator(BaseOperator):
-    """Run a streaming job with a range of parallelism instead of a number.
+    """Run a Spark Structured Streaming job with a range of parallelism.
 
-    The job starts with the slots that the cluster has, rescales itself when slots come or go, restarts itself with backoff
-    after failures, and explains itself in the XComs `state`, `parallelism`, `transitions` and `failures`. While it runs, no
-    worker slot is held.
+    The job starts with the slots that the cluster has, rescales when slots appear or disappear, and restarts with backoff after
+    failures. A deferred task occupies no worker slot. While the job runs, the task has these XComs: `state`, `parallelism`,
+    `transitions`, `decisions`, `rescales`, `failures`, `attempt`, and the URLs of the extra links (`spark_master_url`,
+    `spark_driver_url`, `spark_executors_url`, `spark_driver_stdout_url`, `spark_driver_stderr_url`).
 
     Args:
-        job: id of the job; also the name of the Airflow Asset that stands for it. Fixed when the DAG is parsed.
-        application: path of the PySpark script on the Airflow side; it calls `AdaptiveJob(...).run()`, or starts its
+        job: id of the job, and name of the Airflow Asset that represents the job. The DAG file determines the id; it is not templated.
+        application: path of the PySpark script, readable by Airflow. The script calls `AdaptiveJob(...).run()`, or starts its
             queries itself. (templated)
-        job_directory: URI of the folder of all job directories, readable by Airflow and by Spark: `s3://conn@bucket/jobs`,
-            `file:///shared/jobs`. Log, checkpoints and staged code of the job are in its folder `job`. (templated)
-        parallelism: lower and upper bound of a job without a graph; a single number for both.
-        max_parallelism: number of state partitions of a job without a graph; the upper bound by default. It is fixed by
-            the first run's checkpoint.
+        job_directory: URI of the folder of all job directories, accessible to Airflow and to Spark: `s3://conn@bucket/jobs`,
+            `file:///shared/jobs`. The folder `job` in it contains the journal, the checkpoints and the staged code. (templated)
+        parallelism: lower and upper bound of a job without a graph; a single number sets both.
+        max_parallelism: number of state partitions of a job without a graph; by default the upper bound. The checkpoint of the first
+            run fixes the number.
         job_graph: vertices with bounds of their own, instead of `parallelism` and `max_parallelism`.
-        job_type: "streaming"; a job that is declared "batch", here or by its graph, is no adaptive one: its script, an
-            ordinary PySpark script, is submitted with spark-submit, with a warning.
-        conn_id: Airflow connection of type `spark`. Secret Spark properties belong into its extra field `conf`. (templated)
+        job_type: "streaming" or "batch". The adaptive scheduler does not run a job that is declared "batch", here or in its graph.
+            The operator submits its script with spark-submit, and logs a warning.
+        priority: priority of the job among all adaptive jobs on the cluster. If the free slots are not sufficient for all jobs, a job
+            with a higher number receives slots first. A job never gives slots up for a job with a higher priority.
+        conn_id: Airflow connection of type `spark`. Its extra field `conf` is the place for secret Spark properties. (templated)
         application_args: arguments of the script. (templated)
-        py_files: paths of extra modules and zips on the Airflow side. (templated)
-        conf: Spark properties without secrets. (templated)
+        py_files: paths of additional Python modules and zip files, readable by Airflow. (templated)
+        conf: Spark properties, without secrets. (templated)
         env: environment of the driver process, without secrets. (templated)
         driver_cores: cores of the driver.
-        driver_memory: heap of the driver, "1g" say.
-        executor_cores: cores of an executor; each is a slot.
+        driver_memory: heap of the driver, for example "1g".
+        executor_cores: cores of an executor. Each core is a slot.
         executor_memory: heap of an executor.
-        rescale_policy: changes the job's bounds by itself, by a calendar, by its load, or by both: a `ScheduledPolicy`, a
-            `LoadPolicy` or a `CombinedPolicy` (`airflow_adaptive.autoscaling`). What a person sets wins over it.
-        on_rescale_callback: told of each rescale, and of each restart after a failure, while the job runs:
-            `AsyncCallback(SmtpNotifier, kwargs={"to": ..., "subject": "{{ message }}"})`, say. It runs where the loop runs, so
-            it is importable there, and without secrets. Templates know `message`, `job`, `rescale`, `dag_id`, `task_id`, `run_id`.
-        deferrable: run the loop in the triggerer; else in this worker.
-        kwargs: the scheduler's options by our names (see `OPTIONS`) or Flink's (`**{"restart-strategy.type": "none"}`), and
-            those of every Airflow operator.
+        rescale_policy: policy that changes the bounds of the job by a calendar, by the load or by both: a `ScheduledPolicy`, a
+            `LoadPolicy` or a `CombinedPolicy` (`airflow_adaptive.autoscaling`). The override of a user takes precedence.
+        on_rescale_callback: callback for each rescale, and for each restart after a failure, for example
+            `AsyncCallback(SmtpNotifier, kwargs={"to": ..., "subject": "{{ message }}"})`. The callback runs in the process of the
+            control loop, so it must be importable there. Its arguments must not contain secrets. Templates can use `message`, `job`,
+            `rescale`, `dag_id`, `task_id` and `run_id`.
+        deferrable: run the control loop in the triggerer instead of in the worker.
+        kwargs: options of the scheduler, by their own names (docs/options.md) or by Flink's (`**{"restart-strategy.type": "none"}`),
+            and the parameters of every Airflow operator.
     """
 
     template_fields: Sequence[str] = (
@@ -109,6 +114,7 @@ class AdaptiveSparkOperator(BaseOperator):
         max_parallelism: int | None = None,
         job_graph: JobGraph | None = None,
         job_type: str = "streaming",
+        priority: int = 1,
         conn_id: str = "spark_default",
         application_args: Sequence[str] = (),
         py_files: Sequence[str] = (),
@@ -123,13 +129,10 @@ class AdaptiveSparkOperator(BaseOperator):
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Only assign; everything is checked in `execute`, when it is rendered."""
-        defaults = kwargs.get("default_args") or {}
-        options = {name: value for name, value in defaults.items() if _is_option(name)}
-        options |= {name: kwargs.pop(name) for name in [*kwargs] if _is_option(name)}
-        asset = Asset(name=job)
+        """Only assign. `execute` validates the rendered parameters."""
+        options, asset = pop_options(kwargs), Asset(name=job)
         validation.known_parameters(AdaptiveSparkOperator, kwargs, OPTIONS)
-        inlets, outlets = _several(kwargs.pop("inlets", None)), _several(kwargs.pop("outlets", None))
+        inlets, outlets = as_list(kwargs.pop("inlets", None)), as_list(kwargs.pop("outlets", None))
         super().__init__(inlets=[*inlets, asset], outlets=[*outlets, asset], **kwargs)
         self.job = job
         self.application = application
@@ -138,6 +141,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self.max_parallelism = max_parallelism
         self.job_graph = job_graph
         self.job_type = job_type
+        self.priority = priority
         self.conn_id = conn_id
         self.application_args = application_args
         self.py_files = py_files
@@ -156,72 +160,76 @@ class AdaptiveSparkOperator(BaseOperator):
         self._event: Mapping[str, Any] | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Stage the job and hand it to the trigger (or run it here); a job that runs already is adopted.
+        """Stage the job, and run its control loop in the triggerer or in the worker.
 
-        A declared batch is submitted with spark-submit and runs beside this task.
+        The loop adopts the driver of a job that runs already. A declared batch runs in the worker, through spark-submit.
 
         Returns:
-            The outcome and the numbers of restarts and rescales.
+            The outcome, and the numbers of restarts and rescales.
 
         Raises:
-            AirflowFailException: the job as declared can't run; says everything that is wrong. Or: it failed for good,
-                was canceled, or was taken over by another run.
-            AirflowException: it failed, or could not be looked after: a retry may help.
-            AirflowTaskTimeout: `execution_timeout` has passed, and the job was canceled.
+            AirflowFailException: the declaration is invalid (the message lists all violations), or the job failed with an error that a
+                retry cannot correct, was canceled, or was taken over by another run.
+            AirflowException: the job or its control loop failed; a retry may succeed.
+            AirflowTaskTimeout: `execution_timeout` passed, and the job was canceled.
         """
         if self._declared.is_batch:
             return self._run_batch()
-        task = _task_key(context)
+        task = TaskKey.of(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
-        spec = self._ask_to_run(self._spec(attempt=f"{task.dag_id}/{task.task_id}/{task.run_id}/{uuid4().hex}"))
+        spec = self._request_running(self._spec(attempt=f"{task}/{uuid4().hex}"))
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
         for link in LINKS:
-            context["ti"].xcom_push(link, "")  # nothing to lead to yet
+            context["ti"].xcom_push(link, "")  # The URLs are not known yet.
         if self.deferrable:
             self._defer(spec, task, cancel_at)
-        return self._end(context, self._run_here(spec, task, cancel_at))
+        return self._end(context, self._run_in_worker(spec, task, cancel_at))
 
-    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """The trigger fired: the job is over, or the trigger's lifetime is and the job is deferred anew, with today's code."""
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Handle the event of the trigger: the job has ended, or the lifetime of the trigger has passed.
+
+        In the second case the task is deferred again, with the job as the current DAG file declares it.
+        """
         if event["status"] == "recycle":
             cancel_at = None if event["cancel_at"] is None else datetime.fromisoformat(event["cancel_at"])
-            self._defer(self._newest_spec(event), _task_key(context), cancel_at)
+            self._defer(self._newest_spec(event), TaskKey.of(context), cancel_at)
         return self._end(context, event)
 
     def on_kill(self) -> None:
-        """Really stop the job: take it over from the loop that this signal interrupts, and cancel it; kill a batch."""
+        """Cancel the job, or kill the batch. The cancellation takes the job over from the loop that the signal interrupts."""
         if self._batch is not None:
             self._batch.kill()
         if self._running is None:
             return
         spec, task = self._running
         cancel = cancel_job(spec, self.conn_id, self.job_directory, task)
-        # The interrupted loop holds this thread's event loop, so the cancellation needs a thread of its own.
+        # The interrupted loop occupies the event loop of this thread, so the cancellation needs its own thread.
         killer = threading.Thread(target=asyncio.run, args=(cancel,), daemon=True)
         killer.start()
         killer.join(KILL_TIMEOUT.total_seconds())
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
-        """The job for Airflow's OpenLineage provider; only that calls it."""
-        from airflow_adaptive.declaration.lineage import lineage  # noqa: PLC0415  the provider is optional
+        """Return the facets of the job. Only Airflow's OpenLineage provider calls this method."""
+        from airflow_adaptive.declaration.lineage import lineage  # noqa: PLC0415  The provider is optional.
 
         return lineage(self._declared, self._event)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """The same with the job's end."""
+        """Return the facets of the job, with its outcome."""
         return self.get_openlineage_facets_on_start()
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """The same with the job's end, and why it came."""
+        """Return the facets of the job, with its outcome and its error."""
         return self.get_openlineage_facets_on_start()
 
-    def _ask_to_run(self, spec: JobSpec) -> JobSpec:
-        """Ask the job to run; not if an earlier try of this task died before it told how the job followed a wish to stop.
+    def _request_running(self, spec: JobSpec) -> JobSpec:
+        """Request the desired state RUNNING.
 
-        Whoever wished that was promised it: this try goes on with both, wish and attempt.
+        An earlier try of this task may have died before it reported the result of a request to suspend or cancel. That request stays
+        in effect: this try continues the earlier attempt.
         """
         if requested_desired_state(self.job) not in (None, DesiredState.RUNNING):
-            with self._refusals():
+            with validation.airflow_errors(self.job):
                 last = asyncio.run(self._declared.last_attempt())
             if last is not None and _task_of(last) == _task_of(spec.attempt):
                 return replace(spec, attempt=last)
@@ -229,23 +237,23 @@ class AdaptiveSparkOperator(BaseOperator):
         return spec
 
     def _newest_spec(self, event: Mapping[str, Any]) -> JobSpec:
-        """The job as it is deployed now; as it was, if that can't run: it must not cost a running job its loop."""
+        """The job as declared now; or as deployed before, if the declaration is invalid, because the running job must keep its loop."""
         try:
             return self._spec(event["attempt"], begun=True)
         except AirflowException as error:
-            self.log.warning("The job runs on as it was deployed before: %s", error)
+            self.log.warning("The job continues as it was deployed before: %s", error)
             return cast(JobSpec, decode(JobSpec, event["spec"]))
 
     def _run_batch(self) -> dict[str, Any]:
-        """Leave the job to spark-submit: the adaptive scheduler runs streaming jobs only (Flink's `AdaptiveScheduler`)."""
-        from airflow_adaptive.declaration.batch import BatchSubmission  # noqa: PLC0415  imports much that no other job needs
+        """Submit the script with spark-submit: like Flink's, the adaptive scheduler runs streaming jobs only."""
+        from airflow_adaptive.declaration.batch import BatchSubmission  # noqa: PLC0415  Only batches need the imports.
 
-        with self._refusals():
+        with validation.airflow_errors(self.job):
             batch = self._declared.batch()
         self.log.warning(
-            "job %r is declared BATCH: the adaptive scheduler runs streaming jobs only; it is submitted with spark-submit,"
-            " as by SparkSubmitOperator, on at most %s core(s). Options of the scheduler have no effect: %s",
-            *(self.job, batch.cores, ", ".join(self.options) or "none is set"),
+            "Job %r is declared BATCH. The adaptive scheduler runs streaming jobs only, so the job is submitted with spark-submit,"
+            " as by SparkSubmitOperator, on at most %s core(s). Options of the scheduler without effect: %s",
+            *(self.job, batch.cores, ", ".join(self.options) or "none"),
         )
         self._batch = BatchSubmission(batch)
         self._batch.run()
@@ -254,25 +262,13 @@ class AdaptiveSparkOperator(BaseOperator):
 
     @property
     def _declared(self) -> DeclaredJob:
-        """The job as declared, its templates rendered."""
+        """The declared job, with rendered templates."""
         return DeclaredJob(**{field.name: getattr(self, field.name) for field in fields(DeclaredJob)})
 
     def _spec(self, attempt: str, *, begun: bool = False) -> JobSpec:
-        """The job as declared now; `begun` if it has a log, which must then be there."""
-        with self._refusals():
+        """Stage the job as declared now (see `DeclaredJob.stage`)."""
+        with validation.airflow_errors(self.job):
             return asyncio.run(self._declared.stage(attempt, begun=begun))
-
-    @contextmanager
-    def _refusals(self) -> Iterator[None]:
-        """What is wrong with the job as declared is Airflow's to tell; only what the world does may be retried."""
-        try:
-            yield
-        except ForeignDirectoryError as error:
-            raise AirflowFailException(f"job {self.job!r}: {error}") from error
-        except JobDirectoryError as error:
-            raise AirflowException(f"job {self.job!r}: {error}") from error
-        except (PortError, AdaptiveSchedulerError, ValueError) as error:
-            raise AirflowFailException(f"job {self.job!r}: {error}") from error
 
     def _defer(self, spec: JobSpec, task: TaskKey, cancel_at: datetime | None) -> NoReturn:
         trigger = AdaptiveJobTrigger(
@@ -283,65 +279,51 @@ class AdaptiveSparkOperator(BaseOperator):
             cancel_at=None if cancel_at is None else cancel_at.isoformat(),
             on_rescale=self._on_rescale,
         )
-        self.defer(trigger=trigger, method_name="resume")
+        self.defer(trigger=trigger, method_name="execute_complete")
 
     @property
     def _on_rescale(self) -> dict[str, Any] | None:
-        """The callback as plain data, which is all that reaches the triggerer."""
+        """The callback as plain data, because the triggerer receives no objects of the DAG file."""
         callback = self.on_rescale_callback
         return None if callback is None else {"path": str(callback.path), "kwargs": callback.kwargs}
 
-    def _run_here(self, spec: JobSpec, task: TaskKey, cancel_at: datetime | None) -> dict[str, Any]:
+    def _run_in_worker(self, spec: JobSpec, task: TaskKey, cancel_at: datetime | None) -> dict[str, Any]:
         self._running = (spec, task)
+        limits = RunLimits(cancel_at=cancel_at)
         try:
-            leave = RunLimits(cancel_at=cancel_at)
-            event = asyncio.run(run_loop(spec, self.conn_id, self.job_directory, task, leave, self._on_rescale))
+            event = asyncio.run(run_job_loop(spec, self.conn_id, self.job_directory, task, limits, self._on_rescale))
         except SupersededError as error:
-            event = superseded(error)
-        # Not in a `finally`: Airflow calls `on_kill` after the exception of an `execution_timeout`.
+            event = superseded_event(error)
+        # Not in a `finally` block: Airflow calls `on_kill` after the exception of an `execution_timeout`.
         self._running = None
         return event
 
     def _end(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """The task's result, or its failure: one for good leaves no driver without anybody who looks after it."""
+        """Return or raise the result of the task. After the last try, kill a driver that no loop controls any more."""
         self._event = event
         ti, driver = context["ti"], event.get("driver")
-        if driver is not None and ti.try_number > ti.max_tries:  # else the next try goes on with it
+        if driver is not None and ti.try_number > ti.max_tries:  # Otherwise the next try adopts the driver.
             self._kill(driver)
         if event["status"] == "finished":
-            withdraw_desired_state(self.job)  # its end is told: whoever clears the task wants the job to run
-        return result(self.job, event, self.execution_timeout)
+            withdraw_desired_state(
+                self.job
+            )  # The request is fulfilled. A user who clears the task wants the job to run.
+        return task_result(self.job, event, self.execution_timeout)
 
     def _kill(self, driver: str) -> None:
-        """Have a driver killed that can't be told to stop; whoever clears the task goes on from its checkpoint."""
         try:
             asyncio.run(kill_driver(self.conn_id, driver))
         except (PortError, ValueError) as error:
-            self.log.error(  # noqa: TRY400  where it was raised tells nobody anything
-                "%s of job %r may run on: have it killed on its master. %s", driver, self.job, error
+            self.log.error(  # noqa: TRY400  The traceback contains nothing that helps the reader.
+                "Driver %s of job %r may still run. Kill the driver in the web UI of its master. %s",
+                driver,
+                self.job,
+                error,
             )
         else:
-            self.log.warning("%s of job %r was killed: no try is left that would look after it", driver, self.job)
-
-
-def _task_key(context: Context) -> TaskKey:
-    ti = context["ti"]
-    map_index = -1 if ti.map_index is None else ti.map_index
-    return TaskKey(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
+            self.log.warning("Driver %s of job %r was killed, because the task has no retries left.", driver, self.job)
 
 
 def _task_of(attempt: str) -> str:
-    """The task instance that made an attempt."""
+    """The task instance of an attempt."""
     return attempt.rpartition("/")[0]
-
-
-def _is_option(name: str) -> bool:
-    """Ours are in the table; a parameter with a dot can only be Flink's."""
-    return name in OPTIONS or "." in name
-
-
-def _several(assets: Any) -> list[Any]:
-    """Inlets or outlets as a list; Airflow takes a single one, too."""
-    if assets is None:
-        return []
-    return list(assets) if isinstance(assets, list | tuple) else [assets]

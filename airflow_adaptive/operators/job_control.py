@@ -1,48 +1,48 @@
-"""Operators of other DAGs: they change what a job may use, and stop it."""
+"""Operators with which other DAGs change the resource requirements of a job, and stop a job."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_adaptive.launch.job_control import Bounds, JobControl
+from airflow_adaptive.launch.job_state import ENDED, published_state, wait_for_state
 from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.runtime.requirements.request_bodies import NotRescalableError
 from airflow_adaptive.scheduler.config.durations import positive
-from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.triggers.job_state import JobStateTrigger, shown_state, wait_for_state
+from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.triggers.job_state import JobStateTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-ENDS: Final = tuple(outcome.value for outcome in Outcome)
-
 
 class SetResourceRequirementsOperator(BaseOperator):
-    """Change the bounds of a running job (FLIP-291), as `PUT /jobs/<job>/resource-requirements` does.
+    """Override the bounds of a job (FLIP-291), like `PUT /jobs/<job>/resource-requirements`.
 
-    The job follows within seconds, as its cooldown allows. The bounds win over the job's rescale policy, also over restarts and
-    the next run of its DAG, until they expire or somebody changes them again; None lifts them. A suspended job is resumed with them; a batch, a
-    job in reactive mode and one that has ended for good can't have other bounds. XCom: the bounds, in FLIP-291's form.
+    The job follows within seconds, subject to its cooldown. The override takes precedence over the rescale policy of the job. It also
+    applies after restarts and in the next run of the job's DAG, until it expires, is changed or is cleared. A suspended job uses the
+    override when it resumes. A batch, a job in reactive mode and a job that has ended reject an override. The return value (XCom)
+    contains the bounds in the form of FLIP-291.
 
     Args:
         job: id of the job. (templated)
-        parallelism: lower and upper bound, or a number for both, of every vertex alike; or vertex -> bounds, for all vertices;
-            -1 is the default of a bound; None lifts what was set. (templated; numbers need `render_template_as_native_obj` of
+        parallelism: lower and upper bound of every vertex, or one number for both; or a mapping from every vertex to its bounds. -1
+            stands for the declared bound. None clears the override. (templated; numbers require `render_template_as_native_obj` of
             the DAG)
-        hold: for how long they hold, "2 h" say; None until they are lifted. (templated)
-        kwargs: of every Airflow operator.
+        hold: duration of the override, for example "2 h"; None for an override that does not expire. (templated)
+        kwargs: parameters of every Airflow operator.
     """
 
     template_fields: Sequence[str] = ("job", "parallelism", "hold")
 
     is_calendar: ClassVar[bool] = False
-    """Whether the bounds are a calendar's: what people have set wins over them."""
+    """Whether the bounds are those of a calendar. The override of a user takes precedence over a calendar."""
 
     def __init__(
         self,
@@ -59,40 +59,40 @@ class SetResourceRequirementsOperator(BaseOperator):
         self.hold = hold
 
     def execute(self, context: Context) -> Mapping[str, Any]:
-        """Validate the bounds, and leave them for the job.
+        """Validate the bounds, and store the override for the job.
 
         Raises:
-            AirflowFailException: there is no such job, it can't have other bounds, or these can't hold; says everything that is
-                wrong.
+            AirflowFailException: the job does not exist or rejects an override, or the bounds are invalid. The message lists all
+                violations.
         """
         try:
-            by, control = _who(context), JobControl(self.job)
-            return control.require(self.parallelism, by=by, hold=self._holds(), calendar=self.is_calendar)
+            by, control = str(TaskKey.of(context)), JobControl(self.job)
+            return control.require(self.parallelism, by=by, hold=self._hold(), calendar=self.is_calendar)
         except NotRescalableError as error:
             raise AirflowFailException(str(error)) from error
         except ValueError as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
 
-    def _holds(self) -> timedelta | None:
-        """For how long the bounds hold. Raises `ValueError`."""
+    def _hold(self) -> timedelta | None:
+        """The duration of the override. Raises `ValueError`."""
         if self.hold is not None and self.parallelism is None:
             raise ValueError("hold is given without bounds that could hold: give parallelism, or leave hold out")
         return None if self.hold is None else positive(self.hold)
 
 
 class StopAdaptiveJobOperator(BaseOperator):
-    """Suspend or cancel a job at a batch boundary, and wait until it has ended.
+    """Suspend or cancel a job at a batch boundary, and wait until the job has ended.
 
-    XCom: how it ended. A job that has ended already is left as it is.
+    The return value (XCom) is the outcome of the job. The operator does not change a job that has ended already.
 
     Args:
         job: id of the job. (templated)
-        cancel: cancel it: its task fails then, without a retry. Else it is suspended: its task succeeds. Both leave the
-            checkpoint, and the next run of the job's DAG goes on from there.
-        timeout: how long to wait. A loop kills a driver that does not stop within the job's `stop_timeout`; longer than that
-            it takes only if no loop runs.
-        deferrable: wait in the triggerer; else in this worker.
-        kwargs: of every Airflow operator.
+        cancel: cancel the job instead of suspending it. The task of a canceled job fails without a retry; the task of a suspended job
+            succeeds. Both keep the checkpoint, and the next run of the job's DAG continues from the checkpoint.
+        timeout: longest wait. The control loop kills a driver that does not stop within the `stop_timeout` of the job. The stop
+            takes longer only if no control loop runs.
+        deferrable: wait in the triggerer instead of in the worker.
+        kwargs: parameters of every Airflow operator.
     """
 
     template_fields: Sequence[str] = ("job",)
@@ -114,45 +114,40 @@ class StopAdaptiveJobOperator(BaseOperator):
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> str:
-        """Ask the job to stop, and wait.
+        """Request the stop, and wait.
 
         Returns:
             FINISHED, CANCELED, FAILED or SUSPENDED.
 
         Raises:
-            AirflowFailException: there is no such job.
-            AirflowException: it has not ended in time.
+            AirflowFailException: the job does not exist.
+            AirflowException: the job did not end before the timeout.
         """
         try:
             until = datetime.now(UTC) + positive(self.timeout)
-            control = JobControl(self.job)
-            if (state := shown_state(control.known())) in ENDS:
-                self.log.warning("Job %r has ended already: %s", self.job, state)
-                return str(state)
-            control.request_desired_state(
-                DesiredState.CANCELED if self.cancel else DesiredState.SUSPENDED, by=_who(context)
-            )
+            if (outcome := self._request_stop(str(TaskKey.of(context)))) is not None:
+                return outcome
         except ValueError as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
         if self.deferrable:
-            trigger = JobStateTrigger(job=self.job, states=ENDS, until=until.isoformat())
-            self.defer(trigger=trigger, method_name="resume")
-        return self._result(asyncio.run(wait_for_state(self.job, ENDS, until)))
+            trigger = JobStateTrigger(job=self.job, states=ENDED, until=until.isoformat())
+            self.defer(trigger=trigger, method_name="execute_complete")
+        return self.execute_complete(context, asyncio.run(wait_for_state(self.job, ENDED, until)))
 
-    def resume(self, context: Context, event: dict[str, Any]) -> str:
-        """The trigger fired."""
-        return self._result(event)
-
-    def _result(self, event: Mapping[str, Any]) -> str:
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
+        """Return or raise the result of the wait."""
         if event["status"] == "timeout":
             raise AirflowException(
-                f"job {self.job!r} has not ended in time ({self.timeout}); it is {event['state']}: does its task wait, and does "
-                "Airflow's triggerer run? It ends as soon as they do"
+                f"job {self.job!r} did not end within {self.timeout}. Its state is {event['state']}. Check that the task of the job "
+                "is deferred and that Airflow's triggerer runs: the job ends as soon as both are true"
             )
         return str(event["state"])
 
-
-def _who(context: Context) -> str:
-    """Who asks, for people: the task."""
-    ti = context["ti"]
-    return f"{ti.dag_id}/{ti.task_id}/{ti.run_id}"
+    def _request_stop(self, by: str) -> str | None:
+        """Request the stop, and return None; or return the outcome of a job that has ended already. Raises `ValueError`."""
+        control = JobControl(self.job)
+        if (state := published_state(control.known())) in ENDED:
+            self.log.warning("Job %r has ended already: %s", self.job, state)
+            return str(state)
+        control.request_desired_state(DesiredState.CANCELED if self.cancel else DesiredState.SUSPENDED, by=by)
+        return None

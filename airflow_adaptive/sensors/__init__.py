@@ -1,1 +1,24 @@
 """Airflow sensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_adaptive.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
+    from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
+
+__all__ = [
+    "AdaptiveJobSensor",
+    "SparkResourcesSensor",
+]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "airflow_adaptive.sensors.adaptive_job": ("AdaptiveJobSensor",),
+        "airflow_adaptive.sensors.spark_resources": ("SparkResourcesSensor",),
+    },
+)

@@ -5,32 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
+from airflow_adaptive.declaration import validation
+from airflow_adaptive.launch.job_state import ENDED, wait_for_state
 from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES
-from airflow_adaptive.scheduler.errors import did_you_mean
-from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.triggers.job_state import JobStateTrigger, wait_for_state
+from airflow_adaptive.triggers.job_state import JobStateTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-KNOWN: Final = (*STATE_NAMES, *(outcome.value for outcome in Outcome))
-
 
 class AdaptiveJobSensor(BaseSensorOperator):
-    """Wait until a job is in a state: until it executes, say, or until it has ended.
+    """Wait until a job is in one of several states, for example until the job executes or has ended.
 
-    XCom: the state that was reached, and the parallelism then.
+    The return value (XCom) contains the state that the job reached, and its parallelism at that time.
 
     Args:
         job: id of the job. (templated)
-        states: any of these; names as in docs/state-machine.md, of a job that has ended FINISHED, CANCELED, FAILED, SUSPENDED.
-        deferrable: wait in the triggerer; else in this worker.
-        kwargs: of every Airflow sensor; `timeout` bounds the wait, `soft_fail` skips instead of failing.
+        states: names of states, as in docs/state-machine.md; for a job that has ended, FINISHED, CANCELED, FAILED or SUSPENDED.
+            The sensor succeeds when the job is in any of these states.
+        deferrable: wait in the triggerer instead of in the worker.
+        kwargs: parameters of every Airflow sensor. `timeout` limits the wait. `soft_fail` skips the task instead of failing it.
     """
 
     template_fields: Sequence[str] = ("job",)
@@ -45,31 +44,27 @@ class AdaptiveJobSensor(BaseSensorOperator):
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Wait in the triggerer, or here.
+        """Wait in the triggerer or in the worker.
 
         Raises:
-            AirflowFailException: there is no such state.
-            AirflowSensorTimeout: the job was in none of them in time.
+            AirflowFailException: a state does not exist.
+            AirflowSensorTimeout: the job did not reach any of the states before the timeout.
         """
         states = [self.states] if isinstance(self.states, str) else [*self.states]
-        unknown = [
-            f"unknown state {state!r}{did_you_mean(str(state), KNOWN)}" for state in states if state not in KNOWN
-        ]
-        if unknown or not states:
-            raise AirflowFailException(f"job {self.job!r}: {'; '.join(unknown) or 'name a state to wait for'}")
+        try:
+            validation.job_states(states, (*STATE_NAMES, *ENDED))
+        except validation.DeclarationError as error:
+            raise AirflowFailException(f"job {self.job!r}: {error}") from error
         until = datetime.now(UTC) + timedelta(seconds=self.timeout)
         if self.deferrable:
             trigger = JobStateTrigger(job=self.job, states=states, until=until.isoformat())
-            self.defer(trigger=trigger, method_name="resume")
-        return self._result(asyncio.run(wait_for_state(self.job, states, until)))
+            self.defer(trigger=trigger, method_name="execute_complete")
+        return self.execute_complete(context, asyncio.run(wait_for_state(self.job, states, until)))
 
-    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """The trigger fired."""
-        return self._result(event)
-
-    def _result(self, event: dict[str, Any]) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Return or raise the result of the wait."""
         if event["status"] == "reached":
             return {"state": event["state"], "parallelism": event["parallelism"]}
-        seen = "is not known to Airflow" if event["state"] is None else f"is {event['state']}"
-        message = f"job {self.job!r} {seen}, not {' or '.join(self.states)}, after {self.timeout:g} s"
+        state = "is not known to Airflow" if event["state"] is None else f"is {event['state']}"
+        message = f"job {self.job!r} {state}, not {' or '.join(self.states)}, after {self.timeout:g} s"
         raise (AirflowSkipException if self.soft_fail else AirflowSensorTimeout)(message)

@@ -1,4 +1,4 @@
-"""The sensor for the waiting phase: are the slots for a job there?"""
+"""The sensor that waits for the slots of a job."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
 from airflow_adaptive.declaration import validation
+from airflow_adaptive.launch.resource_wait import wait_for_slots
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger, look_for_resources
+from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
 class SparkResourcesSensor(BaseSensorOperator):
-    """Wait until a Spark cluster has the slots that a job needs, as the job itself would wait.
+    """Wait until a Spark cluster has the slots that a job needs, by the rules by which the job itself waits.
 
-    It succeeds at once when all that is wanted is there, else when at least the minimum has been there for
-    `resource_stabilization_timeout`. Its XCom tells the slots found and the parallelism that they give. It reserves
-    nothing: the job that follows waits by itself again if somebody else was faster.
+    The sensor succeeds at once when the slots for the upper bounds are free. The sensor succeeds with fewer slots when the slots for
+    the lower bounds have been free for `resource_stabilization_timeout`. The return value (XCom) contains the slots and the resulting
+    parallelism. The sensor does not reserve slots: if another application takes the slots, the job waits again.
 
     Args:
-        parallelism: lower and upper bound of a job without a graph; a single number for both.
+        parallelism: lower and upper bound of a job without a graph; a single number sets both.
         job_graph: vertices with bounds of their own, instead of `parallelism`.
         conn_id: Airflow connection of type `spark`. (templated)
-        driver_cores: cores that the job's driver will take.
-        driver_memory: heap of the job's driver.
-        executor_cores: cores of an executor; each is a slot.
+        driver_cores: cores of the driver of the job.
+        driver_memory: heap of the driver of the job.
+        executor_cores: cores of an executor. Each core is a slot.
         executor_memory: heap of an executor.
-        resource_stabilization_timeout: see `OPTIONS`.
-        deferrable: wait in the triggerer; else in this worker.
-        kwargs: of every Airflow sensor; `timeout` bounds the wait, `soft_fail` skips instead of failing.
+        resource_stabilization_timeout: see docs/options.md.
+        deferrable: wait in the triggerer instead of in the worker.
+        kwargs: parameters of every Airflow sensor. `timeout` limits the wait. `soft_fail` skips the task instead of failing it.
     """
 
     template_fields: Sequence[str] = ("conn_id",)
@@ -58,7 +59,7 @@ class SparkResourcesSensor(BaseSensorOperator):
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Only assign; everything is checked in `execute`."""
+        """Only assign. `execute` validates the parameters."""
         super().__init__(**kwargs)
         self.parallelism = parallelism
         self.job_graph = job_graph
@@ -71,10 +72,15 @@ class SparkResourcesSensor(BaseSensorOperator):
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Wait in the triggerer, or here.
+        """Wait in the triggerer or in the worker.
 
         Returns:
-            `slots`, `parallelism` and `workers` (slots per worker).
+            `slots`, `parallelism` and `workers` (slots of each worker).
+
+        Raises:
+            AirflowFailException: a parameter is invalid. The message lists all violations.
+            AirflowException: the cluster does not answer.
+            AirflowSensorTimeout: the slots were not available before the timeout.
         """
         try:
             self._check()
@@ -85,14 +91,24 @@ class SparkResourcesSensor(BaseSensorOperator):
         if self.deferrable:
             trigger = SparkResourcesTrigger(wanted=wanted, conn_id=self.conn_id, until=until)
             self.defer(trigger=trigger, method_name="execute_complete")
-        return self._result(asyncio.run(look_for_resources(wanted, self.conn_id, until)))
+        return self.execute_complete(context, asyncio.run(wait_for_slots(wanted, self.conn_id, until)))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """The trigger fired."""
-        return self._result(event)
+        """Return or raise the result of the wait."""
+        match event["status"]:
+            case "found":
+                return {key: event[key] for key in ("slots", "parallelism", "workers")}
+            case "timeout" if self.soft_fail:
+                raise AirflowSkipException(f"no resources within {self.timeout:g} s")
+            case "timeout":
+                raise AirflowSensorTimeout(
+                    f"no resources within {self.timeout:g} s: {self.conn_id!r} has too few slots"
+                )
+            case _:
+                raise AirflowException(event["message"])
 
     def _check(self) -> None:
-        """Check everything that can be checked before a cluster is asked. Raises `DeclarationError`."""
+        """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""
         validation.require(
             [
                 lambda: validation.graph(self._graph),
@@ -107,8 +123,8 @@ class SparkResourcesSensor(BaseSensorOperator):
         return self.job_graph or JobGraph.single(self.task_id, ParallelismRange.of(self.parallelism))
 
     def _options(self) -> Options:
-        patience = {"resource_stabilization_timeout": self.resource_stabilization_timeout, "resource_wait_timeout": -1}
-        return Options.of(patience)
+        timeouts = {"resource_stabilization_timeout": self.resource_stabilization_timeout, "resource_wait_timeout": -1}
+        return Options.of(timeouts)
 
     def _wanted(self) -> dict[str, Any]:
         return {
@@ -117,16 +133,3 @@ class SparkResourcesSensor(BaseSensorOperator):
             "executor": encode(ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))),
             "driver": encode(DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))),
         }
-
-    def _result(self, event: dict[str, Any]) -> dict[str, Any]:
-        match event["status"]:
-            case "found":
-                return {key: event[key] for key in ("slots", "parallelism", "workers")}
-            case "timeout" if self.soft_fail:
-                raise AirflowSkipException(f"no resources within {self.timeout:g} s")
-            case "timeout":
-                raise AirflowSensorTimeout(
-                    f"no resources within {self.timeout:g} s: {self.conn_id!r} has too few slots"
-                )
-            case _:
-                raise AirflowException(event["message"])

@@ -8,72 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
-from airflow.sdk.execution_time.xcom import XCom
 
 from airflow_adaptive.ports import Clock, ControlRequests
-from airflow_adaptive.runtime.journal.history import newest_within
 from airflow_adaptive.runtime.publishing.documents import documents
 from airflow_adaptive.runtime.publishing.time_series import PAGES
 from airflow_adaptive.stores.airflow_metrics import Telemetry
 from airflow_adaptive.stores.control_requests import ControlRequestReader
 from airflow_adaptive.stores.store_access import FIGURES_INTERVAL, INBOX_INTERVAL, Mirror, StoreTraffic
+from airflow_adaptive.stores.task_xcoms import TaskKey, xcoms
 
 log = logging.getLogger(__name__)
 
-XCOM_STATE = "state"
-XCOM_PARALLELISM = "parallelism"
-XCOM_TRANSITIONS = "transitions"
-XCOM_FAILURES = "failures"
-XCOM_DECISIONS = "decisions"
-XCOM_RESCALES = "rescales"
-XCOM_MASTER_URL = "spark_master_url"
-XCOM_DRIVER_URL = "spark_driver_url"
-XCOM_EXECUTORS_URL = "spark_executors_url"
-XCOM_STDOUT_URL = "spark_driver_stdout_url"
-XCOM_STDERR_URL = "spark_driver_stderr_url"
-XCOM_ATTEMPT = "attempt"
-
-LINKS = {
-    XCOM_MASTER_URL: "master",
-    XCOM_DRIVER_URL: "driver",
-    XCOM_EXECUTORS_URL: "executors",
-    XCOM_STDOUT_URL: "stdout",
-    XCOM_STDERR_URL: "stderr",
-}
-"""XComs of the extra links, and their names among a job's addresses."""
-
 LAST_WORDS = timedelta(seconds=30)
 """How long a loop that has ended waits until people have been shown so."""
-
-SHOWN_TRANSITIONS = 50
-"""Transitions in the XCom; the job's log keeps them all."""
-
-TRANSITION_BYTES = 16 << 10
-FAILURE_BYTES = 12 << 10
-"""With what a view allows the rest, all XComs of a job fit into 64 KiB together."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskKey:
-    """The task instance that a job's XComs belong to; survives serialisation as a dict."""
-
-    dag_id: str
-    task_id: str
-    run_id: str
-    map_index: int = -1
-
-    def push(self, key: str, value: Any) -> None:
-        """Set an XCom of the task; blocks."""
-        XCom.set(key, value, **asdict(self))
-
-    def pull(self, key: str) -> Any:
-        """An XCom of the task, None if there is none; blocks."""
-        return XCom.get_one(key=key, **asdict(self))
 
 
 class AirflowJobStore:
@@ -195,17 +147,3 @@ class AirflowJobStore:
         if text != self._last_warning:
             log.warning("%s", text)
             self._last_warning = text
-
-
-def xcoms(view: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What people see of a job, as XComs of its task."""
-    urls = view["urls"]
-    return {
-        XCOM_STATE: view["outcome"] or view["state"],
-        XCOM_PARALLELISM: view["parallelism"],
-        XCOM_TRANSITIONS: newest_within(view["transitions"][-SHOWN_TRANSITIONS:], TRANSITION_BYTES),
-        XCOM_FAILURES: newest_within(view["failures"], FAILURE_BYTES),
-        XCOM_DECISIONS: view["decisions"],
-        XCOM_RESCALES: {"history": view["rescale_history"], "summary": view["rescale_summary"]},
-        **{key: urls[name] or "" for key, name in LINKS.items()},
-    }

@@ -19,7 +19,8 @@ from airflow.sdk import BaseNotifier
 
 from airflow_adaptive.ports import ControlRequests
 from airflow_adaptive.scheduler.timeline import TerminalState, TriggerCause
-from airflow_adaptive.stores.asset_store import AirflowJobStore, TaskKey
+from airflow_adaptive.stores.asset_store import AirflowJobStore
+from airflow_adaptive.stores.task_xcoms import TaskKey
 
 log = logging.getLogger(__name__)
 

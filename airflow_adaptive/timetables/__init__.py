@@ -1,1 +1,21 @@
 """Airflow timetables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_adaptive.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable
+
+__all__ = [
+    "RescalePolicyTimetable",
+]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "airflow_adaptive.timetables.rescale_policy": ("RescalePolicyTimetable",),
+    },
+)

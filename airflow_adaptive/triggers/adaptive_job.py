@@ -1,64 +1,45 @@
-"""The trigger that runs a job's loop: no worker slot is held, and no transition needs a worker."""
+"""The trigger that runs the control loop of a job, so that neither the job nor its state transitions need a worker slot."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_adaptive.autoscaling.advisor import advisor
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.launch.composition import world
-from airflow_adaptive.launch.deferral import long_enough
-from airflow_adaptive.ports import JobChannel, JobDirectoryError, PortError
-from airflow_adaptive.runtime.journal.journal import SupersededError, attempt_of
-from airflow_adaptive.runtime.loop import Loop, RunLimits
+from airflow_adaptive.launch.background import finish_in_background
+from airflow_adaptive.launch.deferral import with_minimum_deferral
+from airflow_adaptive.launch.job_loop import cancel_job, run_job_loop
+from airflow_adaptive.launch.loop_events import recycle_event, superseded_event
+from airflow_adaptive.launch.task_state import is_attempt_over
+from airflow_adaptive.runtime.journal.journal import SupersededError
+from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
-from airflow_adaptive.scheduler.history.failures import root_cause
-from airflow_adaptive.scheduler.snapshot import decode, encode
-from airflow_adaptive.scheduler.state import Finished, SchedulerState
-from airflow_adaptive.scheduler.state_transitions import can_recover
-from airflow_adaptive.spark.standalone import StandaloneCluster
-from airflow_adaptive.stores.asset_store import XCOM_ATTEMPT, TaskKey
+from airflow_adaptive.scheduler.snapshot import decode
+from airflow_adaptive.stores.task_xcoms import TaskKey
 
 log = logging.getLogger(__name__)
 
-STAND_BY = timedelta(seconds=30)
-"""Longer than Airflow takes to end a trigger that it runs elsewhere; if it has not, the job has nobody else."""
+STANDBY_DELAY = timedelta(seconds=30)
+"""Delay before a superseded trigger takes its job back. Airflow ends a trigger that runs on another triggerer within this time."""
 
-HANDING_ON = timedelta(seconds=5)
-"""How often a loop that is about to be relieved asks whether its task still lives; most are relieved sooner."""
-
-KILL_GRACE = timedelta(seconds=10)
-"""Longest graceful stop of a killed task: Airflow gives `on_kill` 30 s (`[triggerer] on_kill_timeout`)."""
-
-LOOK_BACK = 20
-"""Documents among which an attempt looks for its own: more than another one's loop writes before this one is told."""
-
-ENDED_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
-"""States of a task instance that nobody will run any more."""
-
-_kept: set[asyncio.Task[None]] = set()
-"""What outlives its trigger in this process; the event loop itself keeps only weak references to tasks."""
+HANDOVER_POLL_INTERVAL = timedelta(seconds=5)
+"""Interval between two checks of the task while a loop waits for the loop of the next trigger."""
 
 
 class AdaptiveJobTrigger(BaseTrigger):
-    """Runs the loop of one job until the job is over, or until it is time to defer anew.
+    """Runs the control loop of one job until the job ends, or until the trigger lifetime passes.
 
     Args:
-        spec: the job as deployed (`encode(JobSpec)`): plain JSON without secrets.
+        spec: the job as deployed (`encode(JobSpec)`); plain JSON without secrets.
         conn_id: Airflow connection of the Spark cluster.
         base: URI of the folder of all job directories.
-        task_key: the task instance that waits (`TaskKey` as a dict).
-        cancel_at: when the task's time is up, ISO 8601; None for never.
-        on_rescale: `path` and `kwargs` of the callback that is told of rescales, None without one.
+        task_key: the deferred task instance (`TaskKey` as a dict).
+        cancel_at: deadline of the task, in ISO 8601; None without a deadline.
+        on_rescale: `path` and `kwargs` of the rescale callback; None without a callback.
     """
 
     def __init__(
@@ -70,7 +51,7 @@ class AdaptiveJobTrigger(BaseTrigger):
         cancel_at: str | None = None,
         on_rescale: dict[str, Any] | None = None,
     ) -> None:
-        """Only assign: the object is made on workers, too."""
+        """Only assign. Workers create the object, too."""
         super().__init__()
         self.spec = spec
         self.conn_id = conn_id
@@ -78,206 +59,96 @@ class AdaptiveJobTrigger(BaseTrigger):
         self.task_key = task_key
         self.cancel_at = cancel_at
         self.on_rescale = on_rescale
-        self._is_handed_on = False
+        self._is_handed_over = False
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and constructor arguments; stored in clear, so there is no secret in them."""
+        """Return the class path and the constructor arguments. Airflow stores the arguments in clear text."""
         arguments = ("spec", "conn_id", "base", "task_key", "cancel_at", "on_rescale")
         return (f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in arguments})
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Run the loop; fire once, when the job is over or the trigger's lifetime is.
+        """Run the loop, and fire once: when the job has ended or the trigger lifetime has passed.
 
-        In the latter case the loop goes on in a task of its own until that of the next trigger has taken over: Airflow may
-        need long for that, or for ever (its scheduler is down, the DAG is paused, its file is broken).
+        In the second case the loop continues in an asyncio task until the loop of the next trigger takes over. Airflow may
+        start the next trigger late or never: the scheduler may be down, the DAG may be paused, or the DAG file may be broken.
         """
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
         loop = asyncio.create_task(self._run_loop(RunLimits(cancel_at=cancel_at)))
         try:
-            await long_enough(asyncio.wait({loop}, timeout=self._job.options.trigger_lifetime.total_seconds()))
+            lifetime = self._job.options.trigger_lifetime
+            await with_minimum_deferral(asyncio.wait({loop}, timeout=lifetime.total_seconds()))
         except asyncio.CancelledError:
             await _stop(loop)
             raise
         if loop.done():
             yield TriggerEvent(loop.result())
         else:
-            self._is_handed_on = True
-            _keep(self._look_after(loop))
-            yield TriggerEvent(recycled(self._job, cancel_at))
+            self._is_handed_over = True
+            finish_in_background(self._wait_for_next_loop(loop))
+            yield TriggerEvent(recycle_event(self._job, cancel_at))
 
     async def _run_loop(self, leave: RunLimits) -> dict[str, Any]:
-        """Run the loop; against a twin (this trigger on another triggerer) Airflow soon ends the one of the two that is too many."""
+        """Run the loop until the job ends or another attempt takes the job over.
+
+        A duplicate of this trigger may run on another triggerer for a short time. Airflow soon ends one of the two.
+        """
         while True:
             try:
-                task = TaskKey(**self.task_key)
-                return await run_loop(self._job, self.conn_id, self.base, task, leave, self.on_rescale)
+                return await run_job_loop(self._job, self.conn_id, self.base, self._task, leave, self.on_rescale)
             except SupersededError as error:
-                level = logging.INFO if self._is_handed_on else logging.WARNING
+                level = logging.INFO if self._is_handed_over else logging.WARNING
                 log.log(level, "Job %s: %s", self._job.graph.job, error)
-                is_twin = error.attempt == self._job.attempt
-                if is_twin and not self._is_handed_on:
-                    await asyncio.sleep(STAND_BY.total_seconds())
-                if self._is_handed_on or not is_twin:
-                    return superseded(error)
+                is_duplicate = error.attempt == self._job.attempt
+                if is_duplicate and not self._is_handed_over:
+                    await asyncio.sleep(STANDBY_DELAY.total_seconds())
+                if self._is_handed_over or not is_duplicate:
+                    return superseded_event(error)
 
-    async def _look_after(self, loop: asyncio.Task[dict[str, Any]]) -> None:
-        """Until the next trigger's loop has taken over; or cancel the job if its task is ended, of which Airflow tells nobody."""
-        while not (await asyncio.wait({loop}, timeout=HANDING_ON.total_seconds()))[0]:
+    async def _wait_for_next_loop(self, loop: asyncio.Task[dict[str, Any]]) -> None:
+        """Wait until the next loop has taken over. Cancel the job if its task ends, because Airflow does not notify this loop."""
+        while not (await asyncio.wait({loop}, timeout=HANDOVER_POLL_INTERVAL.total_seconds()))[0]:
             try:
-                killed = await asyncio.to_thread(self._is_killed)
-            except Exception as error:  # noqa: BLE001  Airflow's API is away, say; the loop goes on meanwhile
-                log.warning("It is not known whether the task goes on: %s: %s", type(error).__name__, error)
+                is_over = await self._is_attempt_over()
+            except Exception as error:  # noqa: BLE001  for example if Airflow's API server is down; the loop continues
+                log.warning("The state of the task cannot be read: %s: %s", type(error).__name__, error)
                 continue
-            if killed:
+            if is_over:
                 await _stop(loop)
                 await self._cancel()
 
     async def on_kill(self) -> None:
-        """Cancel the job if the task was ended by somebody; this is also called when nobody did (apache/airflow#73454).
+        """Cancel the job if a user ended the task. Airflow also calls this method in other cases (apache/airflow#73454).
 
-        Airflow cancels this coroutine too, a second after the trigger: the end goes on in a task of its own.
+        Airflow cancels this coroutine one second after the trigger, so the cancellation of the job runs in the background.
         """
-        await asyncio.shield(_keep(self._end()))
+        await asyncio.shield(finish_in_background(self._cancel_if_over()))
 
-    async def _end(self) -> None:
-        job = self._job.graph.job
-        if not await asyncio.to_thread(self._is_killed):
-            log.info("The task goes on elsewhere: job %s is left alone", job)
+    async def _cancel_if_over(self) -> None:
+        if not await self._is_attempt_over():
+            log.info("Another trigger continues the task. Job %s is not canceled.", self._job.graph.job)
             return
         await self._cancel()
 
     async def _cancel(self) -> None:
-        log.info("The task was ended: job %s is canceled", self._job.graph.job)
+        log.info("The task has ended. Canceling job %s.", self._job.graph.job)
         try:
-            await cancel_job(self._job, self.conn_id, self.base, TaskKey(**self.task_key))
+            await cancel_job(self._job, self.conn_id, self.base, self._task)
         except SupersededError as error:
-            log.info("Job %s is left to whoever has taken it over: %s", self._job.graph.job, error)
+            log.info("Another attempt has taken job %s over: %s", self._job.graph.job, error)
+
+    async def _is_attempt_over(self) -> bool:
+        return await asyncio.to_thread(is_attempt_over, self._task, self._job.attempt)
 
     @property
     def _job(self) -> JobSpec:
         return cast(JobSpec, decode(JobSpec, self.spec))
 
-    def _is_killed(self) -> bool:
-        """Whether nobody will run this attempt any more: its task has ended or is gone (airflow-core, `TaskInstanceState`)."""
-        task = TaskKey(**self.task_key)
-        states = RuntimeTaskInstance.get_task_states(
-            dag_id=task.dag_id, task_ids=[task.task_id], run_ids=[task.run_id], map_index=task.map_index
-        )
-        of_run: Mapping[str, str | None] = states.get(task.run_id, {})
-        mapped = task.task_id if task.map_index < 0 else f"{task.task_id}_{task.map_index}"
-        if mapped not in of_run:
-            # `airflow db clean` forgets tasks that wait, too; while the run lives Airflow makes them anew.
-            return not RuntimeTaskInstance.get_dr_count(
-                dag_id=task.dag_id, run_ids=[task.run_id], states=["queued", "running"]
-            )
-        owner = task.pull(XCOM_ATTEMPT)
-        return of_run[mapped] in ENDED_STATES and owner in (None, self._job.attempt)
-
-
-def _keep(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Have something done even if the trigger that began it is gone."""
-    task = asyncio.create_task(work)
-    _kept.add(task)
-    task.add_done_callback(_kept.discard)
-    return task
+    @property
+    def _task(self) -> TaskKey:
+        return TaskKey(**self.task_key)
 
 
 async def _stop(loop: asyncio.Task[dict[str, Any]]) -> None:
-    """Make sure that a loop does no more."""
+    """Cancel a loop, and wait until the loop has ended."""
     loop.cancel()
     await asyncio.wait({loop})
-
-
-async def run_loop(
-    spec: JobSpec,
-    conn_id: str,
-    base: str,
-    task: TaskKey,
-    leave: RunLimits | None = None,
-    on_rescale: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Run a job's loop with Airflow as its world; return the event that tells the operator how it ended.
-
-    Raises:
-        SupersededError: another loop has taken the job over; this one must keep quiet.
-    """
-    loop: Loop | None = None
-    try:
-        patience = spec.options.deploy_timeout
-        async with world(conn_id, base, spec.graph.job, task, patience, on_rescale) as ports:
-            loop = Loop(spec, ports, leave, advisor(spec.rescale_policy))
-            return outcome(spec, await loop.run(), leave, loop.trouble)
-    except (PortError, AdaptiveSchedulerError, ValueError) as error:
-        return {"status": "error", "message": str(error), "driver": None if loop is None else loop.driver}
-
-
-def recycled(spec: JobSpec, cancel_at: datetime | None) -> dict[str, Any]:
-    """The event of a loop that is to be relieved by that of another trigger."""
-    deadline = None if cancel_at is None else cancel_at.isoformat()
-    return {"status": "recycle", "attempt": spec.attempt, "cancel_at": deadline, "spec": encode(spec)}
-
-
-def superseded(error: SupersededError) -> dict[str, Any]:
-    """The event of a loop whose job another attempt has taken over."""
-    return {"status": "superseded", "attempt": error.attempt}
-
-
-async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> None:
-    """Take the job over and cancel it, in at most twice `KILL_GRACE`; not from an attempt that has taken it over since.
-
-    Raises:
-        SupersededError: another loop has taken over meanwhile.
-    """
-    hasty = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
-    async with world(conn_id, base, spec.graph.job, task, patience=KILL_GRACE) as ports:
-        if await _was_taken_over(ports.channel, spec.attempt):
-            log.info("Another attempt runs job %s by now: it is left alone", spec.graph.job)
-            return
-        policy = advisor(spec.rescale_policy)  # its memory is to outlive this, too
-        await Loop(replace(spec, options=hasty), ports, advisor=policy).cancel()
-
-
-async def _was_taken_over(channel: JobChannel, attempt: str) -> bool:
-    """Whether another attempt follows this one in the job's log; who never got there itself may take an earlier one's job."""
-    try:
-        newest = await channel.newest()
-        number = 0 if newest is None else newest.number
-        documents = [await channel.read(older) for older in range(number, max(number - LOOK_BACK, 0), -1)]
-    except JobDirectoryError:
-        return False  # whoever cancels waits for the directory
-    mine = [document is not None and attempt_of(document.owner) == attempt for document in documents]
-    return any(mine) and not mine[0]
-
-
-async def kill_driver(conn_id: str, driver: str) -> None:
-    """Have a driver killed by its cluster.
-
-    Raises:
-        PortError: the cluster does not do it; says why.
-        AddressError: there is no such connection, or it does not describe a cluster.
-    """
-    address = await asyncio.to_thread(AdaptiveSparkHook(conn_id).address)
-    cluster = StandaloneCluster(address)
-    try:
-        await cluster.kill(driver)
-    finally:
-        await cluster.close()
-
-
-def outcome(spec: JobSpec, state: SchedulerState, leave: RunLimits | None, trouble: str | None) -> dict[str, Any]:
-    """The event that tells the operator how the loop ended."""
-    causes = [told for told in (root_cause(state), trouble) if told]
-    cancel_at = None if leave is None else leave.cancel_at
-    current = state.current
-    if not isinstance(current, Finished):
-        return recycled(spec, cancel_at)
-    return {
-        "status": "finished",
-        "outcome": current.outcome.value,
-        "cause": "; ".join(causes) or None,
-        "recoverable": current.cause is None or can_recover(state, current.cause),
-        "timed_out": cancel_at is not None and current.since >= cancel_at,
-        "restarts": state.num_restarts,
-        "rescales": state.num_rescales,
-        "parallelism": encode(state.timeline.running),
-    }

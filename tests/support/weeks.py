@@ -27,7 +27,7 @@ from airflow_adaptive.ports import ControlRequests, SubmissionState
 from airflow_adaptive.runtime.journal.job_directory import HISTORY, JOURNAL, JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.stores.asset_store import xcoms
+from airflow_adaptive.stores.task_xcoms import xcoms
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
 from airflow_adaptive.testing.simulation.one_job import Simulation

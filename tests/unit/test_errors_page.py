@@ -24,7 +24,8 @@ from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
 from airflow_adaptive.job.queries.writers import AdaptiveJobError, require_same, require_writers
-from airflow_adaptive.launch.task_result import result
+from airflow_adaptive.launch.loop_events import loop_event, superseded_event
+from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, DriverSubmission, JobDirectoryError, PortError
 from airflow_adaptive.runtime.journal.journal import SupersededError
@@ -32,7 +33,6 @@ from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from airflow_adaptive.triggers.adaptive_job import outcome, superseded
 from tests.unit.runtime.observation.test_driver_log_diagnosis import IMPORT_ERROR, NO_EXECUTORS, NO_PYTHON
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
@@ -99,7 +99,7 @@ class Desk:
     def end(self, event: dict[str, Any]) -> str:
         """What the task's error says of such an end."""
         with pytest.raises(AirflowException) as raised:
-            result("departures", event, None)
+            task_result("departures", event, None)
         return self._shown(raised.value)
 
     def _shown(self, error: BaseException) -> str:
@@ -140,7 +140,7 @@ def falls_silent() -> str:
 def end_of(simulation: Simulation) -> dict[str, Any]:
     """The event by which the trigger tells how a job has ended."""
     loop = simulation.loop()
-    return outcome(simulation.spec, asyncio.run(loop.run()), None, loop.trouble)
+    return loop_event(simulation.spec, asyncio.run(loop.run()), None, loop.trouble)
 
 
 def too_small() -> Simulation:
@@ -368,7 +368,7 @@ def in_the_driver() -> list[Row]:
 
 
 def at_the_end(desk: Desk) -> list[Row]:
-    taken_over = superseded(SupersededError(7, "arrivals/job/manual__2026/2f6c#loop"))
+    taken_over = superseded_event(SupersededError(7, "arrivals/job/manual__2026/2f6c#loop"))
     return [
         Row("the same job in two DAGs, or in two runs", desk.end(taken_over), "the newest one runs it"),
         Row(

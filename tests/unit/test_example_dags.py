@@ -13,7 +13,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_adaptive.autoscaling.calendar.changes import preview
-from airflow_adaptive.operators.rescale_policy import TASK_ID
+from airflow_adaptive.dag_factories import TASK_ID
 
 DAGS = Path(__file__).parents[2] / "dags"
 ZONE = "America/New_York"

@@ -128,12 +128,12 @@ class Triggerer:
         return {"all run after (s)": started, **figures, "a wish is followed after (s)": desired_state}
 
     async def _run(self, name: str) -> None:
-        from airflow_adaptive.launch.composition import world  # noqa: PLC0415
-        from airflow_adaptive.stores.asset_store import TaskKey  # noqa: PLC0415  see `run_triggerer`
+        from airflow_adaptive.launch.job_ports import job_ports  # noqa: PLC0415
+        from airflow_adaptive.stores.task_xcoms import TaskKey  # noqa: PLC0415  see `run_triggerer`
 
         spec = self._spec(name)
         task = TaskKey(dag_id="bench", task_id=name, run_id="run")
-        async with world("bench", f"file://{self._base}", name, task, spec.options.deploy_timeout) as ports:
+        async with job_ports("bench", f"file://{self._base}", name, task, spec.options.deploy_timeout) as ports:
             self._loops[name] = Loop(spec, ports)
             await self._loops[name].run()
 

@@ -69,11 +69,10 @@ DAGS = dedent(
     from airflow.sdk import DAG, Asset, AssetWatcher
     from airflow.sdk.definitions.callback import AsyncCallback
     from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
-    from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-    from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
+    from airflow_adaptive.operators import AdaptiveSparkOperator, SetResourceRequirementsOperator, StopAdaptiveJobOperator
     from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
     from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
-    from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger
+    from airflow_adaptive.triggers import AdaptiveJobEventTrigger
 
     FAR = window("far", (1, 2), dates=["2999-12-31"])
     CALENDAR = scheduled_policy(zone="UTC", windows=[FAR], default=1)

@@ -14,10 +14,10 @@ from typing import Any
 import pendulum
 import pytest
 
+from airflow_adaptive.dag_factories import TASK_ID
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.airflow_api import AirflowApi
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.operators.rescale_policy import TASK_ID
 from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.testing.scenario import Scenario
@@ -39,7 +39,7 @@ DAGS = dedent(
     from airflow.sdk import DAG, Asset
 
     from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
-    from airflow_adaptive.operators.rescale_policy import rescale_policy_dag
+    from airflow_adaptive.operators import rescale_policy_dag
 
     SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -59,7 +59,7 @@ EXAMPLES = Path(__file__).parents[3] / "dags"
 BROKEN = dedent(
     """
     from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
-    from airflow_adaptive.operators.rescale_policy import rescale_policy_dag
+    from airflow_adaptive.operators import rescale_policy_dag
 
     policy = scheduled_policy(
         zone="Europe/Atlantis",

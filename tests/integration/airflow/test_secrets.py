@@ -56,7 +56,7 @@ DAG = dedent(
     """
     from airflow.providers.smtp.notifications.smtp import SmtpNotifier
     from airflow.sdk import DAG
-    from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+    from airflow_adaptive.operators import AdaptiveSparkOperator
 
     with DAG("{job}", schedule=None):
         AdaptiveSparkOperator(

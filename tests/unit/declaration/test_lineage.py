@@ -18,9 +18,9 @@ from airflow.utils.state import TaskInstanceState
 from openlineage.client.serde import Serde
 
 from airflow_adaptive.declaration.lineage import FACET
+from airflow_adaptive.launch.loop_events import loop_event
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.testing.scenario import Scenario
-from airflow_adaptive.triggers.adaptive_job import outcome
 from tests.support.fake_comms import FakeComms
 
 CONTEXT: Any = {"ti": SimpleNamespace(try_number=1, max_tries=1)}
@@ -77,7 +77,7 @@ def test_bounds_are_told_at_the_start() -> None:
 
 def test_end_is_told_with_what_led_to_it() -> None:
     operator = job()
-    operator.resume(CONTEXT, FINISHED)
+    operator.execute_complete(CONTEXT, FINISHED)
     ended = {"parallelism": {"job": 4}, "restarts": 2, "rescales": 3, "outcome": "FINISHED"}
     assert facets(operator, TaskInstanceState.SUCCESS) == {FACET: STARTED | ended}
 
@@ -85,7 +85,7 @@ def test_end_is_told_with_what_led_to_it() -> None:
 def test_failure_is_told_with_its_cause() -> None:
     operator = job()
     with pytest.raises(AirflowException):
-        operator.resume(CONTEXT, FAILED)
+        operator.execute_complete(CONTEXT, FAILED)
     told = facets(operator, TaskInstanceState.FAILED)
     assert told[FACET]["outcome"] == "FAILED"
     assert told["errorMessage"]["message"] == "STREAM_FAILED: no such column"
@@ -94,7 +94,7 @@ def test_failure_is_told_with_its_cause() -> None:
 def test_loop_that_could_not_go_on_tells_why() -> None:
     operator = job()
     with pytest.raises(AirflowException):
-        operator.resume(CONTEXT, {"status": "error", "message": "the directory is away", "driver": None})
+        operator.execute_complete(CONTEXT, {"status": "error", "message": "the directory is away", "driver": None})
     told = facets(operator, TaskInstanceState.FAILED)
     assert "outcome" not in told[FACET]
     assert told["errorMessage"]["message"] == "the directory is away"
@@ -122,7 +122,7 @@ def test_nothing_else_of_the_declaration_is_told() -> None:
 def test_event_of_a_finished_loop_has_the_parallelism_that_was_in_force_last() -> None:
     ended = Scenario(resource_stabilization_timeout=0).given_executing(2).when_completed()
     spec: Any = "is not looked at once the job has ended"
-    assert outcome(spec, ended.state, None, None)["parallelism"] == {"job": 2}
+    assert loop_event(spec, ended.state, None, None)["parallelism"] == {"job": 2}
 
 
 def test_operator_does_without_the_provider() -> None:

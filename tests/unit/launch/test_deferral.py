@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.launch.deferral import SHORTEST_DEFERRAL, long_enough
+from airflow_adaptive.launch.deferral import MIN_DEFERRAL, with_minimum_deferral
 from airflow_adaptive.runtime.clock import SystemClock
 
 
@@ -26,13 +26,13 @@ async def result() -> str:
 
 
 def test_work_that_is_done_at_once_is_told_when_the_task_may_go_on(slept: list[timedelta]) -> None:
-    assert asyncio.run(long_enough(result())) == "found"
-    assert SHORTEST_DEFERRAL - timedelta(seconds=5) < slept[0] <= SHORTEST_DEFERRAL
+    assert asyncio.run(with_minimum_deferral(result())) == "found"
+    assert MIN_DEFERRAL - timedelta(seconds=5) < slept[0] <= MIN_DEFERRAL
 
 
 def test_work_that_took_long_is_told_at_once(slept: list[timedelta], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_adaptive.launch.deferral.SHORTEST_DEFERRAL", timedelta(0))
-    assert asyncio.run(long_enough(result())) == "found"
+    monkeypatch.setattr("airflow_adaptive.launch.deferral.MIN_DEFERRAL", timedelta(0))
+    assert asyncio.run(with_minimum_deferral(result())) == "found"
     assert slept == [timedelta(0)]
 
 
@@ -41,5 +41,5 @@ def test_work_that_fails_is_not_kept_back(slept: list[timedelta]) -> None:
         raise ValueError("no such job")
 
     with pytest.raises(ValueError, match="no such job"):
-        asyncio.run(long_enough(fail()))
+        asyncio.run(with_minimum_deferral(fail()))
     assert slept == []

@@ -17,19 +17,21 @@ from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.declaration import batch
 from airflow_adaptive.declaration.batch import Batch
+from airflow_adaptive.declaration.validation import DeclarationError
 from airflow_adaptive.job.protocol.codec import FORMAT, encode_journal, journal_name
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
-from airflow_adaptive.launch.task_result import result
+from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.operators import adaptive_spark
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.ports import ClusterUnreachableError
+from airflow_adaptive.runtime.cluster.capacity_share import bid
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode, to_json
-from airflow_adaptive.stores.asset_store import LINKS
+from airflow_adaptive.stores.task_xcoms import LINKS
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.support.fake_comms import FakeComms
 
@@ -75,6 +77,19 @@ def test_spec_carries_bounds_options_and_shapes(make):
     assert spec.graph.requirements == {"job": ParallelismRange(1, 4)}
     assert spec.options.scaling_interval_min == timedelta(seconds=5)
     assert (spec.driver.memory_mb, spec.executor.cores, spec.executor.memory_mb) == (512, 2, 2048)
+
+
+def test_priority_reaches_the_capacity_share(make):
+    spec = staged(make(priority=7))
+    assert (spec.priority, staged(make()).priority) == (7, 1)
+    assert bid(spec, create(spec.graph, spec.options)).priority == 7
+    assert spec.deployment == staged(make()).deployment, "a new priority needs no new driver"
+
+
+@pytest.mark.parametrize("priority", ["high", 1.5, True, None])
+def test_priority_that_is_no_whole_number_is_rejected(make, priority):
+    with pytest.raises(DeclarationError, match=f"priority {priority!r} must be a whole number"):
+        staged(make(priority=priority))
 
 
 def test_spec_survives_the_way_to_the_triggerer(make):
@@ -305,7 +320,7 @@ def test_unknown_argument_is_refused_when_the_dag_is_parsed(make):
 )
 def test_an_unhappy_end_fails_the_task(event, error):
     with pytest.raises(error) as raised:
-        result("departures", {"status": "finished"} | event, None)
+        task_result("departures", {"status": "finished"} | event, None)
     assert type(raised.value) is error
     assert "departures" in str(raised.value)
 
@@ -313,7 +328,7 @@ def test_an_unhappy_end_fails_the_task(event, error):
 @pytest.mark.parametrize("outcome", ["FINISHED", "SUSPENDED"])
 def test_a_happy_end_is_the_result(outcome):
     event = {"status": "finished", "outcome": outcome, "restarts": 1, "rescales": 2, "cause": None}
-    assert result("departures", event, None) == {"outcome": outcome, "restarts": 1, "rescales": 2}
+    assert task_result("departures", event, None) == {"outcome": outcome, "restarts": 1, "rescales": 2}
 
 
 ENDED = {"status": "finished", "restarts": 1, "rescales": 2}
@@ -346,7 +361,7 @@ def airflow(monkeypatch) -> FakeComms:
 def deferral(call, *arguments) -> AdaptiveJobTrigger:
     with pytest.raises(TaskDeferred) as raised:
         call(*arguments)
-    assert raised.value.method_name == "resume"
+    assert raised.value.method_name == "execute_complete"
     assert isinstance(raised.value.trigger, AdaptiveJobTrigger)
     return raised.value.trigger
 
@@ -414,7 +429,7 @@ def test_wish_is_taken_back_when_the_jobs_end_is_told(make, airflow, event, left
     """So a task that is cleared runs its job; another attempt's wish is not touched."""
     airflow.asset_states = {"desired_state": "suspended"}
     with suppress(AirflowException):
-        make().resume({"ti": FakeInstance()}, event)
+        make().execute_complete({"ti": FakeInstance()}, event)
     assert airflow.asset_states == left
 
 
@@ -423,7 +438,7 @@ def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_p
     begin_log(tmp_path, first._job)
     event = {"status": "recycle", "attempt": first.spec["attempt"], "cancel_at": first.cancel_at}
     airflow.asset_states = {"desired_state": "suspended"}
-    assert deferral(make().resume, {"ti": FakeInstance()}, event).serialize() == first.serialize()
+    assert deferral(make().execute_complete, {"ti": FakeInstance()}, event).serialize() == first.serialize()
     assert airflow.asset_states == {"desired_state": "suspended"}
 
 
@@ -438,7 +453,7 @@ def test_execution_timeout_in_a_worker_cancels_the_job(make, airflow, tmp_path, 
     async def until_the_alarm(*_):
         raise AirflowTaskTimeout
 
-    monkeypatch.setattr(adaptive_spark, "run_loop", until_the_alarm)
+    monkeypatch.setattr(adaptive_spark, "run_job_loop", until_the_alarm)
     with pytest.raises(AirflowTaskTimeout):
         operator.execute({"ti": FakeInstance()})
     operator.on_kill()
@@ -451,7 +466,7 @@ def test_job_that_runs_elsewhere_now_is_not_canceled(make, airflow, monkeypatch)
     async def taken_over(*_):
         raise SupersededError(7, "other run/1#loop")
 
-    monkeypatch.setattr(adaptive_spark, "run_loop", taken_over)
+    monkeypatch.setattr(adaptive_spark, "run_job_loop", taken_over)
     with pytest.raises(AirflowFailException, match="taken over by 'other run/1'"):
         operator.execute({"ti": FakeInstance()})
     operator.on_kill()
@@ -512,29 +527,29 @@ LOST = {"status": "error", "message": "the directory is away", "driver": "driver
 
 def test_driver_is_killed_when_nobody_will_look_after_it_any_more(make, kills):
     with pytest.raises(AirflowException, match="the directory is away"):
-        make().resume({"ti": FakeInstance(try_number=3, max_tries=2)}, LOST)
+        make().execute_complete({"ti": FakeInstance(try_number=3, max_tries=2)}, LOST)
     assert kills.killed == ["driver-1"]
 
 
 def test_driver_is_left_to_the_next_try(make, kills):
     with pytest.raises(AirflowException, match="the directory is away"):
-        make().resume({"ti": FakeInstance(try_number=2, max_tries=2)}, LOST)
+        make().execute_complete({"ti": FakeInstance(try_number=2, max_tries=2)}, LOST)
     assert not kills.killed
 
 
 def test_driver_that_can_not_be_killed_is_named(make, kills, capsys):
     kills.error = ClusterUnreachableError("no master answers")
     with pytest.raises(AirflowException, match="the directory is away"):
-        make().resume({"ti": FakeInstance(try_number=1, max_tries=0)}, LOST)
+        make().execute_complete({"ti": FakeInstance(try_number=1, max_tries=0)}, LOST)
     assert (
-        "driver-1 of job 'departures' may run on: have it killed on its master. no master answers"
+        "Driver driver-1 of job 'departures' may still run. Kill the driver in the web UI of its master. no master answers"
         in capsys.readouterr().out
     )
 
 
 def test_error_before_there_was_a_driver_kills_nothing(make, kills):
     with pytest.raises(AirflowException, match="no connection"):
-        make().resume(
+        make().execute_complete(
             {"ti": FakeInstance(try_number=1, max_tries=0)}, LOST | {"message": "no connection", "driver": None}
         )
     assert not kills.killed
@@ -585,12 +600,12 @@ def test_graph_may_declare_a_batch_too(make_batch):
     assert operator._batch.batch.slots == 8
 
 
-@pytest.mark.parametrize(("options", "told"), [({}, "none is set"), ({"stop_timeout": "7 s"}, "stop_timeout")])
+@pytest.mark.parametrize(("options", "told"), [({}, "none"), ({"stop_timeout": "7 s"}, "stop_timeout")])
 def test_declared_batch_is_told_in_the_log_once(make_batch, capsys, options, told):
     make_batch(**options).execute({"ti": FakeInstance()})
     warning = (
-        "job 'departures' is declared BATCH: the adaptive scheduler runs streaming jobs only; it is submitted with "
-        f"spark-submit, as by SparkSubmitOperator, on at most 4 core(s). Options of the scheduler have no effect: {told}"
+        "Job 'departures' is declared BATCH. The adaptive scheduler runs streaming jobs only, so the job is submitted with "
+        f"spark-submit, as by SparkSubmitOperator, on at most 4 core(s). Options of the scheduler without effect: {told}"
     )
     assert capsys.readouterr().out.count(warning) == 1
 

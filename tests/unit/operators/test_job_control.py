@@ -20,22 +20,16 @@ from airflow.sdk.exceptions import (
 )
 from airflow.sdk.serde import deserialize, serialize
 
-from airflow_adaptive.launch import deferral
+from airflow_adaptive.launch import deferral, job_state
+from airflow_adaptive.launch.job_events import JobEvent, event_payload, event_position, events_since
 from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
-from airflow_adaptive.triggers import job_state
-from airflow_adaptive.triggers.job_state import (
-    AdaptiveJobEventTrigger,
-    JobEvent,
-    JobStateTrigger,
-    happened,
-    place,
-    told,
-)
+from airflow_adaptive.triggers import job_state as job_state_triggers
+from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
 from tests.support.fake_comms import FakeComms, api_server_error
 from tests.support.published_documents import batch, executing, shown, suspended
 
@@ -55,6 +49,7 @@ SUMMARY: dict[str, Any] = {
 
 class Instance:
     dag_id, task_id, run_id = "night", "shrink", "r"
+    map_index = -1
 
 
 CONTEXT: Any = {"ti": Instance()}
@@ -73,8 +68,9 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look again at once."""
-    monkeypatch.setattr(job_state, "LOOK_EVERY", timedelta(0))
-    monkeypatch.setattr(deferral, "SHORTEST_DEFERRAL", timedelta(0))
+    for module in (job_state, job_state_triggers):
+        monkeypatch.setattr(module, "POLL_INTERVAL", timedelta(0))
+    monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
 
 
 def ended(outcome: str) -> dict[str, Any]:
@@ -240,7 +236,7 @@ def test_stop_asks_and_waits_without_a_worker(
     trigger = deferred_to(lambda: operator.execute(CONTEXT))
     assert airflow.asset_states["desired_state"] == desired_state
     airflow.asset_states["summary"] = ended(outcome)
-    assert operator.resume(CONTEXT, fire(trigger)) == outcome
+    assert operator.execute_complete(CONTEXT, fire(trigger)) == outcome
 
 
 def test_stop_in_the_worker_tells_how_the_job_ended(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,8 +256,8 @@ def test_job_that_has_ended_is_left_as_it_is(airflow: FakeComms) -> None:
 
 def test_job_that_does_not_stop_in_time_is_an_error_that_says_what_to_look_at(airflow: FakeComms) -> None:
     operator = StopAdaptiveJobOperator(task_id="t", job="departures", timeout="1 ms")
-    with pytest.raises(AirflowException, match=r"not ended in time \(1 ms\); it is Executing.*triggerer"):
-        operator.resume(CONTEXT, fire(deferred_to(lambda: operator.execute(CONTEXT))))
+    with pytest.raises(AirflowException, match=r"did not end within 1 ms. Its state is Executing.*triggerer"):
+        operator.execute_complete(CONTEXT, fire(deferred_to(lambda: operator.execute(CONTEXT))))
 
 
 @pytest.mark.parametrize("timeout", ["soon", -1, 0])
@@ -277,7 +273,7 @@ def test_stop_without_a_time_is_refused(airflow: FakeComms, timeout: Any) -> Non
 def test_sensor_waits_for_any_of_its_states(airflow: FakeComms) -> None:
     sensor = AdaptiveJobSensor(task_id="t", job="departures", states=["SUSPENDED", "Executing"])
     event = fire(deferred_to(lambda: sensor.execute(CONTEXT)))
-    assert sensor.resume(CONTEXT, event) == {"state": "Executing", "parallelism": {"job": 2}}
+    assert sensor.execute_complete(CONTEXT, event) == {"state": "Executing", "parallelism": {"job": 2}}
 
 
 def test_sensor_that_waits_in_vain_tells_what_the_job_is(airflow: FakeComms) -> None:
@@ -325,18 +321,18 @@ def test_trigger_waits_on_while_airflow_does_not_answer(airflow: FakeComms, monk
     ],
 )
 def test_events_are_what_has_happened_since_the_last_look(now: dict[str, Any], events: list[JobEvent]) -> None:
-    assert list(happened(place(SUMMARY), SUMMARY | now)) == events
+    assert list(events_since(event_position(SUMMARY), SUMMARY | now)) == events
 
 
 def test_job_that_ends_so_again_is_another_event() -> None:
     first = ended("SUSPENDED")
     again = first | {"since": "2026-01-03T00:00:00+00:00"}
-    assert not list(happened(place(first), first))
-    assert list(happened(place(first), again)) == [JobEvent.SUSPENDED]
+    assert not list(events_since(event_position(first), first))
+    assert list(events_since(event_position(first), again)) == [JobEvent.SUSPENDED]
 
 
 def test_event_tells_what_another_dag_needs() -> None:
-    assert told(JobEvent.RESCALED, SUMMARY) == {
+    assert event_payload(JobEvent.RESCALED, SUMMARY) == {
         "event": "RESCALED",
         "job": "departures",
         "state": "Executing",
@@ -370,7 +366,7 @@ def watch(watched: Watched, events: list[str]) -> Any:
 
 def test_watcher_tells_what_happened_while_no_triggerer_ran(airflow: FakeComms) -> None:
     watched = Watched()
-    watched.values["seen of departures"] = place(SUMMARY)
+    watched.values["position of departures"] = event_position(SUMMARY)
     airflow.asset_states["summary"] = ended("FAILED") | {"rescales": 3, "restarts": 4}
     assert fire(watch(watched, ["FAILED"]))["event"] == "FAILED"
 
@@ -383,7 +379,9 @@ def test_watcher_begins_with_what_comes_next(airflow: FakeComms, monkeypatch: py
 
     monkeypatch.setattr(SystemClock, "sleep", rescale)
     assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
-    assert watched.values["seen of departures"] == place(SUMMARY), "an event that is not taken is told again"
+    assert watched.values["position of departures"] == event_position(SUMMARY), (
+        "an event that is not taken is told again"
+    )
 
 
 def test_unknown_event_is_refused_when_the_dag_is_parsed() -> None:

@@ -19,7 +19,8 @@ from airflow.timetables.base import DataInterval, TimeRestriction
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from airflow_adaptive.operators.rescale_policy import TASK_ID, ApplyRescalePolicyOperator, rescale_policy_dag
+from airflow_adaptive.dag_factories import TASK_ID, rescale_policy_dag
+from airflow_adaptive.operators.rescale_policy import ApplyRescalePolicyOperator
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable
@@ -33,6 +34,7 @@ ALWAYS = scheduled_policy(zone="Europe/Berlin", windows=[window("always", (2, 3)
 
 class Instance:
     dag_id, task_id, run_id = "calendar", TASK_ID, "r"
+    map_index = -1
 
 
 CONTEXT: Any = {"ti": Instance()}
@@ -161,7 +163,7 @@ def test_policy_that_is_a_dry_run_tells_what_it_would_set_and_sets_nothing(airfl
 @pytest.mark.parametrize("outcome", ["SUSPENDED", "FINISHED"])
 def test_job_that_was_suspended_or_has_ended_is_left_alone(airflow, outcome):
     airflow.asset_states["summary"] |= {"state": "Finished", "outcome": outcome}
-    with pytest.raises(AirflowSkipException, match="leaves it alone"):
+    with pytest.raises(AirflowSkipException, match="does not apply to it"):
         ApplyRescalePolicyOperator(task_id=TASK_ID, job="departures", policy=ALWAYS).execute(CONTEXT)
     assert "calendar" not in airflow.asset_states
 

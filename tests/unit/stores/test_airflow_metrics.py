@@ -20,8 +20,9 @@ from airflow_adaptive.runtime.publishing.time_series import COLUMNS
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.stores.airflow_metrics import COUNTED, MEASURED, METRICS_OF_A_JOB, Kind, Telemetry
-from airflow_adaptive.stores.asset_store import AirflowJobStore, TaskKey
+from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.store_access import StoreTraffic
+from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from airflow_adaptive.testing.scenario import Scenario

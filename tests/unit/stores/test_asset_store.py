@@ -13,10 +13,11 @@ from airflow.sdk import Variable
 
 from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.requirements.control_requests import decode_bounds
-from airflow_adaptive.stores.asset_store import AirflowJobStore, TaskKey
+from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.change_marker import MAX_MARKERS, notify, read_markers
 from airflow_adaptive.stores.control_requests import READS_BETWEEN, request_desired_state
 from airflow_adaptive.stores.store_access import StoreTraffic
+from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.support.fake_comms import FakeComms, api_server_error
 

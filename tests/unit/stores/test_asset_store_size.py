@@ -12,7 +12,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.stores.asset_store import xcoms
+from airflow_adaptive.stores.task_xcoms import xcoms
 from airflow_adaptive.testing.contracts.job_channel import journal_document
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.scenario import Scenario

@@ -12,8 +12,8 @@ from airflow.sdk import BaseNotifier
 from airflow.sdk.definitions.callback import AsyncCallback
 
 from airflow_adaptive.stores import rescale_callback
-from airflow_adaptive.stores.asset_store import TaskKey
 from airflow_adaptive.stores.rescale_callback import Announcer
+from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.simulation.one_job import Simulation
 
 TASK = TaskKey(dag_id="d", task_id="t", run_id="r")

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from airflow.sdk.serde import deserialize, serialize
 
-from airflow_adaptive.launch import deferral
+from airflow_adaptive.launch import background, deferral
+from airflow_adaptive.launch.job_loop import run_job_loop
+from airflow_adaptive.launch.loop_events import loop_event
+from airflow_adaptive.launch.resource_wait import wait_for_slots
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.journal import SupersededError
@@ -22,11 +25,11 @@ from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode, from_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
-from airflow_adaptive.stores.asset_store import TaskKey
+from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
 from airflow_adaptive.triggers import adaptive_job
-from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger, run_loop
-from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger, look_for_resources
+from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
+from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 from tests.support.fake_comms import FakeComms, api_server_error
 
 MINE = "r/1"
@@ -49,7 +52,7 @@ def test_trigger_survives_the_database(trigger):
 
 def test_unusable_connection_is_an_error_event_that_names_it(monkeypatch):
     monkeypatch.delenv("AIRFLOW_CONN_NOWHERE", raising=False)
-    event = asyncio.run(look_for_resources({}, "nowhere", "2026-01-01T00:00:00+00:00"))
+    event = asyncio.run(wait_for_slots({}, "nowhere", "2026-01-01T00:00:00+00:00"))
     assert event["status"] == "error"
     assert "nowhere" in event["message"]
 
@@ -144,7 +147,7 @@ async def claim(trigger: AdaptiveJobTrigger) -> None:
         newest = await directory.newest()
         return newest is not None and newest.owner.startswith(trigger._job.attempt)
 
-    loop = asyncio.create_task(run_loop(trigger._job, trigger.conn_id, trigger.base, TaskKey(**TASK)))
+    loop = asyncio.create_task(run_job_loop(trigger._job, trigger.conn_id, trigger.base, TaskKey(**TASK)))
     await wait_until_async(is_claimed, 60, "the claim", 0.01)
     loop.cancel()
     await asyncio.wait({loop})
@@ -198,7 +201,7 @@ def test_job_is_left_alone_when_nobody_knows_the_task(
 def test_trigger_whose_job_another_attempt_took_over_says_so(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deferral, "SHORTEST_DEFERRAL", timedelta(0))
+    monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
 
     async def take_over() -> Any:
         firing = asyncio.ensure_future(anext(aiter(make().run())))
@@ -206,7 +209,7 @@ def test_trigger_whose_job_another_attempt_took_over_says_so(
         while not firing.done():
             leave = RunLimits(recycle_at=datetime.now(UTC) + timedelta(milliseconds=50))
             try:
-                await run_loop(other._job, other.conn_id, other.base, task, leave)
+                await run_job_loop(other._job, other.conn_id, other.base, task, leave)
             except SupersededError:
                 continue
         return firing.result().payload
@@ -228,7 +231,7 @@ def test_end_of_a_failed_job_tells_its_root_cause_and_whether_a_retry_may_help(
 ) -> None:
     job = Scenario(**options).given_executing(2).when_query_failed(failure)
     job.when_query_failed(Failure(error_class="OTHER", message="")).when_driver_ended()
-    told = adaptive_job.outcome(make()._job, job.state, None, "the cluster does not answer")
+    told = loop_event(make()._job, job.state, None, "the cluster does not answer")
     assert told["cause"] == f"{failure.summary} (and 1 concurrent failure); the cluster does not answer"
     assert told["recoverable"] is recoverable
 
@@ -236,8 +239,8 @@ def test_end_of_a_failed_job_tells_its_root_cause_and_whether_a_retry_may_help(
 def test_trigger_whose_twin_took_over_stands_by(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deferral, "SHORTEST_DEFERRAL", timedelta(0))
-    monkeypatch.setattr(adaptive_job, "STAND_BY", timedelta(0))
+    monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
+    monkeypatch.setattr(adaptive_job, "STANDBY_DELAY", timedelta(0))
     answers: list[SupersededError | dict[str, str]] = [SupersededError(7, f"{MINE}#twin"), {"status": "recycle"}]
 
     async def loop(*_: Any) -> Any:
@@ -246,7 +249,7 @@ def test_trigger_whose_twin_took_over_stands_by(
             raise answer
         return answer
 
-    monkeypatch.setattr(adaptive_job, "run_loop", loop)
+    monkeypatch.setattr(adaptive_job, "run_job_loop", loop)
 
     async def fire() -> Any:
         return await anext(aiter(make().run()))
@@ -260,9 +263,9 @@ def test_trigger_whose_twin_took_over_stands_by(
 @pytest.fixture
 def short_lived(make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch) -> AdaptiveJobTrigger:
     """A trigger whose lifetime is over at once."""
-    monkeypatch.setattr(deferral, "SHORTEST_DEFERRAL", timedelta(milliseconds=100))
-    monkeypatch.setattr(adaptive_job, "HANDING_ON", timedelta(milliseconds=20))
-    monkeypatch.setattr(adaptive_job, "STAND_BY", timedelta(0))
+    monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(milliseconds=100))
+    monkeypatch.setattr(adaptive_job, "HANDOVER_POLL_INTERVAL", timedelta(milliseconds=20))
+    monkeypatch.setattr(adaptive_job, "STANDBY_DELAY", timedelta(0))
     trigger = make()
     options = replace(trigger._job.options, trigger_lifetime=timedelta(milliseconds=200))
     trigger.spec = encode(replace(trigger._job, options=options))
@@ -293,7 +296,7 @@ def test_loop_of_a_recycled_trigger_goes_on_until_the_next_has_taken_over(
 
     async def hand_on() -> str:
         await fire(short_lived)
-        (old,) = adaptive_job._kept
+        (old,) = background._tasks
         await asyncio.wait({old}, timeout=0.2)
         assert not old.done()
         following = asyncio.create_task(fire(make()))
@@ -316,7 +319,7 @@ def test_job_whose_task_is_ended_between_two_triggers_is_canceled(
 
     async def hand_on() -> None:
         await fire(short_lived)
-        (old,) = adaptive_job._kept
+        (old,) = background._tasks
         airflow.error = api_server_error() if error else None
         await asyncio.wait({old}, timeout=0.2 if error else None)
         assert old.done() is not error
@@ -343,18 +346,18 @@ def test_recycled_trigger_whose_twin_has_taken_over_does_not_take_the_job_back(
     airflow: FakeComms, short_lived: AdaptiveJobTrigger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     airflow.task_states, airflow.xcoms = {"r": {"t": "scheduled"}}, {"attempt": MINE}
-    monkeypatch.setattr(adaptive_job, "STAND_BY", timedelta(milliseconds=300))
+    monkeypatch.setattr(adaptive_job, "STANDBY_DELAY", timedelta(milliseconds=300))
     taken: list[str] = []
 
     async def lost(*_: Any) -> Any:
         taken.append("over")
         raise SupersededError(7, f"{MINE}#twin")
 
-    monkeypatch.setattr(adaptive_job, "run_loop", lost)
+    monkeypatch.setattr(adaptive_job, "run_job_loop", lost)
 
     async def hand_on() -> None:
         assert (await fire(short_lived))["status"] == "recycle"
-        (old,) = adaptive_job._kept
+        (old,) = background._tasks
         await old
 
     asyncio.run(hand_on())

@@ -17,8 +17,9 @@ from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Ports
 from airflow_adaptive.spark.address import AddressError
-from airflow_adaptive.stores.asset_store import AirflowJobStore, TaskKey
+from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.rescale_callback import Announcer, AnnouncingStore
+from airflow_adaptive.stores.task_xcoms import TaskKey
 
 Found = TypeVar("Found")
 
@@ -45,7 +46,7 @@ def job_directory(base: str, job: str) -> JobDirectory:
 
 
 @asynccontextmanager
-async def world(
+async def job_ports(
     conn_id: str,
     base: str,
     job: str,

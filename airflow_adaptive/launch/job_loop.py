@@ -1,0 +1,103 @@
+"""Runs and cancels the control loop of a job in an Airflow process, and kills drivers that no loop will stop.
+
+Operators and triggers share these functions: the loop runs in the triggerer for deferrable tasks, and in the worker for all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from airflow_adaptive.autoscaling.advisor import advisor
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.launch.job_ports import job_ports
+from airflow_adaptive.launch.loop_events import error_event, loop_event
+from airflow_adaptive.ports import JobChannel, JobDirectoryError, PortError
+from airflow_adaptive.runtime.journal.journal import attempt_of
+from airflow_adaptive.runtime.loop import Loop, RunLimits
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
+from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.stores.task_xcoms import TaskKey
+
+log = logging.getLogger(__name__)
+
+KILL_GRACE = timedelta(seconds=10)
+"""Longest graceful stop of a killed task. Airflow gives `on_kill` 30 s (`[triggerer] on_kill_timeout`)."""
+
+ATTEMPT_SEARCH_DEPTH = 20
+"""Number of journal documents among which an attempt searches for its own. The loop of another attempt writes fewer documents before this attempt notices."""
+
+
+async def run_job_loop(
+    spec: JobSpec,
+    conn_id: str,
+    base: str,
+    task: TaskKey,
+    leave: RunLimits | None = None,
+    on_rescale: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Run the loop of a job until the loop ends, and return the event that resumes the task (see `loop_events`).
+
+    Raises:
+        SupersededError: another loop has taken the job over.
+    """
+    loop: Loop | None = None
+    try:
+        patience = spec.options.deploy_timeout
+        async with job_ports(conn_id, base, spec.graph.job, task, patience, on_rescale) as ports:
+            loop = Loop(spec, ports, leave, advisor(spec.rescale_policy))
+            return loop_event(spec, await loop.run(), leave, loop.trouble)
+    except (PortError, AdaptiveSchedulerError, ValueError) as error:
+        return error_event(error, None if loop is None else loop.driver)
+
+
+async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> None:
+    """Take a job over and cancel it, within at most twice `KILL_GRACE`.
+
+    The job is left alone if another attempt has taken it over since.
+
+    Raises:
+        SupersededError: another loop takes the job over during the cancellation.
+    """
+    options = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
+    async with job_ports(conn_id, base, spec.graph.job, task, patience=KILL_GRACE) as ports:
+        if await _was_taken_over(ports.channel, spec.attempt):
+            log.info("Another attempt runs job %s. The job is not canceled.", spec.graph.job)
+            return
+        policy = advisor(spec.rescale_policy)  # The loop writes the state of the policy into the journal.
+        await Loop(replace(spec, options=options), ports, advisor=policy).cancel()
+
+
+async def _was_taken_over(channel: JobChannel, attempt: str) -> bool:
+    """Whether the journal contains a document of a later attempt.
+
+    An attempt that never wrote to the journal may take the job of an earlier attempt over.
+    """
+    try:
+        newest = await channel.newest()
+        number = 0 if newest is None else newest.number
+        documents = [await channel.read(older) for older in range(number, max(number - ATTEMPT_SEARCH_DEPTH, 0), -1)]
+    except JobDirectoryError:
+        return False  # The cancellation itself waits for the job directory.
+    is_own = [document is not None and attempt_of(document.owner) == attempt for document in documents]
+    return any(is_own) and not is_own[0]
+
+
+async def kill_driver(conn_id: str, driver: str) -> None:
+    """Kill a driver through its cluster.
+
+    Raises:
+        PortError: the cluster refuses the request or does not answer.
+        AddressError: the connection does not exist or does not describe a cluster.
+    """
+    address = await asyncio.to_thread(AdaptiveSparkHook(conn_id).address)
+    cluster = StandaloneCluster(address)
+    try:
+        await cluster.kill(driver)
+    finally:
+        await cluster.close()

@@ -1,0 +1,61 @@
+"""Reads the published state of a job, and waits until the job reaches one of several states."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+from airflow_adaptive.launch.job_control import JobControl
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.scheduler.state import Outcome
+
+log = logging.getLogger(__name__)
+
+POLL_INTERVAL = timedelta(seconds=5)
+"""Interval between two reads of the published state. Each read takes Airflow 12-30 ms."""
+
+ENDED: Final = tuple(outcome.value for outcome in Outcome)
+"""States of a job that has ended."""
+
+
+def published_state(summary: Mapping[str, Any] | None) -> str | None:
+    """The state of a job, or the outcome of a job that has ended; None if nothing is published."""
+    return None if summary is None else summary.get("outcome") or summary.get("state")
+
+
+async def wait_for_state(job: str, states: Sequence[str], until: datetime) -> dict[str, Any]:
+    """Wait until the job is in one of the states, or until the deadline passes.
+
+    Args:
+        job: id of the job.
+        states: names of states, or outcomes of a job that has ended.
+        until: deadline.
+
+    Returns:
+        `status` ("reached" or "timeout"), and the `job`, its `state` and its `parallelism` at that time.
+    """
+    control, clock = JobControl(job), SystemClock()
+    while True:
+        summary = await read_summary(control)
+        state = published_state(summary)
+        result = {"job": job, "state": state, "parallelism": (summary or {}).get("parallelism")}
+        if state in states:
+            return {"status": "reached", **result}
+        if clock.now() >= until:
+            return {"status": "timeout", **result}
+        left = max((until - clock.now()).total_seconds(), 0.0)
+        await clock.sleep(min(POLL_INTERVAL.total_seconds(), left))
+
+
+async def read_summary(control: JobControl) -> Mapping[str, Any] | None:
+    """The published summary of a job; None if nothing is published, or if Airflow does not answer."""
+    try:
+        return await asyncio.to_thread(control.summary)
+    except AirflowRuntimeError as error:
+        log.warning("Airflow does not answer: %s", error)
+        return None

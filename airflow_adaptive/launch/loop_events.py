@@ -1,0 +1,66 @@
+"""The events with which a control loop resumes its task. `task_result` converts the events to results and exceptions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from airflow_adaptive.runtime.journal.journal import SupersededError
+from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.history.failures import root_cause
+from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.scheduler.state import Finished, SchedulerState
+from airflow_adaptive.scheduler.state_transitions import can_recover
+
+
+def loop_event(spec: JobSpec, state: SchedulerState, leave: RunLimits | None, trouble: str | None) -> dict[str, Any]:
+    """The event of a loop that returned: `finished` if the job has ended, else `recycle`.
+
+    Args:
+        spec: the job as deployed.
+        state: state of the scheduler at the end of the loop.
+        leave: limits of the run.
+        trouble: last error of the loop, None if there was none.
+    """
+    cancel_at = None if leave is None else leave.cancel_at
+    if not isinstance(state.current, Finished):
+        return recycle_event(spec, cancel_at)
+    return _finished_event(state, state.current, cancel_at, trouble)
+
+
+def _finished_event(
+    state: SchedulerState, current: Finished, cancel_at: datetime | None, trouble: str | None
+) -> dict[str, Any]:
+    causes = [cause for cause in (root_cause(state), trouble) if cause]
+    return {
+        "status": "finished",
+        "outcome": current.outcome.value,
+        "cause": "; ".join(causes) or None,
+        "recoverable": current.cause is None or can_recover(state, current.cause),
+        "timed_out": cancel_at is not None and current.since >= cancel_at,
+        "restarts": state.num_restarts,
+        "rescales": state.num_rescales,
+        "parallelism": encode(state.timeline.running),
+    }
+
+
+def recycle_event(spec: JobSpec, cancel_at: datetime | None) -> dict[str, Any]:
+    """The event of a loop that the loop of a new trigger replaces."""
+    deadline = None if cancel_at is None else cancel_at.isoformat()
+    return {"status": "recycle", "attempt": spec.attempt, "cancel_at": deadline, "spec": encode(spec)}
+
+
+def superseded_event(error: SupersededError) -> dict[str, Any]:
+    """The event of a loop whose job another attempt has taken over."""
+    return {"status": "superseded", "attempt": error.attempt}
+
+
+def error_event(error: Exception, driver: str | None) -> dict[str, Any]:
+    """The event of a loop that failed.
+
+    Args:
+        error: the error.
+        driver: id of the driver that may still run, None if there is none.
+    """
+    return {"status": "error", "message": str(error), "driver": driver}

@@ -1,0 +1,47 @@
+"""Waits for the slots of a job on a cluster that an Airflow connection names."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.launch.process_resources import Process
+from airflow_adaptive.ports import PortError
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.runtime.resource_wait import wait_for_resources
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
+from airflow_adaptive.scheduler.config.options import Options
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.snapshot import decode
+
+
+async def wait_for_slots(wanted: dict[str, Any], conn_id: str, until: str) -> dict[str, Any]:
+    """Wait until the cluster has the slots of a job.
+
+    Args:
+        wanted: `graph`, `options`, `executor` and `driver` of the job, encoded.
+        conn_id: Airflow connection of the Spark cluster.
+        until: deadline, in ISO 8601.
+
+    Returns:
+        `status`: "found" with the slots, the parallelism and the slots of each worker; "timeout"; or "error" with a message.
+    """
+    process = Process.current()
+    try:
+        address = await process.traffic.read(AdaptiveSparkHook(conn_id).address)
+    except (PortError, ValueError) as error:
+        return {"status": "error", "message": str(error)}
+    options = decode(Options, wanted["options"])
+    async with process.cluster(address) as (_, shared):
+        found = await wait_for_resources(
+            decode(JobGraph, wanted["graph"]),
+            options,
+            decode(ExecutorShape, wanted["executor"]),
+            decode(DriverShape, wanted["driver"]),
+            lambda: shared.unclaimed(options.poll_interval),
+            SystemClock(),
+            datetime.fromisoformat(until),
+        )
+    return {"status": "timeout"} if found is None else {"status": "found", **asdict(found)}

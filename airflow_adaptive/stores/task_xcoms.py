@@ -1,0 +1,85 @@
+"""The XComs of the task that runs a job: their keys, and their values for a view of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.execution_time.xcom import XCom
+
+from airflow_adaptive.runtime.journal.history import newest_within
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+XCOM_STATE = "state"
+XCOM_PARALLELISM = "parallelism"
+XCOM_TRANSITIONS = "transitions"
+XCOM_FAILURES = "failures"
+XCOM_DECISIONS = "decisions"
+XCOM_RESCALES = "rescales"
+XCOM_MASTER_URL = "spark_master_url"
+XCOM_DRIVER_URL = "spark_driver_url"
+XCOM_EXECUTORS_URL = "spark_executors_url"
+XCOM_STDOUT_URL = "spark_driver_stdout_url"
+XCOM_STDERR_URL = "spark_driver_stderr_url"
+XCOM_ATTEMPT = "attempt"
+
+LINKS = {
+    XCOM_MASTER_URL: "master",
+    XCOM_DRIVER_URL: "driver",
+    XCOM_EXECUTORS_URL: "executors",
+    XCOM_STDOUT_URL: "stdout",
+    XCOM_STDERR_URL: "stderr",
+}
+"""XCom keys of the extra links, with the names of the URLs in a view."""
+
+MOST_TRANSITIONS = 50
+"""Largest number of transitions in the XCom. The journal keeps all transitions."""
+
+TRANSITION_BYTES = 16 << 10
+FAILURE_BYTES = 12 << 10
+"""With the limits of a view, all XComs of a job fit into 64 KiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskKey:
+    """The task instance that owns the XComs of a job. Triggers receive the key as a dict."""
+
+    dag_id: str
+    task_id: str
+    run_id: str
+    map_index: int = -1
+
+    @classmethod
+    def of(cls, context: Context) -> TaskKey:
+        """The key of the task instance of a context."""
+        ti = context["ti"]
+        map_index = -1 if ti.map_index is None else ti.map_index
+        return cls(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
+
+    def __str__(self) -> str:
+        return f"{self.dag_id}/{self.task_id}/{self.run_id}"
+
+    def push(self, key: str, value: Any) -> None:
+        """Set an XCom of the task; blocks."""
+        XCom.set(key, value, **asdict(self))
+
+    def pull(self, key: str) -> Any:
+        """Read an XCom of the task; None if the XCom does not exist. Blocks."""
+        return XCom.get_one(key=key, **asdict(self))
+
+
+def xcoms(view: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The XComs for a view of a job: key -> value."""
+    urls = view["urls"]
+    return {
+        XCOM_STATE: view["outcome"] or view["state"],
+        XCOM_PARALLELISM: view["parallelism"],
+        XCOM_TRANSITIONS: newest_within(view["transitions"][-MOST_TRANSITIONS:], TRANSITION_BYTES),
+        XCOM_FAILURES: newest_within(view["failures"], FAILURE_BYTES),
+        XCOM_DECISIONS: view["decisions"],
+        XCOM_RESCALES: {"history": view["rescale_history"], "summary": view["rescale_summary"]},
+        **{key: urls[name] or "" for key, name in LINKS.items()},
+    }

@@ -1,0 +1,74 @@
+"""The packages that DAG authors and job scripts import, and the examples that must import no deeper module."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+DAG_FACADES: Final = (
+    "airflow_adaptive.operators",
+    "airflow_adaptive.sensors",
+    "airflow_adaptive.triggers",
+    "airflow_adaptive.timetables",
+    "airflow_adaptive.autoscaling",
+    "airflow_adaptive.graph",
+)
+FACADES: Final = (*DAG_FACADES, "airflow_adaptive.job")
+CODE_BLOCK: Final = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+IMPORT: Final = re.compile(r"^\s*(?:from|import) (airflow_adaptive[\w.]*)", re.MULTILINE)
+
+
+def examples() -> dict[str, str]:
+    """Source of each example: DAG files, job scripts, and the Python code blocks of the documentation."""
+    found = {str(file.relative_to(ROOT)): file.read_text() for file in (ROOT / "dags").rglob("*.py")}
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        found[page.name] = "\n".join(CODE_BLOCK.findall(page.read_text()))
+    return found
+
+
+@pytest.mark.parametrize(("name", "source"), examples().items(), ids=[*examples()])
+def test_example_imports_facades_only(name: str, source: str) -> None:
+    assert set(IMPORT.findall(source)) <= set(FACADES)
+
+
+def test_examples_use_every_facade_that_a_quickstart_needs() -> None:
+    used = {module for source in examples().values() for module in IMPORT.findall(source)}
+    assert used >= set(FACADES) - {"airflow_adaptive.timetables"}
+
+
+@pytest.mark.parametrize("facade", FACADES)
+def test_facade_exports_what_it_names(facade: str) -> None:
+    module = import_module(facade)
+    assert all(getattr(module, name) is not None for name in module.__all__)
+    with pytest.raises(AttributeError, match=f"module '{facade}' has no attribute 'Nothing'"):
+        _ = module.Nothing
+
+
+@pytest.mark.parametrize("facade", DAG_FACADES)
+def test_names_for_type_checkers_are_those_for_the_interpreter(facade: str) -> None:
+    module = import_module(facade)
+    imported = {
+        alias.name
+        for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and node.module not in ("__future__", "typing", "airflow_adaptive.lazy_exports")
+        for alias in node.names
+    }
+    assert sorted(imported) == sorted(module.__all__)
+
+
+def test_one_trigger_is_loaded_without_operators_and_without_the_other_triggers() -> None:
+    source = "import airflow_adaptive.triggers.job_state, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    modules = loaded.split()
+    assert "airflow_adaptive.triggers.job_state" in modules
+    assert "airflow_adaptive.triggers.adaptive_job" not in modules
+    assert not [module for module in modules if module.startswith("airflow_adaptive.operators")]
