@@ -31,7 +31,7 @@ def check_prerequisites() -> None:
     repair = repair_command()
     if repair is not None:
         raise PrerequisiteError(
-            "The installed pyspark is missing or damaged: the packages pyspark and pyspark-client overwrite each other's "
+            "pyspark is missing or damaged: the packages pyspark and pyspark-client overwrite each other's "
             f"files. Repair the installation with this command, then start the demo again:\n{repair}"
         )
     find_java()
