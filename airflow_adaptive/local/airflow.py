@@ -303,7 +303,7 @@ def merged(config: Config, override: Config) -> Config:
 
 
 def as_text(config: Config) -> str:
-    """Format the configuration as `airflow.cfg`. A `%` is doubled because Airflow interpolates values."""
+    """Format the configuration as `airflow.cfg`. Each `%` is escaped as `%%` because Airflow interpolates values."""
     lines: list[str] = []
     for section, options in config.items():
         lines += [f"[{section}]", *(f"{name} = {value.replace('%', '%%')}" for name, value in options.items()), ""]

@@ -25,8 +25,8 @@ class Transition:
         source: state that the job left.
         target: state that the job entered.
         version: state version after the transition; each transition increments the version.
-        before: slots in use before the transition, 0 without a plan.
-        after: slots in use after the transition, 0 without a plan.
+        slots_before: slots in use before the transition, 0 without a plan.
+        slots_after: slots in use after the transition, 0 without a plan.
         reason: human-readable reason.
     """
 
@@ -34,8 +34,8 @@ class Transition:
     source: str
     target: str
     version: int
-    before: int
-    after: int
+    slots_before: int
+    slots_after: int
     reason: str
 
     @classmethod
@@ -46,8 +46,8 @@ class Transition:
             source=item["source"],
             target=item["target"],
             version=item["version"],
-            before=slots(item["before"]),
-            after=slots(item["after"]),
+            slots_before=slots(item["before"]),
+            slots_after=slots(item["after"]),
             reason=item["reason"],
         )
 

@@ -34,7 +34,7 @@ def transition_line(transition: Transition) -> str:
 
 def slot_change(transition: Transition) -> str:
     """Format the slots in use before and after a transition."""
-    before, after = (str(slots or "-") for slots in (transition.before, transition.after))
+    before, after = (str(slots or "-") for slots in (transition.slots_before, transition.slots_after))
     return before if before == after else f"{before} -> {after}"
 
 

@@ -128,7 +128,7 @@ class Scenario:
 
     def _runs_with(self, slots: int) -> bool:
         last = self._transitions[-1]
-        return last.target == EXECUTING and last.after == slots
+        return last.target == EXECUTING and last.slots_after == slots
 
     def _wait_for_commit(self) -> None:
         """Wait for another committed batch, so that the change happens while the job processes data."""
@@ -139,7 +139,7 @@ class Scenario:
 
     def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
         def poll() -> bool:
-            self._report_news()
+            self._report_changes()
             if self._job.has_ended:
                 raise ScenarioError(
                     f"the DAG run ended as {self._job.run_state!r}; log of its tasks:\n{self._job.log()}"
@@ -150,12 +150,12 @@ class Scenario:
 
     def _wait_for_end(self) -> None:
         wait_until(lambda: self._job.has_ended, WAIT_TIMEOUT_S, "the end of the DAG run", POLL_INTERVAL_S)
-        self._report_news()
+        self._report_changes()
         self._reporter.report(f"the DAG run has ended: {self._job.run_state}")
         if self._job.run_state != "success":
             raise ScenarioError(f"the DAG run did not succeed; log of its tasks:\n{self._job.log()}")
 
-    def _report_news(self) -> None:
+    def _report_changes(self) -> None:
         """Report new transitions, and the progress from time to time."""
         before = self._version
         self._transitions = self._job.transitions or self._transitions

@@ -21,7 +21,7 @@ ITEM = {
 
 
 def transition(at: datetime, source: str, target: str) -> Transition:
-    return Transition(at=at, source=source, target=target, version=1, before=1, after=1, reason="why")
+    return Transition(at=at, source=source, target=target, version=1, slots_before=1, slots_after=1, reason="why")
 
 
 def test_transition_is_read_from_the_xcom() -> None:
