@@ -1,4 +1,4 @@
-"""Finding Spark and Java, and saying what to do when they are missing or wrong."""
+"""The search for Spark and Java, and the errors when they are missing or wrong."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ def test_wait_gives_the_first_true_answer() -> None:
     assert wait_until(lambda: next(answers), 5, "an answer", interval_s=0) == "ready"
 
 
-def test_condition_is_asked_once_even_without_time() -> None:
+def test_condition_is_evaluated_once_even_without_time() -> None:
     assert wait_until(lambda: "ready", 0, "an answer") == "ready"
 
 
-def test_wait_that_fails_says_for_what() -> None:
+def test_error_of_a_wait_names_the_condition() -> None:
     with pytest.raises(TimeoutError, match=r"the moon: not within 0\.01 s"):
         wait_until(lambda: False, 0.01, "the moon", interval_s=0)
 
@@ -37,7 +37,7 @@ async def test_async_wait_gives_the_first_true_answer() -> None:
 
 
 @pytest.mark.asyncio
-async def test_async_wait_that_fails_says_for_what() -> None:
+async def test_error_of_an_async_wait_names_the_condition() -> None:
     async def condition() -> bool:
         return False
 

@@ -16,7 +16,7 @@ ITEM = {
     "before": None,
     "after": {"job": 2},
     "tier": None,
-    "reason": "the plan is in force",
+    "reason": "the driver has activated the plan",
 }
 
 
@@ -25,19 +25,22 @@ def transition(at: datetime, source: str, target: str) -> Transition:
 
 
 def test_transition_is_read_from_the_xcom() -> None:
-    assert transition_line(Transition.from_xcom(ITEM)) == "Deploying -> Executing [- -> 2]: the plan is in force"
+    assert (
+        transition_line(Transition.from_xcom(ITEM))
+        == "Deploying -> Executing [- -> 2]: the driver has activated the plan"
+    )
 
 
 def test_table_aligns_its_columns() -> None:
     assert table([("a", "b"), ("long", "x")]) == "a     b\n----  -\nlong  x"
 
 
-def test_transitions_table_tells_how_long_each_state_took() -> None:
+def test_transitions_table_contains_the_time_in_each_state() -> None:
     began = datetime(2026, 1, 1, tzinfo=UTC)
-    shown = transitions_table(
+    lines = transitions_table(
         [
             transition(began, "Created", "Deploying"),
             transition(began + timedelta(seconds=2.5), "Deploying", "Executing"),
         ]
     )
-    assert shown.splitlines()[-1].split() == ["00:00:02", "Deploying", "2.5", "s", "Executing", "1", "why"]
+    assert lines.splitlines()[-1].split() == ["00:00:02", "Deploying", "2.5", "s", "Executing", "1", "why"]
