@@ -2,7 +2,6 @@
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PARALLEL := --numprocesses auto --dist worksteal
-UNIT := -m "not cluster and not airflow and not browser and not faults"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -33,22 +32,21 @@ test: check ui ui-check ## run `check` and the tests on real Spark, on real Airf
 	.ci/ensure_chromium.sh
 	$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-airflow test-cluster
 
-# `test` runs both targets at the same time. They name folders because collecting the tests of all folders takes long.
+# `test` runs both targets at the same time.
 test-airflow: install ui
 	$(BIN)/python -m pytest -m "not long" tests/integration/airflow
 
 test-cluster: install ui
-	$(BIN)/python -m pytest -m "(cluster or browser) and not long" \
-		tests/integration/spark tests/integration/browser tests/faults/matrix tests/unit/testing/contracts
+	$(BIN)/python -m pytest -m "not long" tests/integration/spark tests/integration/browser
 
 test-long: install ## run the other tests on real Spark and real Airflow (about 40 minutes)
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m long tests/integration
 
 test-faults: install ## inject every fault at every moment on a real Spark cluster; results in docs/faults.md (hours; resumes; SHARD=1/3)
-	$(BIN)/python -m pytest -m faults tests/faults
+	$(BIN)/python -m pytest tests/faults --ignore tests/faults/unit
 
 test-weeks: install ## simulate three weeks of a job with a thousand rescales and failures, and check for leaks (about 15 minutes)
-	$(BIN)/python -m pytest -m faults -s tests/faults/test_weeks.py
+	$(BIN)/python -m pytest -s tests/faults/endurance
 
 chaos: install ## inject random faults into one job, then count its rows (MINUTES=10; SEED=1 repeats the faults of a run)
 	$(BIN)/python -m tests.faults.chaos $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),10)
@@ -63,7 +61,7 @@ lint: install ## check style, types and layers
 
 # The tests of the scheduler are distributed by file, so that only one process explores each model.
 unit: install ## run the unit tests, and require full branch coverage of the scheduler
-	$(BIN)/python -m pytest $(UNIT) $(PARALLEL) tests/unit tests/benchmarks tests/faults --ignore tests/unit/scheduler
+	$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/repository tests/benchmarks/unit tests/faults/unit --ignore tests/unit/scheduler
 	$(BIN)/python -m pytest tests/unit/scheduler --numprocesses auto --dist loadfile --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.quick_java import start_quickly
+from tests.support.repository import ROOT
 
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
 pytest_plugins = ["airflow_adaptive.testing.fixtures", "tests.support.airflow_app_fixtures", "tests.support.browser"]
 
 pytest.register_assert_rewrite("airflow_adaptive.testing")
+
+LEVELS: Mapping[str, Sequence[str]] = {
+    "integration/spark": ["cluster"],
+    "integration/airflow": ["airflow", "cluster"],
+    "integration/browser": ["browser"],
+    "faults/unit": [],
+    "faults": ["faults"],
+}
+"""Directory of tests -> markers of its tests. An inner directory comes before its parent."""
 
 _buckets = itertools.count(1)
 
@@ -28,9 +39,22 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["AIRFLOW_HOME"] = str(config.cache.mkdir("airflow"))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with a browser come last: its event loop stays in the process, and no other may run beside it."""
-    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+    """Mark each test with the level of its directory.
+
+    Tests that use a browser come last, because the event loop of the browser stays in the process and does not tolerate
+    another event loop.
+    """
+    for item in items:
+        for name in markers_of(item.path):
+            item.add_marker(name)
+    items.sort(key=lambda item: "browser" in getattr(item, "fixturenames", ()))
+
+
+def markers_of(path: Path) -> Sequence[str]:
+    """Return the markers of a test module: those of the innermost directory of `LEVELS` that contains the module."""
+    return next((names for folder, names in LEVELS.items() if path.is_relative_to(ROOT / "tests" / folder)), ())
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from airflow_adaptive.job.executors.task_balancer import MAX_BATCHES
 from airflow_adaptive.job.protocol.documents import NONE, TASKS, Action, DriverPlan, DriverStatus
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.benchmarks.page import replace_section
 from tests.support.driver_under_test import DriverUnderTest
+from tests.support.page_sections import replace_section
 
 JOBS: Final = Path(__file__).parent / "jobs"
 

@@ -36,7 +36,7 @@ from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.scenario import Scenario
-from tests.benchmarks.page import replace_section
+from tests.support.page_sections import replace_section
 
 SLOTS = (100, 1_000, 10_000, 100_000)
 GROUPS = 20

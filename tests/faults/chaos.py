@@ -23,11 +23,11 @@ from pathlib import Path
 
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.faults.disk import BusyError, NoMountError, small_disk
-from tests.faults.master import recovering
+from tests.faults.harness.disk import BusyError, NoMountError, small_disk
+from tests.faults.harness.master_process import recovering
+from tests.faults.harness.outcome import Outcome
 from tests.faults.matrix.faults import FAULTS, FULL, READ_ONLY, Fault
-from tests.faults.matrix.world import FEW, WORKER, WORKERS, MatrixWorld, where
-from tests.faults.outcome import Outcome
+from tests.faults.matrix.matrix_job import FEW, WORKER, WORKERS, MatrixWorld, where
 from tests.support.quick_java import start_quickly
 
 JOB = "chaos"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
-from tests.faults.job import JOB
-from tests.faults.outcome import Outcome
-from tests.faults.results import Result, remember, remembered, write_page
-from tests.faults.world import FaultWorld
+from tests.faults.harness.deployment import JOB
+from tests.faults.harness.job_under_fault import FaultWorld
+from tests.faults.harness.outcome import Outcome
+from tests.faults.harness.results import Result, remember, remembered, write_page
 
 WORKER = {"cores": 4, "memory_mb": 4096}
 

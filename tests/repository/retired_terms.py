@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.support.repository import ROOT
+
 TERMS: Final = tomllib.loads(Path(__file__).with_name("retired_terms.toml").read_text())
 WORDS: Final = frozenset(TERMS["identifiers"]["words"])
 NAMES: Final = frozenset(TERMS["definitions"]["names"])

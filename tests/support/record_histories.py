@@ -1,4 +1,4 @@
-"""Records the histories again that `test_replay.py` replays.
+"""Records the histories again that `tests/unit/testing/replay/test_histories.py` replays.
 
 python -m tests.support.record_histories             # those of the simulation
 python -m tests.support.record_histories --cluster   # also that of a real Spark cluster on this machine; a few minutes
@@ -33,7 +33,7 @@ from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.replay.histories import Recorder
 from airflow_adaptive.testing.simulation.one_job import Simulation
 
-HISTORIES = Path(__file__).parents[1] / "unit" / "testing" / "replay" / "histories"
+HISTORIES = Path(__file__).with_name("recorded_histories")
 SIMULATED = "simulated cluster"
 REAL = "embedded Spark cluster"
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tests.support.repository import ROOT
+
 
 def made(trials: ModuleType, directory: Path) -> Any:
     """What the trials of that module found: it takes a directory as its argument, and leaves there its file `RESULT`."""
-    root = str(Path(__file__).parents[2])
+    root = str(ROOT)
     done = subprocess.run(
         [sys.executable, str(trials.__file__), str(directory)],
         env={**os.environ, "PYTHONPATH": root, "SPARK_LOCAL_IP": "127.0.0.1"},

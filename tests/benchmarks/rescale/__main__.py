@@ -21,14 +21,15 @@ from typing import Final
 import tests.benchmarks.rescale
 from airflow_adaptive.local.distribution import find_java
 from airflow_adaptive.scheduler.policies.rescaling import Tier
-from tests.benchmarks.page import replace_section
 from tests.benchmarks.rescale.case import Case, Found, files_within, first_line
 from tests.benchmarks.rescale.flink import VERSION, install
 from tests.benchmarks.rescale.flink_case import FlinkCase
 from tests.benchmarks.rescale.spark_case import SparkCase
 from tests.benchmarks.rescale.table import tables
+from tests.support.page_sections import replace_section
+from tests.support.repository import ROOT
 
-FOLDER: Final = Path(__file__).parents[3] / ".bench"
+FOLDER: Final = ROOT / ".bench"
 RESULTS: Final = "rescale.json"
 
 REPEATS: Final = 10

@@ -17,6 +17,7 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.benchmarks.rescale import processes
 from tests.benchmarks.rescale.feed import FILES_PER_S, HURRY, JOURNAL, SEEDS, checksum, put, read_journal, truth
 from tests.benchmarks.rescale.figures import Order, Repeat, Span
+from tests.support.repository import ROOT
 
 SETTLE_S: Final = 3.0
 """After a rescale has taken effect: what came meanwhile is caught up with."""
@@ -192,7 +193,7 @@ def seed(folder: Path, keys: int) -> None:
 def feeding(folder: Path, keys: int, files: int) -> Iterator[None]:
     """Files come meanwhile, whatever the job does."""
     command = [sys.executable, "-m", "tests.benchmarks.rescale.feed", str(folder), str(keys), str(files)]
-    feeder = processes.start(command, folder.parent / "feed.log", cwd=Path(__file__).parents[3])
+    feeder = processes.start(command, folder.parent / "feed.log", cwd=ROOT)
     try:
         wait_until(lambda: journal(folder), 30.0, "the first file")
         yield

@@ -36,7 +36,8 @@ from tests.benchmarks.rescale.spark_log import (
     read_files_logged,
     seen,
 )
-from tests.faults.watched_job import WatchedJob
+from tests.faults.harness.watched_job import WatchedJob
+from tests.support.repository import ROOT
 
 JOB: Final = "count"
 SCRIPT: Final = Path(__file__).with_name("script.py")
@@ -110,8 +111,8 @@ class SparkSubject(Subject):
         }
         file = self.job.root / "loops" / f"{self._attempt:03}.json"
         file.write_text(json.dumps(config))
-        command = [sys.executable, "-m", "tests.faults.runner", str(file)]
-        loop = processes.start(command, file.with_suffix(".log"), cwd=Path(__file__).parents[3])
+        command = [sys.executable, "-m", "tests.faults.harness.loop_process", str(file)]
+        loop = processes.start(command, file.with_suffix(".log"), cwd=ROOT)
         older, self._loops = self._loops, [loop]
         newest = self.job.wait_for("the new loop's first document", self._own_document, EFFECT_S)
         processes.end(older)

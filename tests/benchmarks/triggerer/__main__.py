@@ -13,11 +13,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import tests.benchmarks.triggerer
-from tests.benchmarks.page import replace_section
 from tests.benchmarks.scheduler import machine_line
 from tests.benchmarks.triggerer import Figures
 from tests.benchmarks.triggerer.cluster import END, REQUESTS, serve_cluster
 from tests.benchmarks.triggerer.loops import run_triggerer
+from tests.support.page_sections import replace_section
 
 JOBS = (10, 100, 1_000)
 SECONDS = 40.0

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
-from tests.faults.airflow.world import AirflowWorld
+from tests.faults.airflow.airflow_job import AirflowWorld
 from tests.faults.conftest import WORKER
 
 CONFIG = {

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.airflow.world import LIFETIME_S, AirflowWorld
-from tests.faults.outcome import Outcome
+from tests.faults.airflow.airflow_job import LIFETIME_S, AirflowWorld
+from tests.faults.harness.outcome import Outcome
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 Record = Callable[[str, str, Outcome], None]
 

@@ -13,16 +13,16 @@ import pytest
 
 from airflow_adaptive.local.airflow import Component, LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
-from tests.faults.airflow.world import AirflowWorld
+from tests.faults.airflow.airflow_job import AirflowWorld
 from tests.faults.conftest import WORKER
+from tests.faults.harness.job_under_fault import frozen
+from tests.faults.harness.outcome import Outcome
+from tests.faults.harness.results import Result, remember, remembered
 from tests.faults.matrix.cells import AIRFLOW_WORKER, UNDER_AIRFLOW, Cell, marked
+from tests.faults.matrix.matrix_job import SCRIPT, backs_off, feed_twice
 from tests.faults.matrix.page import write_grid
-from tests.faults.matrix.world import SCRIPT, backs_off, feed_twice
-from tests.faults.outcome import Outcome
-from tests.faults.results import Result, remember, remembered
-from tests.faults.world import frozen
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 BACKOFF = {"type": "fixed-delay", "attempts": 1000, "delay": "15 s"}
 """Longer than a component of Airflow needs to come back."""

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from airflow_adaptive.local.airflow import Component
-from tests.faults.airflow.world import AirflowWorld
-from tests.faults.outcome import Outcome
+from tests.faults.airflow.airflow_job import AirflowWorld
+from tests.faults.harness.outcome import Outcome
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 Record = Callable[[str, str, Outcome], None]
 

@@ -9,11 +9,11 @@ from datetime import timedelta
 import pytest
 
 from airflow_adaptive.local.airflow import Component
-from tests.faults.airflow.world import LIFETIME_S, AirflowWorld, still
-from tests.faults.outcome import Outcome
-from tests.faults.watched_job import PATIENCE_S
+from tests.faults.airflow.airflow_job import LIFETIME_S, AirflowWorld, still
+from tests.faults.harness.outcome import Outcome
+from tests.faults.harness.watched_job import PATIENCE_S
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 Record = Callable[[str, str, Outcome], None]
 

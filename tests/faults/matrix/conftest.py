@@ -9,35 +9,17 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
-from tests.faults.disk import NoMountError, small_disk
-from tests.faults.master import recovering
+from tests.faults.harness.disk import NoMountError, small_disk
+from tests.faults.harness.outcome import Outcome
+from tests.faults.harness.results import Result, remember, remembered
+from tests.faults.matrix.matrix_cluster import furnish, matrix_cluster  # noqa: F401  a fixture
+from tests.faults.matrix.matrix_job import JOB, MatrixWorld
 from tests.faults.matrix.page import write_grid
-from tests.faults.matrix.world import WORKER, WORKERS, MatrixWorld
-from tests.faults.outcome import Outcome
-from tests.faults.results import Result, remember, remembered
 
 DISK_MB = 24
 
-JOB = "distinct"
-
 CELLS = 8
 """That one job suffers, at most."""
-
-
-@pytest.fixture(scope="session")
-def matrix_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One for all cells of a shard."""
-    memory = tmp_path_factory.mktemp("master")
-    with LocalCluster(properties=recovering(memory)) as cluster:
-        yield cluster
-
-
-def furnish(cluster: LocalCluster) -> None:
-    """As each job finds it."""
-    if cluster.state()["activedrivers"] or len(cluster.workers) > WORKERS:
-        cluster.reset()
-    for _ in range(WORKERS - len(cluster.workers)):
-        cluster.add_worker(**WORKER)
 
 
 class Jobs:
@@ -82,7 +64,10 @@ class Jobs:
 
 
 @pytest.fixture(scope="session")
-def jobs(matrix_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+def jobs(
+    matrix_cluster: LocalCluster,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Jobs]:
     """For all cells of a shard."""
     jobs = Jobs(matrix_cluster, tmp_path_factory.mktemp("matrix"))
     try:

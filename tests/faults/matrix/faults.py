@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import psutil
 
-from tests.faults import disk
-from tests.faults.master import kill_master, restart_master, wait_for_workers
-from tests.faults.matrix.world import WORKER, MatrixWorld
-from tests.faults.world import LEASE_S
+from tests.faults.harness import disk
+from tests.faults.harness.job_under_fault import LEASE_S
+from tests.faults.harness.master_process import kill_master, restart_master, wait_for_workers
+from tests.faults.matrix.matrix_job import WORKER, MatrixWorld
 
 SHORT_S = LEASE_S / 4
 """For so long a disk is broken."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from airflow_adaptive.job.protocol.documents import DriverState
 from airflow_adaptive.scheduler.policies.rescaling import Tier
-from tests.faults.matrix.world import FEW, MORE_THAN_THERE_IS, MatrixWorld, backs_off, where
-from tests.faults.world import frozen
+from tests.faults.harness.job_under_fault import frozen
+from tests.faults.matrix.matrix_job import FEW, MORE_THAN_THERE_IS, MatrixWorld, backs_off, where
 
 TRIES = 5
 """A rescale that was over before it was seen is asked for again."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tests.benchmarks.page import replace_section, section
+from tests.faults.harness.results import MATRIX, PAGE, Result
 from tests.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, Cell, cells
-from tests.faults.results import MATRIX, PAGE, Result
+from tests.support.page_sections import replace_section, section
 
 NOT_YET = "not yet"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from tests.faults.matrix.faults import Fault
+from tests.faults.matrix.matrix_job import MatrixWorld
 from tests.faults.matrix.moments import Moment, reached
-from tests.faults.matrix.world import MatrixWorld
 
 
 def strike(world: MatrixWorld, fault: Fault, moment: Moment) -> None:

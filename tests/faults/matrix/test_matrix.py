@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.faults.harness.outcome import Outcome
 from tests.faults.matrix.cells import RUNS, Cell, fault_of, marked, moment_of
+from tests.faults.matrix.matrix_job import MatrixWorld
 from tests.faults.matrix.strike import strike
-from tests.faults.matrix.world import MatrixWorld
-from tests.faults.outcome import Outcome
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 def name_of(cell: Cell) -> str:

@@ -23,7 +23,7 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.support.mailbox import Mailbox
 from tests.support.statsd_server import Statsd
 
-pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)]
+pytestmark = pytest.mark.timeout(500)
 
 TIMEOUT_S = 120.0
 TASK = "job"

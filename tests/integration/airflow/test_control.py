@@ -10,7 +10,7 @@ from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.scheduler.snapshot import from_json
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F401  a fixture
 
-pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 ACCEPTED = 202
 JOB = "controlled"

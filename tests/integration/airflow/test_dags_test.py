@@ -13,7 +13,7 @@ import pytest
 from airflow_adaptive.local.airflow import as_text, default_config
 from airflow_adaptive.local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
 def airflow(home: Path, env: dict[str, str], *arguments: str) -> str:

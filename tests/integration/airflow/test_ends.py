@@ -14,7 +14,7 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.conftest import SECRET
 from tests.integration.airflow.test_adaptive_job import Run
 
-pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
 
 
 PATIENCE_S = 240.0

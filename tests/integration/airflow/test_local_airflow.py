@@ -1,9 +1,7 @@
-"""The local Airflow: its files, and one real Airflow that is started, used, damaged and stopped."""
+"""One real Airflow that is started, used, damaged and stopped."""
 
 from __future__ import annotations
 
-import stat
-from configparser import ConfigParser
 from pathlib import Path
 from textwrap import dedent
 
@@ -15,10 +13,6 @@ from airflow_adaptive.local.airflow import (
     Component,
     LocalAirflow,
     LocalAirflowError,
-    as_text,
-    default_config,
-    merged,
-    write_private,
 )
 from airflow_adaptive.local.airflow_api import AirflowApi
 from airflow_adaptive.local.waiting import wait_until
@@ -42,34 +36,6 @@ ECHO = dedent(
 )
 
 
-def test_config_is_read_back_as_written(tmp_path: Path) -> None:
-    parser = ConfigParser()
-    parser.read_string(as_text({"a": {"x": "50%", "y": ""}}))
-    assert dict(parser["a"]) == {"x": "50%", "y": ""}
-
-
-def test_override_wins_option_by_option() -> None:
-    config = merged({"a": {"x": "1", "y": "2"}, "b": {"z": "3"}}, {"a": {"y": "9"}, "c": {"w": "4"}})
-    assert config == {"a": {"x": "1", "y": "9"}, "b": {"z": "3"}, "c": {"w": "4"}}
-
-
-def test_default_config_binds_to_this_machine_only(tmp_path: Path) -> None:
-    config = default_config(tmp_path, tmp_path / "dags", "http://127.0.0.1:1234")
-    assert (config["api"]["host"], config["api"]["port"]) == ("127.0.0.1", "1234")
-
-
-def test_private_file_is_for_its_owner_only_even_if_it_was_not(tmp_path: Path) -> None:
-    file = tmp_path / "secret"
-    file.touch(0o644)
-    write_private(file, "x")
-    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("x", 0o600)
-
-
-def test_api_is_refused_before_start(tmp_path: Path) -> None:
-    with pytest.raises(LocalAirflowError, match="start"):
-        _ = LocalAirflow(tmp_path / "home", tmp_path).api
-
-
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory):
     """A real Airflow with one DAG."""
@@ -89,7 +55,6 @@ def run_to_its_end(api: AirflowApi, conf: dict[str, object]) -> tuple[str, str]:
     return run_id, api.run_state("echo", run_id)
 
 
-@pytest.mark.airflow
 @pytest.mark.long
 @pytest.mark.timeout(300)
 class TestRunningAirflow:
@@ -131,7 +96,6 @@ class TestRunningAirflow:
         assert state == "success"
 
 
-@pytest.mark.airflow
 @pytest.mark.timeout(300)
 def test_component_that_does_not_start_is_shown_with_its_log_and_nothing_is_left(tmp_path: Path) -> None:
     broken = LocalAirflow(tmp_path / "home", tmp_path, config={"core": {"executor": "NoSuchExecutor"}})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +16,11 @@ from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F401  a fixture
+from tests.support.repository import ROOT
 
-pytestmark = [pytest.mark.airflow, pytest.mark.browser, pytest.mark.cluster, pytest.mark.timeout(500)]
+pytestmark = pytest.mark.timeout(500)
 
-PICTURES = Path(__file__).parents[3] / "docs" / "pictures"
+PICTURES = ROOT / "docs" / "pictures"
 
 
 @pytest.fixture

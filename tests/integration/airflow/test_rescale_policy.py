@@ -21,8 +21,9 @@ from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.testing.scenario import Scenario
+from tests.support.repository import ROOT
 
-pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 TIMEOUT_S = 60.0
 ZONE = "Asia/Kathmandu"
@@ -54,7 +55,7 @@ DAGS = dedent(
     """
 )
 
-EXAMPLES = Path(__file__).parents[3] / "dags"
+EXAMPLES = ROOT / "dags"
 
 BROKEN = dedent(
     """

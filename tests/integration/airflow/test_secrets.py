@@ -20,7 +20,7 @@ from tests.integration.airflow.conftest import MARK, SECRET_CONF
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Run, no_driver_runs
 from tests.support.mailbox import Mailbox
 
-pytestmark = [pytest.mark.airflow, pytest.mark.cluster, pytest.mark.timeout(500)]
+pytestmark = pytest.mark.timeout(500)
 
 JOB = "secretive"
 

@@ -14,8 +14,6 @@ from tests.support import job_stories as stories
 from tests.support.airflow_app import AirflowWorld
 from tests.support.published_documents import shown
 
-pytestmark = pytest.mark.browser
-
 XSS = '<img src=x onerror=alert(1)> & "quoted"'
 
 BEING_STOPPED = {"suspended": "The job is being suspended", "canceled": "The job is being canceled"}

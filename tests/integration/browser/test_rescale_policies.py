@@ -8,10 +8,8 @@ from __future__ import annotations
 import os
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 from airflow_adaptive.runtime.publishing.documents import HISTORY, POLICY, SUMMARY
@@ -21,10 +19,9 @@ from tests.integration.browser.test_pages import editor_of, overflow
 from tests.support import job_stories as stories
 from tests.support.airflow_app import AirflowWorld
 from tests.support.published_documents import shown
+from tests.support.repository import ROOT
 
-pytestmark = pytest.mark.browser
-
-PICTURES = Path(__file__).parents[3] / "docs" / "pictures"
+PICTURES = ROOT / "docs" / "pictures"
 RESET = {"parallelism": {"lowerBound": -1, "upperBound": -1}}
 REASON = "window 'rush'; query 'q': it is busy for 91% of the time on 2 slot(s): 2 -> 4"
 

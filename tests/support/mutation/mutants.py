@@ -20,7 +20,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parents[3]
+from tests.support.repository import ROOT
+
+PROJECT = ROOT
 PACKAGE = "airflow_adaptive"
 SCHEDULER = f"{PACKAGE}/scheduler"
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")

@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +19,11 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from tests.support.airflow_app import BODY, AirflowWorld
 from tests.support.published_documents import batch, canceled, executing, place, suspended
+from tests.support.repository import ROOT
 from tests.unit.cli.conftest import Ran, Run
 from tests.unit.plugin.api.routes.test_requirements import with_policy
 
-DOCS = Path(__file__).parents[3] / "docs" / "cli.md"
+DOCS = ROOT / "docs" / "cli.md"
 
 USER = getpass.getuser()
 

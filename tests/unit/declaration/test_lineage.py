@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +21,7 @@ from airflow_adaptive.launch.loop_events import loop_event
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.fake_comms import FakeComms
+from tests.support.repository import ROOT
 
 CONTEXT: Any = {"ti": SimpleNamespace(try_number=1, max_tries=1)}
 FINISHED = {
@@ -131,7 +131,7 @@ def test_operator_does_without_the_provider() -> None:
         "from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator as O; "
         "O(task_id='t', job='j', application='a', job_directory='file:///d'); print('made')"
     )
-    root = Path(__file__).parents[3]
+    root = ROOT
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], cwd=root, capture_output=True, text=True, check=True
     )

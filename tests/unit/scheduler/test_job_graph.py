@@ -125,3 +125,20 @@ def test_stateful_vertex_has_no_more_partitions_than_it_can_use():
 )
 def test_default_max_parallelism_is_flinks(parallelism: int, expected: int):
     assert default_max_parallelism(parallelism) == expected
+
+
+def test_graph_of_a_job_that_declares_none_has_its_name():
+    assert JobGraph.single("departures", ParallelismRange(1, 2)).job == "departures"
+
+
+def test_maximum_parallelism_has_a_maximum():
+    def graph(maximum: int) -> JobGraph:
+        vertex = JobVertex(name="v", parallelism=ParallelismRange(1, 2), max_parallelism=maximum)
+        return JobGraph(job="job", vertices=(vertex,))
+
+    graph(32768).validate()
+    with pytest.raises(JobGraphError) as raised:
+        graph(32769).validate()
+    assert raised.value.violations == (
+        "maximum parallelism 32769 of vertex 'v' exceeds 32768, the most that any vertex can have",
+    )

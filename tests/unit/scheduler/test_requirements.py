@@ -1,9 +1,12 @@
 """Resource requirements: validated as a whole, expanded before they are kept."""
 
+from typing import Any
+
 import pytest
 
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import ParallelismRange, accept, are_accepted, violations
+from tests.support.patterns import exactly
 
 DEFAULTS = {"read": ParallelismRange(2, 4), "count": ParallelismRange(1, 8)}
 MAX = {"read": 16, "count": 16}
@@ -43,3 +46,19 @@ def test_accepted_requirements_are_complete_valid_and_expanded():
 def test_range_is_made_of_a_pair_or_of_one_number():
     assert ParallelismRange.of((1, 4)) == ParallelismRange.of([1, 4]) == ParallelismRange(1, 4)
     assert ParallelismRange.of(3) == ParallelismRange(3, 3)
+
+
+# ---- requirements and job graphs ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bounds", ["three", (1, 2, 3), (1,), None, 1.5, (1.0, 2.0)])
+def test_range_of_anything_but_whole_numbers_is_refused(bounds: Any):
+    words = f"parallelism {bounds!r} must be a whole number, or a pair of them (lower, upper)"
+    with pytest.raises(ValueError, match=exactly(words)):
+        ParallelismRange.of(bounds)
+
+
+@pytest.mark.parametrize("asked", [ParallelismRange(0, 1), ParallelismRange(3, -1)])
+def test_refused_requirements_are_named(asked: ParallelismRange):
+    with pytest.raises(RequirementsError, match=r"^resource requirements\b"):
+        accept({"v": asked}, {"v": ParallelismRange(1, 2)}, {"v": 8})

@@ -3,7 +3,6 @@
 import json
 import re
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from airflow_adaptive.scheduler.history.rescale_summary import Durations
@@ -11,8 +10,9 @@ from airflow_adaptive.scheduler.history.rescales import MAX_STATES, MAX_TOLD
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.timeline import TerminatedReason, TriggerCause
 from airflow_adaptive.testing.scenario import Scenario
+from tests.support.repository import ROOT
 
-PAGE = (Path(__file__).parents[3] / "docs" / "timeline.md").read_text()
+PAGE = (ROOT / "docs" / "timeline.md").read_text()
 
 
 def untagged(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Every state x every event against the table, both ways: nothing else happens, and all of it can."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
@@ -7,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.config.options import OPTIONS
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
     BatchFailed,
@@ -28,9 +30,10 @@ from airflow_adaptive.scheduler.events import (
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json, to_json
 from airflow_adaptive.scheduler.state import Finished
-from airflow_adaptive.scheduler.transition_table import EVENTS, STATES, TRANSITIONS
+from airflow_adaptive.scheduler.transition_table import EVENTS, STATES, TRANSITIONS, as_mermaid
 from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.support.lives import LIVES
+from tests.support.repository import ROOT
 
 
 def events(job: Scenario) -> Iterator[Event]:
@@ -113,3 +116,29 @@ def test_table_is_total_and_finished_is_the_end():
 
 def test_no_state_leads_to_itself():
     assert not [state for state, row in TRANSITIONS.items() for targets in row.values() if state in targets]
+
+
+PAGE = (ROOT / "docs" / "state-machine.md").read_text()
+
+
+def test_diagram_is_the_tables():
+    drawn = re.search(r"<!-- transitions.*?-->\n```mermaid\n(.*?)\n```\n<!-- /transitions -->", PAGE, re.DOTALL)
+    assert drawn is not None
+    assert drawn[1] == as_mermaid()
+
+
+def test_every_state_is_explained_in_the_order_of_a_jobs_life():
+    assert re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE) == [state.__name__ for state in STATES]
+
+
+def test_options_that_are_named_exist():
+    assert set(re.findall(r"`([a-z]+_[a-z_]+)`", PAGE)) <= set(OPTIONS)
+
+
+def test_worker_that_dies_is_survived_as_told():
+    job = Scenario(lower=1, upper=4).given_executing(4).when_slots(held=2, free=1)
+    assert job.path[-3:] == ["RestartingLocally", "Restarting", "Deploying"]
+    job.after(3).when_in_force().then("Deploying", reason="2 of 3 slot(s)").then_parallelism(3)
+    job.after(2).when_slots(held=3).then("Executing")
+    job.after(114).when_slots(held=3, free=2).then("Executing").when_committed().then("Deploying").then_parallelism(4)
+    assert job.state.restarts.attempts == 0

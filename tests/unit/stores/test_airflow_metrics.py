@@ -7,7 +7,6 @@ import logging
 import socket
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +26,9 @@ from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.fake_comms import FakeComms
+from tests.support.repository import ROOT
 
-DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
+DOCS = ROOT / "docs" / "metrics.md"
 
 TAGS = {"job": "departures", "dag_id": "flights", "task_id": "stream"}
 

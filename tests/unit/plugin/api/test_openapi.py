@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from airflow_adaptive.runtime.requirements.dry_run import Consequence
 from tests.support.airflow_app import API, AirflowWorld
 from tests.support.published_documents import executing, place
+from tests.support.repository import ROOT
 from tests.unit.plugin.api.routes.test_events import quick
 
 with warnings.catch_warnings():
@@ -145,14 +145,14 @@ def _try(operation: Any, authorization: dict[str, str]) -> None:
 
 
 def test_reference_names_every_route(document: dict[str, Any]) -> None:
-    text = (Path(__file__).parents[4] / "docs" / "rest-api.md").read_text()
+    text = (ROOT / "docs" / "rest-api.md").read_text()
     for name in operations(document):
         method, path = name.split(" ")
         assert f"`{method} {path.removeprefix('/api/v1')}`" in text, name
 
 
 def test_reference_names_every_kind_of_problem() -> None:
-    root = Path(__file__).parents[4]
+    root = ROOT
     text = (root / "docs" / "rest-api.md").read_text()
     sources = [path.read_text() for path in (root / "airflow_adaptive" / "plugin").rglob("*.py")]
     raised = re.compile(r"(?:conflict\(\s*|HTTPStatus\.[A-Z_]+,\s*)\"([a-z-]+)\"")
@@ -162,5 +162,5 @@ def test_reference_names_every_kind_of_problem() -> None:
 
 
 def test_reference_names_every_consequence_of_a_preview() -> None:
-    text = (Path(__file__).parents[4] / "docs" / "rest-api.md").read_text()
+    text = (ROOT / "docs" / "rest-api.md").read_text()
     assert [one for one in Consequence if f"| `{one}` |" not in text] == []

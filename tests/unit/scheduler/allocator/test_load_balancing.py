@@ -227,3 +227,11 @@ def test_without_balancing_held_slots_are_used_first_and_on_the_fewest_workers(c
     assert sum(worker.total for worker in chosen) == count
     if count <= sum(held):
         assert sum(held[: len(chosen) - 1]) < count <= sum(held[: len(chosen)])
+
+
+# ---- slots ----------------------------------------------------------------------------------------------------------
+
+
+def test_of_equally_loaded_workers_the_one_with_most_free_slots_is_next_also_after_it_took_one():
+    workers = [WorkerSlots(worker="a", free=3), WorkerSlots(worker="b", free=1)]
+    assert spread([1, 1], workers, LoadBalanceMode.TASKS, {"b": 1}) == ("a", "a")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 
 from airflow_adaptive.scheduler.config.options import OPTIONS, Option
 from airflow_adaptive.scheduler.config.restart_strategies import STRATEGIES, as_text
 from airflow_adaptive.scheduler.policies.failure_handling import CODE_ERRORS, NON_RECOVERABLE
+from tests.support.repository import ROOT
 
-PAGE = Path(__file__).parents[4] / "docs" / "options.md"
+PAGE = ROOT / "docs" / "options.md"
 
 HEAD = """# Options
 

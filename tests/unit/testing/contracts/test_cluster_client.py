@@ -1,34 +1,17 @@
-"""The contract of `ClusterClient`, kept by the fake and by a real Spark standalone cluster."""
+"""The contract of `ClusterClient`, with the fake cluster and with the real client of a fake master."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
 
-from airflow_adaptive.local.cluster import HOST, LocalCluster, free_port
 from airflow_adaptive.ports import ClusterClient, DriverLog, SubmissionState
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.contracts.cluster_client import MEMORY_MB, ClusterClientContract, Script
 from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
 from airflow_adaptive.testing.fakes.master import FakeMaster
-
-SCRIPTS = {
-    Script.RUNS: "import threading\nthreading.Event().wait()\n",
-    Script.FINISHES: "",
-    Script.FAILS: "raise RuntimeError('no flights today')\n",
-    Script.COMPUTES: """
-import threading
-from pyspark.sql import SparkSession
-session = SparkSession.builder.getOrCreate()
-threading.Event().wait()
-""",
-}
-
 
 FAKE_SCRIPTS: dict[str, FakeScript] = {
     Script.FINISHES: FakeScript(ends=SubmissionState.FINISHED),
@@ -56,42 +39,6 @@ class FakeUnderTest:
         return script
 
 
-class StandaloneUnderTest:
-    """The real thing."""
-
-    def __init__(self, local: LocalCluster, scripts: Path) -> None:
-        self._local = local
-        self._scripts = scripts
-        port, ui_port, rest_port = (urlsplit(url).port for url in (local.master_url, local.ui_url, local.rest_url))
-        self.client = _client(port, ui_port, rest_port)
-
-    @property
-    def stranded_client(self) -> ClusterClient:
-        return _client(free_port(), free_port(), free_port())
-
-    def uri(self, script: Script) -> str:
-        file = self._scripts / script
-        file.write_text(SCRIPTS[script])
-        return str(file)
-
-    def add_worker(self, cores: int, memory_mb: int) -> str:
-        return self._local.add_worker(cores, memory_mb).worker_id
-
-    def kill_worker(self, worker_id: str) -> None:
-        self._local.kill_worker(next(worker for worker in self._local.workers if worker.worker_id == worker_id))
-
-    def kill_driver(self, submission_id: str) -> None:
-        self._local.kill_driver(submission_id)
-
-
-def _client(port: int | None, ui_port: int | None, rest_port: int | None) -> StandaloneCluster:
-    assert port is not None
-    assert ui_port is not None
-    assert rest_port is not None
-    master = MasterAddress(host=HOST, port=port, ui_port=ui_port, rest_port=rest_port)
-    return StandaloneCluster(ClusterAddress(masters=(master,)))
-
-
 class TestFakeCluster(ClusterClientContract):
     @pytest.fixture
     def cluster(self) -> FakeUnderTest:
@@ -108,12 +55,3 @@ class TestClientOfFakeMaster(ClusterClientContract):
             client = StandaloneCluster(master.address)
             yield FakeUnderTest(master.cluster, client)
             await client.close()
-
-
-@pytest.mark.cluster
-class TestStandaloneCluster(ClusterClientContract):
-    @pytest_asyncio.fixture
-    async def cluster(self, spark_cluster: LocalCluster, tmp_path: Path) -> AsyncIterator[StandaloneUnderTest]:
-        under_test = StandaloneUnderTest(spark_cluster, tmp_path)
-        yield under_test
-        await under_test.client.close()

@@ -16,8 +16,9 @@ from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.testing.replay.__main__ import main
 from airflow_adaptive.testing.replay.histories import History, HistoryError, Recorder, decode_event, replay
 from tests.support.invariants import check_step
+from tests.support.repository import ROOT
 
-HISTORIES = Path(__file__).with_name("histories")
+HISTORIES = ROOT / "tests" / "support" / "recorded_histories"
 FILES = sorted(HISTORIES.glob("*.json"))
 NOW = datetime(2013, 1, 1, tzinfo=UTC)
 

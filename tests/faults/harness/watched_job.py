@@ -1,0 +1,151 @@
+"""What there is to see of a job on a real cluster, and how to wait for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+from airflow_adaptive.job.protocol.codec import DocumentError, decode_journal, decode_status
+from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument
+from airflow_adaptive.local import guardian
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
+from tests.faults.harness.deployment import JOB
+from tests.faults.harness.outcome import sink_batches
+
+ROWS = 10
+"""In each file of the input."""
+
+PATIENCE_S = 240.0
+"""Two cores and many JVMs, and perhaps others that use them, too."""
+
+Found = TypeVar("Found")
+
+
+@dataclass
+class WatchedJob:
+    """One job, as everybody may see it.
+
+    Attributes:
+        cluster: where its drivers run.
+        root: of its input, its output, its drivers' marks and its loops' logs.
+        base: of the directories of all jobs.
+        job: its name.
+        changes: what differs from the usual deployment, see `job.deployed`.
+        loops: processes that were started.
+        files: of the input so far.
+        faulted_at: monotonic, s.
+        recovery_s: from the fault until what came with it was in the output.
+    """
+
+    cluster: LocalCluster
+    root: Path
+    base: Path
+    job: str = JOB
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    loops: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    files: int = 0
+    faulted_at: float = 0.0
+    recovery_s: float = 0.0
+
+    @property
+    def directory(self) -> Path:
+        """Of the job."""
+        return self.base / self.job
+
+    def leave(self, desired_state: str, bounds: Mapping[str, tuple[int, int]]) -> None:
+        """Leave a wish and the bounds of each vertex, where its loops look."""
+        written = self.root / "wishes.new"
+        written.write_text(json.dumps({"desired_state": desired_state, "requirements": bounds}))
+        written.rename(self.root / "wishes.json")
+
+    def newest(self) -> JournalDocument | None:
+        """The newest document of the log."""
+        for file in sorted((self.directory / "journal").glob("[0-9]*.json"), reverse=True):
+            try:
+                return decode_journal(file.read_bytes())
+            except (DocumentError, FileNotFoundError):
+                continue
+        return None
+
+    def status(self) -> DriverStatus | None:
+        """The driver's report."""
+        try:
+            return decode_status((self.directory / "status.json").read_bytes())
+        except (FileNotFoundError, DocumentError):
+            return None
+
+    def is_in(self, state: str) -> bool:
+        """Whether the job is in that state."""
+        newest = self.newest()
+        return newest is not None and newest.scheduler["current"]["type"] == state
+
+    def is_well(self) -> bool:
+        """Whether the job runs and has taken in all that there is."""
+        return self.is_in("Executing") and self.took_all()
+
+    def took_all(self) -> bool:
+        """Whether all rows of the input are in the output."""
+        return len(self.rows()) == self.files * ROWS
+
+    def epoch(self) -> int:
+        """Of the newest driver."""
+        newest = self.newest()
+        return 0 if newest is None else newest.directive.epoch
+
+    def driver(self) -> str:
+        """The cluster's name of the driver that reports."""
+        return self.wait_for("a report", lambda: self.status() and self.status().submission_id)  # type: ignore[union-attr]
+
+    def submitted(self) -> list[str]:
+        """Drivers that the cluster runs."""
+        return [driver["id"] for driver in self.cluster.state()["activedrivers"] if driver["state"] == "RUNNING"]
+
+    def driver_processes(self) -> list[psutil.Process]:
+        """The JVM and the Python of the newest driver: their working directory has its name."""
+        return self.cluster._daemons.working_in(self.driver())
+
+    def processes(self) -> list[psutil.Process]:
+        """All that belong to the cluster."""
+        return guardian.marked(self.cluster._daemons._mark)
+
+    def drivers_left(self) -> list[psutil.Process]:
+        """Processes of drivers, whether their workers live or not: their working directories have the drivers' names."""
+        return [process for process in self.processes() if _directory(process).startswith("driver-")]
+
+    def rows(self) -> list[int]:
+        """Rows in the output, in the order of their batches."""
+        return [row["id"] for _, rows in sink_batches(self.root / "out") for row in rows]
+
+    def said(self, *words: str) -> bool:
+        """Whether a loop said something in which all these words are."""
+        logs = [line for log in (self.root / "loops").glob("*.log") for line in log.read_text().splitlines()]
+        return any(all(word in line for word in words) for line in logs)
+
+    def wait_for(self, what: str, condition: Callable[[], Found | None], timeout_s: float = PATIENCE_S) -> Found:
+        """Wait; if it does not come true, tell what the loops said."""
+        try:
+            return wait_until(condition, timeout_s, what, 0.2)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.story()}") from error
+
+    def story(self) -> str:
+        """What the loops said, and where the job is."""
+        logs = "".join(f"--- {log.name}\n{log.read_text()}" for log in sorted((self.root / "loops").glob("*.log")))
+        newest = self.newest()
+        stands = None if newest is None else (newest.number, newest.directive.epoch, newest.scheduler["current"])
+        return f"{logs}--- {stands}, {self.status()}, {len(self.rows())} of {self.files * ROWS} rows"
+
+
+def _directory(process: psutil.Process) -> str:
+    """The name of the one in which it works; "" if it has gone meanwhile."""
+    try:
+        return Path(process.cwd()).name
+    except psutil.Error:
+        return ""

@@ -1,0 +1,55 @@
+"""The table is complete, and each of its marks means something."""
+
+from __future__ import annotations
+
+from tests.faults.harness.outcome import Outcome
+from tests.faults.harness.results import Result, table
+from tests.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, cells, fault_of, marked, moment_of
+from tests.faults.matrix.faults import FAULTS
+from tests.faults.matrix.moments import MOMENTS
+from tests.faults.matrix.page import NOT_YET, grid
+
+OUTCOME = Outcome(expected=40, found=40, doubled=0, drivers_at_once=1, epochs=1, recovery_s=6.6)
+CASE = "tests/faults/matrix/test_matrix.py::test_fault_at_a_moment[master, tier 1]"
+
+
+def test_every_moment_is_a_column_and_every_fault_a_row():
+    assert list(dict.fromkeys(cell.moment for cell in cells())) == [moment.name for moment in MOMENTS]
+    assert {fault.name for fault in FAULTS} <= {cell.fault for cell in cells()}
+
+
+def test_cell_that_does_not_run_gives_its_reason():
+    assert {cell.mark for cell in cells()} == {RUNS, UNDER_AIRFLOW, *REASONS}
+
+
+def test_cell_that_runs_has_a_fault_and_a_moment():
+    assert {(fault_of(cell).name, moment_of(cell).name) for cell in marked(RUNS)} == {
+        (cell.fault, cell.moment) for cell in marked(RUNS)
+    }
+
+
+def test_grid_shows_the_recovery_of_a_cell_that_ran():
+    (row,) = [line for line in grid([_result(CASE)]).splitlines() if line.startswith("| master ")]
+    assert row.split(" | ").count("7 s") == 1
+    assert row.count(NOT_YET) == len(MOMENTS) - 1
+
+
+def test_grid_leaves_out_what_ran_elsewhere():
+    assert "7 s" not in grid([_result("tests/faults/cluster/test_master.py::test_master")])
+
+
+def test_grid_keeps_what_an_earlier_one_shows():
+    assert grid([], grid([_result(CASE)])) == grid([_result(CASE)])
+
+
+def test_table_keeps_the_rows_of_an_earlier_one():
+    first, second = (_result(f"tests/faults/test_{where}.py", where) for where in ("early", "late"))
+    assert table([first], table([second])) == table([first, second])
+    assert table([first], table([first, second, second])).splitlines()[2:] == [
+        "| master | early | 1 | 40 | 40 | 0 | 1 | 7 s |",
+        "| master | late | 2 | 80 | 80 | 0 | 1 | 7 s |",
+    ]
+
+
+def _result(case: str, where: str = "tier 1") -> Result:
+    return Result(case=case, fault="master", where=where, outcome=OUTCOME)

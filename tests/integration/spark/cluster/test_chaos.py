@@ -1,0 +1,16 @@
+"""A short run of `make chaos`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.chaos import run
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_short_chaos_loses_and_doubles_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(11, 0.7, tmp_path), capsys.readouterr().out
+    assert " 0 doubled" in capsys.readouterr().out

@@ -1,0 +1,99 @@
+"""The client and a real master, beyond the contract: a protected REST server, and secrets in `ps`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.ports import (
+    SECRET_CONF_VARIABLE,
+    ClusterUnreachableError,
+    DriverSubmission,
+    SubmissionRefusedError,
+    SubmissionState,
+)
+from airflow_adaptive.spark.address import ClusterAddress, parse_address
+from airflow_adaptive.spark.standalone import StandaloneCluster
+
+TIMEOUT_S = 60.0
+
+KEY = b"a key of 256 bits, as HS256 asks"
+
+SECRET = "hush-hush-4711"
+
+SCRIPT = """
+import os, sys, threading
+with open(sys.argv[1], "w") as out:
+    out.write(os.environ[sys.argv[2]])
+threading.Event().wait()
+"""
+
+
+def address(local: LocalCluster, token: str | None = None) -> ClusterAddress:
+    ui_port, rest_port = (url.rpartition(":")[2] for url in (local.ui_url, local.rest_url))
+    return parse_address(local.master_url, None, token, {"ui-port": ui_port, "rest-port": rest_port})
+
+
+def jws(key: bytes) -> str:
+    """A JSON Web Token signed with `key` (HS256)."""
+
+    def encoded(part: bytes) -> bytes:
+        return base64.urlsafe_b64encode(part).rstrip(b"=")
+
+    signed = b".".join(encoded(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, {"sub": "me"}))
+    return b".".join((signed, encoded(hmac.digest(key, signed, hashlib.sha256)))).decode()
+
+
+@pytest.mark.asyncio
+async def test_protected_rest_server_asks_for_the_token() -> None:
+    key_filter = "org.apache.spark.ui.JWSFilter"
+    protected = {
+        "spark.master.rest.filters": key_filter,
+        f"spark.{key_filter}.param.secretKey": base64.urlsafe_b64encode(KEY).decode(),
+    }
+    with LocalCluster(properties=protected) as local:
+        with_token = StandaloneCluster(address(local, jws(KEY)))
+        assert (await with_token.status("driver-1")).state is SubmissionState.UNKNOWN
+        await with_token.close()
+        for token in (None, jws(KEY[::-1])):
+            without = StandaloneCluster(address(local, token))
+            with pytest.raises(ClusterUnreachableError, match="bearer token"):
+                await without.status("driver-1")
+            with pytest.raises(SubmissionRefusedError, match="bearer token"):
+                await without.submit(DriverSubmission(name="departures", script="departures.py"))
+            await without.close()
+
+
+@pytest.mark.asyncio
+async def test_secret_properties_reach_the_driver_but_no_command_line(
+    spark_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    script, out = tmp_path / "script.py", tmp_path / "out"
+    script.write_text(SCRIPT)
+    spark_cluster.add_worker(cores=1, memory_mb=512)
+    cluster = StandaloneCluster(address(spark_cluster))
+    await cluster.submit(
+        DriverSubmission(
+            name="departures",
+            script=str(script),
+            args=(str(out), SECRET_CONF_VARIABLE),
+            conf={"spark.db.password": SECRET},
+            driver_memory_mb=512,
+        )
+    )
+    await cluster.close()
+    wait_until(lambda: out.exists() and SECRET in out.read_text(), TIMEOUT_S, "the script's output")
+    assert json.loads(out.read_text()) == {"spark.db.password": SECRET}
+    command_lines = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    assert any(str(script) in line for line in command_lines)
+    assert not any(SECRET in line for line in command_lines)
+    logs = [file for file in spark_cluster.directory.rglob("*") if file.is_file() and file.suffix in {"", ".log"}]
+    assert not any(SECRET in file.read_text(errors="replace") for file in logs)

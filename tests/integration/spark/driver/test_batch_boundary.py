@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support import boundary_trials
+from tests.support.trials import made
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = made(boundary_trials, tmp_path_factory.mktemp("boundary"))
+    return found
+
+
+def test_no_batch_is_cut_whenever_queries_are_ended(trials):
+    assert [end for end in trials["ended"] if end["began"] != end["committed"] or not end["exact"]] == []
+    assert max(max(end["committed"]) for end in trials["ended"] if "busy" in end["kinds"]) > 3
+    assert {len(end["kinds"]) for end in trials["ended"]} == {1, len(boundary_trials.TRIGGERS)}
+
+
+def test_an_ended_query_is_gone_without_failure(trials):
+    assert [end for end in trials["ended"] if end["active"] or end["registered"] or end["failed"]] == []
+
+
+def test_a_query_that_waits_for_its_trigger_ends_at_once(trials):
+    resumed = [end for end in trials["ended"] if end["kinds"] == ["sleeping"]][1:]
+    assert all(end["took_s"] < 10.0 for end in resumed)
+
+
+def test_no_batch_runs_while_queries_are_held(trials):
+    assert [hold for hold in trials["held"] if not hold["held"]] == []
+    for hold in trials["held"]:
+        (offsets, commits, stages), later = hold["seen"]
+        assert offsets == commits, "none was begun"
+        assert stages == []
+        assert later == hold["seen"][0], "none began"
+
+
+def test_held_queries_go_on_when_they_are_let_go(trials):
+    before, after = (trials["held"][hold]["seen"][0][1] for hold in (0, boundary_trials.HOLDS - 1))
+    assert all(later > earlier for earlier, later in zip(before[:2], after[:2], strict=True))
+
+
+def test_queries_go_on_when_one_comes_to_no_boundary_in_time(trials):
+    (trial,) = trials["impatient"]
+    assert not trial["held"]
+    assert trial["acts"] == []
+    assert trial["held_s"] >= boundary_trials.IMPATIENT_S
+
+
+def test_only_the_query_that_comes_to_no_boundary_in_time_is_cut(trials):
+    (trial,) = trials["impatient"]
+    ticking, stuck = (began - committed for began, committed in zip(trial["began"], trial["committed"], strict=True))
+    assert (ticking, stuck) == (0, 1)
+    assert not trial["exact"]
+    assert not trial["active"]

@@ -1,0 +1,111 @@
+"""What the runbook says of checkpoints, on a real Spark: a job goes on from one that another began, with new code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from airflow_adaptive.job.protocol.codec import decode_status
+from airflow_adaptive.local.cluster import HOST, LocalCluster
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.runtime.loop import Loop, Ports
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive.runtime.staging import stage
+from airflow_adaptive.scheduler.config.options import Options
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.testing.fakes.job_store import FakeStore
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+SCRIPT = dedent(
+    """
+    import json, sys
+    from pathlib import Path
+    from airflow_adaptive.job import AdaptiveJob
+
+
+    def count(spark, parallelism):
+        def write(batch, number):
+            rows = {row["value"]: row["count"] for row in batch.collect()}
+            Path(sys.argv[1], "output.json").write_text(json.dumps({"code": CODE, "rows": rows}))
+
+        words = spark.readStream.format("text").load(f"{sys.argv[1]}/input")
+        counts = words.groupBy("value").count().writeStream.outputMode("complete")
+        return counts.foreachBatch(write).trigger(availableNow=True)
+
+
+    AdaptiveJob(count).run()
+    """
+)
+
+
+def test_job_goes_on_from_a_checkpoint_that_was_copied_into_its_directory(
+    spark_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    spark_cluster.add_worker(cores=2, memory_mb=1024)
+    (tmp_path / "input").mkdir()
+
+    (tmp_path / "input" / "1.txt").write_text("one\ntwo\none\n")
+    run(spark_cluster, tmp_path, "first", code=1)
+    assert output(tmp_path) == {"code": 1, "rows": {"one": 2, "two": 1}}
+
+    checkpoints = tmp_path / "jobs" / "second" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    shutil.copytree(tmp_path / "jobs" / "first" / "checkpoints" / "first", checkpoints / "second")
+    (tmp_path / "input" / "2.txt").write_text("one\nthree\n")
+    run(spark_cluster, tmp_path, "second", code=2)
+    assert output(tmp_path) == {"code": 2, "rows": {"one": 3, "two": 1, "three": 1}}
+    (query,) = decode_status((tmp_path / "jobs" / "second" / "status.json").read_bytes()).queries
+    assert query.input_rows == 2
+
+
+def output(folder: Path) -> Any:
+    return json.loads((folder / "output.json").read_text())
+
+
+def run(cluster: LocalCluster, folder: Path, job: str, code: int) -> None:
+    """Run a bounded job to its end, without Airflow."""
+    script = folder / f"{job}.py"
+    script.write_text(f"CODE = {code}\n{SCRIPT}")
+
+    async def to_the_end() -> None:
+        directory = JobDirectory(Storage.at(str(folder / "jobs")), job)
+        staged = await stage(directory, script)
+        spec = JobSpec(
+            graph=JobGraph.single(job, ParallelismRange(1, 1), max_parallelism=2),
+            options=Options.of({"resource_stabilization_timeout": "1 s"}),
+            directory=directory.uri,
+            script=staged.script,
+            py_files=staged.py_files,
+            args=(str(folder),),
+            driver=DriverShape(memory_mb=512),
+            executor=ExecutorShape(memory_mb=512),
+        )
+        client = StandaloneCluster(address(cluster))
+        ports = Ports(cluster=client, channel=directory, store=FakeStore(), clock=SystemClock())
+        ended = (await Loop(spec, ports).run()).current
+        await client.close()
+        assert isinstance(ended, Finished)
+        assert ended.outcome is Outcome.FINISHED, ended.cause
+
+    asyncio.run(to_the_end())
+
+
+def address(cluster: LocalCluster) -> ClusterAddress:
+    port, ui_port, rest_port = (
+        urlsplit(url).port or 0 for url in (cluster.master_url, cluster.ui_url, cluster.rest_url)
+    )
+    return ClusterAddress(masters=(MasterAddress(host=HOST, port=port, ui_port=ui_port, rest_port=rest_port),))

@@ -1,0 +1,93 @@
+"""State in another number of partitions, on real Spark; all trials are made once, in a process of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support import repartition_trials
+from tests.support.repartition_trials import KEYS, PARTITIONS
+from tests.support.trials import made
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    found: dict[str, Any] = made(repartition_trials, tmp_path_factory.mktemp("repartition"))
+    return found
+
+
+@pytest.mark.parametrize(("kind", "value"), [("count", 3), ("join", 9)])
+def test_results_are_right_after_more_and_after_fewer_partitions(trials, kind, value):
+    assert trials["moved"][kind] == {"partitions": [3, 1], "keys": KEYS, "values": [value]}
+
+
+def test_a_file_sink_can_be_read_though_the_driver_died_before_it_told_the_sink_of_a_repartition(trials):
+    assert trials["moved"]["distinct"] == {"partitions": [3, 1], "keys": KEYS, "values": [1]}
+
+
+def test_the_session_does_not_decide_once_there_is_a_checkpoint(trials):
+    assert PARTITIONS not in trials["moved"]["count"]["partitions"]
+
+
+@pytest.mark.parametrize(("batch", "before"), [("first", 0), ("later", 1)])
+def test_a_batch_that_was_cut_is_committed_first_and_none_after_it(trials, batch, before):
+    found = trials["cut"][batch]
+    assert found["begun"] == before + 1
+    assert found["committed"] == before + 2  # the batch, and the repartition
+    assert found["partitions"] == 3
+    assert found["values"] == [before + 2]
+
+
+def test_the_query_keeps_the_trigger_of_its_script(trials):
+    assert trials["cut"]["later"]["trigger"] == "ProcessingTimeTrigger(7000)"
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("zero", "can't have 0 partition(s): give at least 1"),
+        ("format", "checkpointFormatVersion=1: set that, not 2"),
+        ("keyless", "operator 0 (stateStoreSave) has no key, so it is always in one partition"),
+        ("operator", "operator 0 (globalLimit): Spark can't read it for that"),
+        ("another", "it is another query's, of stateStoreSave, and this one would keep that of dedupe"),
+        ("provider", "operator 0 (stateStoreSave): only RocksDB's state can be"),
+        ("escaped", "characters in its path that are escaped in a URI"),
+        ("newer", "upgrade Spark, or give the query a new one"),
+    ],
+)
+def test_what_can_not_work_is_found_out_before_anything_is_changed(trials, what, said):
+    found = trials["refused"][what]
+    assert len(found["said"]) == 2  # by the check, while the query may run, and once more when it has ended
+    assert all(said in message and "checkpoint" in message for message in found["said"])
+    assert found["untouched"]
+
+
+@pytest.mark.parametrize("kind", ["count", "session", "distinct", "recent", "join"])
+def test_operators_are_known_before_the_first_batch_as_the_checkpoint_has_them_after_it(trials, kind):
+    found = trials["operators"][kind]
+    assert found["planned"] == list(dict.fromkeys(found["kept"]))  # a join has four stores
+    assert found["planned"]
+
+
+def test_a_query_without_state_has_no_operators(trials):
+    assert trials["operators"]["stateless"] == {"planned": [], "kept": []}
+
+
+@pytest.mark.parametrize("what", ["same", "stateless", "new"])
+def test_where_nothing_is_to_be_done_nothing_happens(trials, what):
+    assert trials["refused"][what] == {"said": [], "untouched": True}
+
+
+@pytest.mark.parametrize("moment", repartition_trials.MOMENTS)
+def test_a_repartition_that_was_killed_is_finished_and_another_one_follows_it(trials, moment):
+    found = trials["killed"][moment]
+    assert found["begun"] == 2
+    assert found["partitions"] == found["wanted"]
+    assert found["values"] == {"2": 2000}
+
+
+def test_a_repartition_was_killed_before_it_was_committed(trials):
+    assert min(found["committed"] for found in trials["killed"].values()) == 1

@@ -1,0 +1,44 @@
+"""The targets of the Makefile run every test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.support.repository import ROOT
+
+TESTS = ROOT / "tests"
+COMMANDS = re.compile(r"^(test-airflow|test-cluster|test-long|test-faults|unit):.*\n((?:\t.*\n)+)", re.MULTILINE)
+
+
+def directories() -> dict[str, list[Path]]:
+    """Return the directories that each target passes to pytest."""
+    return {
+        target: [ROOT / path for path in re.findall(r"(?<!--ignore )\btests/\S+", commands)]
+        for target, commands in COMMANDS.findall((ROOT / "Makefile").read_text())
+    }
+
+
+def left_out(folders: list[Path], by: list[Path]) -> list[Path]:
+    """Return the test modules in some directories that are in none of the other directories."""
+    modules = [module for folder in folders for module in folder.rglob("test_*.py")]
+    return [module for module in modules if not any(module.is_relative_to(folder) for folder in by)]
+
+
+def test_targets_name_directories_only():
+    assert [path for paths in directories().values() for path in paths if not path.is_dir()] == []
+
+
+def test_every_module_belongs_to_a_target():
+    assert left_out([TESTS], [path for paths in directories().values() for path in paths]) == []
+
+
+def test_unit_tests_run_in_the_unit_target():
+    unit = [TESTS / "unit", TESTS / "repository", TESTS / "benchmarks", TESTS / "faults" / "unit"]
+    assert left_out(unit, directories()["unit"]) == []
+
+
+def test_integration_tests_run_in_the_targets_of_make_test():
+    targets = directories()
+    assert left_out([TESTS / "integration"], targets["test-airflow"] + targets["test-cluster"]) == []
+    assert left_out([TESTS / "integration"], targets["test-long"]) == []
