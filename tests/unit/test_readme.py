@@ -8,11 +8,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 REPOSITORY = re.compile(r"https://github\.com/airflow-adaptive/airflow-adaptive/(?:blob|tree)/main/([^#]+)")
 
-LINKS = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+TEXT = (ROOT / "README.md").read_text()
+DEFINITIONS = dict(re.findall(r"^\[([^\]]+)\]: (\S+)$", TEXT, re.MULTILINE))
+LINKS = [*re.findall(r"\]\(([^)]+)\)", TEXT), *DEFINITIONS.values()]
 
 
 def test_every_link_is_absolute() -> None:
     assert [link for link in LINKS if not link.startswith("https://")] == []
+
+
+def test_every_reference_is_defined() -> None:
+    assert set(re.findall(r"\]\[([^\]]+)\]", TEXT)) == DEFINITIONS.keys()
 
 
 def test_linked_files_of_the_repository_exist() -> None:
