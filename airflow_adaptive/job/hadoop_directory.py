@@ -22,8 +22,8 @@ from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, journal_name
 FILE_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 
 
-class JobDirectory:
-    """Log, status and checkpoints of a job."""
+class HadoopJobDirectory:
+    """Journal, status and checkpoints of a job."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         """Point to a directory; nothing is read or written yet.

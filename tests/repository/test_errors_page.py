@@ -18,12 +18,12 @@ from fsspec.implementations.local import LocalFileSystem
 
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.job.entry import unmanaged_script
-from airflow_adaptive.job.entry.unmanaged_script import OrdinaryScript
+from airflow_adaptive.job.entry.unmanaged_script import UnmanagedScript
 from airflow_adaptive.job.protocol.codec import FORMAT, encode_journal, journal_name
 from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
-from airflow_adaptive.job.queries.writers import AdaptiveJobError, require_same, require_writers
+from airflow_adaptive.job.queries.writers import AdaptiveJobError, require_same_queries, require_writers
 from airflow_adaptive.launch.loop_events import loop_event, superseded_event
 from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
@@ -206,22 +206,22 @@ def returned_nothing() -> str:
 
 def returned_other_queries() -> str:
     with pytest.raises(AdaptiveJobError) as raised:
-        require_same(["hourly", "weekly"], ["hourly", "daily"], "departures")
+        require_same_queries(["hourly", "weekly"], ["hourly", "daily"], "departures")
     return f"AdaptiveJobError: {raised.value}"
 
 
 def local_master() -> str:
     writer: Any = SimpleNamespace(_spark=SimpleNamespace(sparkContext=SimpleNamespace(master="local[*]")))
     with pytest.raises(AdaptiveJobError) as raised:
-        OrdinaryScript()._begin(writer, "")
+        UnmanagedScript()._start_control_loop(writer, "")
     return f"AdaptiveJobError: {raised.value}"
 
 
 def query_before_the_job() -> str:
-    script = OrdinaryScript()
+    script = UnmanagedScript()
     script._queries = ScriptQueries(cast(Any, None), job="departures")
     with pytest.raises(AdaptiveJobError) as raised:
-        script.leave_alone()
+        script.disable_hooks()
     return f"AdaptiveJobError: {raised.value}"
 
 

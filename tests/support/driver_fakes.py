@@ -1,4 +1,4 @@
-"""The control loop's parts without Spark, in a world whose time passes only when the loop sleeps."""
+"""The control loop's parts without Spark, in a driver whose time passes only when the loop sleeps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def directive(
 
 
 @dataclass
-class World:
+class SimulatedDriver:
     """Everything that the control loop touches; also the script of what happens while it sleeps.
 
     `history` has the calls that change something, and each new state with its version; `balanced` has the number of
@@ -54,7 +54,7 @@ class World:
     newest_directive: Directive | Exception | None = None
     executor_count: int = 0
     executors_warm: bool = True
-    executors_leave: bool = False
+    executors_exit: bool = False
     context_alive: bool = True
     build_error: Exception | None = None
     prepared: bool = False
@@ -75,18 +75,18 @@ class World:
     saved_meanwhile: bool = False
     first_trigger_after_s: float = 0.0
     writable: bool = True
-    run: StatefulRun | None = None
+    stateful: StatefulRun | None = None
     time: float = 100.0
     history: list[str] = field(default_factory=list)
     balanced: list[int] = field(default_factory=lambda: [0])
     seen: list[list[int]] = field(default_factory=list)
     statuses: list[DriverStatus] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     guarded: bool = False
     plan: DriverPlan | None = None
     steps: list[Callable[[], None]] = field(default_factory=list)
 
-    def obey(self, *steps: Callable[[], None]) -> DriverState:
+    def run(self, *steps: Callable[[], None]) -> DriverState:
         """Run the loop; between its turns the steps happen one after the other, and then it is told to stop."""
         self.steps = list(steps)
         settings = DriverSettings(
@@ -96,9 +96,9 @@ class World:
         identity = DriverStatus(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.STARTING)
         return ControlLoop(
             identity,
-            log=self,
+            journal=self,
             fence=fence,
-            query=self,
+            workload=self,
             executors=self,
             balancer=self,
             reporter=self,
@@ -106,7 +106,7 @@ class World:
             settings=settings,
             clock=self.clock,
             sleep=self.sleep,
-            complain=self.complaints.append,
+            warn=self.warnings.append,
         ).run()
 
     def after(self, mark: str) -> list[str]:
@@ -135,7 +135,7 @@ class World:
 
         return end
 
-    def look(self) -> None:
+    def record_balanced(self) -> None:
         """Note what is `balanced` up to now."""
         self.seen.append(list(self.balanced))
 
@@ -198,14 +198,14 @@ class World:
             self.plan = None
         return self.boundary_reached
 
-    def runs_on(self, plan: DriverPlan) -> bool:
+    def can_adopt(self, plan: DriverPlan) -> bool:
         return self.plan is not None and (self.is_batch or plan.query_version == self.plan.query_version)
 
     def adopt(self, plan: DriverPlan) -> None:
-        assert self.runs_on(plan)
+        assert self.can_adopt(plan)
         self.plan = plan
 
-    def between(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+    def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
         self.history.append("{")
         if self.batch_ends:
             act()
@@ -218,16 +218,16 @@ class World:
         self.history.append("halt")
         self.plan = None
 
-    def triggered(self, timeout_s: float) -> bool:
+    def wait_for_first_trigger(self, timeout_s: float) -> bool:
         waited = min(timeout_s, self.first_trigger_after_s)
         self.time += waited
         self.first_trigger_after_s -= waited
         return not self.first_trigger_after_s
 
     def stateful_run(self) -> StatefulRun | None:
-        return self.run
+        return self.stateful
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self.plan is not None and self.query_over
 
     def close(self) -> None:
@@ -256,10 +256,10 @@ class World:
     def are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
         return self.executors_warm
 
-    def leaving(self) -> list[str]:
-        return ["9"] if self.executors_leave else []
+    def exiting(self) -> list[str]:
+        return ["9"] if self.executors_exit else []
 
-    def declare(self, total: int) -> None:
+    def request_total(self, total: int) -> None:
         if total != self.declared:
             self.history.append(f"declare {total}")
         self.declared = total
@@ -273,13 +273,13 @@ class World:
 
     # ---- balancer ----
 
-    def follow(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
-        assert run is self.run
+    def rebalance(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
+        assert run is self.stateful
         if self.balanced[-1] != len(executors):
             self.balanced.append(len(executors))
         return self.spread
 
-    def let_go(self) -> None:
+    def ignore_locality(self) -> None:
         self.history.append("tasks let go")
 
     def restore(self) -> None:

@@ -224,7 +224,7 @@ class LeasedDrivers:
         newest = None if "blind" in self._faults(process) else self.newest()
         if newest is not None:
             process.fence.admit(newest.directive, self._time())
-        process.fence.check(querying=process.active)
+        process.fence.check(query_may_run=process.active)
         return None if newest is None else newest.directive
 
     def _obey(self, process: Process, directive: Directive) -> DriverState | None:
@@ -271,7 +271,7 @@ class LeasedDrivers:
             submission_id=process.submission_id,
             application_id=process.application_id,
         )
-        process.fence.reported()
+        process.fence.renew()
 
 
 class Inboxes:

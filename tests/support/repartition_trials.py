@@ -25,7 +25,7 @@ from pyspark.sql.functions import current_timestamp, session_window
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.state.checkpoint import Checkpoint
-from airflow_adaptive.job.state.repartition import FORMAT, ROCKSDB, RepartitionError, StateRepartition
+from airflow_adaptive.job.state.repartition import FORMAT, ROCKSDB, CheckpointRepartitioner, RepartitionError
 from airflow_adaptive.job.state.stateful_operators import planned_operators
 from airflow_adaptive.local.waiting import wait_until
 
@@ -49,7 +49,7 @@ class Trial:
         self.spark, self.root, self.kind = spark, root, kind
         self.checkpoint = root / checkpoint
         self.fails = False
-        self.settle = StateRepartition(spark).settle
+        self.ensure = CheckpointRepartitioner(spark).ensure
         for folder in (root / "in", root / "other"):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -116,7 +116,7 @@ class Trial:
         return len([file for file in (self.checkpoint / log).glob("*") if file.name.isdecimal()])
 
     def partitions(self) -> int | None:
-        return StateRepartition(self.spark).partitions(self.uri)
+        return CheckpointRepartitioner(self.spark).partitions(self.uri)
 
     def tree(self) -> list[str]:
         return sorted(str(file.relative_to(self.checkpoint)) for file in self.checkpoint.rglob("*") if file.is_file())
@@ -126,8 +126,8 @@ class Trial:
         query = self.start(processingTime="1 hour") if while_running else None
         before, said = self.tree(), []
         for attempt in (
-            lambda: StateRepartition(self.spark).check(self.uri, partitions, self.writer()),
-            lambda: self.settle(self.uri, partitions, self.writer()),
+            lambda: CheckpointRepartitioner(self.spark).check(self.uri, partitions, self.writer()),
+            lambda: self.ensure(self.uri, partitions, self.writer()),
         ):
             try:
                 attempt()
@@ -187,7 +187,7 @@ def moved(spark: SparkSession, root: Path, kind: str) -> dict[str, object]:
         trial.run()
         if kind == "distinct":  # Spark's part, as by a driver that was killed right after it
             spark._streamingCheckpointManager.repartition(trial.uri, partitions)
-        trial.settle(trial.uri, None if kind == "distinct" else partitions, trial.writer())
+        trial.ensure(trial.uri, None if kind == "distinct" else partitions, trial.writer())
         seen.append(trial.partitions())
     trial.feed()
     trial.run()
@@ -213,7 +213,7 @@ def cut(spark: SparkSession, root: Path, *, first: bool) -> dict[str, object]:
     trial.cut()
     begun = trial.batches("offsets")
     writer = trial.writer().trigger(processingTime="7 seconds")
-    trial.settle(trial.uri, 3, writer)
+    trial.ensure(trial.uri, 3, writer)
     settled = {"begun": begun, "committed": trial.batches("commits"), "trigger": str(_trigger(writer))}
     trial.run()
     return {**settled, "partitions": trial.partitions(), "values": sorted(set(trial.counts().values()))}
@@ -276,8 +276,8 @@ def killed(spark: SparkSession, root: Path) -> Iterator[tuple[str, dict[str, obj
     for moment, trial in trials.items():
         left = {"begun": trial.batches("offsets"), "committed": trial.batches("commits")}
         wanted = MOMENTS[moment][1]
-        trial.settle(trial.uri, wanted, trial.writer())
-        trial.settle(trial.uri, wanted, trial.writer())
+        trial.ensure(trial.uri, wanted, trial.writer())
+        trial.ensure(trial.uri, wanted, trial.writer())
         trial.run()
         values = Counter(trial.counts().values())
         yield moment, {**left, "wanted": wanted, "partitions": trial.partitions(), "values": dict(values)}
@@ -314,7 +314,7 @@ def main(root: Path) -> None:
 
 def be_killed(root: Path, checkpoint: str, partitions: int) -> None:
     trial = Trial(session(), root, checkpoint=checkpoint)
-    trial.settle(trial.uri, partitions, trial.writer())
+    trial.ensure(trial.uri, partitions, trial.writer())
 
 
 if __name__ == "__main__":

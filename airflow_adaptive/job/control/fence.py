@@ -36,7 +36,7 @@ class Fence:
         self._lease_timeout_s = lease_timeout_s
         self._clock = clock
         self._read_at = clock()
-        self._known_at = -math.inf
+        self._reported_at = -math.inf
 
     def admit(self, directive: Directive, read_at: float) -> None:
         """Take a directive from the log.
@@ -55,27 +55,27 @@ class Fence:
             )
         self._read_at = read_at
 
-    def reported(self) -> None:
+    def renew(self) -> None:
         """A report was written after the newest admission: it renews the right to run a query."""
-        self._known_at = self._read_at
+        self._reported_at = self._read_at
 
-    def check(self, *, querying: bool) -> None:
+    def check(self, *, query_may_run: bool) -> None:
         """Make sure that the lease holds.
 
         Args:
-            querying: whether a query may be running now.
+            query_may_run: whether a query may be running now.
 
         Raises:
             FencedError: it has run out.
         """
         if self._overdue_s(self._read_at) >= 0:
             raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) no journal document has named this driver")
-        if querying and self.overdue_s() >= 0:
+        if query_may_run and self.overdue_s() >= 0:
             raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) this driver has not reported")
 
     def overdue_s(self) -> float:
         """Seconds since no query may run any more; negative while one may."""
-        return self._overdue_s(self._known_at)
+        return self._overdue_s(self._reported_at)
 
     def _overdue_s(self, since: float) -> float:
         return self._clock() - since - self._lease_timeout_s

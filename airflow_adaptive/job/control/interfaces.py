@@ -38,15 +38,15 @@ class StatefulRun:
     state_partitions: int
 
 
-class Log(Protocol):
-    """Where directives come from; see `log.LogReader`."""
+class Journal(Protocol):
+    """Where directives come from; see `log.JournalReader`."""
 
     def newest(self) -> Directive | None:
         """The newest directive that can be trusted, None if there is none. Raises `DirectoryError`."""
         ...
 
 
-class Run(Protocol):
+class RunningWorkload(Protocol):
     """What comes of the writers; see `queries.JobQueries` and `batch.BatchQuery`."""
 
     @property
@@ -54,7 +54,7 @@ class Run(Protocol):
         """The plan that is in force; None if the queries were ended, or never started."""
         ...
 
-    def runs_on(self, plan: DriverPlan) -> bool:
+    def can_adopt(self, plan: DriverPlan) -> bool:
         """Whether the queries run and need not be restarted for a plan (`DriverPlan.query_version`)."""
         ...
 
@@ -62,7 +62,7 @@ class Run(Protocol):
         """Take a plan that `runs_on` for the one that is in force: its executors are there (rescale tier 0)."""
         ...
 
-    def between(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+    def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
         """Do something while no batch runs, and let the queries go on; False if there was no such moment in time."""
         ...
 
@@ -78,11 +78,11 @@ class Run(Protocol):
         """Stop all queries at once."""
         ...
 
-    def triggered(self, timeout_s: float) -> bool:
+    def wait_for_first_trigger(self, timeout_s: float) -> bool:
         """Whether the first trigger of each query has begun; waits for them so long."""
         ...
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether all queries have ended without being told to, or one has failed: then `end` ends the others."""
         ...
 
@@ -107,8 +107,8 @@ class Run(Protocol):
         ...
 
 
-class Query(Run, Protocol):
-    """The job's queries or its batch; see `work.JobWork`."""
+class Workload(RunningWorkload, Protocol):
+    """The job's queries or its batch; see `work.JobWorkload`."""
 
     @property
     def vertices_read(self) -> tuple[str, ...] | None:
@@ -140,14 +140,14 @@ class Query(Run, Protocol):
         ...
 
 
-class Repartition(Protocol):
-    """Gives the state in a checkpoint another number of partitions; see `repartition.StateRepartition`."""
+class StateRepartitioner(Protocol):
+    """Gives the state in a checkpoint another number of partitions; see `repartition.CheckpointRepartitioner`."""
 
     def check(self, checkpoint: str, partitions: int, writer: DataStreamWriter) -> None:
         """Find out, without changing anything, whether the query's state can have that many. Raises `RepartitionError`."""
         ...
 
-    def settle(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:
+    def ensure(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:
         """Finish what was interrupted, then give the state that many, unless None. Raises `RepartitionError`."""
         ...
 
@@ -167,11 +167,11 @@ class ExecutorPool(Protocol):
         """Whether each of these has done more tasks than it has slots, so that its code is loaded."""
         ...
 
-    def leaving(self) -> Sequence[str]:
+    def exiting(self) -> Sequence[str]:
         """Ids of those that were given back and have not ended yet."""
         ...
 
-    def declare(self, total: int) -> None:
+    def request_total(self, total: int) -> None:
         """Tell the cluster manager how many executors the application wants."""
         ...
 
@@ -183,11 +183,11 @@ class ExecutorPool(Protocol):
 class TaskBalancer(Protocol):
     """Spreads stateful tasks over executors; see `balance.Balancer`."""
 
-    def follow(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
+    def rebalance(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
         """Look whether the tasks lie evenly, if that is open; whether no more is to be done about it."""
         ...
 
-    def let_go(self) -> None:
+    def ignore_locality(self) -> None:
         """Let tasks leave executors that are given back, at once."""
         ...
 

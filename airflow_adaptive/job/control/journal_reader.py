@@ -14,7 +14,7 @@ LISTING_INTERVAL_S: Final = 10.0
 """How often the log is listed: the next number is asked for more often, but it may have been compacted away unseen."""
 
 
-class LogFiles(Protocol):
+class JournalFiles(Protocol):
     """The log's documents as files."""
 
     def journal_numbers(self) -> Iterable[int]:
@@ -26,7 +26,7 @@ class LogFiles(Protocol):
         ...
 
 
-class LogReader:
+class JournalReader:
     """Follows the log to its newest document that can be trusted.
 
     Whoever looks after the job writes to its log now and then, if only to say so. After a long silence what was said last
@@ -35,7 +35,7 @@ class LogReader:
 
     def __init__(
         self,
-        files: LogFiles,
+        files: JournalFiles,
         *,
         job: str,
         clock: Callable[[], float],

@@ -7,13 +7,13 @@ from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from airflow_adaptive.job.control.fence import Fence
-from airflow_adaptive.job.control.interfaces import DirectoryError, Log, StatusReporter
+from airflow_adaptive.job.control.interfaces import DirectoryError, Journal, StatusReporter
 from airflow_adaptive.job.protocol.documents import Directive, DriverStatus
 
 Result = TypeVar("Result")
 
 
-class OutdatedError(Exception):
+class SupersededDirectiveError(Exception):
     """Another directive has come than the one that is being obeyed."""
 
 
@@ -23,67 +23,67 @@ class SchedulerLink:
     def __init__(
         self,
         *,
-        log: Log,
+        journal: Journal,
         fence: Fence,
         reporter: StatusReporter,
-        describe: Callable[[], DriverStatus],
-        querying: Callable[[], bool],
+        driver_status: Callable[[], DriverStatus],
+        query_may_run: Callable[[], bool],
         poll_interval_s: float,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
-        complain: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         """Nothing is read or written yet.
 
         Args:
-            log: where directives come from.
+            journal: where directives come from.
             fence: whether this driver may run.
             reporter: of the status.
-            describe: gives the status of this moment.
-            querying: whether a query may be running now.
+            driver_status: gives the status of this moment.
+            query_may_run: whether a query may be running now.
             poll_interval_s: between two looks at the log.
             clock: monotonic, seconds.
             sleep: waits that many seconds.
-            complain: for people who read the driver's output.
+            warn: for people who read the driver's output.
         """
-        self._log = log
+        self._journal = journal
         self._fence = fence
         self._reporter = reporter
-        self._describe = describe
-        self._querying = querying
+        self._driver_status = driver_status
+        self._querying = query_may_run
         self._poll_interval_s = poll_interval_s
         self._clock = clock
         self._sleep = sleep
-        self._complain = complain
-        self._looked_at = clock()
+        self._warn = warn
+        self._polled_at = clock()
         self._readable = True
         self._newest: Directive | None = None
 
-    def look(self) -> Directive | None:
+    def poll(self) -> Directive | None:
         """Read the log; None if there is nothing to obey now. Raises `FencedError`."""
-        self._looked_at = self._clock()
+        self._polled_at = self._clock()
         directive = None
         try:
-            directive = self._log.newest()
+            directive = self._journal.newest()
             self._readable = True
         except DirectoryError as error:
             if self._readable:
-                self._complain(f"log not read, trying on within the lease: {error}")
+                self._warn(f"log not read, trying on within the lease: {error}")
             self._readable = False
         if directive is not None:
-            self._fence.admit(directive, self._looked_at)
+            self._fence.admit(directive, self._polled_at)
             self._newest = directive
-        self._fence.check(querying=self._querying())
+        self._fence.check(query_may_run=self._querying())
         return directive
 
     def report(self) -> None:
         """Report, but not before the log has named this driver: the status may be another's."""
-        if self._newest is not None and self._reporter.report(self._describe()):
-            self._fence.reported()
+        if self._newest is not None and self._reporter.report(self._driver_status()):
+            self._fence.renew()
 
-    def part(self) -> None:
+    def report_fenced(self) -> None:
         """Report for the last time: this driver is fenced."""
-        self._reporter.report_fenced(self._describe())
+        self._reporter.report_fenced(self._driver_status())
 
     def pause(self, seconds: float) -> None:
         """Wait inside of a turn, without becoming deaf or silent.
@@ -92,22 +92,22 @@ class SchedulerLink:
             FencedError: this driver must not run a query any more.
         """
         self._sleep(seconds)
-        if self._clock() - self._looked_at >= self._poll_interval_s:
-            self.look()
+        if self._clock() - self._polled_at >= self._poll_interval_s:
+            self.poll()
             self.report()
 
-    def pauses(self) -> Callable[[float], None]:
-        """As `pause`, but raises `OutdatedError` too, once there is a newer directive than now: what waits can be given up."""
+    def interruptible_pause(self) -> Callable[[float], None]:
+        """As `pause`, but raises `SupersededDirectiveError` too, once there is a newer directive than now: what waits can be given up."""
         obeyed = self._newest
 
         def pause(seconds: float) -> None:
             self.pause(seconds)
             if self._newest != obeyed:
-                raise OutdatedError
+                raise SupersededDirectiveError
 
         return pause
 
-    def keep_during(self, act: Callable[[], Result]) -> Result:
+    def run_while_polling(self, act: Callable[[], Result]) -> Result:
         """Do what may outlast the lease, in a thread of its own with the Spark properties of this one.
 
         Raises:
@@ -131,14 +131,14 @@ class SchedulerLink:
             raise error  # here, so that its traceback has no frame of the Future's that would be told as the script's
         return done.result()
 
-    def is_known(self) -> bool:
+    def holds_query_lease(self) -> bool:
         """Whether the scheduler knows that this driver may run a query: if it can't, it may start another."""
         return self._fence.overdue_s() < 0
 
     def may_start(self, directive: Directive) -> bool:
         """Look again, since time has passed: start nothing on an outdated word, nor unknown to the scheduler."""
-        current = self.look() == directive
-        if current and not self.is_known():
+        current = self.poll() == directive
+        if current and not self.holds_query_lease():
             self.report()
-            current = self.look() == directive
-        return current and self.is_known()
+            current = self.poll() == directive
+        return current and self.holds_query_lease()

@@ -24,7 +24,7 @@ class StatusFile(Protocol):
         ...
 
 
-class Reporter:
+class FileStatusReporter:
     """Writes the status of one driver."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Reporter:
         *,
         heartbeat_interval_s: float,
         clock: Callable[[], float],
-        complain: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         """Nothing is written yet.
 
@@ -41,19 +41,19 @@ class Reporter:
             file: where to.
             heartbeat_interval_s: the status is written at least so often.
             clock: monotonic, seconds.
-            complain: told when the status can't be written, once until it can again.
+            warn: told when the status can't be written, once until it can again.
         """
         self._file = file
         self._heartbeat_interval_s = heartbeat_interval_s
         self._clock = clock
-        self._complain = complain
+        self._warn = warn
         self._failing = False
         self._sequence = 0
         self._written: DriverStatus | None = None
         self._written_at = 0.0
 
     def report(self, status: DriverStatus) -> bool:
-        """Write the status if it says something new, or if a heartbeat is due. A failure is no error: see `complain`.
+        """Write the status if it says something new, or if a heartbeat is due. A failure is no error: see `warn`.
 
         Args:
             status: its `sequence` and `at` are set here.
@@ -82,7 +82,7 @@ class Reporter:
             self._file.write_status(encode_status(replace(status, sequence=self._sequence, at=at)))
         except DirectoryError as error:
             if not self._failing:
-                self._complain(f"status not written, trying on: {error}")
+                self._warn(f"status not written, trying on: {error}")
             self._failing = True
             return False
         self._failing = False

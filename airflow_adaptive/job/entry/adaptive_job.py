@@ -13,9 +13,9 @@ from airflow_adaptive.job.protocol.conf import read_settings
 from airflow_adaptive.job.protocol.documents import DriverState
 from airflow_adaptive.job.queries.batch_query import BatchQuery
 from airflow_adaptive.job.queries.job_queries import JobQueries
-from airflow_adaptive.job.queries.workload import JobWork
+from airflow_adaptive.job.queries.workload import JobWorkload
 from airflow_adaptive.job.queries.writers import Build
-from airflow_adaptive.job.state.repartition import StateRepartition
+from airflow_adaptive.job.state.repartition import CheckpointRepartitioner
 
 
 class AdaptiveJob:
@@ -54,7 +54,7 @@ class AdaptiveJob:
             AdaptiveJobError: the script has started a query before.
             SystemExit: this driver must not, or can't, run a query any more.
         """
-        unmanaged_script.hand_over()
+        unmanaged_script.disable_hooks()
         spark = SparkSession.builder.getOrCreate()
         conf = spark.sparkContext.getConf()
         end = _run(Driver(spark, read_settings(lambda name: conf.get(name, None))), self._build)
@@ -69,6 +69,6 @@ def _run(driver: Driver, build: Build) -> DriverState:
     """Direct what the author's function makes."""
     spark, job = driver.spark, driver.settings.job
     queries = JobQueries(
-        spark, build, job=job, checkpoint=driver.directory.checkpoint, repartition=StateRepartition(spark)
+        spark, build, job=job, checkpoint=driver.directory.checkpoint, repartition=CheckpointRepartitioner(spark)
     )
-    return driver.run(JobWork(queries, BatchQuery(spark, job=job)))
+    return driver.run(JobWorkload(queries, BatchQuery(spark, job=job)))

@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.control.control_loop import ControlLoop
 from airflow_adaptive.job.control.fence import Fence
-from airflow_adaptive.job.control.interfaces import ExecutorPool, Log, Query
-from airflow_adaptive.job.control.journal_reader import LogReader
-from airflow_adaptive.job.control.status_reporter import Reporter
+from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal, Workload
+from airflow_adaptive.job.control.journal_reader import JournalReader
+from airflow_adaptive.job.control.status_reporter import FileStatusReporter
 from airflow_adaptive.job.control.watchdog import LeaseWatchdog
-from airflow_adaptive.job.entry.driver_output import Output
-from airflow_adaptive.job.executors.executor_pool import Executors
-from airflow_adaptive.job.executors.task_balancer import Balancer, SparkPlacement
-from airflow_adaptive.job.hadoop_directory import JobDirectory
+from airflow_adaptive.job.entry.driver_output import DriverOutput
+from airflow_adaptive.job.executors.executor_pool import SparkExecutorPool
+from airflow_adaptive.job.executors.task_balancer import LocalityBalancer, SparkPlacement
+from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
 
@@ -49,9 +49,9 @@ class Driver:
         """
         self.spark = spark
         self.settings = settings
-        self.directory = JobDirectory(spark, settings.directory)
-        self.executors: ExecutorPool = Executors(spark, clock=time.monotonic, complain=log.warning)
-        self.log: Log = LogReader(
+        self.directory = HadoopJobDirectory(spark, settings.directory)
+        self.executors: ExecutorPool = SparkExecutorPool(spark, clock=time.monotonic, warn=log.warning)
+        self.journal: Journal = JournalReader(
             self.directory,
             job=settings.job,
             clock=time.monotonic,
@@ -59,11 +59,11 @@ class Driver:
             orphan_timeout_s=settings.orphan_timeout_s,
         )
 
-    def run(self, query: Query, notice: str | None = None) -> DriverState:
+    def run(self, workload: Workload, notice: str | None = None) -> DriverState:
         """Obey the scheduler until the end.
 
         Args:
-            query: what is run.
+            workload: what the driver runs.
             notice: what people should know of this driver (`DriverStatus.notice`).
 
         Returns:
@@ -78,19 +78,19 @@ class Driver:
         identity = _identity(self.spark, settings, notice)
         loop = ControlLoop(
             identity,
-            log=self.log,
+            journal=self.journal,
             fence=fence,
-            query=query,
+            workload=workload,
             executors=self.executors,
-            balancer=Balancer(SparkPlacement(self.spark, complain=log.warning), clock=clock),
-            reporter=Reporter(
-                self.directory, heartbeat_interval_s=settings.heartbeat_interval_s, clock=clock, complain=log.warning
+            balancer=LocalityBalancer(SparkPlacement(self.spark, warn=log.warning), clock=clock),
+            reporter=FileStatusReporter(
+                self.directory, heartbeat_interval_s=settings.heartbeat_interval_s, clock=clock, warn=log.warning
             ),
             guard=watchdog.guard,
             settings=settings,
             clock=clock,
             sleep=_pause(identity),
-            complain=log.warning,
+            warn=log.warning,
         )
         watchdog.start()
         try:
@@ -103,10 +103,10 @@ def _pause(identity: DriverStatus) -> Callable[[float], None]:
     """Sleeps, and sees to the driver's output before; where a worker keeps none there is nothing to see to."""
     if identity.submission_id is None:
         return time.sleep
-    output = Output(Path.cwd(), clock=time.monotonic, complain=log.warning)
+    output = DriverOutput(Path.cwd(), clock=time.monotonic, warn=log.warning)
 
     def pause(seconds: float) -> None:
-        output.bound()
+        output.truncate_if_due()
         time.sleep(seconds)
 
     return pause

@@ -16,17 +16,17 @@ from typing import Final
 
 NAMES: Final = ("stdout", "stderr")
 
-OLD: Final = ".old"
+ROTATED_SUFFIX: Final = ".old"
 """Ending of the file that has what was written before."""
 
 MAX_BYTES: Final = 16 << 20
 """Of each file; what a driver leaves on its worker is four times as much at most."""
 
-INTERVAL_S: Final = 10.0
+CHECK_INTERVAL_S: Final = 10.0
 """Between two looks at the sizes."""
 
 
-class Output:
+class DriverOutput:
     """The files of one driver."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Output:
         directory: Path,
         *,
         clock: Callable[[], float],
-        complain: Callable[[str], None],
+        warn: Callable[[str], None],
         max_bytes: int = MAX_BYTES,
     ) -> None:
         """Nothing is looked at yet.
@@ -42,34 +42,34 @@ class Output:
         Args:
             directory: of the driver, on its worker.
             clock: monotonic, seconds.
-            complain: told once if that is not possible.
+            warn: told once if that is not possible.
             max_bytes: of each file; it is cut when it has grown beyond.
         """
         self._files = [directory / name for name in NAMES]
         self._clock = clock
-        self._complain = complain
+        self._warn = warn
         self._max_bytes = max_bytes
-        self._looked_at: float | None = None
-        self._complained = False
+        self._checked_at: float | None = None
+        self._warned = False
 
-    def bound(self) -> None:
+    def truncate_if_due(self) -> None:
         """Cut what has grown too large, if it is time to look again; what is written at that very moment may be lost."""
-        if self._looked_at is not None and self._clock() - self._looked_at < INTERVAL_S:
+        if self._checked_at is not None and self._clock() - self._checked_at < CHECK_INTERVAL_S:
             return
-        self._looked_at = self._clock()
+        self._checked_at = self._clock()
         try:
             for file in self._files:
                 if file.is_file() and file.stat().st_size > self._max_bytes:
-                    _cut(file)
+                    _rotate(file)
         except OSError as error:
-            if not self._complained:
-                self._complain(f"the driver's output can't be cut, or not be kept: {error}")
-            self._complained = True
+            if not self._warned:
+                self._warn(f"the driver's output can't be cut, or not be kept: {error}")
+            self._warned = True
 
 
-def _cut(file: Path) -> None:
+def _rotate(file: Path) -> None:
     """Begin anew, keep what there was as the old file; on a full disk only begin anew."""
     try:
-        shutil.copyfile(file, file.with_name(file.name + OLD))
+        shutil.copyfile(file, file.with_name(file.name + ROTATED_SUFFIX))
     finally:
         os.truncate(file, 0)

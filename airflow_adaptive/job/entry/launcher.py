@@ -1,4 +1,4 @@
-"""Runs the author's script as Python would, and has it watched: the main program of a driver is a line that calls `launch`."""
+"""Runs the author's script as Python would, and has it script_watch: the main program of a driver is a line that calls `launch`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE
-from airflow_adaptive.job.protocol.failures import hide
+from airflow_adaptive.job.protocol.failures import register_secrets
 
 if TYPE_CHECKING:
-    from airflow_adaptive.job.entry.unmanaged_script import OrdinaryScript
+    from airflow_adaptive.job.entry.unmanaged_script import UnmanagedScript
 
 
 def launch(script: Path) -> None:
@@ -27,44 +27,44 @@ def launch(script: Path) -> None:
     Raises:
         SystemExit: as Python would end, or as the job has.
     """
-    _give_secrets()
+    _set_secret_properties()
     error: BaseException | None = None
-    watched = _watch()
+    script_watch = _intercept_queries()
     try:
         runpy.run_path(str(script), run_name="__main__")
     except BaseException as raised:  # noqa: BLE001  (all that can end a script)
         error = raised
     if error is not None and not isinstance(error, SystemExit):
-        _show(error, script)
+        _print_traceback(error, script)
     if error is None:
         _wait_for_threads()
-    if watched is not None and watched.begun:
-        sys.exit(watched.finish(error))
+    if script_watch is not None and script_watch.has_started:
+        sys.exit(script_watch.finish(error))
     if error is not None:
-        _end(error)
+        _exit(error)
 
 
-def _give_secrets() -> None:
+def _set_secret_properties() -> None:
     """Spark properties that came in the environment, since arguments can be seen by others, become the JVM's own."""
     secrets: dict[str, str] = json.loads(os.environ.pop(SECRET_CONF_VARIABLE, "{}"))
     if not secrets:
         return
     from pyspark import SparkContext  # noqa: PLC0415  (a driver without it fails where its script asks for it)
 
-    hide(secrets.values())
+    register_secrets(secrets.values())
     SparkContext._ensure_initialized()
     jvm: Any = SparkContext._jvm
     for name, value in secrets.items():
         jvm.java.lang.System.setProperty(name, value)
 
 
-def _watch() -> OrdinaryScript | None:
+def _intercept_queries() -> UnmanagedScript | None:
     """The watch over the script; None in a Python that has no pyspark, of which the script will complain."""
     try:
         from airflow_adaptive.job.entry import unmanaged_script  # noqa: PLC0415
     except ImportError:
         return None
-    return unmanaged_script.watch()
+    return unmanaged_script.install_hooks()
 
 
 def _wait_for_threads() -> None:
@@ -74,19 +74,19 @@ def _wait_for_threads() -> None:
             thread.join()
 
 
-def _show(error: BaseException, script: Path) -> None:
+def _print_traceback(error: BaseException, script: Path) -> None:
     """The traceback, without the frames that are not the script's own; its report has none of them either."""
-    error.with_traceback(_from(error.__traceback__, str(script)))
+    error.with_traceback(_traceback_from(error.__traceback__, str(script)))
     sys.excepthook(type(error), error, error.__traceback__)
 
 
-def _from(traceback: TracebackType | None, file: str) -> TracebackType | None:
+def _traceback_from(traceback: TracebackType | None, file: str) -> TracebackType | None:
     while traceback is not None and traceback.tb_frame.f_code.co_filename != file:
         traceback = traceback.tb_next
     return traceback
 
 
-def _end(error: BaseException) -> NoReturn:
+def _exit(error: BaseException) -> NoReturn:
     if isinstance(error, SystemExit):
         raise error
     sys.exit(1)

@@ -24,7 +24,7 @@ from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.control.interfaces import ExecutorPool, Log
+from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal
 from airflow_adaptive.job.control.watchdog import EXIT_FENCED
 from airflow_adaptive.job.entry.driver import EXIT_FAILED, Driver
 from airflow_adaptive.job.protocol.conf import read_settings
@@ -51,40 +51,40 @@ CHECKPOINT_OPTION: Final = "checkpointLocation"
 CHECKPOINT_CONF: Final = "spark.sql.streaming.checkpointLocation"
 
 
-class OrdinaryScript:
+class UnmanagedScript:
     """The script of this process, from its first query on."""
 
     def __init__(self, end: Callable[[int], object] = os._exit) -> None:
         """Nothing is watched yet; `end` ends the process, whatever its threads do."""
         self._end_process = end
         self._lock = threading.Lock()
-        self._left_alone = False
+        self._hooks_disabled = False
         self._queries: ScriptQueries | None = None
         self._state: DriverState | None = None
         self._loop: threading.Thread | None = None
-        self._over = threading.Event()
+        self._script_ended = threading.Event()
         self._warned = {""}
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether the script has wanted to start a query itself."""
         return self._queries is not None
 
-    def watch(self) -> None:
+    def install_hooks(self) -> None:
         """Have the script's calls pass through here."""
-        _wrap(DataStreamWriter, ("start", "toTable"), self._starting)
-        _wrap(StreamingQuery, ("awaitTermination",), self._awaiting)
-        _wrap(StreamingQueryManager, ("awaitAnyTermination",), self._awaiting)
-        _wrap(SparkContext, ("stop",), self._stopping)
+        _replace_methods(DataStreamWriter, ("start", "toTable"), self._on_start)
+        _replace_methods(StreamingQuery, ("awaitTermination",), self._on_await)
+        _replace_methods(StreamingQueryManager, ("awaitAnyTermination",), self._on_await)
+        _replace_methods(SparkContext, ("stop",), self._on_stop)
 
-    def leave_alone(self) -> None:
+    def disable_hooks(self) -> None:
         """The script hands its queries to `AdaptiveJob`. Raises `AdaptiveJobError` if it has started one before."""
-        if self.begun:
+        if self.has_started:
             raise AdaptiveJobError(
                 "the script started a query before AdaptiveJob(...).run(): let the function that AdaptiveJob is given return "
                 "all queries, not started"
             )
-        self._left_alone = True
+        self._hooks_disabled = True
 
     def finish(self, error: BaseException | None) -> int:
         """The script has come to its end: wait for the control loop's.
@@ -97,44 +97,44 @@ class OrdinaryScript:
         """
         assert self._queries is not None
         assert self._loop is not None
-        raised = None if error is None or _is_success(error) else error
+        raised = None if error is None or _is_normal_end(error) else error
         self._queries.finish(None if raised is None else report_end(raised))
-        self._over.set()
+        self._script_ended.set()
         self._loop.join()
         code = EXIT_FAILED if self._state is DriverState.FAILED or raised is not None else 0
-        self._end_in(THREADS_GRACE_S, code)
+        self._exit_after(THREADS_GRACE_S, code)
         return code
 
     # ---- calls of the script ----
 
-    def _starting(self, start: Callable[..., Any], writer: DataStreamWriter, *args: Any, **options: Any) -> Any:
-        if self._left_alone:
+    def _on_start(self, start: Callable[..., Any], writer: DataStreamWriter, *args: Any, **options: Any) -> Any:
+        if self._hooks_disabled:
             return start(writer, *args, **options)
-        without = _without_checkpoint(writer, options)
+        without = _label_without_checkpoint(writer, options)
         with self._lock:
-            queries = self._queries or self._begin(writer, without)
+            queries = self._queries or self._start_control_loop(writer, without)
             if without not in self._warned:
                 log.warning("%s %s", without, NO_CHECKPOINT)
             self._warned.add(without)
-        return queries.begin(lambda: start(writer, *args, **options))
+        return queries.start_query(lambda: start(writer, *args, **options))
 
-    def _awaiting(self, wait: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    def _on_await(self, wait: Callable[..., Any], *args: Any, **options: Any) -> Any:
         try:
             return wait(*args, **options)
         finally:
             if self._queries is not None:
-                self._queries.hold_if_halted()
+                self._queries.block_if_halted()
 
-    def _stopping(self, stop: Callable[[SparkContext], None], context: SparkContext) -> None:
+    def _on_stop(self, stop: Callable[[SparkContext], None], context: SparkContext) -> None:
         """The session is needed until the last report: the queries are ended now, and it ends with the process."""
         if self._queries is None:
             stop(context)
         else:
-            self._queries.stop_all()
+            self._queries.stop_queries()
 
     # ---- the control loop ----
 
-    def _begin(self, writer: DataStreamWriter, without: str) -> ScriptQueries:
+    def _start_control_loop(self, writer: DataStreamWriter, without: str) -> ScriptQueries:
         """Start the control loop."""
         spark = writer._spark
         master = str(spark.sparkContext.master)
@@ -144,17 +144,17 @@ class OrdinaryScript:
             )
         driver = Driver(spark, read_settings(lambda name: spark.sparkContext.getConf().get(name, None)))
         queries = ScriptQueries(spark, job=driver.settings.job)
-        driver.log = _EndedForGood(driver.log)
-        driver.executors = _OfLivingScript(driver.executors, queries)
+        driver.journal = _StopOnHold(driver.journal)
+        driver.executors = _ExecutorPoolOfScript(driver.executors, queries)
         notice = f"{NOTE}; {without} {NO_CHECKPOINT}" if without else NOTE
         self._loop = threading.Thread(
-            target=self._direct, args=(driver, queries, notice), name="control-loop", daemon=True
+            target=self._run_control_loop, args=(driver, queries, notice), name="control-loop", daemon=True
         )
         self._loop.start()
         self._queries = queries
         return queries
 
-    def _direct(self, driver: Driver, queries: ScriptQueries, notice: str) -> None:
+    def _run_control_loop(self, driver: Driver, queries: ScriptQueries, notice: str) -> None:
         """Obey the scheduler; then the script may come to its end by itself, but not for ever."""
         try:
             self._state = driver.run(queries, notice)
@@ -162,14 +162,14 @@ class OrdinaryScript:
             log.exception("the control loop failed")
             self._exit(EXIT_FAILED)
             return
-        queries.shut()
+        queries.reject_starts()
         if self._state is DriverState.FENCED:
             self._exit(EXIT_FENCED)
-        elif not self._over.wait(driver.settings.stop_timeout_s):
+        elif not self._script_ended.wait(driver.settings.stop_timeout_s):
             log.warning("the script has not ended within %g s of its queries: exit", driver.settings.stop_timeout_s)
             self._exit(EXIT_FAILED if self._state is DriverState.FAILED else 0)
 
-    def _end_in(self, seconds: float, code: int) -> None:
+    def _exit_after(self, seconds: float, code: int) -> None:
         """Python waits for threads of a script that has failed; they have that long."""
         timer = threading.Timer(seconds, self._exit, (code,))
         timer.daemon = True
@@ -181,53 +181,53 @@ class OrdinaryScript:
         self._end_process(code)
 
 
-class _EndedForGood:
+class _StopOnHold:
     """A log: the queries of a script can't be held, since it goes on with their end. Where others are held it is stopped."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
 
     def newest(self) -> Directive | None:
-        directive = self._log.newest()
+        directive = self._journal.newest()
         if directive is None or directive.action is not Action.HOLD:
             return directive
         return replace(directive, action=Action.STOP)
 
 
-class _OfLivingScript:
+class _ExecutorPoolOfScript:
     """Executors that are of no use any more when the script has failed."""
 
     def __init__(self, executors: ExecutorPool, queries: ScriptQueries) -> None:
         self._queries = queries
         self._executors = executors
-        self.registered, self.leaving, self.are_warm = executors.registered, executors.leaving, executors.are_warm
-        self.declare, self.release = executors.declare, executors.release
+        self.registered, self.exiting, self.are_warm = executors.registered, executors.exiting, executors.are_warm
+        self.request_total, self.release = executors.request_total, executors.release
 
     def alive(self) -> bool:
         return self._executors.alive() and not (self._queries.failed and self._queries.plan is None)
 
 
-_script = OrdinaryScript()
+_script = UnmanagedScript()
 
 
-def watch() -> OrdinaryScript:
+def install_hooks() -> UnmanagedScript:
     """Watch the script of this process, from before it begins."""
-    _script.watch()
+    _script.install_hooks()
     return _script
 
 
-def hand_over() -> None:
+def disable_hooks() -> None:
     """The script of this process hands its queries to `AdaptiveJob`. Raises `AdaptiveJobError` if it has started one."""
-    _script.leave_alone()
+    _script.disable_hooks()
 
 
-def _wrap(owner: type, names: tuple[str, ...], around: Callable[..., Any]) -> None:
+def _replace_methods(owner: type, names: tuple[str, ...], around: Callable[..., Any]) -> None:
     for name in names:
         original = getattr(owner, name)
-        setattr(owner, name, _around(original, around))
+        setattr(owner, name, _replacement(original, around))
 
 
-def _around(original: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
+def _replacement(original: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **options: Any) -> Any:
         return around(original, *args, **options)
@@ -235,7 +235,7 @@ def _around(original: Callable[..., Any], around: Callable[..., Any]) -> Callabl
     return call
 
 
-def _without_checkpoint(writer: DataStreamWriter, options: dict[str, Any]) -> str:
+def _label_without_checkpoint(writer: DataStreamWriter, options: dict[str, Any]) -> str:
     """What to call a query that is started without a checkpoint location, "" if it has one."""
     given = options.get(CHECKPOINT_OPTION) or query_option(writer, CHECKPOINT_OPTION)
     if given or writer._spark.conf.get(CHECKPOINT_CONF, None):
@@ -244,7 +244,7 @@ def _without_checkpoint(writer: DataStreamWriter, options: dict[str, Any]) -> st
     return f"query {name!r}" if name else "a query without a name"
 
 
-def _is_success(error: BaseException) -> bool:
+def _is_normal_end(error: BaseException) -> bool:
     return isinstance(error, ScriptStoppedError) or (isinstance(error, SystemExit) and not error.code)
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from airflow_adaptive.job.jvm import empty_scala_map, from_scala, scala_seq
 from airflow_adaptive.job.protocol.documents import ExecutorReport
 
-DECLARE_INTERVAL_S: Final = 10.0
+REQUEST_INTERVAL_S: Final = 10.0
 """A master that was recovered from its failure has forgotten the total, and one that was away has not heard of what was
 given back: it is told so often."""
 
@@ -33,25 +33,25 @@ KILL_OPTIONS: Final = {"adjustTargetNumExecutors": False, "countFailures": False
 """The target is declared before; nobody is to blame; an executor that runs a task is spared until it has none."""
 
 
-class Executors:
+class SparkExecutorPool:
     """The executors of one session."""
 
-    def __init__(self, spark: SparkSession, *, clock: Callable[[], float], complain: Callable[[str], None]) -> None:
+    def __init__(self, spark: SparkSession, *, clock: Callable[[], float], warn: Callable[[str], None]) -> None:
         """Take hold of the session's scheduler.
 
         Args:
             spark: the session.
             clock: monotonic, seconds.
-            complain: told when the cluster manager refuses.
+            warn: told when the cluster manager refuses.
         """
         self._spark = spark
         self._clock = clock
-        self._complain = complain
+        self._warn = warn
         self._context: Any = spark.sparkContext._jsc.sc()
         self._backend = self._context.schedulerBackend()
-        self._declared: tuple[int, float] | None = None
+        self._requested: tuple[int, float] | None = None
         self._known: dict[str, ExecutorReport] = {}
-        self._asking: threading.Thread | None = None
+        self._request_thread: threading.Thread | None = None
 
     def alive(self) -> bool:
         """Whether the SparkContext is; without it nothing can run in this process any more."""
@@ -59,29 +59,29 @@ class Executors:
 
     def registered(self) -> tuple[ExecutorReport, ...]:
         """The executors that take tasks, in the order in which they were started."""
-        ids = [name for name in self._ids() if self._takes_tasks(name)]
-        self._known = {name: report for name in ids if (report := self._known.get(name) or self._describe(name))}
+        ids = [name for name in self._ids() if self._is_active(name)]
+        self._known = {name: report for name in ids if (report := self._known.get(name) or self._report_of(name))}
         return tuple(sorted(self._known.values(), key=_age))
 
     def are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
         """Whether each of these has done more tasks than it has slots."""
         return all(self._summary(each.executor_id).completedTasks() > each.cores for each in executors)
 
-    def leaving(self) -> list[str]:
+    def exiting(self) -> list[str]:
         """Ids of the executors that take no task any more: given back, and not ended yet."""
-        return [name for name in self._ids() if not self._takes_tasks(name)]
+        return [name for name in self._ids() if not self._is_active(name)]
 
-    def declare(self, total: int) -> None:
+    def request_total(self, total: int) -> None:
         """Tell the cluster manager how many executors the application wants; it starts and replaces up to that number.
 
         More is never taken away by that: see `release`.
         """
-        if self._declared is not None:
-            declared, at = self._declared
-            if declared == total and self._clock() - at < DECLARE_INTERVAL_S:
+        if self._requested is not None:
+            declared, at = self._requested
+            if declared == total and self._clock() - at < REQUEST_INTERVAL_S:
                 return
-        if self._ask(lambda: self._tell(total)):
-            self._declared = (total, self._clock())
+        if self._request(lambda: self._request_total(total)):
+            self._requested = (total, self._clock())
 
     def release(self, total: int, keep: Mapping[str, int]) -> None:
         """Give back the executors above `total` (see `surplus`) that have no task now; the others when called again.
@@ -92,34 +92,34 @@ class Executors:
         given_back = surplus(self.registered(), total, keep)
         if given_back:
             names = scala_seq(self._spark, given_back)
-            self._ask(lambda: self._backend.killExecutors(names, *KILL_OPTIONS.values()), RELEASE_TIMEOUT_S)
+            self._request(lambda: self._backend.killExecutors(names, *KILL_OPTIONS.values()), RELEASE_TIMEOUT_S)
 
-    def _tell(self, total: int) -> None:
+    def _request_total(self, total: int) -> None:
         """What is wanted, and again what is not: `killExecutors` asks for each executor but once (SPARK-9795)."""
         self._context.requestTotalExecutors(total, 0, empty_scala_map(self._spark))
-        if leaving := self.leaving():
+        if leaving := self.exiting():
             self._backend.doKillExecutors(scala_seq(self._spark, leaving))
 
     def _ids(self) -> Sequence[str]:
         found: Sequence[str] = from_scala(self._spark, self._context.getExecutorIds())
         return found
 
-    def _ask(self, request: Callable[[], object], timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
+    def _request(self, request: Callable[[], object], timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
         """Ask the cluster manager, without hanging if it does; False if it has not answered an older request yet."""
-        if self._asking is not None and self._asking.is_alive():
+        if self._request_thread is not None and self._request_thread.is_alive():
             return False
-        self._asking = threading.Thread(target=self._attempt, args=(request,), daemon=True)
-        self._asking.start()
-        self._asking.join(timeout_s)
+        self._request_thread = threading.Thread(target=self._attempt, args=(request,), daemon=True)
+        self._request_thread.start()
+        self._request_thread.join(timeout_s)
         return True
 
     def _attempt(self, request: Callable[[], object]) -> None:
         try:
             request()
         except (Py4JError, PySparkException) as error:
-            self._complain(f"the cluster manager did not do what was asked, trying on: {error}")
+            self._warn(f"the cluster manager did not do what was asked, trying on: {error}")
 
-    def _takes_tasks(self, name: str) -> bool:
+    def _is_active(self, name: str) -> bool:
         """Not lost, and not given back."""
         return bool(self._backend.isExecutorActive(name))
 
@@ -127,7 +127,7 @@ class Executors:
         """What the listeners have heard of it. Raises `Py4JJavaError` (NoSuchElementException) while that is nothing."""
         return self._context.statusStore().executorSummary(name)
 
-    def _describe(self, name: str) -> ExecutorReport | None:
+    def _report_of(self, name: str) -> ExecutorReport | None:
         """None while the listeners have not heard of it."""
         try:
             summary = self._summary(name)

@@ -38,7 +38,7 @@ WAIT: Final = "spark.locality.wait"
 WAITS: Final = (WAIT, f"{WAIT}.process", f"{WAIT}.node", f"{WAIT}.rack")
 """Those of one level hold for it instead of the first; they are changed if they are set."""
 
-JOBS_LOOKED_AT: Final = 10
+MAX_JOBS: Final = 10
 """A batch may be several Spark jobs (`foreachBatch`), of which one has the stateful stage."""
 
 Tasks = Mapping[str, int]
@@ -52,16 +52,16 @@ class Placement(Protocol):
         """Where the tasks of each stateful stage ran in the newest batch; empty if that is not known."""
         ...
 
-    def drop_wait(self) -> None:
+    def drop_locality_wait(self) -> None:
         """Let every free executor take any task from the next stage on."""
         ...
 
-    def restore_wait(self) -> None:
+    def restore_locality_wait(self) -> None:
         """Undo `drop_wait`."""
         ...
 
 
-class Balancer:
+class LocalityBalancer:
     """Watches one query; does nothing as long as its tasks lie evenly."""
 
     def __init__(self, placement: Placement, *, clock: Callable[[], float]) -> None:
@@ -73,12 +73,12 @@ class Balancer:
         """
         self._placement = placement
         self._clock = clock
-        self._settled: tuple[str, frozenset[str]] | None = None
-        self._looked: tuple[frozenset[str], StatefulRun] | None = None
+        self._balanced: tuple[str, frozenset[str]] | None = None
+        self._checked: tuple[frozenset[str], StatefulRun] | None = None
         self._first_batch: int | None = None
         self._dropped_at: float | None = None
 
-    def follow(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
+    def rebalance(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
         """Look whether the tasks lie evenly, if that is open: in a new run, and after executors came or went.
 
         Returns:
@@ -87,47 +87,47 @@ class Balancer:
         slots = {executor.executor_id: executor.cores for executor in executors}
         there = frozenset(slots)
         if self._dropped_at is not None and self._clock() - self._dropped_at >= TIMEOUT_S:
-            self._restore_wait()
-        if (run.run_id, there) != self._settled and (there, run) != self._looked:
-            self._looked = there, run
+            self._restore_locality_wait()
+        if (run.run_id, there) != self._balanced and (there, run) != self._checked:
+            self._checked = there, run
             stages = self._placement.last_batch(run)
             if stages and all(
                 map(there.issuperset, stages)
             ):  # where the tasks of a lost executor go the next batch shows
-                self._judge(stages, slots, run)
-        return (run.run_id, there) == self._settled
+                self._evaluate(stages, slots, run)
+        return (run.run_id, there) == self._balanced
 
-    def let_go(self) -> None:
+    def ignore_locality(self) -> None:
         """Executors are given back: what would run there runs elsewhere from the next batch on, not after the wait."""
-        self._settled = self._looked = self._first_batch = None
-        self._drop_wait()
+        self._balanced = self._checked = self._first_batch = None
+        self._drop_locality_wait()
 
     def restore(self) -> None:
         """The query ends, or nothing is to be spread any more: bring the wait back if it was dropped."""
         self._first_batch = None
-        self._restore_wait()
+        self._restore_locality_wait()
 
-    def _judge(self, stages: Sequence[Tasks], slots: Mapping[str, int], run: StatefulRun) -> None:
+    def _evaluate(self, stages: Sequence[Tasks], slots: Mapping[str, int], run: StatefulRun) -> None:
         first = run.batch_id if self._first_batch is None else self._first_batch
-        if run.batch_id - first >= MAX_BATCHES or all(spread(tasks, slots) for tasks in stages):
-            self._settled = run.run_id, frozenset(slots)
+        if run.batch_id - first >= MAX_BATCHES or all(is_balanced(tasks, slots) for tasks in stages):
+            self._balanced = run.run_id, frozenset(slots)
             self.restore()
         else:
-            self._first_batch, self._settled = first, None
-            self._drop_wait()
+            self._first_batch, self._balanced = first, None
+            self._drop_locality_wait()
 
-    def _drop_wait(self) -> None:
+    def _drop_locality_wait(self) -> None:
         if self._dropped_at is None:
             self._dropped_at = self._clock()
-            self._placement.drop_wait()
+            self._placement.drop_locality_wait()
 
-    def _restore_wait(self) -> None:
+    def _restore_locality_wait(self) -> None:
         if self._dropped_at is not None:
             self._dropped_at = None
-            self._placement.restore_wait()
+            self._placement.restore_locality_wait()
 
 
-def spread(tasks: Tasks, slots: Mapping[str, int]) -> bool:
+def is_balanced(tasks: Tasks, slots: Mapping[str, int]) -> bool:
     """Whether the tasks of a stage lie evenly on the executors (id -> slots) that are there now.
 
     A slot runs its tasks one after the other, in rounds. No executor may need more of them than an even distribution
@@ -141,44 +141,44 @@ def spread(tasks: Tasks, slots: Mapping[str, int]) -> bool:
 class SparkPlacement:
     """`Placement` of one session."""
 
-    def __init__(self, spark: SparkSession, *, complain: Callable[[str], None]) -> None:
+    def __init__(self, spark: SparkSession, *, warn: Callable[[str], None]) -> None:
         """Take hold of the session's context.
 
         Args:
             spark: the session.
-            complain: told, once, when Spark does not answer as it should: then nothing is spread.
+            warn: told, once, when Spark does not answer as it should: then nothing is spread.
         """
         self._spark = spark
-        self._complain = complain
-        self._complained = False
+        self._warn = warn
+        self._warned = False
         self._context: Any = spark.sparkContext._jsc.sc()
-        self._before: dict[str, str] = {}
+        self._original: dict[str, str] = {}
 
     def last_batch(self, run: StatefulRun) -> Sequence[Tasks]:
         """See `Placement`. A stage with as many tasks as the query has state partitions is taken for stateful."""
         try:
             jobs = self._context.statusTracker().getJobIdsForGroup(run.run_id)  # the newest first
-            return next(filter(None, (self._stages(job, run) for job in islice(jobs, JOBS_LOOKED_AT))), [])
+            return next(filter(None, (self._stages(job, run) for job in islice(jobs, MAX_JOBS))), [])
         except Py4JError as error:
-            self._report(f"no load balancing, Spark does not tell where tasks ran: {error}")
+            self._warn_once(f"no load balancing, Spark does not tell where tasks ran: {error}")
             return []
 
-    def drop_wait(self) -> None:
+    def drop_locality_wait(self) -> None:
         """See `Placement`."""
         conf = self._context.conf()
-        self._before = {name: conf.get(name) for name in WAITS if conf.contains(name)}
-        for name in (WAIT, *self._before):
+        self._original = {name: conf.get(name) for name in WAITS if conf.contains(name)}
+        for name in (WAIT, *self._original):
             conf.set(name, "0s")
 
-    def restore_wait(self) -> None:
+    def restore_locality_wait(self) -> None:
         """See `Placement`."""
         try:
             conf = self._context.conf()
             conf.remove(WAIT)
-            for name, value in self._before.items():
+            for name, value in self._original.items():
                 conf.set(name, value)
         except Py4JError as error:  # the JVM is gone, and the wait with it
-            self._report(f"{WAIT} not restored: {error}")
+            self._warn_once(f"{WAIT} not restored: {error}")
 
     def _stages(self, number: int, run: StatefulRun) -> Sequence[Tasks]:
         """Of one job; empty while it runs."""
@@ -197,7 +197,7 @@ class SparkPlacement:
         executors = from_scala(self._spark, store.executorSummary(stage, data.attemptId()))
         return {executor: executors[executor].succeededTasks() for executor in executors}
 
-    def _report(self, complaint: str) -> None:
-        if not self._complained:
-            self._complain(complaint)
-        self._complained = True
+    def _warn_once(self, message: str) -> None:
+        if not self._warned:
+            self._warn(message)
+        self._warned = True

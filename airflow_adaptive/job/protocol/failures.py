@@ -33,10 +33,10 @@ TRACEBACK: Final = "Traceback (most recent call last):"
 FRAME: Final = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
 """Of a Python traceback."""
 
-MAX_TRACED_LINES: Final = 5
+MAX_MESSAGE_LINES: Final = 5
 """Of the message at the end of a traceback; the plan of a query may follow it."""
 
-LIBRARIES: Final = ("pyspark", "py4j", "airflow_adaptive")
+LIBRARY_PATHS: Final = ("pyspark", "py4j", "airflow_adaptive")
 """Parts of the paths of code that is not the author's."""
 
 SECRETS: Final = (
@@ -51,12 +51,12 @@ SECRETS: Final = (
 SHORTEST_SECRET: Final = 6
 """Shorter values are found in innocent words, or are flags."""
 
-_hidden: set[str] = set()
-"""Values that this process was given as secrets; see `hide`."""
+_secrets: set[str] = set()
+"""Values that this process was given as secrets; see `register_secrets`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainedError:
     """One exception of a chain: the name of its class, and its message."""
 
     name: str
@@ -72,7 +72,7 @@ class Link:
 def report_exception(error: BaseException) -> FailureReport:
     """Report of an exception of the script or of starting its query, with the author's line that it came from."""
     report = report_chain([link for exception in _python_chain(error) for link in _links(exception)])
-    place = _place(error)
+    place = _script_location(error)
     return replace(report, message=f"{report.message} ({place})") if place else report
 
 
@@ -87,31 +87,31 @@ def report_throwable(throwable: Any, query: str) -> FailureReport:
     return report_chain(list(_java_chain(throwable)), query)
 
 
-def report_chain(links: list[Link], query: str | None = None) -> FailureReport:
+def report_chain(links: list[ChainedError], query: str | None = None) -> FailureReport:
     """Report of a chain of exceptions, outermost first; Python exceptions inside the JVM's are made links of their own.
 
     The failure gets its name from the first condition of Spark in the chain, else from the innermost exception.
     """
-    chain = [part for link in links for part in (link, *_inside(link))]
+    chain = [part for link in links for part in (link, *_nested_python_error(link))]
     named = next((link for link in chain if link.condition), chain[-1])
-    inside = traced(named.message)
+    inside = last_python_error(named.message)
     message = named.message if inside is None else f"[{named.condition}] {inside.name}: {inside.message}"
     return FailureReport(
         error_class=named.condition or named.name,
-        message=clean(message),
+        message=redact(message),
         causes=tuple(dict.fromkeys(link.name for link in chain)),
         query=query,
     )
 
 
-def hide(secrets: Iterable[str]) -> None:
+def register_secrets(secrets: Iterable[str]) -> None:
     """Keep these values out of all reports of this process; those that are too short to be told from words stay."""
-    _hidden.update(secret for secret in secrets if len(secret) >= SHORTEST_SECRET)
+    _secrets.update(secret for secret in secrets if len(secret) >= SHORTEST_SECRET)
 
 
-def clean(message: str) -> str:
+def redact(message: str) -> str:
     """The message without secrets, and without its middle if it is long: its first and its last lines tell most."""
-    for known in sorted(_hidden, key=len, reverse=True):  # one may be a part of another
+    for known in sorted(_secrets, key=len, reverse=True):  # one may be a part of another
         message = message.replace(known, "***")
     for secret in SECRETS:
         message = secret.sub(r"\1***", message)
@@ -122,18 +122,18 @@ def clean(message: str) -> str:
     return f"{message[:half]}\n...\n{message[-half:]}"
 
 
-def _place(error: BaseException) -> str:
+def _script_location(error: BaseException) -> str:
     """File and line of the innermost frame that belongs to neither Spark nor this package, "" without one."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not any(library in frame.filename for library in LIBRARIES)]
+    own = [frame for frame in frames if not any(library in frame.filename for library in LIBRARY_PATHS)]
     return f"{PurePath(own[-1].filename).name}:{own[-1].lineno}" if own else ""
 
 
-def _links(error: BaseException) -> Iterator[Link]:
+def _links(error: BaseException) -> Iterator[ChainedError]:
     """An exception, and those of the JVM that it stands for (`_origin` of pyspark's, `java_exception` of Py4J's)."""
     throwable = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     java = list(_java_chain(throwable))
-    yield Link(_class_name(type(error)), java[0].message if java else str(error))
+    yield ChainedError(_class_name(type(error)), java[0].message if java else str(error))
     yield from java
 
 
@@ -145,15 +145,15 @@ def _python_chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _java_chain(throwable: Any) -> Iterator[Link]:
+def _java_chain(throwable: Any) -> Iterator[ChainedError]:
     for _ in range(MAX_CAUSES):
         if throwable is None:
             return
-        yield Link(throwable.getClass().getName(), str(throwable.getMessage() or ""))
+        yield ChainedError(throwable.getClass().getName(), str(throwable.getMessage() or ""))
         throwable = throwable.getCause()
 
 
-def traced(text: str) -> Link | None:
+def last_python_error(text: str) -> ChainedError | None:
     """The Python exception whose traceback is the last in a text, with the author's line; None without one.
 
     Spark has it in messages (`PythonException`, an error in `foreachBatch`), and a driver's output may end with it.
@@ -162,14 +162,14 @@ def traced(text: str) -> Link | None:
     found = PYTHON_ERROR.search(after.lstrip("\n")) if begins else None
     if found is None:
         return None
-    said = after.lstrip("\n")[found.end() :].strip().splitlines()[:MAX_TRACED_LINES]
-    own = [frame for frame in FRAME.findall(after) if not any(library in frame[0] for library in LIBRARIES)]
+    said = after.lstrip("\n")[found.end() :].strip().splitlines()[:MAX_MESSAGE_LINES]
+    own = [frame for frame in FRAME.findall(after) if not any(library in frame[0] for library in LIBRARY_PATHS)]
     place = [f"({PurePath(own[-1][0]).name}:{own[-1][1]})"] if own else []
-    return Link(found[1], " ".join([*(line.strip() for line in said), *place]))
+    return ChainedError(found[1], " ".join([*(line.strip() for line in said), *place]))
 
 
-def _inside(link: Link) -> Iterator[Link]:
-    inside = traced(link.message)
+def _nested_python_error(link: ChainedError) -> Iterator[ChainedError]:
+    inside = last_python_error(link.message)
     if inside is not None:
         yield inside
 

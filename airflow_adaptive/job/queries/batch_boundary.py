@@ -12,8 +12,8 @@ to tell those who wait for progress. Whoever holds it finds the thread in one of
   and looked just before, it comes to the queue: then take the state back, as above.
 * elsewhere: it is at work. Keep the lock and look again.
 
-A query that is held instead of ended stands in the second or the third place as long as the lock is kept: without it no
-batch is begun. Where several queries are held, those that come to a boundary first stand there until the last one does;
+A query that is blocked instead of ended stands in the second or the third place as long as the lock is kept: without it no
+batch is begun. Where several queries are blocked, those that come to a boundary first stand there until the last one does;
 where several are ended, none waits for another. One thread looks at all of them in turn.
 
 All of it reaches into the JVM: `StreamExecution` (`state`, `awaitProgressLock`, `queryExecutionThread`) and
@@ -37,17 +37,17 @@ from airflow_adaptive.job.jvm import java_class, scala_object
 
 RUNTIME: Final = "org.apache.spark.sql.execution.streaming.runtime"
 
-LOOK_INTERVAL_S: Final = 0.01
+CHECK_INTERVAL_S: Final = 0.01
 """Between two looks at the queries' threads."""
 
-ENDING_MS: Final = 250
+END_TIMEOUT_MS: Final = 250
 """A query that is to end has to commit its batch at most: so long nothing else is done, which would be dead time."""
 
 WAITING: Final = "Waiting for "
 """So begins the message of a query that has done a trigger and waits, for the next one or for data."""
 
 
-class Place(Enum):
+class ThreadPlace(Enum):
     """Where the thread of a query is, as seen by whoever holds its lock."""
 
     COMMITTING = auto()
@@ -56,7 +56,7 @@ class Place(Enum):
     """In the queue for the lock, without a batch."""
     ASLEEP = auto()
     """Between two triggers."""
-    AT_WORK = auto()
+    WORKING = auto()
     """Anywhere else."""
 
 
@@ -80,10 +80,10 @@ class BatchBoundary:
         self._terminated = scala_object(spark, f"{RUNTIME}.TERMINATED")
         self._milliseconds = java_class(spark, "java.util.concurrent.TimeUnit").MILLISECONDS
         self._locked = False
-        self._between = False
-        self._marked = False
-        self._marked_asleep = False
-        self._foreign = False
+        self._at_boundary = False
+        self._terminated_set = False
+        self._terminated_set_while_asleep = False
+        self._unsupported = False
 
     def end(self) -> bool:
         """Come one look nearer to the query's end at a boundary.
@@ -92,66 +92,66 @@ class BatchBoundary:
             Whether there is nothing to wait for any more: it has ended, or it is a query that has no such boundary.
         """
         try:
-            if not self._marked and self._mark():
-                self._marked = True
-                self.let_go()
+            if not self._terminated_set and self._set_terminated():
+                self._terminated_set = True
+                self.release_lock()
                 self._wake()
-                self._thread.join(ENDING_MS)
+                self._thread.join(END_TIMEOUT_MS)
             return not self._alive()
         except Py4JError:  # not a micro-batch query, or a Spark whose internals differ
-            self._foreign = True
+            self._unsupported = True
             return True
 
     def cut(self) -> bool:
         """Stop the query at once if it has not ended at a boundary; whether it had to be, so that a batch may be cut."""
-        if not self._foreign and not self._alive():
+        if not self._unsupported and not self._alive():
             return False
         self._query.stop()
         return True
 
-    def hold(self) -> bool:
+    def block(self) -> bool:
         """Come one look nearer to where the query begins no batch before it is let go; whether it stands there.
 
         Raises:
             Py4JError: not a micro-batch query, or a Spark whose internals differ.
         """
-        if not self._alive() or self._between:
+        if not self._alive() or self._at_boundary:
             return True
         if not self._take_lock():
             return False
         place = self._place()
-        if place is Place.COMMITTING:
-            self.let_go()
-        self._between = place is Place.BEGINNING or (place is Place.ASLEEP and self._has_triggered())
-        return self._between
+        if place is ThreadPlace.COMMITTING:
+            self.release_lock()
+        self._at_boundary = place is ThreadPlace.BEGINNING or (place is ThreadPlace.ASLEEP and self._has_triggered())
+        return self._at_boundary
 
-    def let_go(self) -> None:
+    def release_lock(self) -> None:
         """Let the query's thread have its lock."""
         if self._locked:
-            self._locked = self._between = False
+            self._locked = self._at_boundary = False
             with suppress(Py4JError):  # the JVM is gone, and the query with it
                 self._lock.unlock()
 
-    def _mark(self) -> bool:
+    def _set_terminated(self) -> bool:
         """Set the state if this is the right moment; whether it is set."""
         if not self._alive():
             return True
-        if self._marked_asleep:
-            return self._stays_marked()
+        if self._terminated_set_while_asleep:
+            return self._stays_terminated_set()
         if not self._locked and self._state.compareAndSet(self._initializing, self._terminated):
             return True
         if not self._take_lock():
             return False
         place = self._place()
-        if place in {Place.COMMITTING, Place.ASLEEP}:
+        if place in {ThreadPlace.COMMITTING, ThreadPlace.ASLEEP}:
             self._state.set(self._terminated)
-            self._marked_asleep = place is Place.ASLEEP
-            return not self._marked_asleep or self._stays_marked()
-        if place is Place.BEGINNING:
-            self.let_go()
+            self._terminated_set_while_asleep = place is ThreadPlace.ASLEEP
+            return not self._terminated_set_while_asleep or self._stays_terminated_set()
+        if place is ThreadPlace.BEGINNING:
+            self.release_lock()
         return False
 
-    def _stays_marked(self) -> bool:
+    def _stays_terminated_set(self) -> bool:
         """Whether a query that slept when the state was set has seen it, or will."""
         if self._asleep():
             return True
@@ -160,8 +160,8 @@ class BatchBoundary:
         if not self._in_trigger():
             return True  # it queues once more at its very end
         self._state.compareAndSet(self._terminated, self._active)
-        self._marked_asleep = False
-        self.let_go()
+        self._terminated_set_while_asleep = False
+        self.release_lock()
         return False
 
     def _wake(self) -> None:
@@ -170,16 +170,16 @@ class BatchBoundary:
             self._query.stop()
 
     def _take_lock(self) -> bool:
-        self._locked = self._locked or self._lock.tryLock(round(LOOK_INTERVAL_S * 1000), self._milliseconds)
+        self._locked = self._locked or self._lock.tryLock(round(CHECK_INTERVAL_S * 1000), self._milliseconds)
         return self._locked
 
-    def _place(self) -> Place:
+    def _place(self) -> ThreadPlace:
         queued = self._queued()  # first: a thread that stands in the queue changes nothing any more
         if self._has_batch():
-            return Place.COMMITTING if queued else Place.AT_WORK
+            return ThreadPlace.COMMITTING if queued else ThreadPlace.WORKING
         if queued:
-            return Place.BEGINNING
-        return Place.ASLEEP if self._asleep() else Place.AT_WORK
+            return ThreadPlace.BEGINNING
+        return ThreadPlace.ASLEEP if self._asleep() else ThreadPlace.WORKING
 
     def _alive(self) -> bool:
         return bool(self._thread.isAlive())
@@ -217,7 +217,7 @@ def end_at_boundary(boundaries: Sequence[BatchBoundary], timeout_s: float, pause
     try:
         _wait_for_all(boundaries, BatchBoundary.end, timeout_s, pause)
     finally:
-        _let_go(boundaries)
+        _release_locks(boundaries)
     return not any([boundary.cut() for boundary in boundaries])  # noqa: C419  (all are cut, not the first alone)
 
 
@@ -236,17 +236,17 @@ def act_between_batches(
         Whether it was done: there may be no such moment in time.
     """
     try:
-        held = _all_held(boundaries, timeout_s, pause)
-        if held:
+        blocked = _all_blocked(boundaries, timeout_s, pause)
+        if blocked:
             act()
-        return held
+        return blocked
     finally:
-        _let_go(boundaries)
+        _release_locks(boundaries)
 
 
-def _all_held(boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None]) -> bool:
+def _all_blocked(boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None]) -> bool:
     try:
-        return _wait_for_all(boundaries, BatchBoundary.hold, timeout_s, pause)
+        return _wait_for_all(boundaries, BatchBoundary.block, timeout_s, pause)
     except Py4JError:
         return False
 
@@ -262,10 +262,10 @@ def _wait_for_all(
     while any([not step(boundary) for boundary in boundaries]):  # noqa: C419  (all take the step)
         if time.monotonic() >= deadline:
             return False
-        pause(LOOK_INTERVAL_S)
+        pause(CHECK_INTERVAL_S)
     return True
 
 
-def _let_go(boundaries: Sequence[BatchBoundary]) -> None:
+def _release_locks(boundaries: Sequence[BatchBoundary]) -> None:
     for boundary in boundaries:
-        boundary.let_go()
+        boundary.release_lock()

@@ -20,7 +20,7 @@ from airflow_adaptive.job.control.interfaces import StatefulRun
 from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.protocol.failures import report_exception
 
-LOOK_INTERVAL_S: Final = 0.1
+CHECK_INTERVAL_S: Final = 0.1
 """Between two looks whether a batch that is cut has let go of its thread."""
 
 HALT_TIMEOUT_S: Final = 10.0
@@ -32,7 +32,7 @@ class UnendedBatchError(RuntimeError):
 
 
 class BatchQuery:
-    """The one batch of a job, in a thread of its own; see `parts.Query`."""
+    """The one batch of a job, in a thread of its own; see `interfaces.Workload`."""
 
     def __init__(self, spark: SparkSession, *, job: str) -> None:
         """Nothing runs yet.
@@ -56,14 +56,14 @@ class BatchQuery:
         """The plan that the batch was started with; None if it was ended, or never started."""
         return self._plan
 
-    def runs_on(self, _: DriverPlan) -> bool:
+    def can_adopt(self, _: DriverPlan) -> bool:
         """Whether the batch need not be restarted for a plan: it never is."""
         return self._plan is not None and not self._cut
 
     def adopt(self, plan: DriverPlan) -> None:
         """A batch keeps the parallelism that it was made for, whatever executors it has."""
 
-    def between(self, _: float, __: Callable[[float], None], act: Callable[[], None]) -> bool:
+    def act_between_batches(self, _: float, __: Callable[[float], None], act: Callable[[], None]) -> bool:
         """Do something at once: a batch has no boundary, and its executors are given back once they have no task."""
         act()
         return True
@@ -82,11 +82,11 @@ class BatchQuery:
         self._thread.start()
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """Cut the batch if it runs; False if it does not end in time. One that was saved before it was cut is `ended`."""
+        """Cut the batch if it runs; False if it does not end in time. One that was saved before it was cut is `has_ended`."""
         self._cancel()
         deadline = time.monotonic() + timeout_s
         while self._alive() and time.monotonic() < deadline:
-            pause(LOOK_INTERVAL_S)
+            pause(CHECK_INTERVAL_S)
         if not self._alive() and not self._saved:
             self._plan = None
         return not self._alive()
@@ -98,11 +98,11 @@ class BatchQuery:
             self._thread.join(HALT_TIMEOUT_S)
         self._plan = None
 
-    def triggered(self, _: float) -> bool:
+    def wait_for_first_trigger(self, _: float) -> bool:
         """Whether the batch has begun: with its start."""
         return self._plan is not None
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the batch has ended without being cut."""
         return self._plan is not None and not self._alive() and (self._saved or not self._cut)
 

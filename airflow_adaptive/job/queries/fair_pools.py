@@ -23,7 +23,7 @@ POOL: Final = "spark.scheduler.pool"
 DEFAULT: Final = "default"
 """The pool of what names none (`FairSchedulableBuilder`)."""
 
-NO_FLOOR: Final = 0
+MIN_SHARE: Final = 0
 """`minShare` of a pool."""
 
 
@@ -37,7 +37,7 @@ class FairPools:
         self._pools: dict[str, Any] = {}
         self._retired: list[Any] = []
 
-    def weigh(self, weights: Mapping[str, int]) -> None:
+    def set_weights(self, weights: Mapping[str, int]) -> None:
         """Give each query a pool of its name and weight; a single one stays in the pool that is there without us.
 
         Args:
@@ -46,22 +46,22 @@ class FairPools:
         self._remove_retired()
         if len(weights) > 1:
             for name, weight in weights.items():
-                self._give(name, max(1, weight))
+                self._set_weight(name, max(1, weight))
 
-    def enter(self, name: str) -> None:
+    def use(self, name: str) -> None:
         """Queries that this thread starts from now on run in the pool of that name, if there is one."""
         self._context.setLocalProperty(POOL, name if name in self._pools else DEFAULT)
 
-    def leave(self) -> None:
+    def use_default(self) -> None:
         """What this thread does from now on belongs to no query."""
         self._context.setLocalProperty(POOL, DEFAULT)
 
-    def _give(self, name: str, weight: int) -> None:
+    def _set_weight(self, name: str, weight: int) -> None:
         old = self._pools.get(name)
         if old is not None and old.weight() == weight:
             return
         fair = java_class(self._spark, "org.apache.spark.scheduler.SchedulingMode").FAIR()
-        pool = java_class(self._spark, "org.apache.spark.scheduler.Pool")(name, fair, NO_FLOOR, weight)
+        pool = java_class(self._spark, "org.apache.spark.scheduler.Pool")(name, fair, MIN_SHARE, weight)
         self._root().addSchedulable(pool)  # the name is its own from now on
         self._pools[name] = pool
         if old is not None:

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.control.interfaces import Repartition, StatefulRun
+from airflow_adaptive.job.control.interfaces import StatefulRun, StateRepartitioner
 from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.queries.batch_boundary import BatchBoundary, act_between_batches, end_at_boundary
 from airflow_adaptive.job.queries.fair_pools import FairPools
@@ -23,7 +23,7 @@ from airflow_adaptive.job.queries.writers import (
     Streams,
     Writers,
     function_name,
-    require_same,
+    require_same_queries,
     require_writers,
 )
 from airflow_adaptive.job.state.repartition import RepartitionError
@@ -52,7 +52,7 @@ class JobQueries:
         *,
         job: str,
         checkpoint: Callable[[str], str],
-        repartition: Repartition,
+        repartition: StateRepartitioner,
     ) -> None:
         """Prepare the session; nothing is built or started.
 
@@ -72,7 +72,7 @@ class JobQueries:
         self._queries: dict[str, JobQuery] = {}
         self._plan: DriverPlan | None = None
         self._planned: PlannedParallelism | None = None
-        self._settled: dict[str, int | None] = {}
+        self._ensured: dict[str, int | None] = {}
         """For which partitions the checkpoint of a query was settled in this driver, None for whatever its state has."""
         for name, value in SESSION.items():
             spark.conf.set(name, value)
@@ -85,15 +85,15 @@ class JobQueries:
     @property
     def vertices_read(self) -> tuple[str, ...] | None:
         """Vertices whose parallelism the author's function asked for since it was called last, None before."""
-        return None if self._planned is None else tuple(sorted(self._planned.asked))
+        return None if self._planned is None else tuple(sorted(self._planned.vertices_read))
 
-    def runs_on(self, plan: DriverPlan) -> bool:
+    def can_adopt(self, plan: DriverPlan) -> bool:
         """Whether the queries run and need not be restarted for a plan."""
         return self._plan is not None and self._plan.query_version == plan.query_version
 
     def adopt(self, plan: DriverPlan) -> None:
         """Take a plan that `runs_on` for the one that is in force. The stages to come share as it has it."""
-        self._share(plan)
+        self._set_pool_weights(plan)
         self._plan = plan
 
     def build(self, plan: DriverPlan) -> Writers:
@@ -106,8 +106,8 @@ class JobQueries:
         """
         function = function_name(self._build)
         planned = PlannedParallelism(plan.parallelism)
-        writers = require_writers(self._call(planned, plan), function, self._job)
-        require_same(writers if isinstance(writers, dict) else (), list(self._queries), function)
+        writers = require_writers(self._call_build(planned, plan), function, self._job)
+        require_same_queries(writers if isinstance(writers, dict) else (), list(self._queries), function)
         if isinstance(writers, dict):
             self._check_state(plan, writers)
         self._planned = planned
@@ -115,7 +115,7 @@ class JobQueries:
 
     def is_prepared(self, writers: Streams, plan: DriverPlan) -> bool:
         """Whether `prepare` has nothing to do: a checkpoint stays settled until its state is to have other partitions."""
-        return all(name in self._settled and self._settled[name] == _to_have(name, plan) for name in writers)
+        return all(name in self._ensured and self._ensured[name] == _planned_partitions(name, plan) for name in writers)
 
     def prepare(self, writers: Streams, plan: DriverPlan) -> None:
         """Give the state of each query the partitions of its plan, and finish what an earlier driver had begun of that.
@@ -124,10 +124,12 @@ class JobQueries:
             RepartitionError: the state can't be used by the query.
         """
         for name, writer in writers.items():
-            self._settled.pop(name, None)
+            self._ensured.pop(name, None)
             self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(name)))
-            self._repartition.settle(self._checkpoint(name), self._can_have(name, plan, writer), writer.queryName(name))
-            self._settled[name] = _to_have(name, plan)
+            self._repartition.ensure(
+                self._checkpoint(name), self._possible_partitions(name, plan, writer), writer.queryName(name)
+            )
+            self._ensured[name] = _planned_partitions(name, plan)
 
     def start(self, writers: Streams, plan: DriverPlan) -> None:
         """Start what `build` returned, all or none. Raises what Spark raises, an `AnalysisException` say."""
@@ -135,17 +137,17 @@ class JobQueries:
         self._queries = {
             name: known.get(name) or JobQuery(self._spark, name, self._checkpoint(name)) for name in writers
         }
-        self._share(plan)
+        self._set_pool_weights(plan)
         try:
             for name, query in self._queries.items():
-                self._pools.enter(name)
+                self._pools.use(name)
                 self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(name)))
                 query.start(writers[name])
         except Exception:
-            self._stop()
+            self._stop_queries()
             raise
         finally:
-            self._pools.leave()
+            self._pools.use_default()
         self._plan = plan
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
@@ -153,10 +155,10 @@ class JobQueries:
         if self._plan is None:
             return True
         exact = end_at_boundary(self._boundaries(), timeout_s, pause)
-        self._over()
+        self._end_runs()
         return exact
 
-    def between(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+    def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
         """Do something while no query runs a batch; see `act_between_batches`."""
         return act_between_batches(self._boundaries(), timeout_s, pause, act)
 
@@ -164,16 +166,16 @@ class JobQueries:
         """Stop at once whatever query runs in the session, also those that the script started itself."""
         for query in self._spark.streams.active:
             query.stop()
-        self._over()
+        self._end_runs()
 
-    def triggered(self, timeout_s: float) -> bool:
+    def wait_for_first_trigger(self, timeout_s: float) -> bool:
         """Whether the first trigger of each query has begun; waits for them so long. False if one has failed."""
         deadline = time.monotonic() + timeout_s
         return bool(self._queries) and all(
-            query.triggered(max(0.0, deadline - time.monotonic())) for query in self._queries.values()
+            query.wait_for_first_trigger(max(0.0, deadline - time.monotonic())) for query in self._queries.values()
         )
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the job is over without being told to: all queries have ended, or one has failed."""
         if self._plan is None:
             return False
@@ -186,7 +188,7 @@ class JobQueries:
 
     def close(self) -> None:
         """Let go of queries that have ended without being told to."""
-        self._over()
+        self._end_runs()
 
     def reports(self) -> tuple[QueryReport, ...]:
         """Progress of each query."""
@@ -219,7 +221,7 @@ class JobQueries:
         ]
         return min(count, max(caps)) if caps and len(caps) == len(of) else count
 
-    def _call(self, planned: PlannedParallelism, plan: DriverPlan) -> object:
+    def _call_build(self, planned: PlannedParallelism, plan: DriverPlan) -> object:
         """The author's function. A query that it starts is stopped, whether it returns or raises; raises that, too."""
         self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(self._job)))
         before = {query.runId for query in self._spark.streams.active}
@@ -244,12 +246,12 @@ class JobQueries:
             query.stop()
         return [query.name for query in others]
 
-    def _can_have(self, name: str, plan: DriverPlan, writer: DataStreamWriter) -> int | None:
+    def _possible_partitions(self, name: str, plan: DriverPlan, writer: DataStreamWriter) -> int | None:
         """Partitions that the state of a query is to have; None where it keeps those that it has, or can't have others.
 
         Queries that run are refused such a plan. Where none runs, in a new driver, going on is better than not to start.
         """
-        wanted = _to_have(name, plan)
+        wanted = _planned_partitions(name, plan)
         try:
             if wanted is not None:
                 self._repartition.check(self._checkpoint(name), wanted, writer)
@@ -266,24 +268,24 @@ class JobQueries:
             if query.state_partitions != plan.partitions_of(name):
                 self._repartition.check(self._checkpoint(name), plan.partitions_of(name), writers[name])
 
-    def _share(self, plan: DriverPlan) -> None:
-        self._pools.weigh({name: plan.pool_weights.get(name, 1) for name in self._queries})
+    def _set_pool_weights(self, plan: DriverPlan) -> None:
+        self._pools.set_weights({name: plan.pool_weights.get(name, 1) for name in self._queries})
 
     def _boundaries(self) -> list[BatchBoundary]:
         return [found for query in self._queries.values() if (found := query.boundary()) is not None]
 
-    def _stop(self) -> None:
+    def _stop_queries(self) -> None:
         """None runs if not all do."""
         for query in self._queries.values():
             query.stop()
-        self._over()
+        self._end_runs()
 
-    def _over(self) -> None:
+    def _end_runs(self) -> None:
         for query in self._queries.values():
-            query.over()
+            query.end_run()
         self._plan = None
 
 
-def _to_have(name: str, plan: DriverPlan) -> int | None:
+def _planned_partitions(name: str, plan: DriverPlan) -> int | None:
     """Partitions that the state of a query is to have by a plan; None: those that it has."""
     return plan.partitions_of(name) if plan.repartition else None

@@ -42,9 +42,9 @@ class JobQuery:
     def start(self, writer: DataStreamWriter) -> None:
         """Start the query on the session's configuration of this moment. Raises what Spark raises."""
         self._query = None
-        self.take(writer.queryName(self.name).option("checkpointLocation", self._checkpoint).start())
+        self.track(writer.queryName(self.name).option("checkpointLocation", self._checkpoint).start())
 
-    def take(self, query: StreamingQuery) -> None:
+    def track(self, query: StreamingQuery) -> None:
         """Follow a run that was started."""
         self._query = query
         self._progress.begin(self.name, _trigger_interval_ms(query))
@@ -62,7 +62,7 @@ class JobQuery:
         """Whether it runs."""
         return self._query is not None and self._query.isActive
 
-    def triggered(self, timeout_s: float) -> bool:
+    def wait_for_first_trigger(self, timeout_s: float) -> bool:
         """Whether the first trigger of this run has begun; waits for it so long. False for a query that has failed.
 
         The query's thread begins it as soon as it is initialized, whatever the trigger's interval.
@@ -85,13 +85,13 @@ class JobQuery:
 
     def report(self) -> QueryReport | None:
         """Its progress, None for a query that was never started."""
-        self.follow()
+        self.update()
         report = self._progress.report
         return None if report is None else replace(report, active=report.active and self.active(), idle=self._is_idle())
 
     def stateful_run(self) -> StatefulRun | None:
         """What runs, None if it does not, keeps no state or has not committed a batch yet."""
-        self.follow()
+        self.update()
         report, partitions = self._progress.report, self._progress.state_partitions
         if self._query is None or report is None or partitions is None or not self.active():
             return None
@@ -102,16 +102,16 @@ class JobQuery:
         """In how many partitions the state of the newest run is, None if that is unknown or there is no state."""
         return self._progress.state_partitions
 
-    def over(self) -> None:
+    def end_run(self) -> None:
         """The run is over."""
-        self.follow()
+        self.update()
         self._progress.end()
 
-    def follow(self) -> None:
+    def update(self) -> None:
         """Take up the query's progress."""
         query = self._query
         if query is not None:
-            self._progress.follow(query.lastProgress, lambda: query.recentProgress)
+            self._progress.update(query.lastProgress, lambda: query.recentProgress)
 
     def _is_idle(self) -> bool:
         query = self._query

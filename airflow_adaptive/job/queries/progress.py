@@ -24,13 +24,13 @@ class ProgressCounter:
 
     def __init__(self) -> None:
         """Count from zero."""
-        self._seen: int | None = None
+        self._last_batch: int | None = None
         self.report: QueryReport | None = None
         self.state_partitions: int | None = None
 
     def begin(self, name: str, trigger_interval_ms: int | None) -> None:
         """A run of the query was started."""
-        self._seen = None
+        self._last_batch = None
         self.state_partitions = None
         before = self.report or QueryReport(name=name, active=True)
         self.report = replace(before, active=True, trigger_interval_ms=trigger_interval_ms)
@@ -40,7 +40,7 @@ class ProgressCounter:
         if self.report is not None:
             self.report = replace(self.report, active=False)
 
-    def follow(
+    def update(
         self, last: StreamingQueryProgress | None, recent: Callable[[], Sequence[StreamingQueryProgress]]
     ) -> None:
         """Take up the query's progress.
@@ -50,19 +50,19 @@ class ProgressCounter:
             recent: all that Spark keeps, the oldest first; dear, asked only if `last` does not tell all.
         """
         newest = None if last is None else _last_committed(last)
-        if last is None or newest is None or newest == self._seen:
+        if last is None or newest is None or newest == self._last_batch:
             return
-        tells_all = _committed(last) and self._seen is not None and newest == self._seen + 1
+        tells_all = _committed(last) and self._last_batch is not None and newest == self._last_batch + 1
         for progress in [last] if tells_all else recent():
-            if _committed(progress) and (self._seen is None or progress.batchId > self._seen):
+            if _committed(progress) and (self._last_batch is None or progress.batchId > self._last_batch):
                 self._count(progress)
-        self._seen = newest
+        self._last_batch = newest
 
     def _count(self, progress: StreamingQueryProgress) -> None:
         if self.report is None:
             return
-        before = progress.batchId - 1 if self._seen is None else self._seen
-        self._seen = progress.batchId
+        before = progress.batchId - 1 if self._last_batch is None else self._last_batch
+        self._last_batch = progress.batchId
         self.state_partitions = _state_partitions(progress)
         self.report = replace(
             self.report,
@@ -95,12 +95,12 @@ def _input_rate(progress: StreamingQueryProgress) -> float | None:
 
 def _backlog(progress: StreamingQueryProgress) -> int | None:
     """Rows between what was read and what was there, for sources whose offsets count rows per partition (Kafka's do)."""
-    found = [_behind(source.endOffset, source.latestOffset) for source in progress.sources]
+    found = [_rows_behind(source.endOffset, source.latestOffset) for source in progress.sources]
     told = [rows for rows in found if rows is not None]
     return sum(told) if told and len(told) == len(found) else None
 
 
-def _behind(read: str, there: str) -> int | None:
+def _rows_behind(read: str, there: str) -> int | None:
     try:
         topics, latest = json.loads(read), json.loads(there)
         pairs = [(end, latest[topic][part]) for topic, parts in topics.items() for part, end in parts.items()]

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.queries.batch_boundary import (
-    LOOK_INTERVAL_S,
+    CHECK_INTERVAL_S,
     BatchBoundary,
     act_between_batches,
     end_at_boundary,
@@ -27,7 +27,7 @@ from airflow_adaptive.job.queries.batch_boundary import (
 from airflow_adaptive.job.queries.job_query import JobQuery
 from airflow_adaptive.job.state.repartition import RepartitionError
 
-FIRST_START_S: Final = 10.0
+FIRST_START_TIMEOUT_S: Final = 10.0
 """A plan is in force with the first query that the script has started, or so long after it may start one."""
 
 HALT_TIMEOUT_S: Final = 10.0
@@ -45,7 +45,7 @@ class ScriptStoppedError(SystemExit):
 
 
 class ScriptQueries:
-    """See `parts.Query`; what the control loop does not call, the script does."""
+    """See `interfaces.Workload`; what the control loop does not call, the script does."""
 
     def __init__(self, spark: SparkSession, *, job: str) -> None:
         """No query may be started yet.
@@ -59,17 +59,17 @@ class ScriptQueries:
         self._changed = threading.Condition()
         self._plan: DriverPlan | None = None
         self._closed = False
-        self._told = False
+        self._end_requested = False
         self._halted = False
         self._starting = 0
         self._queries: list[JobQuery] = []
-        self._counted: list[JobQuery] = []
-        self._over = False
+        self._queries_at_end: list[JobQuery] = []
+        self._script_ended = False
         self._error: FailureReport | None = None
 
     # ---- the script ----
 
-    def begin(self, start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    def start_query(self, start: Callable[[], StreamingQuery]) -> StreamingQuery:
         """Start a query of the script as soon as one may be started.
 
         Raises:
@@ -79,24 +79,24 @@ class ScriptQueries:
         with self._changed:
             self._changed.wait_for(lambda: self._plan is not None or self._closed)
             if self._closed:
-                self._leave()
+                self._raise_stopped()
             self._starting += 1
         try:
             query = start()
             with self._changed:
-                self._take(query)
+                self._track(query)
             return query
         finally:
             with self._changed:
                 self._starting -= 1
                 self._changed.notify_all()
 
-    def hold_if_halted(self) -> None:
+    def block_if_halted(self) -> None:
         """Keep a thread of the script whose query ended because this driver is outdated: the process ends in a moment."""
         with self._changed:
             self._changed.wait_for(lambda: not self._halted)
 
-    def stop_all(self) -> None:
+    def stop_queries(self) -> None:
         """The script stops its session: its queries end, as they would with that."""
         for query in self._running():
             query.stop()
@@ -104,11 +104,11 @@ class ScriptQueries:
     def finish(self, error: FailureReport | None) -> None:
         """The script has come to its end, with an error or without; queries that run now are waited for."""
         with self._changed:
-            self._over, self._error = True, error
-            self._counted = self._running()
+            self._script_ended, self._error = True, error
+            self._queries_at_end = self._running()
             self._changed.notify_all()
 
-    def shut(self) -> None:
+    def reject_starts(self) -> None:
         """No query may be started any more."""
         with self._changed:
             self._closed = True
@@ -117,7 +117,7 @@ class ScriptQueries:
     @property
     def failed(self) -> bool:
         """Whether the script has ended with an error: nothing can run in this process any more."""
-        return self._over and self._error is not None
+        return self._script_ended and self._error is not None
 
     # ---- the control loop ----
 
@@ -131,7 +131,7 @@ class ScriptQueries:
         """The script asks for no vertex's parallelism: no plan needs other queries."""
         return ()
 
-    def runs_on(self, plan: DriverPlan) -> bool:
+    def can_adopt(self, plan: DriverPlan) -> bool:
         """Whether the queries can go on under a plan: they can, unless it wants their state in other partitions."""
         return self._plan is not None and not _repartitions(plan, self._plan)
 
@@ -149,7 +149,7 @@ class ScriptQueries:
         return plan
 
     def is_prepared(self, _: DriverPlan, __: DriverPlan) -> bool:
-        """See `parts.Query`: the state is the script's own."""
+        """See `interfaces.Workload`: the state is the script's own."""
         return True
 
     def prepare(self, _: DriverPlan, __: DriverPlan) -> None:
@@ -160,25 +160,25 @@ class ScriptQueries:
         with self._changed:
             self._plan = plan
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._queries or self._over, FIRST_START_S)
+            self._changed.wait_for(lambda: self._queries or self._script_ended, FIRST_START_TIMEOUT_S)
 
-    def between(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
-        """See `parts.Query`."""
+    def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+        """See `interfaces.Workload`."""
         return act_between_batches(_boundaries(self._running()), timeout_s, pause, act)
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
         """End all queries, each at its boundary, for good. Without any a script that is over has ended by itself."""
         if self._plan is None:
             return True
-        self.shut()
+        self.reject_starts()
         deadline = time.monotonic() + timeout_s
         while self._starting and time.monotonic() < deadline:
-            pause(LOOK_INTERVAL_S)
+            pause(CHECK_INTERVAL_S)
         running = self._running()
-        if self.ended() and not running:
+        if self.has_ended() and not running:
             return True
-        self._told = True
-        self._counted = self._counted or running
+        self._end_requested = True
+        self._queries_at_end = self._queries_at_end or running
         exact = end_at_boundary(_boundaries(running), max(0.0, deadline - time.monotonic()), pause)
         self.close()
         return exact
@@ -191,30 +191,30 @@ class ScriptQueries:
             self._changed.wait_for(lambda: not self._starting, HALT_TIMEOUT_S)
         for query in self._spark.streams.active:  # also one that was started a moment ago
             query.stop()
-        self.stop_all()  # also those of other sessions
+        self.stop_queries()  # also those of other sessions
         self.close()
 
-    def triggered(self, timeout_s: float) -> bool:
-        """See `parts.Query`."""
+    def wait_for_first_trigger(self, timeout_s: float) -> bool:
+        """See `interfaces.Workload`."""
         deadline = time.monotonic() + timeout_s
-        return all(query.triggered(max(0.0, deadline - time.monotonic())) for query in self._running())
+        return all(query.wait_for_first_trigger(max(0.0, deadline - time.monotonic())) for query in self._running())
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the script has come to its end, untold: with an error, or with no query that still runs."""
-        over = self._over and not self._told and not self._starting
+        over = self._script_ended and not self._end_requested and not self._starting
         return over and (self._error is not None or not self._running())
 
     def close(self) -> None:
         """Let go of the queries."""
         for query in self._queries:
-            query.over()
+            query.end_run()
         self._plan = None
 
     def failure(self) -> FailureReport | None:
         """The script's error; else that of a query which failed when the script could not see to it any more."""
-        failures = (query.failure() for query in self._counted)
+        failures = (query.failure() for query in self._queries_at_end)
         found = self._error or next(filter(None, failures), None)
-        return NEVER_STARTED if found is None and self._over and not self._queries else found
+        return NEVER_STARTED if found is None and self._script_ended and not self._queries else found
 
     def reports(self) -> tuple[QueryReport, ...]:
         """Progress of each query."""
@@ -234,20 +234,20 @@ class ScriptQueries:
         cap = max(told) if told and len(told) == len(kept) else None
         return {name: count if cap is None else min(count, cap) for name, count in self._plan.parallelism.items()}
 
-    def _leave(self) -> None:
+    def _raise_stopped(self) -> None:
         """No query is started any more: the script ends, or waits for the end of an outdated driver's process."""
         self._changed.wait_for(lambda: not self._halted)
         raise ScriptStoppedError(0)
 
-    def _take(self, query: StreamingQuery) -> None:
+    def _track(self, query: StreamingQuery) -> None:
         """Follow a new query, or the next run of one that has ended."""
-        known = self._ended_run(query.name)
+        known = self._previous_run(query.name)
         if known is None:
             known = JobQuery(self._spark, query.name or self._free_name(), "")
             self._queries.append(known)
-        known.take(query)
+        known.track(query)
 
-    def _ended_run(self, name: str | None) -> JobQuery | None:
+    def _previous_run(self, name: str | None) -> JobQuery | None:
         """A query that has ended and of which this is another run, as far as names tell."""
         ended = [query for query in self._queries if not query.active()]
         alike = [query for query in ended if (query.name == name if name else query.name.startswith(self._job))]

@@ -6,38 +6,38 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrameWriter
 
-from airflow_adaptive.job.control.interfaces import Run, StatefulRun
+from airflow_adaptive.job.control.interfaces import RunningWorkload, StatefulRun
 from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.queries.batch_query import BatchQuery
 from airflow_adaptive.job.queries.job_queries import JobQueries
 from airflow_adaptive.job.queries.writers import Streams, Writers
 
 
-class JobWork:
-    """Builds, and leaves the rest to the queries or to the batch that comes of it; see `parts.Query`."""
+class JobWorkload:
+    """Builds, and leaves the rest to the queries or to the batch that comes of it; see `interfaces.Workload`."""
 
     def __init__(self, queries: JobQueries, batch: BatchQuery) -> None:
         """Take both; a job is streaming until its function returns a batch."""
         self._queries = queries
         self._batch = batch
-        self._current: Run = queries
+        self._current: RunningWorkload = queries
 
     @property
     def plan(self) -> DriverPlan | None:
-        """See `parts.Query`."""
+        """See `interfaces.Workload`."""
         return self._current.plan
 
-    def runs_on(self, plan: DriverPlan) -> bool:
-        """See `parts.Query`."""
-        return self._current.runs_on(plan)
+    def can_adopt(self, plan: DriverPlan) -> bool:
+        """See `interfaces.Workload`."""
+        return self._current.can_adopt(plan)
 
     @property
     def vertices_read(self) -> tuple[str, ...] | None:
-        """See `parts.Query`."""
+        """See `interfaces.Workload`."""
         return self._queries.vertices_read
 
     def adopt(self, plan: DriverPlan) -> None:
-        """See `parts.Query`."""
+        """See `interfaces.Workload`."""
         self._current.adopt(plan)
 
     def build(self, plan: DriverPlan) -> Writers:
@@ -61,12 +61,12 @@ class JobWork:
             self._current = self._queries
             self._queries.start(writers, plan)
 
-    def between(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
-        """See `parts.Query`."""
-        return self._current.between(timeout_s, pause, act)
+    def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+        """See `interfaces.Workload`."""
+        return self._current.act_between_batches(timeout_s, pause, act)
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """See `parts.Query`."""
+        """See `interfaces.Workload`."""
         return self._current.end(timeout_s, pause)
 
     def halt(self) -> None:
@@ -74,30 +74,30 @@ class JobWork:
         self._batch.halt()
         self._queries.halt()
 
-    def triggered(self, timeout_s: float) -> bool:
-        """See `parts.Query`."""
-        return self._current.triggered(timeout_s)
+    def wait_for_first_trigger(self, timeout_s: float) -> bool:
+        """See `interfaces.Workload`."""
+        return self._current.wait_for_first_trigger(timeout_s)
 
-    def ended(self) -> bool:
-        """See `parts.Query`."""
-        return self._current.ended()
+    def has_ended(self) -> bool:
+        """See `interfaces.Workload`."""
+        return self._current.has_ended()
 
     def close(self) -> None:
-        """See `parts.Query`."""
+        """See `interfaces.Workload`."""
         self._current.close()
 
     def failure(self) -> FailureReport | None:
-        """See `parts.Query`."""
+        """See `interfaces.Workload`."""
         return self._current.failure()
 
     def reports(self) -> tuple[QueryReport, ...]:
-        """See `parts.Query`."""
+        """See `interfaces.Workload`."""
         return self._current.reports()
 
     def stateful_run(self) -> StatefulRun | None:
-        """See `parts.Query`."""
+        """See `interfaces.Workload`."""
         return self._current.stateful_run()
 
     def parallelism(self) -> dict[str, int]:
-        """See `parts.Query`."""
+        """See `interfaces.Workload`."""
         return self._current.parallelism()

@@ -36,24 +36,24 @@ class PlannedParallelism(Mapping[str, int]):
     """The plan's parallelism, which remembers the vertices that it was asked for; so it goes on after the call.
 
     Attributes:
-        asked: names of these vertices. Whoever looks at all of it, or makes a copy, asks for all.
+        vertices_read: names of these vertices. Whoever looks at all of it, or makes a copy, asks for all.
     """
 
     def __init__(self, planned: Mapping[str, int]) -> None:
         """Nothing was asked yet."""
         self._planned = dict(planned)
-        self.asked: set[str] = set()
+        self.vertices_read: set[str] = set()
 
     def __getitem__(self, vertex: str) -> int:
         count = self._planned[vertex]
-        self.asked.add(vertex)
+        self.vertices_read.add(vertex)
         return count
 
     def __contains__(self, vertex: object) -> bool:
         return vertex in self._planned
 
     def __iter__(self) -> Iterator[str]:
-        self.asked.update(self._planned)
+        self.vertices_read.update(self._planned)
         return iter(self._planned)
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class PlannedParallelism(Mapping[str, int]):
         return repr(dict(self))
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, int]]]:
-        """An executor, which a function of the script may take it to, gets a dict: it could not tell what is asked."""
+        """An executor, which a function of the script may take it to, gets a dict: it could not tell what is vertices_read."""
         return dict, (dict(self),)
 
 
@@ -90,7 +90,7 @@ def require_writers(returned: object, function: str, job: str) -> Writers:
     return _named(returned, function, job)
 
 
-def require_same(names: Iterable[str], before: Sequence[str], function: str) -> None:
+def require_same_queries(names: Iterable[str], before: Sequence[str], function: str) -> None:
     """A function that is called again returns the queries that it returned before.
 
     Args:

@@ -24,39 +24,39 @@ PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class CheckpointHead:
     """Where a query stands.
 
     Attributes:
         newest: the last batch that was begun: its offsets are logged.
         committed: the last batch that was committed, None without one.
         partitions: of the state after the newest batch; None if an old Spark did not write them down.
-        before: of the state before the newest batch, None if that is unknown.
+        previous_partitions: of the state before the newest batch, None if that is unknown.
     """
 
     newest: int
     committed: int | None
     partitions: int | None
-    before: int | None
+    previous_partitions: int | None
 
     @property
-    def cut(self) -> bool:
+    def incomplete(self) -> bool:
         """Whether the newest batch was begun and not committed."""
         return self.newest != self.committed
 
     @property
     def repartitioned(self) -> bool:
         """Whether the newest batch is none of the query's but a repartition: only that changes their number."""
-        return None not in {self.before, self.partitions} and self.before != self.partitions
+        return None not in {self.previous_partitions, self.partitions} and self.previous_partitions != self.partitions
 
     @property
-    def unfinished(self) -> int | None:
+    def unfinished_repartition(self) -> int | None:
         """Partitions that a repartition was to lead to which was begun and not committed, None without one."""
-        return self.partitions if self.cut and self.repartitioned else None
+        return self.partitions if self.incomplete and self.repartitioned else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
+class StateStore:
     """A state store, which each partition of an operator's state has one of.
 
     Attributes:
@@ -79,24 +79,24 @@ class Checkpoint:
         self.uri = uri
 
     @property
-    def escaped(self) -> bool:
+    def has_escaped_path(self) -> bool:
         """Whether its path looks otherwise as a URI: the readers of state escape it twice and do not find it."""
         return str(java_class(self._spark, "org.apache.hadoop.fs.Path")(self.uri).toUri()) != self.uri
 
-    def head(self) -> Head | None:
+    def head(self) -> CheckpointHead | None:
         """Where its query stands, None if that has not begun a batch. Raises what Spark raises."""
         offsets = self._log("OffsetSeqLog", "offsets")
         newest = _newest(offsets)
         if newest is None:
             return None
-        return Head(
+        return CheckpointHead(
             newest=newest,
             committed=_newest(self._log("CommitLog", "commits")),
             partitions=_partitions(offsets, newest),
-            before=_partitions(offsets, newest - 1) if newest else None,
+            previous_partitions=_partitions(offsets, newest - 1) if newest else None,
         )
 
-    def stores(self, batch: int) -> list[Store]:
+    def stores(self, batch: int) -> list[StateStore]:
         """All kinds of state stores as of a batch, none if the query is stateless. Raises what Spark raises."""
         conf = self._spark._jsparkSession.sessionState().newHadoopConf()
         serializable = java_class(self._spark, "org.apache.spark.util.SerializableConfiguration")(conf)
@@ -123,9 +123,9 @@ def _partitions(offsets: Any, batch: int) -> int | None:
     return int(found.get()) if found.isDefined() else None
 
 
-def _stores(operator: Any) -> list[Store]:
+def _stores(operator: Any) -> list[StateStore]:
     info, stores = operator.operatorInfo(), operator.stateStoresMetadata()
     return [
-        Store(operator=info.operatorId(), kind=info.operatorName(), name=stores.apply(index).storeName())
+        StateStore(operator=info.operatorId(), kind=info.operatorName(), name=stores.apply(index).storeName())
         for index in range(stores.length())
     ]

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from airflow_adaptive.job.protocol.failures import CONDITION
-from airflow_adaptive.job.state.checkpoint import Checkpoint, Head, Store
+from airflow_adaptive.job.state.checkpoint import Checkpoint, CheckpointHead, StateStore
 from airflow_adaptive.job.state.sink_metadata_log import add_empty_batch
 from airflow_adaptive.job.state.stateful_operators import KNOWN, LIMIT, planned_operators
 
@@ -61,8 +61,8 @@ class RepartitionError(RuntimeError):
     """The state of a checkpoint can't have the number of partitions that is wanted: no restart mends that."""
 
 
-class StateRepartition:
-    """Sees to the state of queries that do not run; see `parts.Repartition`."""
+class CheckpointRepartitioner:
+    """Sees to the state of queries that do not run; see `interfaces.StateRepartitioner`."""
 
     def __init__(self, spark: SparkSession) -> None:
         """Nothing is read yet."""
@@ -76,7 +76,7 @@ class StateRepartition:
             Exception: what Spark raises when it can't be read.
         """
         found = Checkpoint(self._spark, checkpoint)
-        with _reading(checkpoint):
+        with _explaining_version_errors(checkpoint):
             return _partitions(found, found.head())
 
     def check(self, checkpoint: str, partitions: int, writer: DataStreamWriter) -> None:
@@ -96,13 +96,13 @@ class StateRepartition:
         """
         _require_count(checkpoint, partitions)
         found = Checkpoint(self._spark, checkpoint)
-        with _reading(checkpoint):
+        with _explaining_version_errors(checkpoint):
             head = found.head()
             if head is not None and _partitions(found, head) not in {None, partitions}:
                 self._require_possible(found, head, partitions)
-                self._require_of_query(found, head, partitions, writer)
+                self._require_same_operators(found, head, partitions, writer)
 
-    def settle(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:
+    def ensure(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:
         """Leave a checkpoint that its query can start from, with the state in that many partitions.
 
         The query must not run. What was interrupted before, by whatever, is finished first; so this may be interrupted
@@ -121,33 +121,35 @@ class StateRepartition:
         if partitions is not None:
             _require_count(checkpoint, partitions)
         found = Checkpoint(self._spark, checkpoint)
-        with _reading(checkpoint):
+        with _explaining_version_errors(checkpoint):
             head = found.head()
             if head is None:
                 return
-            if head.unfinished is not None:
-                self._require_possible(found, head, head.unfinished)
-                head = self._repartition(found, head.unfinished)
+            if head.unfinished_repartition is not None:
+                self._require_possible(found, head, head.unfinished_repartition)
+                head = self._repartition(found, head.unfinished_repartition)
             self._complete_sink(head, writer)
             if partitions is not None:
-                self._change(found, head, partitions, writer)
+                self._repartition_if_needed(found, head, partitions, writer)
 
-    def _change(self, found: Checkpoint, head: Head, partitions: int, writer: DataStreamWriter) -> None:
+    def _repartition_if_needed(
+        self, found: Checkpoint, head: CheckpointHead, partitions: int, writer: DataStreamWriter
+    ) -> None:
         if head.committed is None and head.partitions != partitions:
-            head = self._drain(found, writer)
+            head = self._complete_batch(found, writer)
         if _partitions(found, head) in {None, partitions}:
             return
         self._require_possible(found, head, partitions)
-        self._require_of_query(found, head, partitions, writer)
-        if head.cut:
-            self._drain(found, writer)
+        self._require_same_operators(found, head, partitions, writer)
+        if head.incomplete:
+            self._complete_batch(found, writer)
         self._complete_sink(self._repartition(found, partitions), writer)
 
-    def _require_possible(self, found: Checkpoint, head: Head, partitions: int) -> None:
+    def _require_possible(self, found: Checkpoint, head: CheckpointHead, partitions: int) -> None:
         """See to it that a repartition can rewrite each state store: it does not look before it begins."""
-        if found.escaped:
+        if found.has_escaped_path:
             raise RepartitionError(
-                f"{_what(found.uri, partitions)}: Spark repartitions no checkpoint with characters in its path that are "
+                f"{_problem(found.uri, partitions)}: Spark repartitions no checkpoint with characters in its path that are "
                 "escaped in a URI: name job, query and job directory in letters, digits, '-', '_' and '.'"
             )
         if head.committed is not None:
@@ -155,14 +157,16 @@ class StateRepartition:
             for store in found.stores(head.committed):
                 self._require_movable(found, head.committed, store, partitions)
 
-    def _require_of_query(self, found: Checkpoint, head: Head, partitions: int, writer: DataStreamWriter) -> None:
+    def _require_same_operators(
+        self, found: Checkpoint, head: CheckpointHead, partitions: int, writer: DataStreamWriter
+    ) -> None:
         """See to it that the query will start from the state."""
         planned = planned_operators(self._spark, writer)
         has = {} if head.committed is None else {it.operator: it.kind for it in found.stores(head.committed)}
         kept = [kind for _, kind in sorted(has.items()) if kind != LIMIT]
         if planned is not None and planned != kept and KNOWN.issuperset(kept):
             raise RepartitionError(
-                f"{_what(found.uri, partitions)}: it is another query's, of {' and '.join(kept) or 'no operator'}, and "
+                f"{_problem(found.uri, partitions)}: it is another query's, of {' and '.join(kept) or 'no operator'}, and "
                 f"this one would keep that of {' and '.join(planned) or 'no operator'}: give it another name, or the job"
             )
 
@@ -170,40 +174,42 @@ class StateRepartition:
         has, writes = str(found.format_of(batch)), self._spark.conf.get(FORMAT)
         if has != writes:
             raise RepartitionError(
-                f"{_what(found.uri, partitions)}: it was written with {FORMAT}={has}: set that, not {writes}"
+                f"{_problem(found.uri, partitions)}: it was written with {FORMAT}={has}: set that, not {writes}"
             )
 
-    def _require_movable(self, found: Checkpoint, batch: int, store: Store, partitions: int) -> None:
-        key = self._read(found, batch, store, partitions)[KEY].dataType
+    def _require_movable(self, found: Checkpoint, batch: int, store: StateStore, partitions: int) -> None:
+        key = self._read_schema(found, batch, store, partitions)[KEY].dataType
         if isinstance(key, StructType) and not key.fields:
             raise RepartitionError(
-                f"{_what(found.uri, partitions)}: that of operator {store.operator} ({store.kind}) has no key, so it is "
+                f"{_problem(found.uri, partitions)}: that of operator {store.operator} ({store.kind}) has no key, so it is "
                 "always in one partition: set max_parallelism of its vertex to what the checkpoint has"
             )
 
-    def _read(self, found: Checkpoint, batch: int, store: Store, partitions: int) -> StructType:
+    def _read_schema(self, found: Checkpoint, batch: int, store: StateStore, partitions: int) -> StructType:
         """The columns that a repartition would read of a state store, after Spark's own checks."""
         reader = self._spark.read.format("statestore").options(**STATE_OPTIONS)
         try:
             return reader.options(batchId=batch, operatorId=store.operator, storeName=store.name).load(found.uri).schema
         except (Py4JJavaError, PySparkException) as error:
-            said = _said(error)
+            said = _first_line(error)
             if CONDITION.match(said) is None:  # what a storage says is no word on the state
                 raise
             reason = next((REASONS[name] for name in REASONS if f".{name}]" in said), "Spark can't read it for that")
             raise RepartitionError(
-                f"{_what(found.uri, partitions)}: that of operator {store.operator} ({store.kind}): {reason} ({said})"
+                f"{_problem(found.uri, partitions)}: that of operator {store.operator} ({store.kind}): {reason} ({said})"
             ) from None
 
-    def _repartition(self, found: Checkpoint, partitions: int) -> Head:
+    def _repartition(self, found: Checkpoint, partitions: int) -> CheckpointHead:
         """Let Spark do it, or finish it; where the query stands then."""
         self._spark._streamingCheckpointManager.repartition(found.uri, partitions)
         after = found.head()
-        if after is None or after.cut or after.partitions != partitions:
-            raise RepartitionError(f"{_what(found.uri, partitions)}: it is not, though Spark reported success: {after}")
+        if after is None or after.incomplete or after.partitions != partitions:
+            raise RepartitionError(
+                f"{_problem(found.uri, partitions)}: it is not, though Spark reported success: {after}"
+            )
         return after
 
-    def _drain(self, found: Checkpoint, writer: DataStreamWriter) -> Head:
+    def _complete_batch(self, found: Checkpoint, writer: DataStreamWriter) -> CheckpointHead:
         """Run the query for the batch that was cut, and no other. `writer` keeps its own trigger."""
         trigger = writer._jwrite.getClass().getDeclaredField("trigger")
         trigger.setAccessible(True)
@@ -213,24 +219,24 @@ class StateRepartition:
         finally:
             trigger.set(writer._jwrite, own)
         head = found.head()
-        if head is None or head.cut:
+        if head is None or head.incomplete:
             raise RepartitionError(f"{found.uri}: batch {head and head.newest} was cut, and is not committed: {head}")
         return head
 
-    def _complete_sink(self, head: Head, writer: DataStreamWriter) -> None:
+    def _complete_sink(self, head: CheckpointHead, writer: DataStreamWriter) -> None:
         """Write a repartition down where a file sink looks for each batch; if it is the newest batch, and not yet there."""
-        if head.repartitioned and not head.cut:
+        if head.repartitioned and not head.incomplete:
             add_empty_batch(self._spark, writer, head.newest)
 
 
-def _partitions(found: Checkpoint, head: Head | None) -> int | None:
+def _partitions(found: Checkpoint, head: CheckpointHead | None) -> int | None:
     """Partitions of the state after the last batch that was committed, None without state."""
     if head is None or head.committed is None or not found.stores(head.committed):
         return None
-    return head.partitions if head.unfinished is None else head.before
+    return head.partitions if head.unfinished_repartition is None else head.previous_partitions
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """The first line of Spark's message."""
     java = getattr(error, "java_exception", None)
     return str(error if java is None else java.getMessage()).partition("\n")[0]
@@ -238,21 +244,21 @@ def _said(error: Exception) -> str:
 
 def _require_count(checkpoint: str, partitions: int) -> None:
     if partitions < 1:
-        raise RepartitionError(f"{_what(checkpoint, partitions)}: give at least 1")
+        raise RepartitionError(f"{_problem(checkpoint, partitions)}: give at least 1")
 
 
-def _what(checkpoint: str, partitions: int) -> str:
+def _problem(checkpoint: str, partitions: int) -> str:
     return f"state in {checkpoint} can't have {partitions} partition(s)"
 
 
 @contextmanager
-def _reading(checkpoint: str) -> Iterator[None]:
+def _explaining_version_errors(checkpoint: str) -> Iterator[None]:
     """Say which checkpoint it is that a newer Spark has written; of it Spark names a file at most."""
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        if NEWER not in _said(error):
+        if NEWER not in _first_line(error):
             raise
         raise RepartitionError(
-            f"checkpoint {checkpoint}: upgrade Spark, or give the query a new one: {_said(error)}"
+            f"checkpoint {checkpoint}: upgrade Spark, or give the query a new one: {_first_line(error)}"
         ) from None

@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from airflow_adaptive.job.protocol.documents import DriverState, FailureReport
-from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR, Link, clean, report_chain, traced
+from airflow_adaptive.job.protocol.failures import (
+    BUILD_FUNCTION_ERROR,
+    ChainedError,
+    last_python_error,
+    redact,
+    report_chain,
+)
 from airflow_adaptive.ports import ClusterClient, DriverLog
 from airflow_adaptive.runtime.observation.events import DRIVER_LOST, DRIVER_SILENT, LEASE_OVER, JobObservation
 from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut, Event, QueryFailed
@@ -150,7 +156,7 @@ def _without_executors(failure: Failure, stderr: str) -> Failure:
     """
     name, reason = (EXECUTOR_ENDED.findall(stderr) or [("", "")])[-1]
     worker = dict(EXECUTOR_ADDED.findall(stderr)).get(name, "")
-    last = f"the last one, on worker {worker}: {clean(reason)}" if worker else EXECUTOR_ADVICE
+    last = f"the last one, on worker {worker}: {redact(reason)}" if worker else EXECUTOR_ADVICE
     message = f"the master gave the application up since no executor stayed alive; {last}"
     causes = (failure.error_class, *failure.causes)
     return Failure(
@@ -182,7 +188,7 @@ def _with_cause(failure: Failure, written: DriverLog, *, reported: bool) -> Fail
 
 def _python_error(stdout: str) -> FailureReport | None:
     """The exception with whose traceback the output of Python ends."""
-    raised = traced(stdout)
+    raised = last_python_error(stdout)
     return None if raised is None else report_chain([raised])
 
 
@@ -190,14 +196,17 @@ def _jvm_error(stderr: str) -> FailureReport | None:
     """The exception that ended the JVM, or left it without memory."""
     uncaught = [found[1] for found in UNCAUGHT.finditer(stderr)]
     chain = [
-        Link(name, message or "") for block in uncaught[-1:] for name, message in JVM_ERROR.findall(block) if message
+        ChainedError(name, message or "")
+        for block in uncaught[-1:]
+        for name, message in JVM_ERROR.findall(block)
+        if message
     ]
-    chain = chain[:1] or [Link(name, message or "") for name, message in OUT_OF_MEMORY.findall(stderr)][-1:]
+    chain = chain[:1] or [ChainedError(name, message or "") for name, message in OUT_OF_MEMORY.findall(stderr)][-1:]
     return report_chain(chain) if chain else None
 
 
 def _last_lines(stderr: str) -> str:
-    lines = [clean(line)[:LINE_CHARACTERS] for line in stderr.splitlines() if not BOILERPLATE.match(line)]
+    lines = [redact(line)[:LINE_CHARACTERS] for line in stderr.splitlines() if not BOILERPLATE.match(line)]
     return " | ".join(lines[-MESSAGE_LINES:])
 
 
@@ -219,4 +228,4 @@ def _readable(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if line.strip() and not line.startswith(("\tat ", "Launch Command:")):
             indent = line[: len(line) - len(line.lstrip())]
-            yield f"{indent}{clean(line)}"[:LINE_CHARACTERS]
+            yield f"{indent}{redact(line)}"[:LINE_CHARACTERS]

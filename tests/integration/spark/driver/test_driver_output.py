@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.entry.driver_output import MAX_BYTES, OLD
+from airflow_adaptive.job.entry.driver_output import MAX_BYTES, ROTATED_SUFFIX
 from airflow_adaptive.job.protocol.documents import Action
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
@@ -36,7 +36,7 @@ def test_output_is_cut_while_the_worker_goes_on_writing(spark_cluster: LocalClus
     driver.direct(Action.RUN, 1, plan(1))
     submission, workers = driver.submit(TALKATIVE, executors=1), spark_cluster.directory / "work"
     folder = wait_until(lambda: next(workers.glob(f"*/{submission}"), None), PATIENCE_S, "the driver's folder")
-    stdout, old = folder / "stdout", folder / f"stdout{OLD}"
+    stdout, old = folder / "stdout", folder / f"stdout{ROTATED_SUFFIX}"
     wait_until(old.exists, PATIENCE_S, "the cut")
     wait_until(lambda: stdout.stat().st_size < MAX_BYTES, PATIENCE_S, "a new beginning")
     assert MAX_BYTES < old.stat().st_size < 2 * MAX_BYTES

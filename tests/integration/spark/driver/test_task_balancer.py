@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.job.executors.task_balancer import spread
+from airflow_adaptive.job.executors.task_balancer import is_balanced
 from airflow_adaptive.job.protocol.documents import TASKS, Action, DriverPlan
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver_under_test import PATIENCE_S, DriverUnderTest, plan
@@ -59,7 +59,7 @@ def newest_tasks(driver: DriverUnderTest) -> dict[str, int]:
 
 def is_spread(driver: DriverUnderTest) -> bool:
     tasks = newest_tasks(driver)
-    return len(tasks) == 2 and spread(tasks, dict.fromkeys(tasks, 1))
+    return len(tasks) == 2 and is_balanced(tasks, dict.fromkeys(tasks, 1))
 
 
 def test_stateful_tasks_spread_over_added_executors_and_the_wait_is_as_before(driver, tmp_path):

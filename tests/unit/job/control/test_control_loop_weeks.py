@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_adaptive.job.control.journal_reader import LogReader
-from airflow_adaptive.job.control.status_reporter import Reporter
+from airflow_adaptive.job.control.journal_reader import JournalReader
+from airflow_adaptive.job.control.status_reporter import FileStatusReporter
 from airflow_adaptive.job.protocol.codec import encode_journal
 from airflow_adaptive.job.protocol.documents import (
     Action,
@@ -26,7 +26,7 @@ from airflow_adaptive.job.protocol.documents import (
     QueryReport,
 )
 from airflow_adaptive.job.queries.progress import ProgressCounter
-from tests.support.driver_fakes import World, directive, plan
+from tests.support.driver_fakes import SimulatedDriver, directive, plan
 
 DOCUMENTS_KEPT = 20
 """By the loop, which compacts the log."""
@@ -51,7 +51,7 @@ class Footprint:
 
 
 @dataclass
-class Weeks(World):
+class Weeks(SimulatedDriver):
     """A driver with the real reader of the log, reporter and counter of progress; its files are in memory.
 
     `footprints` are taken after so many turns as `turns` tells, and after the last of them it is told to stop.
@@ -65,8 +65,8 @@ class Weeks(World):
     number: int = 0
 
     def __post_init__(self) -> None:
-        self.reader = LogReader(self, job="j", clock=self.clock, report=self.complaints.append)
-        self.reporter = Reporter(self, heartbeat_interval_s=2.0, clock=self.clock, complain=self.complaints.append)
+        self.reader = JournalReader(self, job="j", clock=self.clock, report=self.warnings.append)
+        self.reporter = FileStatusReporter(self, heartbeat_interval_s=2.0, clock=self.clock, warn=self.warnings.append)
         self.counter = ProgressCounter()
         self.direct(directive(Action.RUN, 1, plan(1)))
 
@@ -109,7 +109,7 @@ class Weeks(World):
             stateOperators=[],
             sources=[],
         )
-        self.counter.follow(progress, lambda: [progress])
+        self.counter.update(progress, lambda: [progress])
 
     def start(self, writer: Any, plan: Any) -> None:
         super().start(writer, plan)
@@ -146,17 +146,17 @@ def footprint() -> Footprint:
 
 @pytest.mark.no_cover  # coverage remembers each of the threads in which queries are built
 def test_thousands_of_batches_and_plans_leave_no_more_than_hundreds() -> None:
-    world = Weeks(executor_count=1, turns=(2_000, 12_000))
-    assert world.obey() is DriverState.STOPPED
-    early, late = world.footprints
+    driver = Weeks(executor_count=1, turns=(2_000, 12_000))
+    assert driver.run() is DriverState.STOPPED
+    early, late = driver.footprints
     assert late.blocks - early.blocks < NOISE_BLOCKS
     assert (late.descriptors, late.threads) == (early.descriptors, early.threads)
-    assert world.counter.report is not None
-    assert world.counter.report.committed > 9_000
-    assert world.number > 1_100
+    assert driver.counter.report is not None
+    assert driver.counter.report.committed > 9_000
+    assert driver.number > 1_100
 
 
 def test_output_tells_what_went_wrong_and_nothing_of_batches_and_plans() -> None:
-    world = Weeks(executor_count=1, turns=(2_000,))
-    world.obey()
-    assert world.complaints == [f"query failed: {FAILURE.error_class}: {FAILURE.message}"] * (200 // 7)
+    driver = Weeks(executor_count=1, turns=(2_000,))
+    driver.run()
+    assert driver.warnings == [f"query failed: {FAILURE.error_class}: {FAILURE.message}"] * (200 // 7)

@@ -32,17 +32,17 @@ def test_lease_holds_until_timeout_after_the_reading_began():
     clock.time = 1055.0  # the reading took its time
     fence.admit(directive(Action.RUN, 1), began)
     clock.time = 1109.9
-    fence.check(querying=False)
+    fence.check(query_may_run=False)
     clock.time = 1110.0
     with pytest.raises(FencedError, match="60 s.* has named"):
-        fence.check(querying=False)
+        fence.check(query_may_run=False)
 
 
 def test_query_may_run_only_when_the_driver_has_reported():
     fence, clock = make_fence()
     fence.admit(directive(Action.RUN, 1), clock())
     assert fence.overdue_s() > 0
-    fence.reported()
+    fence.renew()
     assert fence.overdue_s() == -60.0
 
 
@@ -50,39 +50,39 @@ def test_query_may_run_until_timeout_after_the_reading_before_the_last_report():
     fence, clock = make_fence()
     fence.admit(directive(Action.RUN, 1), clock())
     clock.time = 1030.0
-    fence.reported()
+    fence.renew()
     fence.admit(directive(Action.RUN, 1), clock())
     clock.time = 1059.9
-    fence.check(querying=True)
+    fence.check(query_may_run=True)
     clock.time = 1060.0
-    fence.check(querying=False)
+    fence.check(query_may_run=False)
     with pytest.raises(FencedError, match="60 s.* not reported"):
-        fence.check(querying=True)
+        fence.check(query_may_run=True)
 
 
 def test_reading_the_log_does_not_bring_back_a_lease_that_ran_out():
     fence, clock = make_fence()
     fence.admit(directive(Action.RUN, 1), clock())
-    fence.reported()
+    fence.renew()
     clock.time = 9000.0  # it was frozen
     fence.admit(directive(Action.RUN, 1), clock())
     with pytest.raises(FencedError, match="60 s"):
-        fence.check(querying=True)
+        fence.check(query_may_run=True)
 
 
 def test_lease_runs_out_when_the_log_never_named_the_driver():
     fence, clock = make_fence()
     clock.time += 60.0
     with pytest.raises(FencedError):
-        fence.check(querying=False)
+        fence.check(query_may_run=False)
 
 
 def test_a_refused_directive_renews_nothing():
     fence, clock = make_fence()
     fence.admit(directive(Action.RUN, 1), clock())
-    fence.reported()
+    fence.renew()
     clock.time += 30.0
     with pytest.raises(FencedError):
         fence.admit(directive(Action.RUN, 1, epoch=EPOCH + 1), clock())
-    fence.reported()
+    fence.renew()
     assert fence.overdue_s() == -30.0

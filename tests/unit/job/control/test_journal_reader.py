@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, LogReader
+from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, JournalReader
 from airflow_adaptive.job.protocol.codec import encode_journal
 from airflow_adaptive.job.protocol.documents import Action, JournalDocument
 from tests.support.driver_fakes import directive, plan
@@ -17,12 +17,7 @@ class FakeLogFiles:
 
     def write(self, number: int, version: int, *, job: str = "j") -> None:
         document = JournalDocument(
-            job=job,
-            number=number,
-            at="",
-            owner="o",
-            directive=directive(Action.RUN, version, plan(1)),
-            scheduler={},
+            job=job, number=number, at="", owner="o", directive=directive(Action.RUN, version, plan(1)), scheduler={}
         )
         self.files[number] = encode_journal(document)
 
@@ -41,12 +36,8 @@ class Reading:
         self.log = FakeLogFiles()
         self.time = 0.0
         self.reported: list[str] = []
-        self._reader = LogReader(
-            self.log,
-            job="j",
-            clock=lambda: self.time,
-            report=self.reported.append,
-            orphan_timeout_s=orphan_timeout_s,
+        self._reader = JournalReader(
+            self.log, job="j", clock=lambda: self.time, report=self.reported.append, orphan_timeout_s=orphan_timeout_s
         )
 
     def action(self) -> Action | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_adaptive.job.control.interfaces import DirectoryError
-from airflow_adaptive.job.control.status_reporter import Reporter
+from airflow_adaptive.job.control.status_reporter import FileStatusReporter
 from airflow_adaptive.job.protocol.codec import decode_status, encode_status
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
 
@@ -19,9 +19,9 @@ class Reporting:
         self.data: bytes | None = None
         self.writable = True
         self.time = 0.0
-        self.complaints: list[str] = []
-        self.reporter = Reporter(
-            self, heartbeat_interval_s=2.0, clock=lambda: self.time, complain=self.complaints.append
+        self.warnings: list[str] = []
+        self.reporter = FileStatusReporter(
+            self, heartbeat_interval_s=2.0, clock=lambda: self.time, warn=self.warnings.append
         )
 
     def read_status(self) -> bytes | None:
@@ -55,12 +55,12 @@ def test_sequence_grows_with_news_only_until_a_heartbeat_is_due():
     assert reporting.written.at.endswith("+00:00")
 
 
-def test_a_status_that_was_not_written_is_tried_again_and_complained_of_once():
+def test_a_status_that_was_not_written_is_tried_again_and_warned_of_once():
     reporting = Reporting()
     reporting.writable = False
     assert not reporting.reporter.report(RUNNING)
     assert not reporting.reporter.report(RUNNING)
-    assert reporting.complaints == ["status not written, trying on: disk full"]
+    assert reporting.warnings == ["status not written, trying on: disk full"]
     reporting.writable = True
     reporting.reporter.report(RUNNING)
     assert reporting.written.state is DriverState.RUNNING

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.entry.driver_output import INTERVAL_S, Output
+from airflow_adaptive.job.entry.driver_output import CHECK_INTERVAL_S, DriverOutput
 
 LIMIT = 1000
 
@@ -17,12 +17,12 @@ class Driver:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.time = 0.0
-        self.complaints: list[str] = []
-        self.output = Output(directory, clock=lambda: self.time, complain=self.complaints.append, max_bytes=LIMIT)
+        self.warnings: list[str] = []
+        self.output = DriverOutput(directory, clock=lambda: self.time, warn=self.warnings.append, max_bytes=LIMIT)
 
     def look(self) -> None:
-        self.time += INTERVAL_S
-        self.output.bound()
+        self.time += CHECK_INTERVAL_S
+        self.output.truncate_if_due()
 
     def sizes(self) -> dict[str, int]:
         return {file.name: file.stat().st_size for file in sorted(self.directory.iterdir())}
@@ -46,26 +46,26 @@ def test_weeks_of_output_leave_no_more_than_two_files_of_each(driver: Driver):
     assert kept == list(range(kept[0], 10_000))
 
 
-def test_sizes_are_looked_at_now_and_then_only(driver: Driver):
-    driver.output.bound()
+def test_sizes_are_checked_at_now_and_then_only(driver: Driver):
+    driver.output.truncate_if_due()
     (driver.directory / "stdout").write_bytes(b"x" * 2 * LIMIT)
-    driver.time = INTERVAL_S / 2
-    driver.output.bound()
+    driver.time = CHECK_INTERVAL_S / 2
+    driver.output.truncate_if_due()
     assert driver.sizes() == {"stdout": 2 * LIMIT}
     driver.look()
     assert driver.sizes() == {"stdout": 0, "stdout.old": 2 * LIMIT}
 
 
-def test_file_that_can_not_be_kept_is_cut_all_the_same_and_complained_of_once(driver: Driver):
+def test_file_that_can_not_be_kept_is_cut_all_the_same_and_warned_of_once(driver: Driver):
     (driver.directory / "stderr.old").mkdir()
     for _ in range(2):
         (driver.directory / "stderr").write_bytes(b"x" * 2 * LIMIT)
         driver.look()
         assert (driver.directory / "stderr").stat().st_size == 0
-    assert len(driver.complaints) == 1
-    assert driver.complaints[0].startswith("the driver's output can't be cut, or not be kept: ")
+    assert len(driver.warnings) == 1
+    assert driver.warnings[0].startswith("the driver's output can't be cut, or not be kept: ")
 
 
-def test_directory_without_output_is_left_alone(driver: Driver):
+def test_directory_without_output_is_hooks_disabled(driver: Driver):
     driver.look()
     assert driver.sizes() == {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.failures import traced
+from airflow_adaptive.job.protocol.failures import last_python_error
 from airflow_adaptive.runtime.staging import MAIN_PROGRAM, runtime_zip
 
 WITH_PYSPARK, WITHOUT = ("-W", "error"), ("-S", "-W", "error")
@@ -46,20 +46,20 @@ def test_script_that_raises_leaves_the_traceback_that_python_would(run, tmp_path
     assert ran.returncode == 1
     assert "run_departures.py" not in ran.stderr
     assert "runpy" not in ran.stderr
-    raised = traced(ran.stderr)
+    raised = last_python_error(ran.stderr)
     assert raised is not None
     assert (raised.name, raised.message) == ("ValueError", "no such airport (departures.py:2)")
     assert ran.stderr.startswith(f'Traceback (most recent call last):\n  File "{tmp_path}/departures.py", line 4')
 
 
 def test_script_that_does_not_import_is_told_with_its_line(run):
-    raised = traced(run("import sys\n\nimport airports\n").stderr)
+    raised = last_python_error(run("import sys\n\nimport airports\n").stderr)
     assert raised is not None
     assert (raised.name, raised.message) == ("ModuleNotFoundError", "No module named 'airports' (departures.py:3)")
 
 
 def test_script_that_finds_no_pyspark_says_so_itself(run):
-    raised = traced(run("from pyspark.sql import SparkSession\n").stderr)
+    raised = last_python_error(run("from pyspark.sql import SparkSession\n").stderr)
     assert raised is not None
     assert (raised.name, raised.message) == ("ModuleNotFoundError", "No module named 'pyspark' (departures.py:1)")
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.entry import unmanaged_script
-from airflow_adaptive.job.entry.unmanaged_script import NO_CHECKPOINT, NOTE, OrdinaryScript
+from airflow_adaptive.job.entry.unmanaged_script import NO_CHECKPOINT, NOTE, UnmanagedScript
 from airflow_adaptive.job.protocol.conf import NotSubmittedError
 from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
 from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
@@ -54,9 +54,9 @@ class Driver:
         self.spark = spark
         self.settings = settings
         self.executors = SimpleNamespace(
-            alive=lambda: True, registered=None, are_warm=None, leaving=None, declare=None, release=None
+            alive=lambda: True, registered=None, are_warm=None, exiting=None, request_total=None, release=None
         )
-        self.log = SimpleNamespace(newest=lambda: directive(Action.HOLD, 1))
+        self.journal = SimpleNamespace(newest=lambda: directive(Action.HOLD, 1))
         self.state: DriverState | None = DriverState.STOPPED
         self.ends = threading.Event()
         self.queries: ScriptQueries
@@ -82,7 +82,7 @@ class World:
         self.spark = Session()
         self.exits: list[int] = []
         self.exited = threading.Event()
-        self.script = OrdinaryScript(self.exit)
+        self.script = UnmanagedScript(self.exit)
         self.drivers = drivers
 
     def exit(self, code: int) -> None:
@@ -131,7 +131,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     for owner, name, original in originals:
         monkeypatch.setattr(owner, name, original)
     made = World(drivers)
-    made.script.watch()
+    made.script.install_hooks()
     yield made
     for one in drivers:
         one.ends.set()
@@ -141,7 +141,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 def test_first_query_starts_the_control_loop_and_waits_for_its_word(world):
     query = world.starts()
-    assert (query.name, query.isActive, world.script.begun) == ("daily", True, True)
+    assert (query.name, query.isActive, world.script.has_started) == ("daily", True, True)
     assert world.driver.settings.job == "departures"
     assert world.driver.notice == NOTE
 
@@ -165,17 +165,17 @@ def test_checkpoint_location_of_the_session_counts(world):
     assert world.driver.notice == NOTE
 
 
-def test_script_with_an_adaptive_job_is_left_alone(world):
-    world.script.leave_alone()
+def test_script_with_an_adaptive_job_keeps_its_calls(world):
+    world.script.disable_hooks()
     world.starts()
-    assert not world.script.begun
+    assert not world.script.has_started
     assert not world.drivers
 
 
 def test_query_before_an_adaptive_job_is_refused(world):
     world.starts()
     with pytest.raises(AdaptiveJobError, match=r"started a query before AdaptiveJob\(...\).run\(\): let the function"):
-        world.script.leave_alone()
+        world.script.disable_hooks()
 
 
 def test_script_that_chooses_a_local_master_is_told(world):
@@ -277,7 +277,7 @@ def test_session_of_a_script_without_a_query_is_its_own(world):
 
 def test_script_is_stopped_where_queries_are_held(world):
     world.starts()
-    held = world.driver.log.newest()
+    held = world.driver.journal.newest()
     assert held is not None
     assert (held.action, held.version) == (Action.STOP, 1)
     world.ends(DriverState.STOPPED)
@@ -286,7 +286,7 @@ def test_script_is_stopped_where_queries_are_held(world):
 def test_other_words_are_heard_as_they_are(monkeypatch):
     for word in (None, directive(Action.RUN, 1, plan(1))):
         log = SimpleNamespace(newest=lambda word=word: word)
-        assert unmanaged_script._EndedForGood(log).newest() == word
+        assert unmanaged_script._StopOnHold(log).newest() == word
 
 
 def test_driver_of_a_script_that_has_failed_can_run_nothing_any_more(world):
@@ -299,7 +299,7 @@ def test_driver_of_a_script_that_has_failed_can_run_nothing_any_more(world):
 
 def test_process_of_this_tests_script_is_watched_once_and_left_to_adaptive_jobs(world, monkeypatch):
     monkeypatch.setattr(unmanaged_script, "_script", world.script)
-    assert unmanaged_script.watch() is world.script
-    unmanaged_script.hand_over()
+    assert unmanaged_script.install_hooks() is world.script
+    unmanaged_script.disable_hooks()
     world.starts()
-    assert not world.script.begun
+    assert not world.script.has_started

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.executors.task_balancer import MAX_BATCHES, TIMEOUT_S, Balancer, spread
+from airflow_adaptive.job.executors.task_balancer import MAX_BATCHES, TIMEOUT_S, LocalityBalancer, is_balanced
 from airflow_adaptive.job.protocol.documents import ExecutorReport
 
 PILED = {"0": 12}
@@ -25,7 +25,7 @@ class Query:
         self.waits = True
         self.history: list[str] = []
         self.done: list[bool] = []
-        self.balancer = Balancer(self, clock=lambda: self.time)
+        self.balancer = LocalityBalancer(self, clock=lambda: self.time)
 
     def commits(self, *stages: dict[str, int]) -> None:
         """One more batch, whose stateful stages ran there."""
@@ -36,19 +36,19 @@ class Query:
     def is_looked_at(self) -> None:
         executors = [ExecutorReport(executor_id=name, cores=1) for name in self.executors]
         run = StatefulRun(run_id=self.run_id, batch_id=self.batch_id, state_partitions=12)
-        self.done.append(self.balancer.follow(executors, run))
+        self.done.append(self.balancer.rebalance(executors, run))
 
     def last_batch(self, run: StatefulRun) -> list[dict[str, int]]:
         assert (run.run_id, run.batch_id) == (self.run_id, self.batch_id)
         self.looks += 1
         return self.stages
 
-    def drop_wait(self) -> None:
+    def drop_locality_wait(self) -> None:
         assert self.waits
         self.waits = False
         self.history.append(f"dropped after {self.batch_id}")
 
-    def restore_wait(self) -> None:
+    def restore_locality_wait(self) -> None:
         assert not self.waits
         self.waits = True
         self.history.append(f"restored after {self.batch_id}")
@@ -118,7 +118,7 @@ def test_the_wait_is_restored_when_the_executor_that_came_is_lost_again(settled:
 
 
 def test_tasks_of_executors_that_are_given_back_wait_for_them_no_more(settled: Query):
-    settled.balancer.let_go()
+    settled.balancer.ignore_locality()
     settled.executors = ("0", "1")
     settled.is_looked_at()
     assert settled.history == ["dropped after 1"]
@@ -130,7 +130,7 @@ def test_what_was_counted_before_executors_were_given_back_does_not_count_after(
     query = Query("0", "1", "2")
     for _ in range(MAX_BATCHES):
         query.commits(PILED)
-    query.balancer.let_go()
+    query.balancer.ignore_locality()
     query.executors = ("0", "1")
     query.commits(PILED)
     query.commits({"0": 6, "1": 6})
@@ -242,4 +242,4 @@ def test_it_is_undone_once_when_the_query_ends():
 )
 def test_tasks_are_spread_when_no_executor_is_much_later_than_the_others(tasks, slots, even):
     names = [str(number) for number in range(len(slots))]
-    assert spread(dict(zip(names, tasks, strict=True)), dict(zip(names, slots, strict=True))) is even
+    assert is_balanced(dict(zip(names, tasks, strict=True)), dict(zip(names, slots, strict=True))) is even

@@ -8,8 +8,8 @@ from airflow_adaptive.job.protocol import failures
 from airflow_adaptive.job.protocol.failures import (
     BUILD_FUNCTION_ERROR,
     MAX_MESSAGE_CHARACTERS,
-    Link,
-    clean,
+    ChainedError,
+    redact,
     report_build_failure,
     report_chain,
     report_exception,
@@ -56,8 +56,8 @@ def test_a_query_is_named_by_the_condition_of_its_cause():
 
 def test_a_python_exception_inside_the_jvm_is_a_cause_of_its_own():
     chain = [
-        Link(STREAM, "[STREAM_FAILED] [FOREACH_BATCH_USER_FUNCTION_ERROR] ..."),
-        Link("py4j.Py4JException", TRACEBACK.format(error="KeyError: 'carrier'")),
+        ChainedError(STREAM, "[STREAM_FAILED] [FOREACH_BATCH_USER_FUNCTION_ERROR] ..."),
+        ChainedError("py4j.Py4JException", TRACEBACK.format(error="KeyError: 'carrier'")),
     ]
     report = report_chain(chain, "q")
     assert report.error_class == "KeyError"
@@ -69,14 +69,14 @@ def test_a_condition_beats_the_python_exception_that_it_reports():
     message = "[PYTHON_EXCEPTION] from the Python worker: " + TRACEBACK.format(
         error="my.module.Odd: x\n SQLSTATE: 38000"
     )
-    report = report_chain([Link("org.apache.spark.api.python.PythonException", message)])
+    report = report_chain([ChainedError("org.apache.spark.api.python.PythonException", message)])
     assert report.error_class == "PYTHON_EXCEPTION"
     assert report.message == "[PYTHON_EXCEPTION] my.module.Odd: x SQLSTATE: 38000 (job.py:12)"
     assert report.causes[-1] == "my.module.Odd"
 
 
 def test_a_message_without_condition_is_named_by_the_innermost_class():
-    chain = [Link("A", "[ not a condition"), Link("B", ""), Link("java.io.IOException", "disk")]
+    chain = [ChainedError("A", "[ not a condition"), ChainedError("B", ""), ChainedError("java.io.IOException", "disk")]
     assert report_chain(chain).error_class == "java.io.IOException"
 
 
@@ -109,14 +109,14 @@ def test_a_chain_that_goes_in_circles_ends():
 
 
 def test_secrets_are_blotted_out():
-    message = clean(
+    message = redact(
         "url jdbc:x?user=a&password=geheim, fs.s3a.secret.key: abc, s3://me:pass@host/x access_key='k1' ok=1"
     )
     assert message == "url jdbc:x?user=a&password=***, fs.s3a.secret.key: ***, s3://***@host/x access_key='***' ok=1"
 
 
 def test_long_messages_keep_both_ends():
-    message = clean("first" + "x" * 10_000 + "last")
+    message = redact("first" + "x" * 10_000 + "last")
     assert len(message) <= MAX_MESSAGE_CHARACTERS
     assert message.startswith("first")
     assert message.endswith("last")
@@ -135,6 +135,6 @@ def test_what_the_authors_function_raised_is_marked():
 
 
 def test_secret_that_was_given_to_the_driver_is_in_no_report(monkeypatch):
-    monkeypatch.setattr(failures, "_hidden", set())
-    failures.hide(["hush-hush", "hush-hush-hush", "on", "false"])
-    assert clean("on h1 false said hush-hush-hush, then hush-hush") == "on h1 false said ***, then ***"
+    monkeypatch.setattr(failures, "_secrets", set())
+    failures.register_secrets(["hush-hush", "hush-hush-hush", "on", "false"])
+    assert redact("on h1 false said hush-hush-hush, then hush-hush") == "on h1 false said ***, then ***"

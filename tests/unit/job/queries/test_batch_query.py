@@ -11,7 +11,7 @@ from pyspark.sql import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.queries.batch_query import BatchQuery, UnendedBatchError
-from airflow_adaptive.job.queries.workload import JobWork
+from airflow_adaptive.job.queries.workload import JobWorkload
 from tests.support.driver_fakes import plan
 
 PATIENCE_S = 20.0
@@ -85,8 +85,8 @@ def no_time_passes(_: float) -> None:
 
 def test_batch_that_was_never_started_is_nothing(batch: BatchQuery) -> None:
     assert batch.plan is None
-    assert not batch.ended()
-    assert not batch.runs_on(plan(1))
+    assert not batch.has_ended()
+    assert not batch.can_adopt(plan(1))
     assert batch.reports() == ()
     assert batch.end(1, no_time_passes)
     batch.halt()
@@ -95,29 +95,29 @@ def test_batch_that_was_never_started_is_nothing(batch: BatchQuery) -> None:
 def test_batch_runs_beside_the_control_loop_and_ends(spark: Spark, batch: BatchQuery) -> None:
     writer = Writer(spark)
     batch.start(writer, plan(1, read=2))
-    assert not batch.ended()
-    assert batch.triggered(0)
+    assert not batch.has_ended()
+    assert batch.wait_for_first_trigger(0)
     assert batch.parallelism() == {"read": 2}
     assert [(report.name, report.active, report.committed) for report in batch.reports()] == [("flights", True, 0)]
     let_go(spark, batch)
-    assert batch.ended()
+    assert batch.has_ended()
     assert batch.failure() is None
     assert not batch.reports()[0].active
     batch.close()
     assert batch.plan is None
-    assert not batch.ended()
+    assert not batch.has_ended()
     assert writer.saved == 1
 
 
 def test_batch_is_not_restarted_for_another_plan(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark), plan(1))
-    assert batch.runs_on(plan(3))
+    assert batch.can_adopt(plan(3))
 
 
 def test_batch_gives_executors_back_at_once_and_keeps_its_parallelism(spark: Spark, batch: BatchQuery) -> None:
     acts: list[str] = []
     batch.start(Writer(spark), plan(1, read=2))
-    assert batch.between(0.0, no_time_passes, lambda: acts.append("released"))
+    assert batch.act_between_batches(0.0, no_time_passes, lambda: acts.append("released"))
     batch.adopt(plan(3, read=6))
     assert acts == ["released"]
     assert batch.parallelism() == {"read": 2}
@@ -126,7 +126,7 @@ def test_batch_gives_executors_back_at_once_and_keeps_its_parallelism(spark: Spa
 def test_failed_batch_says_why(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark, fails=True), plan(1))
     let_go(spark, batch)
-    assert batch.ended()
+    assert batch.has_ended()
     failure = batch.failure()
     assert failure is not None
     assert (failure.error_class, failure.query) == ("OSError", "flights")
@@ -137,7 +137,7 @@ def test_batch_that_is_told_to_end_is_cut_and_has_not_failed(spark: Spark, batch
     assert batch.end(PATIENCE_S, lambda _: let_go(spark, batch))
     assert spark.cancelled == spark.groups
     assert batch.plan is None
-    assert not batch.ended()
+    assert not batch.has_ended()
     assert batch.failure() is None
 
 
@@ -146,7 +146,7 @@ def test_batch_that_was_saved_before_it_was_told_to_end_has_ended_by_itself(spar
     batch.start(writer, plan(1))
     let_go(spark, batch)
     assert batch.end(PATIENCE_S, no_time_passes)
-    assert batch.ended()
+    assert batch.has_ended()
     assert (writer.saved, spark.cancelled) == (1, [])
 
 
@@ -154,7 +154,7 @@ def test_batch_that_had_failed_before_it_was_told_to_end_says_so(spark: Spark, b
     batch.start(Writer(spark, fails=True), plan(1))
     let_go(spark, batch)
     assert batch.end(PATIENCE_S, no_time_passes)
-    assert not batch.ended()
+    assert not batch.has_ended()
     assert batch.failure() is not None
 
 
@@ -163,11 +163,11 @@ def test_batch_that_does_not_let_go_is_neither_ended_nor_run_again(spark: Spark,
     batch.start(Writer(spark), plan(1))
     assert not batch.end(0.0, no_time_passes)
     assert batch.plan is not None
-    assert not batch.runs_on(plan(1))
+    assert not batch.can_adopt(plan(1))
     with pytest.raises(UnendedBatchError, match="'flights' was cut and has not ended yet"):
         batch.start(Writer(spark), plan(1))
     let_go(spark, batch)
-    assert batch.ended(), "it was saved after all"
+    assert batch.has_ended(), "it was saved after all"
 
 
 def test_each_run_has_a_group_of_its_own_since_a_cancelled_one_takes_no_job(spark: Spark, batch: BatchQuery) -> None:
@@ -223,18 +223,18 @@ class Query:
 
 def test_what_the_function_returns_decides_who_runs(spark: Spark, batch: BatchQuery) -> None:
     query: Any = Query()
-    work = JobWork(query, batch)
+    work = JobWorkload(query, batch)
     query.writer = {"flights": DataStreamWriter.__new__(DataStreamWriter)}
     work.is_prepared(query.writer, plan(1))
     work.prepare(query.writer, plan(1))
     work.start(work.build(plan(1)), plan(1))
     answers: list[Any] = [
         work.plan,
-        work.runs_on(plan(1)),
-        work.between(1, no_time_passes, lambda: None),
+        work.can_adopt(plan(1)),
+        work.act_between_batches(1, no_time_passes, lambda: None),
         work.end(1, no_time_passes),
-        work.triggered(1),
-        work.ended(),
+        work.wait_for_first_trigger(1),
+        work.has_ended(),
     ]
     answers += [work.failure(), work.reports(), work.stateful_run(), work.parallelism()]
     work.adopt(plan(1))
@@ -247,8 +247,8 @@ def test_what_the_function_returns_decides_who_runs(spark: Spark, batch: BatchQu
     assert work.is_prepared(work.build(plan(1)), plan(1))
     work.start(work.build(plan(1)), plan(1))
     assert work.plan == plan(1)
-    assert work.runs_on(plan(2))
-    assert work.triggered(0)
+    assert work.can_adopt(plan(2))
+    assert work.wait_for_first_trigger(0)
     assert work.stateful_run() is None
     assert query.asked == []
     work.halt()

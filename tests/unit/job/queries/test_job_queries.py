@@ -19,7 +19,7 @@ from tests.unit.job.queries.test_progress import progress
 JOB = "flights"
 
 
-class Repartition:
+class StateRepartitioner:
     """Notes what is wanted of the checkpoints."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Repartition:
         if self.refuses:
             raise RepartitionError(f"{checkpoint}: not {partitions}")
 
-    def settle(self, checkpoint: str, partitions: int | None, writer: Any) -> None:
+    def ensure(self, checkpoint: str, partitions: int | None, writer: Any) -> None:
         assert checkpoint.endswith(writer.given["queryName"])
         self.settled.append((checkpoint, partitions))
         if self.fails:
@@ -48,7 +48,7 @@ class Job:
         self.returns: Callable[[Mapping[str, int]], object] = lambda _: [
             Stream(name, self.spark) for name in self.names
         ]
-        self.repartition = Repartition()
+        self.repartition = StateRepartitioner()
         session: Any = self.spark
         self.queries = JobQueries(
             session, self.departures, job=JOB, checkpoint="at/{}".format, repartition=self.repartition
@@ -96,9 +96,9 @@ def running(two: Job) -> Job:
 def test_nothing_runs_before_the_first_start(two: Job) -> None:
     assert two.queries.plan is None
     assert two.queries.vertices_read is None
-    assert not two.queries.runs_on(plan())
-    assert not two.queries.ended()
-    assert not two.queries.triggered(0)
+    assert not two.queries.can_adopt(plan())
+    assert not two.queries.has_ended()
+    assert not two.queries.wait_for_first_trigger(0)
     assert two.queries.end(1, lambda _: None)
     assert two.queries.reports() == ()
     assert two.queries.stateful_run() is None
@@ -133,10 +133,10 @@ def test_what_the_function_asked_for_is_known_also_when_it_asks_later(two: Job) 
 
 
 def test_queries_run_on_a_plan_that_they_were_built_for(running: Job) -> None:
-    assert running.queries.runs_on(plan(1, executors=3))
-    assert not running.queries.runs_on(plan(2))
+    assert running.queries.can_adopt(plan(1, executors=3))
+    assert not running.queries.can_adopt(plan(2))
     running.queries.close()
-    assert not running.queries.runs_on(plan(1))
+    assert not running.queries.can_adopt(plan(1))
 
 
 def test_a_plan_of_other_executors_is_adopted_without_a_restart(running: Job) -> None:
@@ -272,23 +272,23 @@ def test_none_runs_if_one_can_not_be_started(two: Job) -> None:
         two.start(plan())
     assert [query.stopped for query in two.spark.queries] == [True]
     assert two.queries.plan is None
-    assert not two.queries.ended()
+    assert not two.queries.has_ended()
 
 
 def test_job_goes_on_when_one_query_has_ended_and_is_over_when_all_have(running: Job) -> None:
     running.runs[0].over()
-    assert not running.queries.ended()
+    assert not running.queries.has_ended()
     assert [report.active for report in running.queries.reports()] == [False, True]
     running.runs[1].over()
-    assert running.queries.ended()
+    assert running.queries.has_ended()
     assert running.queries.failure() is None
     running.queries.close()
-    assert not running.queries.ended()
+    assert not running.queries.has_ended()
 
 
 def test_job_is_over_when_one_query_has_failed_and_tells_which(running: Job) -> None:
     running.runs[1].fails()
-    assert running.queries.ended()
+    assert running.queries.has_ended()
     failure = running.queries.failure()
     assert failure is not None
     assert (failure.error_class, failure.query) == ("DIVIDE_BY_ZERO", "b")

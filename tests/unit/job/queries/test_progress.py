@@ -76,9 +76,9 @@ class Following:
         self.asked_all = 0
         self.counter.begin("j", None)
 
-    def follow(self, *new: StreamingQueryProgress) -> None:
+    def update(self, *new: StreamingQueryProgress) -> None:
         self.kept += new
-        self.counter.follow(self.kept[-1] if self.kept else None, self._all)
+        self.counter.update(self.kept[-1] if self.kept else None, self._all)
 
     def _all(self) -> list[StreamingQueryProgress]:
         self.asked_all += 1
@@ -96,61 +96,61 @@ class Following:
 
 def test_nothing_is_counted_before_the_first_trigger():
     following = Following()
-    following.follow()
+    following.update()
     assert following.counted == (-1, 0, 0)
 
 
 def test_every_batch_is_counted_when_several_came_at_once():
     following = Following()
-    following.follow(progress(0))
-    following.follow(progress(1), progress(2), progress(3, rows=4))
+    following.update(progress(0))
+    following.update(progress(1), progress(2), progress(3, rows=4))
     assert following.counted == (3, 4, 34)
 
 
 def test_all_progress_is_asked_for_only_when_the_newest_does_not_tell_all():
     following = Following()
     for batch in range(5):
-        following.follow(progress(batch))
-        following.follow()
+        following.update(progress(batch))
+        following.update()
     assert following.counted == (4, 5, 50)
     assert following.asked_all == 1
 
 
 def test_triggers_without_data_are_not_counted():
     following = Following()
-    following.follow(progress(0), progress(1, committed=False))
-    following.follow(progress(1, committed=False))
+    following.update(progress(0), progress(1, committed=False))
+    following.update(progress(1, committed=False))
     assert following.counted == (0, 1, 10)
-    following.follow(progress(1))
+    following.update(progress(1))
     assert following.counted == (1, 2, 20)
 
 
 def test_a_query_that_resumes_idle_counts_nothing():
     following = Following()
-    following.follow(progress(8, committed=False))
+    following.update(progress(8, committed=False))
     assert following.counted == (-1, 0, 0)
-    following.follow(progress(8))
+    following.update(progress(8))
     assert following.counted == (8, 1, 10)
 
 
 def test_counts_go_on_when_the_query_is_restarted():
     following = Following()
-    following.follow(progress(0), progress(1))
+    following.update(progress(0), progress(1))
     following.counter.end()
     ended = following.report
     following.kept.clear()
     following.counter.begin("j", 500)
     assert (ended.active, following.report.active) == (False, True)
     assert (ended.trigger_interval_ms, following.report.trigger_interval_ms) == (None, 500)
-    following.follow(progress(2))
+    following.update(progress(2))
     assert following.counted == (2, 3, 30)
 
 
 def test_batches_are_counted_by_number_when_spark_has_forgotten_some():
     following = Following()
-    following.follow(progress(0))
+    following.update(progress(0))
     following.kept.clear()
-    following.follow(progress(150), progress(151))
+    following.update(progress(150), progress(151))
     assert following.counted == (151, 152, 30)
 
 
@@ -158,7 +158,7 @@ def test_watermark_and_state_partitions_are_taken_from_the_newest_batch():
     following = Following()
     watermarks = []
     for batch, watermark in enumerate((NO_WATERMARK, "2013-01-01T10:00:00.000Z")):
-        following.follow(progress(batch, watermark=watermark, partitions=3))
+        following.update(progress(batch, watermark=watermark, partitions=3))
         watermarks.append(following.report.watermark)
     assert watermarks == [None, "2013-01-01T10:00:00.000Z"]
     assert following.report.batch_duration_ms == 7
@@ -184,7 +184,7 @@ KAFKA = {"flights": {"0": 90, "1": 100}}
 )
 def test_backlog_is_told_by_offsets_that_count_rows(offsets: Sequence[tuple[Any, Any]], backlog: int | None) -> None:
     following = Following()
-    following.follow(progress(0, rows=17, offsets=offsets))
+    following.update(progress(0, rows=17, offsets=offsets))
     report = following.counter.report
     assert report is not None
     assert report.backlog == backlog

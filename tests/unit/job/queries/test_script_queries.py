@@ -39,7 +39,7 @@ class Job:
 
         def work() -> None:
             try:
-                done.set_result(self.queries.begin(create))
+                done.set_result(self.queries.start_query(create))
             except BaseException as error:  # noqa: BLE001
                 done.set_exception(error)
 
@@ -59,7 +59,7 @@ class Job:
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr(script_queries, "FIRST_START_S", 0.01)
+    monkeypatch.setattr(script_queries, "FIRST_START_TIMEOUT_S", 0.01)
     monkeypatch.setattr(script_queries, "HALT_TIMEOUT_S", 0.01)
     monkeypatch.setattr(script_queries, "end_at_boundary", lambda boundaries, *_: not any(b.stop() for b in boundaries))
     monkeypatch.setattr(script_queries, "BatchBoundary", lambda _, query: query)
@@ -81,7 +81,7 @@ def test_query_waits_until_the_scheduler_lets_it_start(job):
 
 
 def test_plan_comes_into_force_with_the_first_query(job, monkeypatch):
-    monkeypatch.setattr(script_queries, "FIRST_START_S", PATIENCE_S)
+    monkeypatch.setattr(script_queries, "FIRST_START_TIMEOUT_S", PATIENCE_S)
     begun = threading.Event()
     job.start("daily", before=begun.set)
     job.permit()
@@ -94,13 +94,13 @@ def test_script_that_starts_a_query_after_the_end_is_ended(job):
     job.runs("daily")
     assert job.end()
     with pytest.raises(ScriptStoppedError) as ended:
-        job.queries.begin(lambda: pytest.fail("it was started"))
+        job.queries.start_query(lambda: pytest.fail("it was started"))
     assert ended.value.code == 0
 
 
 def test_script_that_still_waits_is_ended_too(job):
     waiting = job.start()
-    job.queries.shut()
+    job.queries.reject_starts()
     assert isinstance(waiting.exception(PATIENCE_S), ScriptStoppedError)
 
 
@@ -109,7 +109,7 @@ def test_script_that_ends_with_its_queries_as_told_has_not_finished(job):
     job.runs("daily")
     job.end()
     job.queries.finish(None)
-    assert not job.queries.ended()
+    assert not job.queries.has_ended()
     assert job.queries.failure() is None
 
 
@@ -118,7 +118,7 @@ def test_script_that_was_over_before_it_was_told_has_finished(job):
     job.runs("daily").over()
     job.queries.finish(None)
     assert job.end()
-    assert job.queries.ended()
+    assert job.queries.has_ended()
 
 
 def test_query_that_is_just_being_started_is_ended_with_the_others(job):
@@ -141,7 +141,7 @@ def test_halted_script_hears_nothing_any_more(job):
     job.queries.halt()
     assert query.stopped
     later = job.start("weekly")
-    held = threading.Thread(target=job.queries.hold_if_halted, daemon=True)
+    held = threading.Thread(target=job.queries.block_if_halted, daemon=True)
     held.start()
     held.join(0.05)
     assert held.is_alive()
@@ -153,7 +153,7 @@ def test_script_that_is_not_halted_is_not_held(job):
     job.permit()
     job.runs("daily")
     job.end()
-    job.queries.hold_if_halted()
+    job.queries.block_if_halted()
 
 
 def test_queries_without_a_name_are_called_by_the_job(job):
@@ -173,7 +173,7 @@ def test_next_run_of_a_query_is_the_same_query(job):
 def test_no_plan_needs_other_queries(job):
     job.permit()
     assert job.queries.vertices_read == ()
-    assert job.queries.runs_on(replace(plan(3), query_version=9))
+    assert job.queries.can_adopt(replace(plan(3), query_version=9))
     job.queries.adopt(plan(3))
     assert job.queries.plan == plan(3)
 
@@ -182,7 +182,7 @@ def test_state_in_other_partitions_is_refused_to_queries_that_run(job):
     wanted = replace(plan(1), state_partitions={"departures": 9}, repartition=True)
     assert job.queries.build(wanted) == wanted
     job.permit()
-    assert not job.queries.runs_on(wanted)
+    assert not job.queries.can_adopt(wanted)
     with pytest.raises(RepartitionError, match="the script starts its queries itself"):
         job.queries.build(wanted)
 
@@ -190,14 +190,14 @@ def test_state_in_other_partitions_is_refused_to_queries_that_run(job):
 def test_script_without_a_query_that_runs_goes_on(job):
     job.permit()
     job.runs("daily").over()
-    assert not job.queries.ended()
+    assert not job.queries.has_ended()
 
 
 def test_failure_that_the_script_has_seen_to_is_none(job):
     job.permit()
     job.runs("daily").fails()
     job.queries.finish(None)
-    assert job.queries.ended()
+    assert job.queries.has_ended()
     assert job.queries.failure() is None
 
 
@@ -205,9 +205,9 @@ def test_job_ends_with_the_last_query_of_a_script_that_is_over(job):
     job.permit()
     query = job.runs("daily")
     job.queries.finish(None)
-    assert not job.queries.ended()
+    assert not job.queries.has_ended()
     query.over()
-    assert job.queries.ended()
+    assert job.queries.has_ended()
     assert job.queries.failure() is None
 
 
@@ -235,7 +235,7 @@ def test_script_that_fails_ends_the_job_and_its_queries(job):
     assert not job.queries.failed
     job.queries.finish(ERROR)
     assert job.queries.failed
-    assert job.queries.ended()
+    assert job.queries.has_ended()
     assert job.queries.failure() == ERROR
     job.end()
     assert query.stopped
@@ -244,16 +244,16 @@ def test_script_that_fails_ends_the_job_and_its_queries(job):
 def test_script_that_ends_and_has_started_nothing_has_failed(job):
     job.permit()
     job.queries.finish(None)
-    assert job.queries.ended()
+    assert job.queries.has_ended()
     assert job.queries.failure() == NEVER_STARTED
 
 
 def test_session_that_the_script_stops_takes_its_queries_along(job):
     job.permit()
     query = job.runs("daily")
-    job.queries.stop_all()
+    job.queries.stop_queries()
     assert query.stopped
-    assert not job.queries.ended()
+    assert not job.queries.has_ended()
 
 
 def test_parallelism_is_no_more_than_the_partitions_of_the_state(job, monkeypatch):

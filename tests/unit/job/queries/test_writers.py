@@ -13,7 +13,7 @@ from airflow_adaptive.job.queries.writers import (
     AdaptiveJobError,
     PlannedParallelism,
     function_name,
-    require_same,
+    require_same_queries,
     require_writers,
 )
 from tests.support.spark_fakes import Stream
@@ -83,14 +83,14 @@ def test_two_queries_of_one_name_are_refused():
 
 
 def test_a_function_may_return_what_it_returned_before_in_any_order():
-    require_same(["a", "b"], ["b", "a"], "departures")
-    require_same(["a", "b"], [], "departures")
-    require_same([], [], "departures")
+    require_same_queries(["a", "b"], ["b", "a"], "departures")
+    require_same_queries(["a", "b"], [], "departures")
+    require_same_queries([], [], "departures")
 
 
 def test_a_function_that_returns_other_queries_than_before_is_told_which():
     with pytest.raises(AdaptiveJobError, match=r"departures\(\) .* than before, 'b' is missing, 'c' is new: return"):
-        require_same(["a", "c"], ["a", "b"], "departures")
+        require_same_queries(["a", "c"], ["a", "b"], "departures")
 
 
 def test_a_function_is_called_by_its_name():
@@ -119,7 +119,7 @@ PLAN = {"read": 2, "count": 4}
 def test_a_vertex_that_was_asked_for_is_remembered(ask):
     planned = PlannedParallelism(PLAN)
     ask(planned)
-    assert planned.asked == {"read"}
+    assert planned.vertices_read == {"read"}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_vertex_that_was_asked_for_is_remembered(ask):
 def test_who_looks_at_all_of_it_has_asked_for_all(ask):
     planned = PlannedParallelism(PLAN)
     ask(planned)
-    assert planned.asked == set(PLAN)
+    assert planned.vertices_read == set(PLAN)
 
 
 def test_nothing_was_asked_by_counting_vertices():
@@ -148,7 +148,7 @@ def test_nothing_was_asked_by_counting_vertices():
     assert "absent" not in planned
     with pytest.raises(KeyError, match="absent"):
         planned["absent"]
-    assert planned.asked == set()
+    assert planned.vertices_read == set()
 
 
 def test_on_an_executor_it_is_a_dict():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_adaptive.job.protocol.failures import report_build_failure, report_exception
-from airflow_adaptive.job.state.checkpoint import Head
+from airflow_adaptive.job.state.checkpoint import CheckpointHead
 from airflow_adaptive.job.state.repartition import RepartitionError
 from airflow_adaptive.job.state.stateful_operators import operators_of
 
@@ -13,18 +13,18 @@ from airflow_adaptive.job.state.stateful_operators import operators_of
 @pytest.mark.parametrize(
     ("head", "cut", "repartitioned", "unfinished"),
     [
-        (Head(newest=0, committed=None, partitions=2, before=None), True, False, None),
-        (Head(newest=7, committed=7, partitions=2, before=2), False, False, None),
-        (Head(newest=7, committed=6, partitions=2, before=2), True, False, None),
-        (Head(newest=7, committed=7, partitions=4, before=2), False, True, None),
-        (Head(newest=7, committed=6, partitions=4, before=2), True, True, 4),
-        (Head(newest=7, committed=6, partitions=4, before=None), True, False, None),
-        (Head(newest=7, committed=6, partitions=None, before=2), True, False, None),
+        (CheckpointHead(newest=0, committed=None, partitions=2, previous_partitions=None), True, False, None),
+        (CheckpointHead(newest=7, committed=7, partitions=2, previous_partitions=2), False, False, None),
+        (CheckpointHead(newest=7, committed=6, partitions=2, previous_partitions=2), True, False, None),
+        (CheckpointHead(newest=7, committed=7, partitions=4, previous_partitions=2), False, True, None),
+        (CheckpointHead(newest=7, committed=6, partitions=4, previous_partitions=2), True, True, 4),
+        (CheckpointHead(newest=7, committed=6, partitions=4, previous_partitions=None), True, False, None),
+        (CheckpointHead(newest=7, committed=6, partitions=None, previous_partitions=2), True, False, None),
     ],
     ids=["first batch", "at rest", "cut", "repartitioned", "repartition cut", "before purged", "of an old Spark"],
 )
 def test_a_batch_with_another_number_than_the_one_before_is_a_repartition(head, cut, repartitioned, unfinished):
-    assert (head.cut, head.repartitioned, head.unfinished) == (cut, repartitioned, unfinished)
+    assert (head.incomplete, head.repartitioned, head.unfinished_repartition) == (cut, repartitioned, unfinished)
 
 
 STATE = "state info [ checkpoint = <unknown>, runId = 1, opId = {}, ver = 0, numPartitions = 2]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class DeadTime:
+class Downtime:
     """How long no query could run because of a rescale.
 
     Attributes:
@@ -19,7 +19,7 @@ class DeadTime:
         self.ms: int | None = None
 
     @property
-    def runs(self) -> bool:
+    def is_measuring(self) -> bool:
         """Whether it is being measured."""
         return self._since is not None
 
@@ -34,7 +34,7 @@ class DeadTime:
             self.ms = round((self._clock() - self._since) * 1000)
         self._since = None
 
-    def was(self, seconds: float) -> None:
+    def record(self, seconds: float) -> None:
         """A rescale ended no query, but held all of them for so long. One that is measured still goes on to be."""
         if self._since is None:
             self.ms = round(seconds * 1000)
