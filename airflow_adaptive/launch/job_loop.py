@@ -38,7 +38,7 @@ async def run_job_loop(
     conn_id: str,
     base: str,
     task: TaskKey,
-    leave: RunLimits | None = None,
+    limits: RunLimits | None = None,
     on_rescale: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Run the loop of a job until the loop ends, and return the event that resumes the task (see `loop_events`).
@@ -48,10 +48,9 @@ async def run_job_loop(
     """
     loop: Loop | None = None
     try:
-        patience = spec.options.deploy_timeout
-        async with job_ports(conn_id, base, spec.graph.job, task, patience, on_rescale) as ports:
-            loop = Loop(spec, ports, leave, advisor(spec.rescale_policy))
-            return loop_event(spec, await loop.run(), leave, loop.trouble)
+        async with job_ports(conn_id, base, spec.graph.job, task, spec.options.deploy_timeout, on_rescale) as ports:
+            loop = Loop(spec, ports, limits, advisor(spec.rescale_policy))
+            return loop_event(spec, await loop.run(), limits, loop.trouble)
     except (PortError, AdaptiveSchedulerError, ValueError) as error:
         return error_event(error, None if loop is None else loop.driver)
 
@@ -65,7 +64,7 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
         SupersededError: another loop takes the job over during the cancellation.
     """
     options = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
-    async with job_ports(conn_id, base, spec.graph.job, task, patience=KILL_GRACE) as ports:
+    async with job_ports(conn_id, base, spec.graph.job, task, retry_period=KILL_GRACE) as ports:
         if await _was_taken_over(ports.channel, spec.attempt):
             log.info("Another attempt runs job %s. The job is not canceled.", spec.graph.job)
             return

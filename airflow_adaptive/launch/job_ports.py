@@ -1,4 +1,4 @@
-"""The composition root: the ports of a job from Airflow's connections and storage."""
+"""The composition root: builds the ports of a job's loop from Airflow's connections and stores."""
 
 from __future__ import annotations
 
@@ -11,35 +11,38 @@ from typing import Any, TypeVar
 from airflow.sdk import ObjectStoragePath
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.launch.process_resources import Process
+from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Ports
 from airflow_adaptive.spark.address import AddressError
 from airflow_adaptive.stores.asset_store import AirflowJobStore
-from airflow_adaptive.stores.rescale_callback import Announcer, AnnouncingStore
+from airflow_adaptive.stores.rescale_callback import CallbackStore, RescaleCallback
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
-TRY_AGAIN = timedelta(seconds=5)
-"""Between two attempts to reach what Airflow knows."""
+RETRY_INTERVAL = timedelta(seconds=5)
+"""Interval between two attempts to read the connections."""
 
 
 def job_directory(base: str, job: str) -> JobDirectory:
-    """The directory of a job; blocks on Airflow's connections.
+    """Return the directory of a job; blocks on Airflow's connections.
 
     Args:
-        base: URI of the folder of all job directories, `s3://connection@bucket/folder` say.
+        base: URI of the folder of all job directories, for example `s3://connection@bucket/folder`.
         job: id of the job.
+
+    Raises:
+        ValueError: the URI is not absolute.
     """
     scheme, separator, rest = base.partition("://")
     local = rest if separator and scheme == "file" else base
     if not local.startswith("/") and (not separator or scheme == "file"):
-        # Worker, triggerer and cluster would each find another folder there.
+        # Worker, triggerer and cluster would each use a different folder.
         raise ValueError(f"job_directory {base!r} is not absolute: write file:///folder, or s3://bucket/folder")
     path = ObjectStoragePath(base)
     return JobDirectory(Storage(path.fs, path.path), job)
@@ -51,26 +54,26 @@ async def job_ports(
     base: str,
     job: str,
     task: TaskKey,
-    patience: timedelta,
+    retry_period: timedelta,
     on_rescale: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Ports]:
-    """Everything a loop needs of the world, for as long as it runs.
+    """Open the ports of a loop, and close the ports after the loop.
 
     Args:
         conn_id: Airflow connection of the cluster.
         base: URI of the folder of all job directories.
         job: id of the job.
-        task: that its XComs belong to.
-        patience: how long to try again. Airflow says "not defined" of a connection also when its API does not answer.
-        on_rescale: `path` and `kwargs` of the callback that is told of rescales, None without one.
+        task: task instance that owns the XComs of the job.
+        retry_period: time during which the connections are read again after an error. Airflow reports a connection as not defined also
+            when its API server does not answer.
+        on_rescale: `path` and `kwargs` of the rescale callback; None without a callback.
 
     Raises:
-        AddressError: there is no such connection, or it does not describe a cluster.
+        AddressError: the connection does not exist or does not describe a cluster.
     """
-    process, hook = Process.current(), AdaptiveSparkHook(conn_id)
-    address, channel = await _patiently(patience, process, lambda: (hook.address(), job_directory(base, job)))
-    silent = AirflowJobStore(job, task, process.clock, process.traffic)
-    store = silent if on_rescale is None else AnnouncingStore(silent, Announcer(on_rescale, job, task))
+    process, hook = ProcessResources.current(), AdaptiveSparkHook(conn_id)
+    address, channel = await _retry(retry_period, process, lambda: (hook.address(), job_directory(base, job)))
+    store = _job_store(job, task, process, on_rescale)
     try:
         async with process.cluster(address) as (cluster, shared):
             yield Ports(
@@ -86,13 +89,21 @@ async def job_ports(
         store.close()
 
 
-async def _patiently(patience: timedelta, process: Process, find: Callable[[], Found]) -> Found:
-    deadline = process.clock.now() + patience
+def _job_store(
+    job: str, task: TaskKey, process: ProcessResources, on_rescale: Mapping[str, Any] | None
+) -> AirflowJobStore | CallbackStore:
+    store = AirflowJobStore(job, task, process.clock, process.store_access)
+    return store if on_rescale is None else CallbackStore(store, RescaleCallback(on_rescale, job, task))
+
+
+async def _retry(period: timedelta, process: ProcessResources, read: Callable[[], Result]) -> Result:
+    """The result of a blocking read. An `AddressError` is raised only after the period."""
+    deadline = process.clock.now() + period
     while True:
         try:
-            return await process.traffic.read(find)
+            return await process.store_access.read(read)
         except AddressError as error:
             if process.clock.now() >= deadline:
                 raise
-            log.warning("Trying again: %s", error)
-            await process.clock.sleep(TRY_AGAIN.total_seconds())
+            log.warning("The connection cannot be used. It is read again in %s: %s", RETRY_INTERVAL, error)
+            await process.clock.sleep(RETRY_INTERVAL.total_seconds())

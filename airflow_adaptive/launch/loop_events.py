@@ -14,25 +14,27 @@ from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.scheduler.state_transitions import can_recover
 
 
-def loop_event(spec: JobSpec, state: SchedulerState, leave: RunLimits | None, trouble: str | None) -> dict[str, Any]:
+def loop_event(
+    spec: JobSpec, state: SchedulerState, limits: RunLimits | None, last_error: str | None
+) -> dict[str, Any]:
     """The event of a loop that returned: `finished` if the job has ended, else `recycle`.
 
     Args:
         spec: the job as deployed.
         state: state of the scheduler at the end of the loop.
-        leave: limits of the run.
-        trouble: last error of the loop, None if there was none.
+        limits: limits of the run.
+        last_error: last error of the loop, None if there was none.
     """
-    cancel_at = None if leave is None else leave.cancel_at
+    cancel_at = None if limits is None else limits.cancel_at
     if not isinstance(state.current, Finished):
         return recycle_event(spec, cancel_at)
-    return _finished_event(state, state.current, cancel_at, trouble)
+    return _finished_event(state, state.current, cancel_at, last_error)
 
 
 def _finished_event(
-    state: SchedulerState, current: Finished, cancel_at: datetime | None, trouble: str | None
+    state: SchedulerState, current: Finished, cancel_at: datetime | None, last_error: str | None
 ) -> dict[str, Any]:
-    causes = [cause for cause in (root_cause(state), trouble) if cause]
+    causes = [cause for cause in (root_cause(state), last_error) if cause]
     return {
         "status": "finished",
         "outcome": current.outcome.value,

@@ -1,4 +1,4 @@
-"""What the loops of one process share: clients and ledgers of clusters, the way to Airflow's stores, and how often they look."""
+"""The resources that all loops of one process share: clients and snapshots of clusters, access to Airflow's stores, and rate limits."""
 
 from __future__ import annotations
 
@@ -15,78 +15,88 @@ from airflow_adaptive.runtime.observation.file_polling import FILE_LOOKS
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
-from airflow_adaptive.stores.store_access import StoreTraffic
+from airflow_adaptive.stores.store_access import StoreAccess
 
-Thing = TypeVar("Thing")
+Resource = TypeVar("Resource")
 
 
 @dataclass(slots=True)
-class _Loan(Generic[Thing]):
+class _Entry(Generic[Resource]):
     key: object
-    thing: Thing
+    resource: Resource
     users: int
 
 
-class Lending(Generic[Thing]):
-    """Things that are made for the first who needs one and closed after the last.
+class ResourcePool(Generic[Resource]):
+    """Shared resources. The pool creates a resource for its first user, and closes the resource after its last user.
 
-    Keys are compared, not hashed: a cluster's address holds mappings, and a token that is better not looked at.
+    The pool compares keys and does not hash keys, because the address of a cluster contains mappings.
     """
 
-    def __init__(self, close: Callable[[Thing], Awaitable[None]]) -> None:
-        """Nothing is lent yet."""
+    def __init__(self, close: Callable[[Resource], Awaitable[None]]) -> None:
+        """Create an empty pool.
+
+        Args:
+            close: closes a resource.
+        """
         self._close = close
-        self._loans: list[_Loan[Thing]] = []
+        self._entries: list[_Entry[Resource]] = []
 
     @asynccontextmanager
-    async def borrow(self, key: object, make: Callable[[], Thing]) -> AsyncIterator[Thing]:
-        """The thing of this key; raises what `make` raises."""
-        loan = next((loan for loan in self._loans if loan.key == key), None)
-        if loan is None:
-            loan = _Loan(key, make(), 0)
-            self._loans.append(loan)
-        loan.users += 1
+    async def use(self, key: object, create: Callable[[], Resource]) -> AsyncIterator[Resource]:
+        """Use the resource of a key. Raises the exceptions of `create`."""
+        entry = next((entry for entry in self._entries if entry.key == key), None)
+        if entry is None:
+            entry = _Entry(key, create(), 0)
+            self._entries.append(entry)
+        entry.users += 1
         try:
-            yield loan.thing
+            yield entry.resource
         finally:
-            loan.users -= 1
-            if not loan.users:
-                self._loans.remove(loan)
-                await self._close(loan.thing)
+            entry.users -= 1
+            if not entry.users:
+                self._entries.remove(entry)
+                await self._close(entry.resource)
 
 
-class Process:
-    """What the loops share that run on one event loop."""
+class ProcessResources:
+    """The resources that the loops on one event loop share.
+
+    Attributes:
+        clock: clock of the process.
+        files: rate limit of reads from job directories.
+        store_access: access to Airflow's stores.
+    """
 
     def __init__(self) -> None:
-        """Nothing is in use yet."""
+        """Create no resource before its first use."""
         self.clock = SystemClock()
         self.files = RateLimiter(FILE_LOOKS)
-        self.traffic = StoreTraffic(self.clock)
-        self._clients: Lending[StandaloneCluster] = Lending(StandaloneCluster.close)
-        self._shared: Lending[SharedCluster] = Lending(SharedCluster.close)
+        self.store_access = StoreAccess(self.clock)
+        self._clients: ResourcePool[StandaloneCluster] = ResourcePool(StandaloneCluster.close)
+        self._shared: ResourcePool[SharedCluster] = ResourcePool(SharedCluster.close)
 
     @classmethod
-    def current(cls) -> Process:
-        """The one of the running event loop: connections and locks belong to one."""
+    def current(cls) -> ProcessResources:
+        """Return the resources of the running event loop. Connections and locks cannot be shared between event loops."""
         loop = asyncio.get_running_loop()
-        if loop not in _processes:
-            _processes[loop] = cls()
-        return _processes[loop]
+        if loop not in _resources:
+            _resources[loop] = cls()
+        return _resources[loop]
 
     @asynccontextmanager
     async def cluster(self, address: ClusterAddress) -> AsyncIterator[tuple[StandaloneCluster, SharedCluster]]:
-        """A client of a cluster, and the cluster as all share it who reach the same masters, by whatever connection.
+        """Use a client of a cluster, and the shared cluster of all loops that use the same masters through any connection.
 
         Raises:
-            OSError: the file of certificate authorities can't be read.
+            OSError: the file of certificate authorities cannot be read.
         """
         masters = sorted(address.masters, key=repr)
         async with (
-            self._clients.borrow(address, lambda: StandaloneCluster(address)) as client,
-            self._shared.borrow(masters, lambda: SharedCluster(StandaloneCluster(address), self.clock)) as shared,
+            self._clients.use(address, lambda: StandaloneCluster(address)) as client,
+            self._shared.use(masters, lambda: SharedCluster(StandaloneCluster(address), self.clock)) as shared,
         ):
             yield client, shared
 
 
-_processes: WeakKeyDictionary[asyncio.AbstractEventLoop, Process] = WeakKeyDictionary()
+_resources: WeakKeyDictionary[asyncio.AbstractEventLoop, ProcessResources] = WeakKeyDictionary()

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.launch.process_resources import Process
+from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import PortError
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.resource_wait import wait_for_resources
@@ -28,9 +28,9 @@ async def wait_for_slots(wanted: dict[str, Any], conn_id: str, until: str) -> di
     Returns:
         `status`: "found" with the slots, the parallelism and the slots of each worker; "timeout"; or "error" with a message.
     """
-    process = Process.current()
+    process = ProcessResources.current()
     try:
-        address = await process.traffic.read(AdaptiveSparkHook(conn_id).address)
+        address = await process.store_access.read(AdaptiveSparkHook(conn_id).address)
     except (PortError, ValueError) as error:
         return {"status": "error", "message": str(error)}
     options = decode(Options, wanted["options"])

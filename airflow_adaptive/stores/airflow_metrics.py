@@ -1,10 +1,11 @@
-"""A job in Airflow's own metrics (StatsD, Datadog, OpenTelemetry): gauges of how it stands, counters of what it went through.
+"""Sends the metrics of a job to Airflow's metrics (StatsD, Datadog, OpenTelemetry), as gauges and counters.
 
-Airflow has its statistics twice, in the core and in the Task SDK. Loops run in workers and in the subprocess of the triggerer, and in
-both the SDK's are those that belong to the process. They are set up when Airflow's serialisation is imported, or else here.
+Airflow contains two metrics clients, one in the core and one in the Task SDK. Loops run in workers and in the subprocess of the triggerer,
+and both processes use the client of the Task SDK. Airflow configures the client when its serialization module is imported; in other
+processes this module configures the client.
 
-Each metric goes out with the tags `job`, `dag_id` and `task_id`. Where a backend knows no tags the jobs would overwrite each other:
-so, like Airflow's own, each goes out under a name with the job in it as well, unless `[metrics] legacy_names_on` is off.
+Each metric is sent with the tags `job`, `dag_id` and `task_id`. In a backend without tags the jobs would overwrite each other's values.
+Therefore each metric is also sent under a name that contains the job, like Airflow's own metrics, unless `[metrics] legacy_names_on` is off.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from airflow_adaptive.scheduler.timeline import TerminalState
 log = logging.getLogger(__name__)
 
 PREFIX: Final = "adaptive"
-"""Of all names here, behind Airflow's own (`[metrics] statsd_prefix`)."""
+"""Prefix of all metric names of this provider, after Airflow's own prefix (`[metrics] statsd_prefix`)."""
 
 
-class Kind(StrEnum):
-    """What a metric is."""
+class MetricType(StrEnum):
+    """Type of a metric."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -43,50 +44,52 @@ class Metric:
     """A metric.
 
     Attributes:
-        kind: gauge, or counter.
-        doc: what it tells, and its unit.
-        per: tag that it has beyond those of the job, None if it has none.
-        flink: name of Flink's metric that tells the same, None if there is none.
+        type: type of the metric.
+        doc: description of the metric, with its unit.
+        tag: name of the tag beyond the tags of the job, None without such a tag.
+        flink: name of Flink's equivalent metric, None without an equivalent.
     """
 
-    kind: Kind
+    type: MetricType
     doc: str
-    per: str | None = None
+    tag: str | None = None
     flink: str | None = None
 
 
-_COUNTER, _GAUGE = Kind.COUNTER, Kind.GAUGE
+_COUNTER, _GAUGE = MetricType.COUNTER, MetricType.GAUGE
 
-METRICS_OF_A_JOB: Final[Mapping[str, Metric]] = {
-    "state": Metric(kind=_GAUGE, doc="1 for the state that the scheduler is in, 0 for the others", per="state"),
-    "num_restarts": Metric(kind=_GAUGE, doc="restarts so far", flink="numRestarts"),
-    "num_rescales": Metric(kind=_GAUGE, doc="rescales so far", flink="numRescales"),
-    "restarts": Metric(kind=_COUNTER, doc="restarts, as they come"),
-    "rescales": Metric(kind=_COUNTER, doc="rescales, as they come"),
+AIRFLOW_METRICS: Final[Mapping[str, Metric]] = {
+    "state": Metric(type=_GAUGE, doc="1 for the current state of the scheduler, 0 for all other states", tag="state"),
+    "num_restarts": Metric(type=_GAUGE, doc="total number of restarts", flink="numRestarts"),
+    "num_rescales": Metric(type=_GAUGE, doc="total number of rescales", flink="numRescales"),
+    "restarts": Metric(type=_COUNTER, doc="restarts"),
+    "rescales": Metric(type=_COUNTER, doc="rescales"),
     "last_rescale_downtime": Metric(
-        kind=_GAUGE, doc="how long no plan was in force in the newest completed rescale that has measured it, ms"
+        type=_GAUGE, doc="time without an active plan in the newest completed rescale with a measured downtime, ms"
     ),
-    "parallelism": Metric(kind=_GAUGE, doc="parallelism in force, 0 without a plan", per="vertex"),
-    "parallelism_lower": Metric(kind=_GAUGE, doc="lower bound in force", per="vertex"),
-    "parallelism_upper": Metric(kind=_GAUGE, doc="upper bound in force", per="vertex"),
-    "slots_held": Metric(kind=_GAUGE, doc="slots that the job holds"),
-    "slots_available": Metric(kind=_GAUGE, doc="slots that the job holds or was offered"),
-    "slots": Metric(kind=_GAUGE, doc="slots that the plan in force occupies, 0 without one"),
-    "slots_lower": Metric(kind=_GAUGE, doc="slots that the job can't run without"),
-    "slots_upper": Metric(kind=_GAUGE, doc="slots that the job takes at most"),
-    "num_records_in_per_second": Metric(kind=_GAUGE, doc="rows read per second", flink="numRecordsInPerSecond"),
-    "num_records_processed_per_second": Metric(kind=_GAUGE, doc="rows per second while a batch runs"),
+    "parallelism": Metric(type=_GAUGE, doc="active parallelism, 0 without a plan", tag="vertex"),
+    "parallelism_lower": Metric(type=_GAUGE, doc="active lower bound", tag="vertex"),
+    "parallelism_upper": Metric(type=_GAUGE, doc="active upper bound", tag="vertex"),
+    "slots_held": Metric(type=_GAUGE, doc="slots that the job holds"),
+    "slots_available": Metric(type=_GAUGE, doc="slots that the job holds, and slots that are offered to the job"),
+    "slots": Metric(type=_GAUGE, doc="slots of the active plan, 0 without a plan"),
+    "slots_lower": Metric(type=_GAUGE, doc="slots for the lower bounds of the job"),
+    "slots_upper": Metric(type=_GAUGE, doc="slots for the upper bounds of the job"),
+    "num_records_in_per_second": Metric(type=_GAUGE, doc="rows read per second", flink="numRecordsInPerSecond"),
+    "num_records_processed_per_second": Metric(type=_GAUGE, doc="rows processed per second during a batch"),
     "pending_records": Metric(
-        kind=_GAUGE, doc="rows that wait at the sources, as far as they tell", flink="pendingRecords"
+        type=_GAUGE, doc="rows that wait at the sources, for sources that report the number", flink="pendingRecords"
     ),
-    "batch_duration": Metric(kind=_GAUGE, doc="duration of the longest of the newest batches, ms"),
+    "batch_duration": Metric(
+        type=_GAUGE, doc="duration of the newest batch, ms; of several queries, the longest duration"
+    ),
 }
 """Name -> metric."""
 
-COUNTED: Final = {"restarts": "restarts", "rescales": "rescales"}
-"""Counter -> its total in a view."""
+COUNTER_TOTALS: Final = {"restarts": "restarts", "rescales": "rescales"}
+"""Name of a counter -> field of a view with its total."""
 
-MEASURED: Final = {
+GAUGE_COLUMNS: Final = {
     "slots": "slots",
     "slots_lower": "lower",
     "slots_upper": "upper",
@@ -95,134 +98,144 @@ MEASURED: Final = {
     "pending_records": "backlog",
     "batch_duration": "batch_ms",
 }
-"""Gauge -> its column among the figures."""
+"""Name of a gauge -> column of the job metrics with its value."""
 
 
-class Sample(NamedTuple):
+class GaugeValue(NamedTuple):
     """A value of a gauge."""
 
     metric: str
     value: float
-    of: str | None = None
-    """Value of the tag that the metric has beyond those of the job."""
+    tag: str | None = None
+    """Value of the tag beyond the tags of the job."""
 
 
-class Telemetry:
-    """Tells Airflow's statistics about one job; called from one thread at a time, which may wait for the backend.
+class AirflowMetrics:
+    """Sends the metrics of one job. One thread at a time may call the methods; the methods may block on the backend.
 
-    Nothing that goes wrong here reaches the caller: a job must not depend on who measures it.
+    No error reaches the caller, because a job must not depend on its monitoring.
     """
 
     def __init__(self, job: str, dag_id: str, task_id: str) -> None:
-        """Nothing is sent yet.
+        """Send nothing yet.
 
         Args:
             job: id of the job.
-            dag_id: of the task that runs it.
-            task_id: of the task that runs it.
+            dag_id: DAG of the task that runs the job.
+            task_id: task that runs the job.
         """
         self._tags = {"job": job, "dag_id": dag_id, "task_id": task_id}
-        self._named = f"{PREFIX}.{_part(job)}"
-        self._counted: dict[str, int] = {}
-        self._samples: tuple[Sample, ...] = ()
-        self._complaint: str | None = None
+        self._job_prefix = f"{PREFIX}.{_name_part(job)}"
+        self._totals: dict[str, int] = {}
+        self._values: tuple[GaugeValue, ...] = ()
+        self._last_warning: str | None = None
 
-    def show(self, view: Mapping[str, Any]) -> None:
-        """Tell how the job stands (`runtime.publishing.job_view.view`)."""
-        self._carefully(lambda: self._show(view))
+    def send_view(self, view: Mapping[str, Any]) -> None:
+        """Send the state of the job.
 
-    def measure(self, figures: Mapping[str, Any]) -> None:
-        """Tell the newest figures (`runtime.publishing.time_series.Figures`), and again how the job stood: a backend may have missed it."""
-        self._carefully(lambda: self._send([*self._samples, *measured(figures)]))
+        Args:
+            view: view of the job (`runtime.publishing.job_view`).
+        """
+        self._log_errors(lambda: self._send_view(view))
 
-    def _show(self, view: Mapping[str, Any]) -> None:
-        self._samples = tuple(standing(view))
-        self._send(self._samples)
-        for metric, total in COUNTED.items():
+    def send_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Send the newest job metrics, and repeat the state of the job for backends that lost it.
+
+        Args:
+            metrics: time series of the job (`runtime.publishing.time_series`).
+        """
+        self._log_errors(lambda: self._send([*self._values, *metric_values(metrics)]))
+
+    def _send_view(self, view: Mapping[str, Any]) -> None:
+        self._values = tuple(view_values(view))
+        self._send(self._values)
+        for metric, total in COUNTER_TOTALS.items():
             self._count(metric, view[total])
 
-    def _send(self, samples: Iterable[Sample]) -> None:
-        both = _with_names()
-        for metric, value, of in samples:
-            per = METRICS_OF_A_JOB[metric].per
-            extra = {} if per is None or of is None else {per: of}
-            stats.gauge(f"{PREFIX}.{metric}", value, tags=self._tags | extra)
-            if both:
-                part = "" if of is None else f".{_part(of)}"
-                stats.gauge(f"{self._named}.{metric}{part}", value)
+    def _send(self, values: Iterable[GaugeValue]) -> None:
+        with_job_names = _with_job_names()
+        for metric, value, tag in values:
+            name = AIRFLOW_METRICS[metric].tag
+            tags = {} if name is None or tag is None else {name: tag}
+            stats.gauge(f"{PREFIX}.{metric}", value, tags=self._tags | tags)
+            if with_job_names:
+                suffix = "" if tag is None else f".{_name_part(tag)}"
+                stats.gauge(f"{self._job_prefix}.{metric}{suffix}", value)
 
     def _count(self, metric: str, total: int) -> None:
-        """Count what has come since this loop saw the job first; what was before it has been counted by another."""
-        new = total - self._counted.get(metric, total)
-        self._counted[metric] = total
-        if new > 0:
-            stats.incr(f"{PREFIX}.{metric}", new, tags=self._tags)
-            if _with_names():
-                stats.incr(f"{self._named}.{metric}", new)
+        """Send the increment of a counter since the last view. The loop before this one has sent everything before the first view."""
+        increment = total - self._totals.get(metric, total)
+        self._totals[metric] = total
+        if increment > 0:
+            stats.incr(f"{PREFIX}.{metric}", increment, tags=self._tags)
+            if _with_job_names():
+                stats.incr(f"{self._job_prefix}.{metric}", increment)
 
-    def _carefully(self, work: Callable[[], None]) -> None:
+    def _log_errors(self, work: Callable[[], None]) -> None:
         try:
-            _set_up()
+            _configure()
             work()
-        except Exception as error:  # noqa: BLE001  backends, and configurations of them, raise what they like
+        except Exception as error:  # noqa: BLE001  backends and their configurations raise exceptions of any class
             text = f"{type(error).__name__}: {error}"
-            if text != self._complaint:
-                log.warning("Metrics of job %r can't be sent: %s", self._tags["job"], text)
-            self._complaint = text
+            if text != self._last_warning:
+                log.warning("Metrics of job %r cannot be sent: %s", self._tags["job"], text)
+            self._last_warning = text
 
 
-def standing(view: Mapping[str, Any]) -> Iterator[Sample]:
-    """How a job stands, as a view tells it."""
-    yield from (Sample("state", int(name == view["state"]), name) for name in STATE_NAMES)
-    yield Sample("num_restarts", view["restarts"])
-    yield Sample("num_rescales", view["rescales"])
+def view_values(view: Mapping[str, Any]) -> Iterator[GaugeValue]:
+    """The gauges of a view."""
+    yield from (GaugeValue("state", int(name == view["state"]), name) for name in STATE_NAMES)
+    yield GaugeValue("num_restarts", view["restarts"])
+    yield GaugeValue("num_rescales", view["rescales"])
     parallelism = view["parallelism"] or {}
     for vertex, bounds in view["requirements"].items():
-        yield Sample("parallelism", parallelism.get(vertex, 0), vertex)
-        yield Sample("parallelism_lower", bounds["lower"], vertex)
-        yield Sample("parallelism_upper", bounds["upper"], vertex)
-    yield Sample("slots_held", view["slots"]["held"])
-    yield Sample("slots_available", view["slots"]["available"])
+        yield GaugeValue("parallelism", parallelism.get(vertex, 0), vertex)
+        yield GaugeValue("parallelism_lower", bounds["lower"], vertex)
+        yield GaugeValue("parallelism_upper", bounds["upper"], vertex)
+    yield GaugeValue("slots_held", view["slots"]["held"])
+    yield GaugeValue("slots_available", view["slots"]["available"])
     downtime = last_downtime(view["rescale_history"])
     if downtime is not None:
-        yield Sample("last_rescale_downtime", downtime / timedelta(milliseconds=1))
+        yield GaugeValue("last_rescale_downtime", downtime / timedelta(milliseconds=1))
 
 
-def measured(figures: Mapping[str, Any]) -> Iterator[Sample]:
-    """The newest figures of the finest resolution; what is not known is left out."""
-    page = figures.get(f"{METRICS}{FINEST}")
+def metric_values(metrics: Mapping[str, Any]) -> Iterator[GaugeValue]:
+    """The gauges of the newest point of the job metrics, in the finest resolution, without unknown values."""
+    page = metrics.get(f"{METRICS}{FINEST}")
     if not page or not page["points"]:
         return
     point = dict(zip(page["columns"], page["points"][-1], strict=True))
-    yield from (Sample(metric, point[column]) for metric, column in MEASURED.items() if point[column] is not None)
+    for metric, column in GAUGE_COLUMNS.items():
+        if point[column] is not None:
+            yield GaugeValue(metric, point[column])
 
 
 def last_downtime(rescales: Iterable[Mapping[str, Any]]) -> timedelta | None:
-    """Downtime of the newest rescale that is completed; None if none was measured.
+    """The downtime of the newest completed rescale with a measured downtime; None without such a rescale.
 
     Args:
-        rescales: encoded, oldest first.
+        rescales: encoded rescales, oldest first.
     """
-    known = [
-        told["downtime"]
-        for told in rescales
-        if told.get("terminal_state") == TerminalState.COMPLETED and told.get("downtime") is not None
+    downtimes = [
+        rescale["downtime"]
+        for rescale in rescales
+        if rescale.get("terminal_state") == TerminalState.COMPLETED and rescale.get("downtime") is not None
     ]
-    return timedelta(seconds=known[-1]) if known else None
+    return timedelta(seconds=downtimes[-1]) if downtimes else None
 
 
-def _part(name: str) -> str:
-    """A name as one part of another, as Airflow writes those of DAGs and tasks."""
+def _name_part(name: str) -> str:
+    """A name as one part of a metric name, in the form that Airflow uses for the names of DAGs and tasks."""
     return stats.normalize_name_for_stats(name, log_warning=False).replace(".", "__")
 
 
-def _with_names() -> bool:
+def _with_job_names() -> bool:
     return bool(conf.getboolean("metrics", "legacy_names_on", fallback=True))
 
 
-def _set_up() -> None:
-    """Have Airflow's statistics set up in this process; where they are, a second time would make a second exporter."""
-    from airflow.sdk._shared.observability.metrics import stats as shared  # noqa: PLC0415  it is Airflow's inside
+def _configure() -> None:
+    """Configure Airflow's metrics client unless it is configured. A second configuration would create a second exporter."""
+    from airflow.sdk._shared.observability.metrics import stats as shared  # noqa: PLC0415  The module is internal to Airflow.
 
     if getattr(shared, "_factory", None) is None:
-        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=_with_names())
+        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=_with_job_names())

@@ -1,7 +1,7 @@
-"""Tells of a job's rescales through a callback of the DAG author, such as one of Airflow's notifiers.
+"""Calls a callback of the DAG author, for example one of Airflow's notifiers, for each rescale of a job.
 
-The callback is Airflow's own `AsyncCallback`, which deadline alerts take as well: an importable name and plain arguments, so
-it reaches the triggerer, where the loop runs and no object of the DAG file does.
+The callback is Airflow's `AsyncCallback`, the class that deadline alerts use: an importable name and plain arguments. Therefore the
+callback reaches the triggerer, where the loop runs. Objects of the DAG file do not reach the triggerer.
 """
 
 from __future__ import annotations
@@ -25,60 +25,61 @@ from airflow_adaptive.stores.task_xcoms import TaskKey
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT = timedelta(minutes=1)
-"""Of one call; a loop that ends waits for those that are under way."""
+"""Timeout of one call. A loop that ends waits for its running calls."""
 
 CAUSES = {
-    TriggerCause.UPDATE_REQUIREMENT: "requirements were changed",
-    TriggerCause.NEW_RESOURCE_AVAILABLE: "slots came or went",
-    TriggerCause.RECOVERABLE_FAILOVER: "it failed",
+    TriggerCause.UPDATE_REQUIREMENT: "the requirements changed",
+    TriggerCause.NEW_RESOURCE_AVAILABLE: "the available slots changed",
+    TriggerCause.RECOVERABLE_FAILOVER: "the job failed",
 }
-"""What is told of; the first schedule of a job is no rescale."""
+"""Causes of rescales that are reported. The first schedule of a job is not a rescale."""
 
-ENDS = {TerminalState.COMPLETED: "was rescaled", TerminalState.FAILED: "could not be rescaled"}
-"""What a rescale ends with that is told of; nobody needs to hear of one that was given up for another."""
+RESULTS = {TerminalState.COMPLETED: "was rescaled", TerminalState.FAILED: "could not be rescaled"}
+"""Results of rescales that are reported. A rescale that a newer rescale replaces is not reported."""
 
 
-class Announcer:
-    """Makes the calls. None of them, and nothing that they raise, holds up the loop or ends it.
+class RescaleCallback:
+    """Calls the callback. Neither a slow call nor an exception of a call affects the loop.
 
-    A rescale is told at most once: one that ended while no loop ran, or was just being moved, is not told.
+    Each rescale is reported at most once. A rescale that ends while no loop runs, or while the loop moves to another process, is not
+    reported.
     """
 
     def __init__(self, callback: Mapping[str, Any], job: str, task: TaskKey) -> None:
-        """Take note.
+        """Assign.
 
         Args:
             callback: `path` and `kwargs` of an `AsyncCallback`.
             job: id of the job.
-            task: that runs it.
+            task: task instance that runs the job.
         """
         self._callback = callback
         self._job = job
         self._task = task
-        self._told: int | None = None
+        self._last_number: int | None = None
         self._calls: set[asyncio.Task[None]] = set()
 
-    def see(self, view: Mapping[str, Any]) -> None:
-        """Tell of the rescales that have ended since the last view."""
+    def report(self, view: Mapping[str, Any]) -> None:
+        """Report the rescales that have ended since the previous view."""
         ended = {rescale["number"]: rescale for rescale in view["rescale_history"] if rescale["end"] is not None}
-        told, self._told = self._told, max([self._told or 0, *ended])
-        if told is None:  # these are an earlier loop's
+        previous, self._last_number = self._last_number, max([self._last_number or 0, *ended])
+        if previous is None:  # An earlier loop has reported these rescales.
             return
         for number, rescale in ended.items():
-            if number > told and rescale["trigger_cause"] in CAUSES and rescale["terminal_state"] in ENDS:
-                self._tell(rescale)
+            if number > previous and rescale["trigger_cause"] in CAUSES and rescale["terminal_state"] in RESULTS:
+                self._start_call(rescale)
 
     async def finish(self) -> None:
-        """Wait for the calls that are under way; each ends in time."""
+        """Wait for the running calls. Each call ends within `CALL_TIMEOUT`."""
         if self._calls:
             await asyncio.wait(self._calls)
 
     def close(self) -> None:
-        """End the calls that are under way."""
+        """Cancel the running calls."""
         for call in self._calls:
             call.cancel()
 
-    def _tell(self, rescale: Mapping[str, Any]) -> None:
+    def _start_call(self, rescale: Mapping[str, Any]) -> None:
         context = {**asdict(self._task), "job": self._job, "rescale": rescale, "message": message(self._job, rescale)}
         call = asyncio.create_task(self._call(context))
         self._calls.add(call)
@@ -88,17 +89,17 @@ class Announcer:
         try:
             async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
                 await call(self._callback, context)
-        except Exception as error:  # noqa: BLE001  (it is the author's code)
+        except Exception as error:  # noqa: BLE001  The callback is the code of the DAG author.
             log.warning("on_rescale_callback %s failed: %s: %s", self._callback["path"], type(error).__name__, error)
 
 
-class AnnouncingStore:
-    """An `AirflowJobStore` that also tells of rescales."""
+class CallbackStore:
+    """An `AirflowJobStore` that also reports rescales to a callback."""
 
-    def __init__(self, store: AirflowJobStore, announcer: Announcer) -> None:
-        """Put the two together."""
+    def __init__(self, store: AirflowJobStore, callback: RescaleCallback) -> None:
+        """Assign."""
         self._store = store
-        self._announcer = announcer
+        self._callback = callback
 
     async def control_requests(self) -> ControlRequests:
         """See `JobStore`."""
@@ -106,7 +107,7 @@ class AnnouncingStore:
 
     async def publish(self, view: Mapping[str, Any]) -> None:
         """See `JobStore`."""
-        self._announcer.see(view)
+        self._callback.report(view)
         await self._store.publish(view)
 
     async def measure(self, figures: Mapping[str, Any]) -> None:
@@ -118,35 +119,38 @@ class AnnouncingStore:
         return await self._store.figures()
 
     async def finish(self) -> None:
-        """Wait until everything is shown and told, for a while."""
+        """Wait for the last write and for the running calls."""
         await self._store.finish()
-        await self._announcer.finish()
+        await self._callback.finish()
 
     def close(self) -> None:
-        """Show and tell no more."""
+        """Cancel writes and calls."""
         self._store.close()
-        self._announcer.close()
+        self._callback.close()
 
 
 def message(job: str, rescale: Mapping[str, Any]) -> str:
-    """One line for people."""
+    """A human-readable line about a rescale."""
     amounts, failure = rescale["vertices"] or {}, rescale["failure"]
-    moved = f" from {_counts(amounts.get('before'))} to {_counts(amounts.get('after'))}"
-    end, cause = ENDS[rescale["terminal_state"]], CAUSES[rescale["trigger_cause"]]
-    return f"job {job!r} {end}{moved}: {cause}" + (f" ({failure})" if failure else "")
+    change = f" from {_counts(amounts.get('before'))} to {_counts(amounts.get('after'))}"
+    result, cause = RESULTS[rescale["terminal_state"]], CAUSES[rescale["trigger_cause"]]
+    return f"job {job!r} {result}{change}: {cause}" + (f" ({failure})" if failure else "")
 
 
 async def call(callback: Mapping[str, Any], context: dict[str, Any]) -> None:
-    """Call what the author gave, as Airflow's `CallbackTrigger` does; a notifier that can only block is given a thread.
+    """Call a callback like Airflow's `CallbackTrigger`. A notifier that implements only the blocking `notify` runs in a thread.
 
     Raises:
-        Exception: what it raises; `ImportError` if it can't be found here.
+        ImportError: the callback cannot be imported in this process.
+        Exception: the callback raised the exception.
     """
     function: Callable[..., Any] = resolve_name(callback["path"])
-    given = {"context": context} if _accepts_context(function) else {}
-    called = function(**callback["kwargs"], **given)
+    extra = {"context": context} if _accepts_context(function) else {}
+    called = function(**callback["kwargs"], **extra)
     if isinstance(called, BaseNotifier) and type(called).notify is not BaseNotifier.notify:
-        await asyncio.to_thread(called, context)  # Airflow's blocking calls work everywhere, those to await do not
+        await asyncio.to_thread(
+            called, context
+        )  # Airflow's blocking calls work in all processes; the awaitable calls do not.
     else:
         await called
 

@@ -1,4 +1,4 @@
-"""What the loops of one process ask of Airflow's stores: few things at a time, in turn, and without making a loop wait."""
+"""Access to Airflow's stores that the loops of one process share: rate-limited, one operation at a time, outside of the event loop."""
 
 from __future__ import annotations
 
@@ -16,48 +16,50 @@ from airflow_adaptive.stores.change_marker import ChangeMarkers
 
 Result = TypeVar("Result")
 
-INBOX_INTERVAL = timedelta(seconds=2)
-"""How often an inbox is read while few jobs run."""
+REQUEST_INTERVAL = timedelta(seconds=2)
+"""Interval between two reads of the control requests of a job, while few jobs run."""
 
-FIGURES_INTERVAL = timedelta(seconds=10)
-"""How often a job's figures are shown while few jobs run."""
+METRICS_INTERVAL = timedelta(seconds=10)
+"""Interval between two writes of the metrics of a job, while few jobs run."""
 
-FIGURES_SHOWN = 4.0
-"""Jobs whose figures are shown per second; each takes two or three operations."""
+METRICS_WRITES_PER_SECOND = 4.0
+"""Jobs whose metrics are written per second. Each write takes two or three operations."""
 
-INBOX_LOOKS = 10.0
-"""Looks per second at the inboxes of all jobs. One costs two operations of 12-30 ms; a triggerer manages about 45 of these a second."""
+REQUEST_READS_PER_SECOND = 10.0
+"""Reads of control requests per second, of all jobs together. A read takes two operations of 12-30 ms. A triggerer executes about 45 operations
+per second."""
 
 
-class StoreTraffic:
-    """The way to Airflow's stores that the loops of one process share.
+class StoreAccess:
+    """Threads and rate limits for Airflow's stores, shared by the loops of one process.
 
-    A triggerer's operations queue up anyway, so there is one thread for what loops wait for, and one for what they do not.
+    Airflow executes the operations of a triggerer one after the other. Therefore one thread reads, for loops that wait for the
+    result, and one thread writes, for loops that do not wait.
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Nothing is under way yet."""
-        self.inboxes = RateLimiter(INBOX_LOOKS)
-        self.figures = RateLimiter(FIGURES_SHOWN)
-        self.change_markers = ChangeMarkers(self.read, clock, INBOX_INTERVAL)
+        """Start no thread before the first operation."""
+        self.request_reads = RateLimiter(REQUEST_READS_PER_SECOND)
+        self.metrics_writes = RateLimiter(METRICS_WRITES_PER_SECOND)
+        self.change_markers = ChangeMarkers(self.read, clock, REQUEST_INTERVAL)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-reads")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-writes")
 
     @property
-    def busy(self) -> bool:
-        """Whether there are so many jobs that their inboxes are read less often than they would like."""
-        return self.inboxes.round > INBOX_INTERVAL
+    def is_busy(self) -> bool:
+        """Whether the rate limit makes the reads of control requests less frequent than `REQUEST_INTERVAL`."""
+        return self.request_reads.round > REQUEST_INTERVAL
 
     async def read(self, work: Callable[[], Result]) -> Result:
-        """Run a blocking reading in its thread."""
+        """Run a blocking read in the thread for reads."""
         return await _run(self._reader, work)
 
     async def write(self, work: Callable[[], Result]) -> Result:
-        """Run a blocking writing in its thread."""
+        """Run a blocking write in the thread for writes."""
         return await _run(self._writer, work)
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Shut the threads down."""
         self._reader.shutdown(wait=False)
         self._writer.shutdown(wait=False)
 
@@ -66,42 +68,42 @@ async def _run(thread: ThreadPoolExecutor, work: Callable[[], Result]) -> Result
     return await asyncio.get_running_loop().run_in_executor(thread, contextvars.copy_context().run, work)
 
 
-class Mirror:
-    """Shows the newest view of a job in the background; one that is outdated before it was shown is skipped."""
+class BackgroundWriter:
+    """Writes the newest documents of a job in the background. Documents that are outdated before their write are skipped."""
 
-    def __init__(self, show: Callable[[Mapping[str, Any]], bool], traffic: StoreTraffic, clock: Clock) -> None:
-        """Nothing is shown yet.
+    def __init__(self, write: Callable[[Mapping[str, Any]], bool], access: StoreAccess, clock: Clock) -> None:
+        """Create a writer without documents.
 
         Args:
-            show: does it, blocking; False if it has to be tried again.
-            traffic: the way to the store.
-            clock: for the pause before another try.
+            write: writes the documents; blocks. Returns False if the write must be repeated.
+            access: access to the store.
+            clock: clock for the delay before a repeated write.
         """
-        self._show = show
-        self._traffic = traffic
+        self._write = write
+        self._access = access
         self._clock = clock
         self._newest: Mapping[str, Any] | None = None
-        self._showing: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
-    def publish(self, view: Mapping[str, Any]) -> None:
-        """Show this soon."""
-        self._newest = view
-        if self._showing is None or self._showing.done():
-            self._showing = asyncio.create_task(self._work())
+    def put(self, documents: Mapping[str, Any]) -> None:
+        """Write these documents soon, instead of documents that are not written yet."""
+        self._newest = documents
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work())
 
-    async def finish(self, patience: timedelta) -> None:
-        """Wait until all is shown, but not longer than this."""
-        if self._showing is not None:
-            await asyncio.wait([self._showing], timeout=patience.total_seconds())
+    async def finish(self, grace_period: timedelta) -> None:
+        """Wait until the newest documents are written, or until the grace period ends."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=grace_period.total_seconds())
 
     def stop(self) -> None:
-        """Show no more."""
-        if self._showing is not None:
-            self._showing.cancel()
+        """Cancel the write."""
+        if self._task is not None:
+            self._task.cancel()
 
     async def _work(self) -> None:
-        while (view := self._newest) is not None:
-            if not await self._traffic.write(partial(self._show, view)):
-                await self._clock.sleep(INBOX_INTERVAL.total_seconds())
-            elif view is self._newest:
+        while (documents := self._newest) is not None:
+            if not await self._access.write(partial(self._write, documents)):
+                await self._clock.sleep(REQUEST_INTERVAL.total_seconds())
+            elif documents is self._newest:
                 self._newest = None

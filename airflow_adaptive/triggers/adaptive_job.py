@@ -87,14 +87,14 @@ class AdaptiveJobTrigger(BaseTrigger):
             finish_in_background(self._wait_for_next_loop(loop))
             yield TriggerEvent(recycle_event(self._job, cancel_at))
 
-    async def _run_loop(self, leave: RunLimits) -> dict[str, Any]:
+    async def _run_loop(self, limits: RunLimits) -> dict[str, Any]:
         """Run the loop until the job ends or another attempt takes the job over.
 
         A duplicate of this trigger may run on another triggerer for a short time. Airflow soon ends one of the two.
         """
         while True:
             try:
-                return await run_job_loop(self._job, self.conn_id, self.base, self._task, leave, self.on_rescale)
+                return await run_job_loop(self._job, self.conn_id, self.base, self._task, limits, self.on_rescale)
             except SupersededError as error:
                 level = logging.INFO if self._is_handed_over else logging.WARNING
                 log.log(level, "Job %s: %s", self._job.graph.job, error)

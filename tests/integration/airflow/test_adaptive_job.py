@@ -162,7 +162,7 @@ def test_job_grows_is_watched_and_is_suspended(
     spark_cluster.add_worker(cores=1, memory_mb=512)
     run.until_executing(2)
     assert run.status().epoch == 1
-    told = "job 'endless' was rescaled from 1 to 2: slots came or went"
+    told = "job 'endless' was rescaled from 1 to 2: the available slots changed"
     wait_until(lambda: told in mailbox.subjects, TIMEOUT_S, f"a mail: {told}")
     until_gauge(statsd, "endless.parallelism.job", 2)
     until_gauge(statsd, "endless.slots", 2)

@@ -18,9 +18,15 @@ from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES, view
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.stores.airflow_metrics import COUNTED, MEASURED, METRICS_OF_A_JOB, Kind, Telemetry
+from airflow_adaptive.stores.airflow_metrics import (
+    AIRFLOW_METRICS,
+    COUNTER_TOTALS,
+    GAUGE_COLUMNS,
+    AirflowMetrics,
+    MetricType,
+)
 from airflow_adaptive.stores.asset_store import AirflowJobStore
-from airflow_adaptive.stores.store_access import StoreTraffic
+from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
@@ -70,8 +76,8 @@ def backend(untouched: None) -> Recorder:
 
 
 @pytest.fixture
-def telemetry() -> Telemetry:
-    return Telemetry("departures", "flights", "stream")
+def metrics() -> AirflowMetrics:
+    return AirflowMetrics("departures", "flights", "stream")
 
 
 def seen(**changes: Any) -> dict[str, Any]:
@@ -90,8 +96,8 @@ def rescale(state: str | None, downtime: float | None) -> dict[str, Any]:
     return {"number": 1, "terminal_state": state, "downtime": downtime}
 
 
-def test_view_is_sent_as_gauges(backend: Recorder, telemetry: Telemetry) -> None:
-    telemetry.show(seen(restarts=3, rescales=5, slots={"held": 2, "available": 6}))
+def test_view_is_sent_as_gauges(backend: Recorder, metrics: AirflowMetrics) -> None:
+    metrics.send_view(seen(restarts=3, rescales=5, slots={"held": 2, "available": 6}))
     sent = {name: value for name, value in backend.gauges.items() if name.startswith("adaptive.departures.")}
     assert sent == {
         **{f"adaptive.departures.state.{state}": int(state == "Executing") for state in STATE_NAMES},
@@ -105,41 +111,43 @@ def test_view_is_sent_as_gauges(backend: Recorder, telemetry: Telemetry) -> None
     }
 
 
-def test_every_metric_is_sent_with_tags_as_well(backend: Recorder, telemetry: Telemetry) -> None:
-    telemetry.show(seen(rescale_history=[rescale("COMPLETED", 1.5)]))
-    telemetry.show(seen(restarts=1, rescales=1))
-    telemetry.measure(figures(input=1.0, processed=2.0, backlog=3, batch_ms=4))
+def test_every_metric_is_sent_with_tags_as_well(backend: Recorder, metrics: AirflowMetrics) -> None:
+    metrics.send_view(seen(rescale_history=[rescale("COMPLETED", 1.5)]))
+    metrics.send_view(seen(restarts=1, rescales=1))
+    metrics.send_metrics(figures(input=1.0, processed=2.0, backlog=3, batch_ms=4))
     sent = {(name.partition(";")[0].removeprefix("adaptive."), kind) for name, kind in backend.tagged}
-    assert sent == {(name, metric.kind.value) for name, metric in METRICS_OF_A_JOB.items()}
+    assert sent == {(name, metric.type.value) for name, metric in AIRFLOW_METRICS.items()}
     assert all(TAGS.items() <= tags.items() for tags in backend.tagged.values())
     assert backend.tagged["adaptive.parallelism;vertex=job", "gauge"] == TAGS | {"vertex": "job"}
     assert backend.gauges["adaptive.state;state=Executing"] == 1
 
 
 def test_names_with_the_job_in_them_are_left_out_where_airflow_leaves_out_its_own(
-    backend: Recorder, telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
+    backend: Recorder, metrics: AirflowMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__METRICS__LEGACY_NAMES_ON", "False")
-    telemetry.show(seen())
-    telemetry.show(seen(restarts=1))
+    metrics.send_view(seen())
+    metrics.send_view(seen(restarts=1))
     assert not [name for name in [*backend.gauges, *backend.counts] if "departures" in name]
     assert backend.counts == {"adaptive.restarts": 1}
 
 
 def test_names_that_no_metric_may_have_are_written_as_airflow_writes_them(backend: Recorder) -> None:
-    Telemetry("eu.flights #1", "d", "t").show(seen(requirements={"a.b c": {"lower": 1, "upper": 2}}, parallelism=None))
+    AirflowMetrics("eu.flights #1", "d", "t").send_view(
+        seen(requirements={"a.b c": {"lower": 1, "upper": 2}}, parallelism=None)
+    )
     assert backend.gauges["adaptive.eu__flights__1.parallelism.a__b_c"] == 0
 
 
-def test_counters_count_what_comes_while_the_loop_runs(backend: Recorder, telemetry: Telemetry) -> None:
+def test_counters_count_what_comes_while_the_loop_runs(backend: Recorder, metrics: AirflowMetrics) -> None:
     for restarts in (4, 4, 6, 7, 0, 1):  # a job that starts again counts from zero
-        telemetry.show(seen(restarts=restarts))
+        metrics.send_view(seen(restarts=restarts))
     assert backend.counts == {"adaptive.restarts": 4, "adaptive.departures.restarts": 4}
 
 
-def test_downtime_is_that_of_the_newest_completed_rescale(backend: Recorder, telemetry: Telemetry) -> None:
+def test_downtime_is_that_of_the_newest_completed_rescale(backend: Recorder, metrics: AirflowMetrics) -> None:
     history = [rescale("COMPLETED", 2.0), rescale("COMPLETED", 1.5), rescale("IGNORED", 9.0), rescale(None, None)]
-    telemetry.show(seen(rescale_history=history))
+    metrics.send_view(seen(rescale_history=history))
     assert backend.gauges["adaptive.departures.last_rescale_downtime"] == 1500
 
 
@@ -147,8 +155,8 @@ def test_downtime_is_read_from_what_the_loop_shows() -> None:
     assert encode(timedelta(seconds=1.5)) == 1.5  # seconds: `last_downtime` depends on it
 
 
-def test_newest_figures_are_sent_and_what_is_unknown_is_not(backend: Recorder, telemetry: Telemetry) -> None:
-    telemetry.measure(figures(input=12.5, batch_ms=300))
+def test_newest_figures_are_sent_and_what_is_unknown_is_not(backend: Recorder, metrics: AirflowMetrics) -> None:
+    metrics.send_metrics(figures(input=12.5, batch_ms=300))
     named = {name: value for name, value in backend.gauges.items() if name.startswith("adaptive.departures.")}
     assert named == {
         "adaptive.departures.slots": 2,
@@ -160,32 +168,32 @@ def test_newest_figures_are_sent_and_what_is_unknown_is_not(backend: Recorder, t
 
 
 @pytest.mark.parametrize("document", [{}, {"metrics/10": {}}, {"metrics/10": {"columns": [], "points": []}}])
-def test_no_figures_are_no_metrics(backend: Recorder, telemetry: Telemetry, document: dict[str, Any]) -> None:
-    telemetry.measure(document)
+def test_no_figures_are_no_metrics(backend: Recorder, metrics: AirflowMetrics, document: dict[str, Any]) -> None:
+    metrics.send_metrics(document)
     assert backend.gauges == {}
 
 
-def test_figures_repeat_how_the_job_stands(backend: Recorder, telemetry: Telemetry) -> None:
-    telemetry.show(seen())
+def test_figures_repeat_how_the_job_stands(backend: Recorder, metrics: AirflowMetrics) -> None:
+    metrics.send_view(seen())
     backend.gauges.clear()
-    telemetry.measure({})
+    metrics.send_metrics({})
     assert backend.gauges["adaptive.departures.state.Executing"] == 1
 
 
 def test_backend_that_fails_is_told_of_once_and_costs_nothing(
-    untouched: None, telemetry: Telemetry, caplog: pytest.LogCaptureFixture
+    untouched: None, metrics: AirflowMetrics, caplog: pytest.LogCaptureFixture
 ) -> None:
     def away() -> Any:
         raise ConnectionError("no backend")
 
     stats.initialize(factory=away, export_legacy_names=True)
     with caplog.at_level(logging.WARNING):
-        telemetry.show(seen())
-        telemetry.measure(figures())
-        telemetry.show({})
+        metrics.send_view(seen())
+        metrics.send_metrics(figures())
+        metrics.send_view({})
     assert [record.getMessage() for record in caplog.records] == [
-        "Metrics of job 'departures' can't be sent: ConnectionError: no backend",
-        "Metrics of job 'departures' can't be sent: KeyError: 'state'",
+        "Metrics of job 'departures' cannot be sent: ConnectionError: no backend",
+        "Metrics of job 'departures' cannot be sent: KeyError: 'state'",
     ]
 
 
@@ -202,10 +210,10 @@ def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
 
 
 def test_process_in_which_nobody_has_set_statistics_up_sends_them(
-    untouched: None, statsd: socket.socket, telemetry: Telemetry
+    untouched: None, statsd: socket.socket, metrics: AirflowMetrics
 ) -> None:
     shared._factory = shared._backend = None
-    telemetry.measure(figures())
+    metrics.send_metrics(figures())
     assert {statsd.recv(1000), statsd.recv(1000)} == {
         b"airflow.adaptive.slots:2|g",
         b"airflow.adaptive.departures.slots:2|g",
@@ -214,23 +222,23 @@ def test_process_in_which_nobody_has_set_statistics_up_sends_them(
     backend.statsd.close()
 
 
-def test_process_whose_statistics_are_set_up_keeps_them(backend: Recorder, telemetry: Telemetry) -> None:
+def test_process_whose_statistics_are_set_up_keeps_them(backend: Recorder, metrics: AirflowMetrics) -> None:
     factory = shared._factory
-    telemetry.show(seen())
+    metrics.send_view(seen())
     assert shared._factory is factory
 
 
 async def store_shows_view_and_figures() -> None:
     clock = ManualClock()
-    traffic = StoreTraffic(clock)
-    store = AirflowJobStore("departures", TaskKey(dag_id="flights", task_id="stream", run_id="r"), clock, traffic)
+    access = StoreAccess(clock)
+    store = AirflowJobStore("departures", TaskKey(dag_id="flights", task_id="stream", run_id="r"), clock, access)
     await store.publish(seen())
     await store.measure(figures(input=7.5))
     await store.finish()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.wait_for(asyncio.gather(*others), timeout=10)  # none is left if the sending was quick
     store.close()
-    traffic.close()
+    access.close()
 
 
 def test_job_store_sends_what_it_shows(backend: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,13 +252,13 @@ def test_job_store_sends_what_it_shows(backend: Recorder, monkeypatch: pytest.Mo
 
 
 def test_figures_are_columns() -> None:
-    assert {*MEASURED.values()} <= {*COLUMNS}
-    assert {name for name, metric in METRICS_OF_A_JOB.items() if metric.kind is Kind.COUNTER} == {*COUNTED}
+    assert {*GAUGE_COLUMNS.values()} <= {*COLUMNS}
+    assert {name for name, metric in AIRFLOW_METRICS.items() if metric.type is MetricType.COUNTER} == {*COUNTER_TOTALS}
 
 
 def row(name: str) -> str:
-    metric = METRICS_OF_A_JOB[name]
-    cells = [f"`{name}`", metric.kind.value, _code(metric.per), metric.doc, _code(metric.flink)]
+    metric = AIRFLOW_METRICS[name]
+    cells = [f"`{name}`", metric.type.value, _code(metric.tag), metric.doc, _code(metric.flink)]
     return f"| {' | '.join(cells)} |"
 
 
@@ -260,4 +268,4 @@ def _code(name: str | None) -> str:
 
 def test_page_shows_all_metrics() -> None:
     table = DOCS.read_text().partition("|---|---|---|---|---|\n")[2].partition("\n\n")[0]
-    assert table.splitlines() == [row(name) for name in METRICS_OF_A_JOB]
+    assert table.splitlines() == [row(name) for name in AIRFLOW_METRICS]

@@ -16,7 +16,7 @@ from airflow_adaptive.runtime.requirements.control_requests import decode_bounds
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.change_marker import MAX_MARKERS, notify, read_markers
 from airflow_adaptive.stores.control_requests import READS_BETWEEN, request_desired_state
-from airflow_adaptive.stores.store_access import StoreTraffic
+from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.support.fake_comms import FakeComms, api_server_error
@@ -58,15 +58,15 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def traffic(clock: ManualClock) -> Iterator[StoreTraffic]:
-    traffic = StoreTraffic(clock)
-    yield traffic
-    traffic.close()
+def access(clock: ManualClock) -> Iterator[StoreAccess]:
+    access = StoreAccess(clock)
+    yield access
+    access.close()
 
 
 @pytest.fixture
-def store(clock: ManualClock, traffic: StoreTraffic) -> AirflowJobStore:
-    return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), clock, traffic)
+def store(clock: ManualClock, access: StoreAccess) -> AirflowJobStore:
+    return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), clock, access)
 
 
 def read_later(store: AirflowJobStore, clock: ManualClock) -> ControlRequests:
@@ -189,10 +189,10 @@ def test_nothing_is_pushed_for_a_loop_that_was_ended_from_outside(airflow: FakeC
 
 
 @pytest.fixture
-def crowd(clock: ManualClock, traffic: StoreTraffic) -> list[AirflowJobStore]:
+def crowd(clock: ManualClock, access: StoreAccess) -> list[AirflowJobStore]:
     """Stores of a hundred jobs, whose inboxes were read once."""
     task = TaskKey(dag_id="d", task_id="t", run_id="r")
-    stores = [AirflowJobStore(f"job-{number}", task, clock, traffic) for number in range(100)]
+    stores = [AirflowJobStore(f"job-{number}", task, clock, access) for number in range(100)]
     read_all(stores)
     return stores
 

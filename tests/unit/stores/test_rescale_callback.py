@@ -12,7 +12,7 @@ from airflow.sdk import BaseNotifier
 from airflow.sdk.definitions.callback import AsyncCallback
 
 from airflow_adaptive.stores import rescale_callback
-from airflow_adaptive.stores.rescale_callback import Announcer
+from airflow_adaptive.stores.rescale_callback import RescaleCallback
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.simulation.one_job import Simulation
 
@@ -65,9 +65,9 @@ def forget() -> None:
     told.clear()
 
 
-def announcer(callback: Any, **kwargs: Any) -> Announcer:
+def reporter(callback: Any, **kwargs: Any) -> RescaleCallback:
     made = AsyncCallback(callback, kwargs=kwargs)
-    return Announcer({"path": made.path, "kwargs": made.kwargs}, "departures", TASK)
+    return RescaleCallback({"path": made.path, "kwargs": made.kwargs}, "departures", TASK)
 
 
 def rescale(
@@ -83,14 +83,14 @@ def rescale(
     } | changes
 
 
-def after(announcer: Announcer, *views: list[dict[str, Any]]) -> list[str]:
+def after(reporter: RescaleCallback, *views: list[dict[str, Any]]) -> list[str]:
     """What was told when these views were shown one after the other."""
 
     async def run() -> None:
         for view in views:
-            announcer.see({"rescale_history": view})
-        await announcer.finish()
-        announcer.close()
+            reporter.report({"rescale_history": view})
+        await reporter.finish()
+        reporter.close()
 
     asyncio.run(run())
     return told
@@ -99,18 +99,18 @@ def after(announcer: Announcer, *views: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize("notifier", [BlockingNotifier, AsyncNotifier])
 def test_notifier_is_rendered_with_what_happened(notifier: type[BaseNotifier]) -> None:
     text = "{{ dag_id }} {{ rescale.number }}: {{ message }}"
-    assert after(announcer(notifier, text=text), [], [rescale(1)]) == [
-        "d 1: job 'departures' was rescaled from 1 to 2: slots came or went"
+    assert after(reporter(notifier, text=text), [], [rescale(1)]) == [
+        "d 1: job 'departures' was rescaled from 1 to 2: the available slots changed"
     ]
 
 
 def test_function_is_called_with_the_context_if_it_takes_one() -> None:
-    assert after(announcer(plain, text="hello"), [], [rescale(1)]) == ["hello departures"]
-    assert after(announcer(without_context, text="hello"), [], [rescale(1)])[1:] == ["hello"]
+    assert after(reporter(plain, text="hello"), [], [rescale(1)]) == ["hello departures"]
+    assert after(reporter(without_context, text="hello"), [], [rescale(1)])[1:] == ["hello"]
 
 
 def test_each_rescale_is_told_once_and_none_of_an_earlier_loop() -> None:
-    shown = announcer(BlockingNotifier, text="{{ rescale.number }}")
+    shown = reporter(BlockingNotifier, text="{{ rescale.number }}")
     heard = after(shown, [rescale(1)], [rescale(1), rescale(2)], [rescale(2)], [rescale(2), rescale(3)])
     assert sorted(heard) == ["2", "3"], "each in a thread of its own"
 
@@ -124,19 +124,19 @@ def test_each_rescale_is_told_once_and_none_of_an_earlier_loop() -> None:
     ],
 )
 def test_what_is_no_finished_rescale_is_not_told(silent: dict[str, Any]) -> None:
-    assert after(announcer(BlockingNotifier, text="x"), [], [silent]) == []
+    assert after(reporter(BlockingNotifier, text="x"), [], [silent]) == []
 
 
 def test_failure_and_wide_jobs_are_told_in_a_line() -> None:
     failed = rescale(1, cause="RECOVERABLE_FAILOVER", end="FAILED", failure="TASK_FAILED: lost")
     assert (
         rescale_callback.message("j", failed)
-        == "job 'j' could not be rescaled from 1 to 2: it failed (TASK_FAILED: lost)"
+        == "job 'j' could not be rescaled from 1 to 2: the job failed (TASK_FAILED: lost)"
     )
     amounts = {"before": None, "after": {"read": 4, "count": 2}}
     many = rescale(1, cause="UPDATE_REQUIREMENT", vertices=amounts)
     assert rescale_callback.message("j", many) == (
-        "job 'j' was rescaled from nothing to read=4, count=2: requirements were changed"
+        "job 'j' was rescaled from nothing to read=4, count=2: the requirements changed"
     )
     assert rescale_callback.message("j", rescale(1, vertices=None)).startswith(
         "job 'j' was rescaled from nothing to nothing"
@@ -148,12 +148,12 @@ def test_callback_that_fails_or_hangs_is_a_line_in_the_log(
     callback: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(rescale_callback, "CALL_TIMEOUT", rescale_callback.CALL_TIMEOUT / 6000)
-    after(announcer(callback), [], [rescale(1)])
+    after(reporter(callback), [], [rescale(1)])
     assert f"on_rescale_callback {__name__}.{callback.__name__} failed: " in caplog.text
 
 
 def test_callback_that_is_not_there_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    missing = Announcer({"path": "nowhere.notify", "kwargs": {}}, "departures", TASK)
+    missing = RescaleCallback({"path": "nowhere.notify", "kwargs": {}}, "departures", TASK)
     after(missing, [], [rescale(1)])
     assert "No module named 'nowhere'" in caplog.text
 
@@ -172,7 +172,7 @@ def test_rescale_of_a_job_is_told_as_its_loop_sees_it(caplog: pytest.LogCaptureF
     simulation.clock.at(90, simulation.drivers.finish)
     simulation.run()
     views = [view["rescale_history"] for view in simulation.store.views]
-    assert after(announcer(BlockingNotifier, text="{{ message }}"), *views) == [
-        "job 'departures' was rescaled from 1 to 2: slots came or went"
+    assert after(reporter(BlockingNotifier, text="{{ message }}"), *views) == [
+        "job 'departures' was rescaled from 1 to 2: the available slots changed"
     ]
     assert caplog.text == ""
