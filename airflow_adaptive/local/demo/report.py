@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from airflow_adaptive.local.demo.job import Transition
+
+MAX_REASON_CHARACTERS = 100
+"""Length of a reason in the table. The progress lines contain the complete reasons."""
 
 
 class Reporter:
@@ -45,9 +49,8 @@ def transitions_table(transitions: Sequence[Transition]) -> str:
     for transition in transitions:
         took = "" if entered is None else seconds(transition.at - entered)
         time_of_day = transition.at.strftime("%H:%M:%S")
-        rows.append(
-            (time_of_day, transition.source, took, transition.target, slot_change(transition), transition.reason)
-        )
+        reason = textwrap.shorten(transition.reason, MAX_REASON_CHARACTERS, placeholder="...")
+        rows.append((time_of_day, transition.source, took, transition.target, slot_change(transition), reason))
         entered = transition.at
     return table(rows)
 

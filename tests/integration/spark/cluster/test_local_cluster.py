@@ -83,7 +83,7 @@ def test_stopped_cluster_leaves_logs_only_and_can_start_again(tmp_path: Path) ->
     cluster = LocalCluster(tmp_path)
     for _ in range(2):
         with cluster:
-            with pytest.raises(LocalClusterError, match="started already"):
+            with pytest.raises(LocalClusterError, match="runs already"):
                 cluster.start()
             assert len(processes_in(tmp_path)) == 2  # the master and the guardian
         assert processes_in(tmp_path) == []
@@ -143,7 +143,7 @@ def command(directory: Path, workers: int) -> Iterator[subprocess.Popen[str]]:
         assert process.stdout is not None
         try:
             lines = [process.stdout.readline() for _ in range(7)]
-            firsts = ["master", "REST", "UI", "logs", "As", "export", "Ctrl-C"]
+            firsts = ["master", "REST", "UI", "logs", "Airflow's", "export", "Press"]
             assert [line.split()[0] for line in lines] == firsts
             yield process
         finally:
