@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import airflow_adaptive
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.staging import StagingError, runtime_zip, stage
@@ -133,15 +134,20 @@ async def test_runtime_zip_is_the_same_every_time() -> None:
     assert runtime_zip() == runtime_zip()
 
 
-async def test_runtime_zip_holds_the_driver_side_only() -> None:
-    names = zipfile.ZipFile(io.BytesIO(runtime_zip())).namelist()
-    assert {"airflow_adaptive/__init__.py", "airflow_adaptive/job/__init__.py"} < set(names)
-    assert all(name == "airflow_adaptive/__init__.py" or name.startswith("airflow_adaptive/job/") for name in names)
+async def test_runtime_zip_contains_the_driver_side_only_with_every_subpackage() -> None:
+    names = set(zipfile.ZipFile(io.BytesIO(runtime_zip())).namelist())
+    root = Path(airflow_adaptive.__file__).parent
+    modules = {str(file.relative_to(root.parent)) for file in (root / "job").rglob("*.py")}
+    assert names == {"airflow_adaptive/__init__.py", *modules}
+    assert {name for name in names if name.count("/") == 3} >= {
+        f"airflow_adaptive/job/{package}/__init__.py"
+        for package in ("control", "entry", "executors", "protocol", "queries", "state")
+    }
 
 
 async def test_runtime_is_importable_from_its_zip_alone(directory: JobDirectory, script: Path) -> None:
     staged = await stage(directory, script)
-    program = "import sys; sys.path.insert(0, sys.argv[1]); import airflow_adaptive.job.protocol.documents as d; print(d.__file__)"
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import airflow_adaptive.job.control.control_loop as module; print(module.__file__)"
     arguments = [sys.executable, "-I", "-S", "-c", program, str(local(staged.py_files[0]))]
     imported = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert "airflow_adaptive.zip" in imported.stdout
