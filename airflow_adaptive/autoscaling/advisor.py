@@ -104,25 +104,25 @@ class PolicyAdvisor:
         """See `Advisor`."""
         return bool(self._policy.dry_run)
 
-    def recall(self, told: Any) -> str | None:
+    def restore(self, snapshot: Any) -> str | None:
         """See `Advisor`; the memory of another kind of policy is nothing to go on with."""
         self._begin_anew()
-        if not isinstance(told, Mapping) or told.get("kind") != self.kind:
+        if not isinstance(snapshot, Mapping) or snapshot.get("kind") != self.kind:
             return None
         try:
-            memory = decode(MEMORIES[type(self._policy)], told["memory"])
-            self._asked = decode(datetime, told["at"])
+            memory = decode(MEMORIES[type(self._policy)], snapshot["memory"])
+            self._asked = decode(datetime, snapshot["at"])
         except UNREADABLE as error:
             return f"the policy's memory can't be read, and is begun anew ({type(error).__name__}: {error})"
         self._memory = memory
         return None
 
-    def told(self) -> Mapping[str, Any]:
+    def to_snapshot(self) -> Mapping[str, Any]:
         """See `Advisor`; nothing before it was asked, or if it is too much for the log."""
         if self._asked is None:
             return {}
-        told = {"kind": self.kind, "at": self._asked.isoformat(), "memory": encode(self._memory)}
-        return told if len(json.dumps(told)) <= MAX_MEMORY_BYTES else {}
+        snapshot = {"kind": self.kind, "at": self._asked.isoformat(), "memory": encode(self._memory)}
+        return snapshot if len(json.dumps(snapshot)) <= MAX_MEMORY_BYTES else {}
 
     def advise(self, seen: PolicyInput) -> Advice | None:
         """See `Advisor`."""
@@ -149,11 +149,11 @@ class UnreadablePolicy:
         """Take note."""
         self._error = error
 
-    def recall(self, told: Any) -> str | None:
+    def restore(self, snapshot: Any) -> str | None:
         """See `Advisor`."""
         return None
 
-    def told(self) -> Mapping[str, Any]:
+    def to_snapshot(self) -> Mapping[str, Any]:
         """See `Advisor`."""
         return {}
 

@@ -30,7 +30,7 @@ from airflow_adaptive.plugin.data.published_state import Mirrored, all_mirrored,
 from airflow_adaptive.ports import Requester
 from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
 from airflow_adaptive.runtime.requirements.dry_run import preview
-from airflow_adaptive.runtime.requirements.request_bodies import version_of, wanted
+from airflow_adaptive.runtime.requirements.request_bodies import version_of
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import SchedulerState
 
@@ -121,7 +121,7 @@ def get_requirements(args: Namespace) -> None:
     job = _job(args.job)
     seen = _seen(job)
     state = control_requests.known_state(job, seen)
-    _print_requirements(args, wanted(seen.standing_requirements(datetime.now(UTC)), state), state)
+    _print_requirements(args, seen.resolved_requirements(state, datetime.now(UTC)), state)
 
 
 # ---- changing -------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def set_requirements(args: Namespace) -> None:
     if args.preview:
         state = control_requests.check_rescalable(job, seen)
         told = job_details.preview(
-            preview(state, control_requests.check_accepted(body, state), datetime.now(UTC)), state
+            preview(state, control_requests.resolved_override(body, state, seen), datetime.now(UTC)), state
         )
         _print(args, told, tables.preview(told))
         return

@@ -35,8 +35,9 @@ from airflow_adaptive.runtime.publishing.time_series import Figures
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.runtime.requirements.advice import Advisor
+from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
 from airflow_adaptive.runtime.requirements.rescale_costs import rescale_costs
-from airflow_adaptive.runtime.requirements.resolver import Look, RequirementsResolver
+from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.requirements.sources import THE_DAG, ResolvedRequirements
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine
@@ -203,9 +204,9 @@ class Loop:
         await self._begin()
         if self._unsaved is not None:
             await self._take_all(await self._carry_out(self._unsaved))
-        while self._authority.news:
-            await self._journal.tell(self._authority.news[0], self._state, self._now())
-            del self._authority.news[0]
+        while self._authority.pending_log_entries:
+            await self._journal.tell(self._authority.pending_log_entries[0], self._state, self._now())
+            del self._authority.pending_log_entries[0]
         await self._journal.renew(self._state, self._now())
         if self._has_ended() and not self._over():
             self._state = await self._journal.start_again(self._state, self._now())
@@ -257,15 +258,15 @@ class Loop:
 
     def _rule(self, control_requests: ControlRequests, status: DriverStatus | None) -> ResolvedRequirements | None:
         """The bounds that the job is to have; a policy is asked as often as the files are read."""
-        look = Look(
+        given = ResolverInput(
             state=self._state,
             control_requests=control_requests,
-            report=status,
+            status=status,
             costs=self._measured_costs(),
             at=self._ports.clock.now(),
-            asks=self._attention.reads,
+            consult_policy=self._attention.reads,
         )
-        return self._authority.rule(look)
+        return self._authority.resolve(given)
 
     def _measured_costs(self) -> Mapping[Tier, timedelta]:
         newest = self._journal.history.newest

@@ -37,7 +37,6 @@ from airflow_adaptive.runtime.requirements.request_bodies import (
     expiry,
     require_rescalable,
     version_of,
-    wanted,
 )
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import Requirements
@@ -90,6 +89,12 @@ def invalid(error: RequirementsError) -> ProblemError:
     return ProblemError(HTTPStatus.BAD_REQUEST, "invalid-requirements", " ".join(error.violations), error.violations)
 
 
+def resolved_override(body: Any, state: SchedulerState, mirrored: Mirrored) -> Requirements:
+    """The requirements that apply once a body is the user's override. Raises `ProblemError` (400) for an invalid body."""
+    check_accepted(body, state)
+    return mirrored.resolved_requirements(state, datetime.now(UTC), override=body)
+
+
 def expires(lasts: str | None, until: str | None) -> datetime | None:
     """When bounds are to expire, None for never. Raises `ProblemError` (400) if what is given makes no sense."""
     try:
@@ -122,15 +127,15 @@ def set_requirements(
     """
     with _changed(job, requester) as (made, mirrored):
         state = check_rescalable(job, mirrored)
-        asked = check_accepted(body, state)
-        standing = mirrored.standing_requirements(datetime.now(UTC))
-        if not expected(version_of(wanted(standing, state))):
+        check_accepted(body, state)
+        now = datetime.now(UTC)
+        if not expected(version_of(mirrored.resolved_requirements(state, now))):
             detail = f"The requirements of job {job.name!r} are not those that you have read: read them again."
             raise ProblemError(HTTPStatus.PRECONDITION_FAILED, "lost-update", detail)
         told = mirrored.asked.get(REQUIREMENTS)
         if body != mirrored.asked_requirements or until != (None if told is None else told.until):
             made.request(REQUIREMENTS, body, "adaptive_requirements", run_of(mirrored), until)
-        return asked
+        return mirrored.resolved_requirements(state, now, override=body)
 
 
 def lift_requirements(job: Job, requester: Requester) -> None:

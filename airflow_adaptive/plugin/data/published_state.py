@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from airflow_adaptive.plugin.api import schemas
 from airflow_adaptive.plugin.data import metadata_database
 from airflow_adaptive.plugin.data.metadata_database import Job
-from airflow_adaptive.ports import ControlRequests, DesiredState
+from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.publishing.documents import (
     DRIVER,
     FORMAT,
@@ -29,8 +29,18 @@ from airflow_adaptive.runtime.publishing.documents import (
 )
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS
 from airflow_adaptive.runtime.requirements import control_requests
+from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, REQUESTERS, REQUIREMENTS
+from airflow_adaptive.runtime.requirements.resolver import resolve
+from airflow_adaptive.runtime.requirements.sources import (
+    ActiveRequirements,
+    DeclaredRequirements,
+    RequirementsOrigin,
+    RequirementsSource,
+    newest,
+)
 from airflow_adaptive.scheduler.errors import SnapshotError
+from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, are_accepted
 from airflow_adaptive.scheduler.snapshot import decode, from_json
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.timeline import Rescale
@@ -103,13 +113,26 @@ class Mirrored:
         """FLIP-291's request body that a user has stored last, None without one."""
         return self.documents.get(REQUIREMENTS)
 
-    def standing_requirements(self, now: datetime) -> Any:
-        """FLIP-291's body in the inbox, None without one, and if something else holds than that: it was lifted, or has expired."""
+    def resolved_requirements(self, state: SchedulerState, now: datetime, override: Any = None) -> Requirements:
+        """Requirements that apply as soon as the loop has read the control requests; often they apply already.
+
+        Args:
+            state: state of the scheduler.
+            now: time.
+            override: FLIP-291's request body that takes the place of the stored override, None to keep the stored one.
+        """
         requests = self.control_requests
-        if control_requests.is_override_expired(requests, now):
-            return None
-        others = requests.calendar or (self.policy is not None and not self.policy.dry_run)
-        return None if others and control_requests.is_override_cleared(requests) else self.asked_requirements
+        if override is not None:
+            requests = replace(requests, requirements=control_requests.decode_bounds(override), requester=Requester())
+        source = self.summary.bounds_by
+        origin = _understood(lambda: None if source is None else RequirementsOrigin(source.kind), SUMMARY)
+        active = ActiveRequirements(
+            requirements=newest(state),
+            source=None if origin is None or source is None else RequirementsSource(origin=origin, name=source.source),
+        )
+        declared = DeclaredRequirements.of(state)
+        resolved = resolve(requests, _advice(self.policy, declared), declared, active, now)
+        return active.requirements if resolved is None else resolved.requirements
 
     @property
     def control_requests(self) -> ControlRequests:
@@ -221,6 +244,20 @@ def _consistent(state: SchedulerState) -> SchedulerState:
     if any(subtasks < 1 for plan in plans for subtasks in plan.values()):
         raise ValueError("its plan has vertices without subtasks")
     return state
+
+
+def _advice(policy: schemas.Policy | None, declared: DeclaredRequirements) -> PolicyAdvice | None:
+    """The published advice. Whoever writes the state store could have written any bounds, so the bounds are checked again."""
+    if policy is None:
+        return None
+    advice = policy.advice
+    bounds = (
+        {} if advice is None else {name: ParallelismRange(it.lower, it.upper) for name, it in advice.bounds.items()}
+    )
+    if advice is None or not are_accepted(bounds, declared.max_parallelism):
+        return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, problem=policy.problem)
+    advised = Advice(bounds=bounds, reason=advice.reason, next_at=advice.next_at, source=advice.source)
+    return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, advice=advised, problem=policy.problem)
 
 
 def _report(document: Mapping[str, Any]) -> Report:

@@ -18,7 +18,8 @@ from airflow_adaptive.runtime.directive import directive
 from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.journal.job_directory import append
 from airflow_adaptive.runtime.observation.events import DriverHeartbeat, own_status
-from airflow_adaptive.runtime.requirements.resolver import KEEP_YOUNG, RequirementsResolver
+from airflow_adaptive.runtime.requirements.advice_tracker import MEMORY_REFRESH_INTERVAL
+from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine, snapshot
 from airflow_adaptive.scheduler.events import SlotOffer
@@ -127,7 +128,7 @@ class Journal:
             self.ahead = _ahead(newest, clock)
             now = clock + self.ahead
             self._number, self.nonce = newest.number, newest.directive.nonce
-            self._authority.recall(newest.requirements_resolver)
+            self._authority.restore(newest.requirements_resolver)
             state = self._adopt(snapshot.from_json(newest.scheduler))
             attempt = attempt_of(newest.owner)
             self.inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDS)
@@ -177,9 +178,9 @@ class Journal:
             SupersededError: another loop wrote first.
         """
         patience = self._spec.options.trigger_lifetime
-        if self._authority.has_memory:
-            patience = min(patience, KEEP_YOUNG)
-        if now - self._written_at >= patience or self._mark != self._authority.mark:
+        if self._authority.has_policy_memory:
+            patience = min(patience, MEMORY_REFRESH_INTERVAL)
+        if now - self._written_at >= patience or self._mark != self._authority.source_identity:
             await self._create(state, now)
 
     async def tell(self, text: str, state: SchedulerState, now: datetime) -> None:
@@ -205,7 +206,7 @@ class Journal:
             newest = await self._channel.newest()
             raise SupersededError(self._unsure.number, "" if newest is None else newest.owner)
         self._unsure = None
-        self._number, self._written_at, self._mark = document.number, now, self._authority.mark
+        self._number, self._written_at, self._mark = document.number, now, self._authority.source_identity
         self.history.take(document)
         await self.history.keep()
         await self._compact()
@@ -233,7 +234,7 @@ class Journal:
             decisions=[_tagged(step.decision)] if step.decision else [],
             rescales=[_tagged(step.rescale)] if step.rescale else [],
             driver_heartbeat=self.memory.told(),
-            requirements_resolver=self._authority.told(),
+            requirements_resolver=self._authority.to_snapshot(),
         )
 
     def _created(self, epoch: int = 0) -> SchedulerState:
@@ -249,7 +250,7 @@ class Journal:
         """
         graph, options, requirements = self._spec.graph, self._spec.options, state.requirements
         declared = machine.default_requirements(graph, options)
-        overridden = self._authority.is_policys or requirements != machine.default_requirements(
+        overridden = self._authority.is_policy_active or requirements != machine.default_requirements(
             state.job, state.options
         )
         if not overridden or options.reactive or violations(requirements, graph.max_parallelism):

@@ -355,7 +355,7 @@ def _asked(state: SchedulerState, control_requests: ControlRequests, now: dateti
 def _wanted(state: SchedulerState, world: JobObservation, now: datetime) -> Iterator[Event]:
     ruling = world.ruling
     if ruling is not None and ruling.requirements != newest(state):
-        yield events.RequirementsChanged(at=now, requirements=ruling.requirements, by=ruling.standing.signature)
+        yield events.RequirementsChanged(at=now, requirements=ruling.requirements, by=ruling.source.description)
 
 
 def requested(state: SchedulerState, ruling: ResolvedRequirements | None) -> SchedulerState:

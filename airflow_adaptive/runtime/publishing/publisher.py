@@ -11,7 +11,8 @@ from airflow_adaptive.runtime.publishing.documents import POLICY
 from airflow_adaptive.runtime.publishing.job_view import view
 from airflow_adaptive.runtime.publishing.time_series import Figures
 from airflow_adaptive.runtime.publishing.urls import Urls
-from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver, undated
+from airflow_adaptive.runtime.requirements.advice import without_advised_at
+from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.scheduler.state import SchedulerState
 
 
@@ -41,7 +42,7 @@ class Publisher:
     def _advice_news(self) -> Mapping[str, Any]:
         """What the policy says, if that is something else than was shown; it says something with each look."""
         policy = self._authority.policy
-        if policy is None or undated(policy) == undated(self._policy):
+        if policy is None or without_advised_at(policy) == without_advised_at(self._policy):
             return {}
         self._policy = policy
         return {POLICY: policy}

@@ -56,6 +56,62 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyAdvice:
+    """Result of the last consultation of a job's rescale policy.
+
+    Attributes:
+        policy: class name of the policy.
+        dry_run: whether the advice is only reported, and never followed.
+        advice: advice of the policy, None if the policy has no advice yet or has a problem.
+        advised_at: time of the last consultation.
+        advised_since: time from which the policy has advised the same bounds.
+        problem: reason why the policy is not followed, None without a problem.
+    """
+
+    policy: str
+    dry_run: bool = False
+    advice: Advice | None = None
+    advised_at: datetime | None = None
+    advised_since: datetime | None = None
+    problem: str | None = None
+
+    def published(self, *, is_active: bool) -> Mapping[str, Any]:
+        """Return the JSON-compatible form for the published state.
+
+        Args:
+            is_active: whether the policy set the active requirements.
+        """
+        return {
+            "kind": self.policy,
+            "dry_run": self.dry_run,
+            "acts": is_active and self.advice is not None,
+            "advice": None if self.advice is None else self._published_advice(self.advice),
+            "problem": self.problem,
+        }
+
+    def _published_advice(self, advice: Advice) -> Mapping[str, Any]:
+        return {
+            "at": _text(self.advised_at),
+            "since": _text(self.advised_since),
+            "bounds": {name: {"lower": it.lower, "upper": it.upper} for name, it in advice.bounds.items()},
+            "source": advice.source,
+            "reason": advice.reason,
+            "next_at": _text(advice.next_at),
+        }
+
+
+def without_advised_at(policy: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a published policy without the time of the last consultation, which changes with every consultation."""
+    if policy is None or policy["advice"] is None:
+        return policy
+    return {**policy, "advice": {**policy["advice"], "at": None}}
+
+
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMetrics:
     """What was measured of a query; every figure is as it came in, and may be nonsense.
 
@@ -137,12 +193,12 @@ class Advisor(Protocol):
         """Whether its advice is told only."""
         ...
 
-    def recall(self, told: Any) -> str | None:
-        """Go on with what `told` gave to the log; why that can't be used, None if it can, or if there is none."""
+    def restore(self, snapshot: Any) -> str | None:
+        """Continue with the memory of an earlier loop; return why the memory is invalid, None if it is valid or missing."""
         ...
 
-    def told(self) -> Mapping[str, Any]:
-        """What the next loop must know, as JSON-able values."""
+    def to_snapshot(self) -> Mapping[str, Any]:
+        """Return the memory for the next loop, JSON-compatible."""
         ...
 
     def advise(self, seen: PolicyInput) -> Advice | None:

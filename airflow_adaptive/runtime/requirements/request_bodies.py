@@ -16,7 +16,6 @@ from itertools import chain
 from typing import Any, Final
 
 from airflow_adaptive.runtime.requirements.control_requests import BOUNDS, encode_requirements
-from airflow_adaptive.runtime.requirements.sources import newest
 from airflow_adaptive.scheduler.config.durations import positive
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.job_graph import JobType
@@ -125,19 +124,6 @@ def accepted(body: Any, state: SchedulerState) -> Requirements:
     if wrong:
         raise RequirementsError(SUBJECT, wrong)
     return accept(expanded, defaults, maximum)
-
-
-def wanted(asked: Any, state: SchedulerState) -> Requirements:
-    """The requirements that hold, or will as soon as the loop has seen them.
-
-    Args:
-        asked: body in the job's inbox, None without one; one that can't hold is ignored, as by the loop.
-        state: of the scheduler, as far as it is known.
-    """
-    try:
-        return accepted(asked, state)
-    except RequirementsError:
-        return newest(state)
 
 
 def expiry(lasts: str | None, until: str | None, now: datetime) -> datetime | None:

@@ -1,4 +1,4 @@
-"""Bounds that a job may have, and whose they are: a person's, a policy's, a calendar's or its DAG's."""
+"""Resource requirements and the source that sets them: a user, a rescale policy, a calendar or the DAG of the job."""
 
 from __future__ import annotations
 
@@ -8,127 +8,137 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from airflow_adaptive.ports import ControlRequests, Requester
-from airflow_adaptive.runtime.requirements.control_requests import is_override_cleared, is_override_expired
-from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.machine import default_requirements
-from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, accept
+from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import SchedulerState
 
 THE_DAG: Final = "the DAG"
-"""Whose the declared bounds are, in reasons."""
+"""Name of the declaring DAG in reasons."""
 
-SOMEBODY: Final = "somebody"
-"""Who has set bounds, if that is not told."""
+UNKNOWN_REQUESTER: Final = "unknown requester"
+"""Name of the requester of an override whose record is missing."""
 
 MAX_REASON_CHARACTERS: Final = 300
-"""Of a longer reason the beginning goes into the log."""
+"""Longer reasons of a policy are cut before they are written to the journal."""
 
 
 class RequirementsOrigin(StrEnum):
-    """Whose bounds they are."""
+    """Kind of source that sets the resource requirements, in the order of increasing precedence."""
 
     DAG = "DAG"
-    """As declared."""
+    """The DAG declares the requirements."""
     CALENDAR = "CALENDAR"
-    """Set by the runs of a DAG that is a calendar (`rescale_policy_dag`)."""
+    """The runs of a calendar's DAG set the requirements (`rescale_policy_dag`)."""
     POLICY = "POLICY"
-    """Advised by the job's own rescale policy."""
+    """The rescale policy of the job advises the requirements."""
     USER = "USER"
-    """Set by a person, or by what acts for one."""
+    """A user, or a program on behalf of a user, has set an override."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementsSource:
-    """Whose bounds hold.
+    """Source that sets the resource requirements of a job.
 
     Attributes:
-        kind: see `RequirementsOrigin`.
-        source: who, for people: "dag", "calendar", "load", or a name.
-        via: by what way they were set, "" for none.
-        since: when they came to hold, None if that is not known.
-        until: when a person's bounds expire, or a policy's change by themselves; None for never.
-        reason: in plain words, "" without one.
+        origin: kind of the source.
+        name: human-readable name of the source: "dag", "calendar", "load", or the name of a user.
+        via: interface by which the requirements were set, "" if there is none.
+        since: time from which the source has set these requirements, None if it is unknown.
+        until: expiry of a user's override, or time of a policy's next change; None if there is none.
+        reason: human-readable reason, "" without a reason.
     """
 
-    kind: RequirementsOrigin
-    source: str
+    origin: RequirementsOrigin
+    name: str
     via: str = ""
     since: datetime | None = None
     until: datetime | None = None
     reason: str = ""
 
     @property
-    def mark(self) -> tuple[Any, ...]:
-        """Differs when somebody else's bounds hold; a policy's next change by itself is no news."""
-        return (self.kind, self.source, self.via, self.until if self.kind is RequirementsOrigin.USER else None)
+    def identity(self) -> tuple[Any, ...]:
+        """Value that differs between two sources. The time of a policy's next change does not make another source."""
+        return (self.origin, self.name, self.via, self.until if self.origin is RequirementsOrigin.USER else None)
 
     @property
-    def signature(self) -> str:
-        """Whose and why, for the reason of a decision."""
+    def description(self) -> str:
+        """Name of the source with its reason, for the reason of a decision."""
         until = "" if self.until is None else f"until {self.until.isoformat()}"
-        words = {
+        details = {
             RequirementsOrigin.DAG: (),
             RequirementsOrigin.CALENDAR: (self.via,),
             RequirementsOrigin.POLICY: (self.reason[:MAX_REASON_CHARACTERS],),
             RequirementsOrigin.USER: (self.via, until),
         }
-        said = ", ".join(filter(None, words[self.kind]))
-        name = THE_DAG if self.kind is RequirementsOrigin.DAG else self.source
-        return f"{name} ({said})" if said else name
+        text = ", ".join(filter(None, details[self.origin]))
+        name = THE_DAG if self.origin is RequirementsOrigin.DAG else self.name
+        return f"{name} ({text})" if text else name
+
+    @property
+    def published(self) -> Mapping[str, Any]:
+        """JSON-compatible form for the published state (`bounds_by`)."""
+        return {
+            "kind": self.origin.value,
+            "source": self.name,
+            "via": self.via or None,
+            "since": None if self.since is None else self.since.isoformat(),
+            "until": None if self.until is None else self.until.isoformat(),
+            "reason": self.reason,
+        }
 
 
-DECLARED: Final = RequirementsSource(kind=RequirementsOrigin.DAG, source="dag")
+DECLARED: Final = RequirementsSource(origin=RequirementsOrigin.DAG, name="dag")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedRequirements:
-    """What the job is to have, and whose word that is."""
+    """Resource requirements that a job must have, and the source that sets them."""
 
     requirements: Requirements
-    standing: RequirementsSource
+    source: RequirementsSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveRequirements:
+    """Resource requirements that the scheduler of a job follows.
+
+    Attributes:
+        requirements: accepted requirements, including those that the scheduler has accepted and not yet declared.
+        source: source that set the requirements, None if it is unknown.
+    """
+
+    requirements: Requirements
+    source: RequirementsSource | None = None
+
+    def is_from(self, origin: RequirementsOrigin) -> bool:
+        """Return whether a source of this kind set the requirements."""
+        return self.source is not None and self.source.origin is origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredRequirements:
+    """Limits that the deployment of a job declares.
+
+    Attributes:
+        requirements: declared bounds of every vertex; the bounds of reactive mode for a reactive job.
+        max_parallelism: maximum parallelism of every vertex.
+        reactive: whether the job is in reactive mode, in which only a user can set other bounds.
+    """
+
+    requirements: Requirements
+    max_parallelism: Mapping[str, int]
+    reactive: bool = False
+
+    @classmethod
+    def of(cls, state: SchedulerState) -> DeclaredRequirements:
+        """Return the declared limits of the job that a scheduler runs."""
+        return cls(
+            requirements=default_requirements(state.job, state.options),
+            max_parallelism=state.job.max_parallelism,
+            reactive=state.options.reactive,
+        )
 
 
 def newest(state: SchedulerState) -> Requirements:
-    """The bounds in force, or about to be."""
+    """Return the newest requirements that the scheduler has accepted, declared or not."""
     return state.requirements if state.declaration is None else state.declaration.requirements
-
-
-def persons_bounds(
-    state: SchedulerState, control_requests: ControlRequests, now: datetime
-) -> ResolvedRequirements | None:
-    """What a person has set, None if nothing is, or it was lifted, has expired or can't hold."""
-    if (
-        not control_requests.requirements
-        or is_override_cleared(control_requests)
-        or is_override_expired(control_requests, now)
-    ):
-        return None
-    return _accepted(state, control_requests.requirements, _asked(RequirementsOrigin.USER, control_requests.requester))
-
-
-def base_bounds(state: SchedulerState, control_requests: ControlRequests) -> ResolvedRequirements:
-    """What holds without a person and a policy: a calendar's bounds if it can have them, else the declared ones."""
-    calendars = _accepted(
-        state, control_requests.calendar, _asked(RequirementsOrigin.CALENDAR, control_requests.calendar_requester)
-    )
-    if calendars is not None and not state.options.reactive:
-        return calendars
-    return ResolvedRequirements(requirements=default_requirements(state.job, state.options), standing=DECLARED)
-
-
-def _asked(kind: RequirementsOrigin, requester: Requester) -> RequirementsSource:
-    source = "calendar" if kind is RequirementsOrigin.CALENDAR else requester.requested_by or SOMEBODY
-    via = requester.requested_by if kind is RequirementsOrigin.CALENDAR else requester.via
-    return RequirementsSource(kind=kind, source=source, via=via, until=requester.expires_at)
-
-
-def _accepted(
-    state: SchedulerState, asked: Mapping[str, tuple[int, int]], standing: RequirementsSource
-) -> ResolvedRequirements | None:
-    bounds = {name: ParallelismRange(*pair) for name, pair in asked.items()}
-    try:
-        accepted = accept(bounds, default_requirements(state.job, state.options), state.job.max_parallelism)
-    except RequirementsError:
-        return None  # `observe.refusal` says why
-    return ResolvedRequirements(requirements=accepted, standing=standing)

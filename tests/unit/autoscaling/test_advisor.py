@@ -66,8 +66,8 @@ def test_policy_survives_the_way_as_text(policy: Any):
 def test_text_that_is_no_policy_becomes_an_advisor_that_says_so(text: str):
     found = advisor(text)
     assert isinstance(found, UnreadablePolicy)
-    assert found.recall({}) is None
-    assert found.told() == {}
+    assert found.restore({}) is None
+    assert found.to_snapshot() == {}
     with pytest.raises(RescalePolicyError):
         found.advise(seen())
 
@@ -81,20 +81,20 @@ def test_memory_goes_on_in_another_loop(policy: Any):
     one, other = PolicyAdvisor(policy), PolicyAdvisor(policy)
     for number in range(5):
         one.advise(seen(NOON + timedelta(seconds=20 * number), 100.0 + number, number))
-    told = json.loads(json.dumps(one.told()))
-    assert other.recall(told) is None
-    assert json.loads(json.dumps(other.told())) == told
+    told = json.loads(json.dumps(one.to_snapshot()))
+    assert other.restore(told) is None
+    assert json.loads(json.dumps(other.to_snapshot())) == told
 
 
 def test_nothing_is_told_before_the_policy_was_asked():
-    assert PolicyAdvisor(LoadPolicy()).told() == {}
+    assert PolicyAdvisor(LoadPolicy()).to_snapshot() == {}
 
 
 def test_memory_of_another_kind_of_policy_is_nothing_to_go_on_with():
     one, other = PolicyAdvisor(LoadPolicy()), PolicyAdvisor(CALENDAR)
     one.advise(seen())
-    assert other.recall(one.told()) is None
-    assert other.told() == {}
+    assert other.restore(one.to_snapshot()) is None
+    assert other.to_snapshot() == {}
 
 
 @pytest.mark.parametrize(
@@ -103,15 +103,15 @@ def test_memory_of_another_kind_of_policy_is_nothing_to_go_on_with():
 def test_memory_that_can_not_be_read_is_begun_anew_with_a_word(spoilt: dict[str, Any]):
     one, other = PolicyAdvisor(LoadPolicy()), PolicyAdvisor(LoadPolicy())
     one.advise(seen())
-    assert "begun anew" in str(other.recall({**one.told(), **spoilt}))
-    assert other.told() == {}
+    assert "begun anew" in str(other.restore({**one.to_snapshot(), **spoilt}))
+    assert other.to_snapshot() == {}
 
 
 def test_memory_that_is_too_large_for_the_log_is_not_told(monkeypatch: pytest.MonkeyPatch):
     one = PolicyAdvisor(LoadPolicy())
     one.advise(seen())
     monkeypatch.setattr(advisors, "MAX_MEMORY_BYTES", 10)
-    assert one.told() == {}
+    assert one.to_snapshot() == {}
 
 
 @pytest.mark.parametrize("passed", [timedelta(hours=2), -timedelta(minutes=1)])
@@ -120,7 +120,7 @@ def test_memory_of_long_ago_or_of_the_future_is_begun_anew(passed: timedelta):
     for number in range(5):
         one.advise(seen(NOON + timedelta(seconds=20 * number), 100.0 + number, number))
     one.advise(seen(NOON + passed, sequence=9))
-    [query] = one.told()["memory"]["queries"].values()
+    [query] = one.to_snapshot()["memory"]["queries"].values()
     assert query["cost"]["weight"] == 1.0, "one batch was counted since"
 
 

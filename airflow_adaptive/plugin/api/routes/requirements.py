@@ -18,7 +18,7 @@ from airflow_adaptive.runtime.publishing.documents import POLICY, SCHEDULER, SUM
 from airflow_adaptive.runtime.requirements import control_requests as control_request_documents
 from airflow_adaptive.runtime.requirements import dry_run, request_bodies
 from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
-from airflow_adaptive.runtime.requirements.request_bodies import version_of, wanted
+from airflow_adaptive.runtime.requirements.request_bodies import version_of
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import Requirements
 
@@ -93,7 +93,7 @@ Until = Annotated[
 def get_requirements(job: ReadableJob, session: SessionDep, response: Response) -> schemas.Requirements:
     """Tell the bounds of every vertex: those that somebody has set, or else those of its policy, a calendar or the DAG."""
     seen = mirrored(job, session, KEYS)
-    return _answer(wanted(seen.standing_requirements(datetime.now(UTC)), shown_state(job, seen)), response)
+    return _answer(seen.resolved_requirements(shown_state(job, seen), datetime.now(UTC)), response)
 
 
 @router.put(
@@ -145,7 +145,7 @@ def preview_requirements(job: ReadableJob, session: SessionDep, body: BodyDep) -
     """
     seen = mirrored(job, session, KEYS)
     state = control_requests.check_rescalable(job, seen)
-    requirements = control_requests.check_accepted(_decoded(body), state)
+    requirements = control_requests.resolved_override(_decoded(body), state, seen)
     return job_details.preview(dry_run.preview(state, requirements, datetime.now(UTC)), state)
 
 

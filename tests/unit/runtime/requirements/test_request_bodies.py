@@ -16,7 +16,6 @@ from airflow_adaptive.runtime.requirements.request_bodies import (
     read,
     require_rescalable,
     version_of,
-    wanted,
 )
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
@@ -67,17 +66,6 @@ def test_version_is_that_of_the_bounds_not_of_their_order() -> None:
     one, other = {"a": ParallelismRange(1, 2), "b": ParallelismRange(1, 3)}, {"b": ParallelismRange(1, 3)}
     assert version_of(one) == version_of({**other, **one})
     assert version_of(one) != version_of({"a": ParallelismRange(1, 2), "b": ParallelismRange(1, 4)})
-
-
-@pytest.mark.parametrize("asked", [None, {}, {"other": 1}, "x"])
-def test_requirements_that_can_not_hold_leave_those_in_force(asked: object) -> None:
-    assert wanted(asked, STATE) == STATE.requirements
-
-
-def test_requirements_that_come_into_force_next_are_wanted() -> None:
-    job = Scenario(1, 4, slot_request_max_interval=5).given_waiting()
-    job.unsettled(job.requirements(2, 3))
-    assert wanted(None, job.state) == {"job": ParallelismRange(2, 3)}
 
 
 def test_lower_bound_of_minus_one_is_one_as_in_flip_291() -> None:

@@ -22,7 +22,8 @@ from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.runtime.requirements.resolver import Look, RequirementsResolver
+from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
+from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.scheduler.state import Executing, SchedulerState
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
@@ -467,10 +468,10 @@ def test_what_a_policy_has_learned_outlives_the_loop():
     until(job, 20 * MINUTES)
     kept = advisors.PolicyAdvisor(LoadPolicy())
     assert (
-        kept.recall(decode_journal(job.channel.journal[max(job.channel.journal)]).requirements_resolver["policy"])
+        kept.restore(decode_journal(job.channel.journal[max(job.channel.journal)]).requirements_resolver["policy"])
         is None
     )
-    assert kept.told()["memory"]["rescales"]
+    assert kept.to_snapshot()["memory"]["rescales"]
 
 
 def test_looks_that_change_nothing_write_nothing():
@@ -526,7 +527,7 @@ def test_whatever_a_driver_reports_the_bounds_stay_within_the_declared_ones(repo
 
 def within_bounds(seen: advisors.PolicyAdvisor, reports: list[dict[str, Any]]) -> None:
     """Look at these reports one after the other, on a job that executes."""
-    scenario, authority = Scenario(1, 4), RequirementsResolver(seen)
+    scenario, resolver = Scenario(1, 4), RequirementsResolver(seen)
     scenario.given_executing(2)
     for number, said in enumerate(reports * 3):
         given: dict[str, Any] = {"name": "q", "active": True}
@@ -535,10 +536,10 @@ def within_bounds(seen: advisors.PolicyAdvisor, reports: list[dict[str, Any]]) -
             job="job", epoch=1, nonce="n", sequence=number, at="", state=DriverState.RUNNING, queries=(query,)
         )
         at = START + timedelta(seconds=20 * number)
-        ruling = authority.rule(
-            Look(state=scenario.state, control_requests=ControlRequests(), report=status, costs={}, at=at)
+        ruling = resolver.resolve(
+            ResolverInput(state=scenario.state, control_requests=ControlRequests(), status=status, costs={}, at=at)
         )
         assert ruling is not None
         bounds = ruling.requirements["job"]
         assert 1 <= bounds.lower <= bounds.upper <= 4
-        json.dumps(authority.told(), allow_nan=False)
+        json.dumps(resolver.to_snapshot(), allow_nan=False)

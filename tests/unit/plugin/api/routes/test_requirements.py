@@ -391,13 +391,13 @@ def test_too_wide_a_job_is_told_of_by_its_summary(world: AirflowWorld) -> None:
 # ---- expiry, lifting, and whose they are ----------------------------------------------------------------------------
 
 
-def with_policy(**changes: Any) -> dict[str, Any]:
-    """What a job shows that has a rescale policy of its own."""
+def with_policy(lower: int = 1, upper: int = 4, **changes: Any) -> dict[str, Any]:
+    """What a job shows that has a rescale policy of its own, which advises these bounds."""
     bounds_by = {"kind": "POLICY", "source": "load", "via": None, "since": None, "until": None, "reason": "busy"}
     advice = {
         "at": "2013-01-01T00:00:00+00:00",
         "since": "2013-01-01T00:00:00+00:00",
-        "bounds": {"job": {"lower": 1, "upper": 4}},
+        "bounds": {"job": {"lower": lower, "upper": upper}},
         "source": "load",
         "reason": "busy",
         "next_at": None,
@@ -499,5 +499,5 @@ def test_bounds_that_were_lifted_are_those_of_the_policy_unless_it_only_tells(
     world: AirflowWorld, dry_run: bool, told: tuple[int, int]
 ) -> None:
     asset = place(world, executing().when_requirements(2, 3))
-    world.show(asset, {"requirements": {"job": bounds(-1, -1)}, **with_policy(dry_run=dry_run)})
+    world.show(asset, {"requirements": {"job": bounds(-1, -1)}, **with_policy(2, 3, dry_run=dry_run)})
     assert world.client().get(PATH).json() == {"job": bounds(*told)}
