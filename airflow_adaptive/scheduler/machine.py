@@ -64,7 +64,7 @@ from airflow_adaptive.scheduler.states import (
     stop_with_savepoint,
     waiting_for_resources,
 )
-from airflow_adaptive.scheduler.timeline import Decision
+from airflow_adaptive.scheduler.timeline import Decision, Reason, ReasonCode
 
 _FromDriver = (
     DriverSubmitted
@@ -146,9 +146,9 @@ def step(state: SchedulerState, event: Event) -> Step:
     Raises:
         SchedulerUsageError: the event breaks its promise (requirements that were not accepted).
     """
-    stale = _stale(state, event)
-    if stale is not None:
-        return state_transitions.stay(state, event, stale)
+    outdated = _outdated(state, event)
+    if outdated is not None:
+        return state_transitions.stay(state, event, outdated)
     return rescales.follow(state, event, failures.follow(state, event, _react(state, event)))
 
 
@@ -176,16 +176,17 @@ def _react(state: SchedulerState, event: Event) -> Step:
             return BEHAVIOUR[type(known.current)].on_event(known, known.current, event)
 
 
-def _stale(state: SchedulerState, event: Event) -> str | None:
+def _outdated(state: SchedulerState, event: Event) -> Reason | None:
     match event:
         case TimerFired(timer=timer, version=version) if version != state.version:
-            return f"timer {timer} of version {version} ignored: the state has version {state.version}"
+            text = f"timer {timer} of version {version} ignored: the state has version {state.version}"
         case TimerFired(timer=timer, at=now) if not any(t.name is timer and t.due <= now for t in timers(state)):
-            return f"timer {timer} ignored: it is not due"
+            text = f"timer {timer} ignored: it is not due"
         case _ if isinstance(event, _FromDriver) and event.epoch != state.epoch:
-            return f"{type(event).__name__} of epoch {event.epoch} ignored: the epoch is {state.epoch}"
+            text = f"{type(event).__name__} of epoch {event.epoch} ignored: the epoch is {state.epoch}"
         case _:
             return None
+    return Reason(ReasonCode.EVENT_OUTDATED, text)
 
 
 def _learn(state: SchedulerState, event: Event) -> SchedulerState:
@@ -219,23 +220,25 @@ def _declare(state: SchedulerState, event: RequirementsChanged) -> Step:
     if not are_accepted(wanted, state.job.max_parallelism):
         raise SchedulerUsageError(f"requirements {wanted!r} were not accepted: call requirements.accept")
     if state.options.reactive and wanted != default_requirements(state.job, state.options):
-        return state_transitions.stay(
-            state, event, "requirements ignored: a reactive job takes all slots that there are"
-        )
+        text = "requirements ignored: a reactive job takes all slots that there are"
+        return state_transitions.stay(state, event, Reason(ReasonCode.REACTIVE_MODE, text))
     if wanted == (state.requirements if waiting is None else waiting.requirements):
-        return state_transitions.stay(state, event, "the requirements are as before: nothing to do")
+        text = "the requirements are as before: nothing to do"
+        return state_transitions.stay(state, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))
     if not interval:
         return _require(state, event)
     due = event.at + interval if waiting is None else waiting.due
     noted = replace(state, declaration=Declaration(requirements=wanted, due=due, by=event.by))
-    return state_transitions.stay(noted, event, "new requirements: they come into force with those that follow at once")
+    text = "new requirements: they come into force with those that follow at once"
+    return state_transitions.stay(noted, event, Reason(ReasonCode.REQUIREMENTS_PENDING, text))
 
 
 def _require(state: SchedulerState, event: RequirementsChanged) -> Step:
     """Bring requirements into force."""
     required = replace(state, requirements=event.requirements, declaration=None)
     if required.requirements == state.requirements:
-        return state_transitions.stay(required, event, "the requirements are as before after all: nothing to do")
+        text = "the requirements are as before after all: nothing to do"
+        return state_transitions.stay(required, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))
     return _signed(BEHAVIOUR[type(required.current)].on_event(required, required.current, event), required, event)
 
 
@@ -243,7 +246,10 @@ def _signed(step: Step, state: SchedulerState, event: RequirementsChanged) -> St
     """The step with whose requirements it is about, also where nothing else would be told."""
     if not event.by:
         return step
-    decision = step.decision or Decision(at=event.at, state=state.name, reason="nothing else follows now")
+    code = ReasonCode.REQUIREMENTS_CHANGED
+    decision = step.decision or Decision(
+        at=event.at, state=state.name, reason_code=code, reason="nothing else follows now"
+    )
     reason = f"bounds by {event.by}: {decision.reason}"
     transition = None if step.transition is None else replace(step.transition, reason=reason)
     return replace(step, decision=replace(decision, reason=reason), transition=transition)

@@ -72,6 +72,13 @@ def are_accepted(requirements: Requirements, max_parallelism: Mapping[str, int])
     return expanded and not violations(requirements, max_parallelism)
 
 
+def is_within(parallelism: Parallelism, requirements: Requirements) -> bool:
+    """Return whether the parallelism has exactly the vertices of the requirements, each within its bounds."""
+    if parallelism.keys() != requirements.keys():
+        return False
+    return all(bounds.lower <= parallelism[name] <= bounds.upper for name, bounds in requirements.items())
+
+
 def expand(bounds: ParallelismRange, default: ParallelismRange) -> ParallelismRange:
     """The bounds with -1 replaced: a lower bound by 1, as FLIP-291 has it, an upper bound by the default's."""
     lower = 1 if bounds.lower == RESET_TO_DEFAULT else bounds.lower

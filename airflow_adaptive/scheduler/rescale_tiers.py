@@ -25,15 +25,20 @@ def is_allowed(state: SchedulerState, plan: Plan, goal: Parallelism) -> bool:
     Not if that takes a higher rung than is allowed; but it may do with fewer slots on every rung, since what the queries
     were built for runs on fewer as well. Nor if its driver has refused it.
     """
-    if state.driver is not None and state.driver.refused == goal:
+    if is_refused(state, goal):
         return False
     fewer = used_slots(state.job, goal) < plan.slots
     return fewer or _cheapest_tier(state, plan, goal) <= state.options.highest_rescale_tier
 
 
+def is_refused(state: SchedulerState, goal: Parallelism) -> bool:
+    """Return whether the driver has refused this parallelism."""
+    return state.driver is not None and state.driver.refused == goal
+
+
 def why_not(state: SchedulerState, plan: Plan, goal: Parallelism) -> str:
     """Why a parallelism that is not allowed is not, for people."""
-    if state.driver is not None and state.driver.refused == goal:
+    if is_refused(state, goal):
         return "the driver could not carry it out"
     needed, highest = _cheapest_tier(state, plan, goal), state.options.highest_rescale_tier
     return f"it takes tier {needed.value} ({needed.name}), highest_rescale_tier is {highest.value}"

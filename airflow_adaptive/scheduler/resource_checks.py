@@ -15,7 +15,7 @@ from airflow_adaptive.scheduler.allocator.slot_sharing import (
 from airflow_adaptive.scheduler.config.parsing import load_scale_up_controller
 from airflow_adaptive.scheduler.policies.rescaling import parallelism_changed, should_rescale
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
-from airflow_adaptive.scheduler.requirements import Parallelism
+from airflow_adaptive.scheduler.requirements import Parallelism, is_within
 from airflow_adaptive.scheduler.state import Plan, SchedulerState
 
 SHOWN_VERTICES = 5
@@ -54,10 +54,7 @@ def executing_resources(state: SchedulerState, plan: Plan) -> Resources:
 
 def is_startable(state: SchedulerState, goal: Parallelism) -> bool:
     """Whether the job may run on exactly `goal` now: within its bounds, on slots that are there."""
-    if goal.keys() != state.requirements.keys():
-        return False
-    within = all(bounds.lower <= goal[name] <= bounds.upper for name, bounds in state.requirements.items())
-    return within and used_slots(state.job, goal) <= state.available_slots
+    return is_within(goal, state.requirements) and used_slots(state.job, goal) <= state.available_slots
 
 
 def forced_rescale_at(

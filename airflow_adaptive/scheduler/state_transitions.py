@@ -17,11 +17,14 @@ from airflow_adaptive.scheduler.config.restart_strategies import describe_strate
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
     BatchFailed,
+    DriverEnded,
+    DriverHeartbeatTimedOut,
     Event,
     JobRedeployed,
     PlanActivated,
     RequirementsChanged,
     SlotsChanged,
+    TimerFired,
 )
 from airflow_adaptive.scheduler.policies import restart_backoff
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
@@ -45,7 +48,7 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
     WaitingForResources,
 )
-from airflow_adaptive.scheduler.timeline import Decision, Rescale, Transition
+from airflow_adaptive.scheduler.timeline import Decision, Reason, ReasonCode, Rescale, Transition
 
 NO_TIME = timedelta(0)
 
@@ -72,10 +75,9 @@ class Step:
 # ---- staying --------------------------------------------------------------------------------------------------------
 
 
-def stay(state: SchedulerState, event: Event, reason: str | None = None) -> Step:
+def stay(state: SchedulerState, event: Event, reason: Reason | None = None) -> Step:
     """No transition; with a reason if somebody may wonder."""
-    decision = None if reason is None else Decision(at=event.at, state=state.name, reason=reason)
-    return Step(state=state, decision=decision)
+    return Step(state=state, decision=None if reason is None else _decision(state, event, reason))
 
 
 def ignore(state: SchedulerState, event: Event) -> Step:
@@ -84,11 +86,14 @@ def ignore(state: SchedulerState, event: Event) -> Step:
         case SlotsChanged() | BatchCommitted() | BatchFailed() | PlanActivated():
             return stay(state, event)
         case RequirementsChanged():
-            return stay(state, event, f"the requirements are noted; nothing can follow from them while {state.name}")
+            text = f"the requirements are noted; nothing can follow from them while {state.name}"
+            return stay(state, event, Reason(ReasonCode.REQUIREMENTS_CHANGED, text))
         case JobRedeployed():
-            return stay(state, event, f"the new deployment is noted; nothing can follow from it while {state.name}")
+            text = f"the new deployment is noted; nothing can follow from it while {state.name}"
+            return stay(state, event, Reason(ReasonCode.JOB_REDEPLOYED, text))
         case _:
-            return stay(state, event, f"{type(event).__name__} ignored while {state.name}")
+            text = f"{type(event).__name__} ignored while {state.name}"
+            return stay(state, event, Reason(ReasonCode.EVENT_IGNORED, text))
 
 
 def with_current(state: SchedulerState, **changes: Any) -> SchedulerState:
@@ -100,7 +105,7 @@ def kill_again(state: SchedulerState, event: Event, **changes: Any) -> Step:
     """The driver has not stopped within `stop_timeout`: kill it, and look again after another."""
     deadline = event.at + state.options.stop_timeout
     killed = with_current(state, stop_deadline=deadline, **changes)
-    step = stay(killed, event, "the driver did not stop in time: it is killed")
+    step = stay(killed, event, Reason(ReasonCode.STOP_TIMEOUT, "the driver did not stop in time: it is killed"))
     return replace(step, commands=kill_driver(state, event))
 
 
@@ -115,7 +120,7 @@ def kill_driver(state: SchedulerState, event: Event) -> tuple[Command, ...]:
 # ---- on the way to running ------------------------------------------------------------------------------------------
 
 
-def wait_for_resources(state: SchedulerState, event: Event, reason: str, goal: Parallelism | None = None) -> Step:
+def wait_for_resources(state: SchedulerState, event: Event, reason: Reason, goal: Parallelism | None = None) -> Step:
     """Enter WaitingForResources; what is there already counts as a change at this moment."""
     manager = TransitionManager.begin(
         event.at,
@@ -127,7 +132,7 @@ def wait_for_resources(state: SchedulerState, event: Event, reason: str, goal: P
 
 
 def deploy(
-    state: SchedulerState, event: Event, parallelism: Parallelism, reason: str, before: Plan | None = None
+    state: SchedulerState, event: Event, parallelism: Parallelism, reason: Reason, before: Plan | None = None
 ) -> Step:
     """Enter Deploying: on the living driver, else on a new one under a new epoch.
 
@@ -163,7 +168,7 @@ def _plan(state: SchedulerState, parallelism: Parallelism, before: Plan | None) 
     )
 
 
-def execute(state: SchedulerState, event: Event, plan: Plan, reason: str, tier: Tier | None = None) -> Step:
+def execute(state: SchedulerState, event: Event, plan: Plan, reason: Reason, tier: Tier | None = None) -> Step:
     """Enter Executing: a new visit, with a cooldown of its own."""
     options, now = state.options, event.at
     running = None if state.driver is None else replace(state.driver, running=True)
@@ -182,7 +187,7 @@ def execute(state: SchedulerState, event: Event, plan: Plan, reason: str, tier: 
     return _go(state, event, executing, reason, tier=tier)
 
 
-def restart_locally(state: SchedulerState, event: Event, plan: Plan, reason: str) -> Step:
+def restart_locally(state: SchedulerState, event: Event, plan: Plan, reason: Reason) -> Step:
     """Enter RestartingLocally."""
     return _go(state, event, RestartingLocally(since=event.at, plan=plan), reason, tier=Tier.EXECUTORS)
 
@@ -195,7 +200,7 @@ def rescale(
     event: Event,
     plan: Plan,
     goal: Parallelism,
-    reason: str,
+    reason: Reason,
     least: Tier = Tier.EXECUTORS,
 ) -> Step:
     """Go to another parallelism by the cheapest rung of the ladder: Deploying at once, or Restarting without backoff.
@@ -221,7 +226,7 @@ def plan_again(
     event: Event,
     deploying: Deploying,
     goal: Parallelism,
-    reason: str,
+    reason: Reason,
     least: Tier = Tier.QUERY,
 ) -> Step:
     """Leave Deploying for another plan, or for a higher rung: a rescale of what runs, or a new start where nothing does."""
@@ -231,7 +236,7 @@ def plan_again(
     return _go(_counted(state, rescales=1), event, target, reason, tier=Tier.QUERY)
 
 
-def accept(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, reason: str) -> Step:
+def accept(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, reason: Reason) -> Step:
     """Enter Executing on the slots that are left: the queries run on them already, only the plan has to say so (tier 0).
 
     Args:
@@ -245,7 +250,7 @@ def accept(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, r
     return execute(replace(state, num_rescales=state.num_rescales + 1), event, accepted, reason, tier=Tier.EXECUTORS)
 
 
-def _scale(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, reason: str) -> Step:
+def _scale(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, reason: Reason) -> Step:
     """Enter Deploying for other executors under the queries that run; what they give back they were using until then."""
     target = Deploying(since=event.at, plan=_scaled(state, plan, goal), tier=Tier.EXECUTORS, before=plan)
     scaling = replace(state, num_rescales=state.num_rescales + 1)
@@ -257,7 +262,7 @@ def _scaled(state: SchedulerState, plan: Plan, goal: Parallelism) -> Plan:
     return replace(plan, version=state.version + 1, parallelism=goal, slots=slots, hold=slots)
 
 
-def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: str) -> Step:
+def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: Reason) -> Step:
     """Enter Restarting to give everything back: what is there is below the minimum (FLIP-291)."""
     target = _restarting(state, event, plan, in_place=False)
     return _go(_counted(state, rescales=1), event, target, reason, tier=Tier.DRIVER)
@@ -274,20 +279,32 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
         kill: the driver can't be trusted any more.
     """
     if not can_recover(state, failure):
-        return fail(state, event, failure, f"the failure is not recoverable: {failure.summary}")
+        text = f"the failure is not recoverable: {failure.summary}"
+        return fail(state, event, failure, Reason(ReasonCode.NOT_RECOVERABLE, text))
     strategy = state.options.restart_strategy
     chance = jitter(state.job.job, state.epoch, state.restarts.attempts)
     record = restart_backoff.notify(strategy, state.restarts, event.at, chance)
     state = replace(state, restarts=record)
     if not restart_backoff.can_restart(strategy, record, event.at):
-        return fail(
-            state, event, failure, f"recovery is suppressed by {describe_strategy(strategy)}: {failure.summary}"
-        )
+        text = f"recovery is suppressed by {describe_strategy(strategy)}: {failure.summary}"
+        return fail(state, event, failure, Reason(ReasonCode.RESTARTS_EXHAUSTED, text))
     backoff = restart_backoff.backoff(strategy, record, event.at)
     target = _restarting(state, event, plan, in_place=not kill, failure=failure, backoff=backoff)
     commands = kill_driver(state, event) if kill else ()
-    reason = f"{failure.summary}; restart in {backoff.total_seconds():g} s"
+    reason = Reason(_failure_code(event), f"{failure.summary}; restart in {backoff.total_seconds():g} s")
     return _go(_counted(state), event, target, reason, commands=commands)
+
+
+def _failure_code(event: Event) -> ReasonCode:
+    match event:
+        case DriverEnded():
+            return ReasonCode.DRIVER_ENDED
+        case DriverHeartbeatTimedOut():
+            return ReasonCode.DRIVER_HEARTBEAT_TIMED_OUT
+        case TimerFired():
+            return ReasonCode.DEPLOY_TIMEOUT
+        case _:
+            return ReasonCode.QUERY_FAILED
 
 
 def can_recover(state: SchedulerState, failure: Failure) -> bool:
@@ -334,18 +351,21 @@ def stop_with_savepoint(state: SchedulerState, event: Event, plan: Plan) -> Step
     """Enter StopWithSavepoint."""
     deadline = event.at + state.options.stop_timeout
     target = StopWithSavepoint(since=event.at, plan=plan, stop_deadline=deadline)
-    return _go(state, event, target, "suspended as asked: stop at a batch boundary")
+    return _go(
+        state, event, target, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked: stop at a batch boundary")
+    )
 
 
 def cancel(state: SchedulerState, event: Event) -> Step:
     """Enter Canceling, or Finished where nothing runs that could be stopped."""
+    reason = Reason(ReasonCode.CANCEL_REQUESTED, "canceled as asked")
     if not runs_queries(state):
-        return finish(state, event, Outcome.CANCELED, "canceled as asked")
+        return finish(state, event, Outcome.CANCELED, reason)
     deadline = event.at + state.options.stop_timeout
-    return _go(state, event, Canceling(since=event.at, stop_deadline=deadline), "canceled as asked")
+    return _go(state, event, Canceling(since=event.at, stop_deadline=deadline), reason)
 
 
-def fail(state: SchedulerState, event: Event, cause: Failure, reason: str) -> Step:
+def fail(state: SchedulerState, event: Event, cause: Failure, reason: Reason) -> Step:
     """Enter Failing, or Finished where nothing runs that could be stopped."""
     if not runs_queries(state):
         return finish(state, event, Outcome.FAILED, reason, cause)
@@ -353,7 +373,7 @@ def fail(state: SchedulerState, event: Event, cause: Failure, reason: str) -> St
     return _go(state, event, Failing(since=event.at, stop_deadline=deadline, cause=cause), reason)
 
 
-def finish(state: SchedulerState, event: Event, outcome: Outcome, reason: str, cause: Failure | None = None) -> Step:
+def finish(state: SchedulerState, event: Event, outcome: Outcome, reason: Reason, cause: Failure | None = None) -> Step:
     """Enter Finished; a driver that still lives is killed, unless it ends by itself."""
     deadline = event.at + state.options.stop_timeout
     target = Finished(since=event.at, outcome=outcome, cause=cause, stop_deadline=deadline)
@@ -373,7 +393,7 @@ def _go(
     state: SchedulerState,
     event: Event,
     target: Current,
-    reason: str,
+    reason: Reason,
     *,
     tier: Tier | None = None,
     commands: tuple[Command, ...] = (),
@@ -387,10 +407,14 @@ def _go(
         before=_parallelism(state.plan),
         after=_parallelism(entered.plan),
         tier=tier,
-        reason=reason,
+        reason_code=reason.code,
+        reason=reason.text,
     )
-    decision = Decision(at=event.at, state=state.name, reason=reason)
-    return Step(state=entered, commands=commands, transition=transition, decision=decision)
+    return Step(state=entered, commands=commands, transition=transition, decision=_decision(state, event, reason))
+
+
+def _decision(state: SchedulerState, event: Event, reason: Reason) -> Decision:
+    return Decision(at=event.at, state=state.name, reason_code=reason.code, reason=reason.text)
 
 
 def _parallelism(plan: Plan | None) -> Parallelism | None:

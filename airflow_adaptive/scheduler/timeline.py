@@ -15,6 +15,100 @@ from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import Parallelism
 
 
+class ReasonCode(StrEnum):
+    """Why the scheduler changed its state, or did not; the text of a reason adds the details."""
+
+    SCHEDULING_STARTED = "SCHEDULING_STARTED"
+    """The scheduler starts to schedule the job."""
+    REQUIREMENTS_CHANGED = "REQUIREMENTS_CHANGED"
+    """New resource requirements take effect."""
+    REQUIREMENTS_PENDING = "REQUIREMENTS_PENDING"
+    """New resource requirements take effect after `slot_request_max_interval`."""
+    REQUIREMENTS_UNCHANGED = "REQUIREMENTS_UNCHANGED"
+    """The requested resource requirements equal the current ones."""
+    REQUIREMENTS_NOTICE = "REQUIREMENTS_NOTICE"
+    """A source of requirements reports a dry run, or an error of a policy or of a request."""
+    REACTIVE_MODE = "REACTIVE_MODE"
+    """A job in reactive mode ignores resource requirements."""
+    JOB_REDEPLOYED = "JOB_REDEPLOYED"
+    """The job was deployed again with a different configuration."""
+    SLOTS_AVAILABLE = "SLOTS_AVAILABLE"
+    """The available slots allow a start or a different parallelism."""
+    SLOTS_PENDING = "SLOTS_PENDING"
+    """The job waits for slots that it needs and does not hold yet."""
+    SLOTS_LOST = "SLOTS_LOST"
+    """The job lost slots of its plan."""
+    SLOTS_RECOVERED = "SLOTS_RECOVERED"
+    """The slots of the plan are back after a loss."""
+    SLOTS_IDLE = "SLOTS_IDLE"
+    """Slots that the plan does not use return to the cluster after `slot_idle_timeout`."""
+    BELOW_LOWER_BOUND = "BELOW_LOWER_BOUND"
+    """The available slots are fewer than the lower bounds require."""
+    BELOW_MINIMUM_INCREASE = "BELOW_MINIMUM_INCREASE"
+    """The possible increase is smaller than `min_parallelism_increase`."""
+    COOLDOWN = "COOLDOWN"
+    """A rescale waits for the end of the cooldown (`scaling_interval_min`)."""
+    STABILIZATION = "STABILIZATION"
+    """A start or a rescale waits for the end of the stabilization timeout."""
+    BATCH_BOUNDARY = "BATCH_BOUNDARY"
+    """A rescale waits for a committed batch, or for `max_trigger_delay`."""
+    FORCED_RESCALE = "FORCED_RESCALE"
+    """`scaling_interval_max` has passed, which forces a rescale below the minimum increase."""
+    NO_PARALLELISM_CHANGE = "NO_PARALLELISM_CHANGE"
+    """A forced rescale would not change the parallelism any more."""
+    TIER_NOT_ALLOWED = "TIER_NOT_ALLOWED"
+    """The rescale needs a tier above `highest_rescale_tier`."""
+    PLAN_ACTIVATED = "PLAN_ACTIVATED"
+    """The driver runs the plan."""
+    PLAN_REFUSED = "PLAN_REFUSED"
+    """The driver cannot carry out the plan."""
+    RESOURCE_WAIT_TIMEOUT = "RESOURCE_WAIT_TIMEOUT"
+    """`resource_wait_timeout` has passed."""
+    DEPLOY_TIMEOUT = "DEPLOY_TIMEOUT"
+    """`deploy_timeout` has passed before the driver activated the plan."""
+    LOCAL_RECOVERY_TIMEOUT = "LOCAL_RECOVERY_TIMEOUT"
+    """`local_recovery_timeout` has passed before the lost slots came back."""
+    STOP_TIMEOUT = "STOP_TIMEOUT"
+    """`stop_timeout` has passed before the driver stopped."""
+    QUERY_FAILED = "QUERY_FAILED"
+    """A query failed."""
+    DRIVER_ENDED = "DRIVER_ENDED"
+    """The driver does not run any more."""
+    DRIVER_HEARTBEAT_TIMED_OUT = "DRIVER_HEARTBEAT_TIMED_OUT"
+    """The driver has not reported for `driver_heartbeat_timeout`, or its lease has run out."""
+    NOT_RECOVERABLE = "NOT_RECOVERABLE"
+    """A restart cannot help against the failure."""
+    RESTARTS_EXHAUSTED = "RESTARTS_EXHAUSTED"
+    """The restart strategy allows no more restarts."""
+    SAVEPOINT_COMPLETED = "SAVEPOINT_COMPLETED"
+    """All queries stopped at a batch boundary."""
+    SAVEPOINT_FAILED = "SAVEPOINT_FAILED"
+    """The queries could not be stopped at a batch boundary."""
+    JOB_COMPLETED = "JOB_COMPLETED"
+    """All queries have ended by themselves."""
+    CANCEL_REQUESTED = "CANCEL_REQUESTED"
+    """A user or the task requested that the job is canceled."""
+    SUSPEND_REQUESTED = "SUSPEND_REQUESTED"
+    """A user or the task requested that the job is suspended."""
+    EVENT_OUTDATED = "EVENT_OUTDATED"
+    """The event belongs to an earlier epoch or version of the state."""
+    EVENT_IGNORED = "EVENT_IGNORED"
+    """The event has no meaning in the current state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A reason: a code for programs, and a text for users.
+
+    Attributes:
+        code: code of the reason, for filters and metrics.
+        text: one sentence with the details.
+    """
+
+    code: ReasonCode
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
     """A change of state.
@@ -27,7 +121,8 @@ class Transition:
         before: parallelism in force when the state was left, None if no plan was.
         after: parallelism of the state that was entered, None if it has no plan.
         tier: rung of the rescale ladder, None if this is no part of a rescale.
-        reason: why, in plain words.
+        reason_code: code of the reason, for programs.
+        reason: text of the reason, for users.
     """
 
     at: datetime
@@ -37,6 +132,7 @@ class Transition:
     before: Parallelism | None
     after: Parallelism | None
     tier: Tier | None = None
+    reason_code: ReasonCode
     reason: str
 
 
@@ -47,11 +143,13 @@ class Decision:
     Attributes:
         at: when.
         state: name of the state in which it was decided.
-        reason: in plain words.
+        reason_code: code of the reason, for programs.
+        reason: text of the reason, for users.
     """
 
     at: datetime
     state: str
+    reason_code: ReasonCode
     reason: str
 
 

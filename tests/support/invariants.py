@@ -43,6 +43,7 @@ from airflow_adaptive.scheduler.state import (
 )
 from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.states.deploying import DEPLOY_TIMEOUT
+from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.scheduler.transition_table import TRANSITIONS
 from tests.support.rescale_invariants import check_rescales
 
@@ -141,6 +142,7 @@ def check_edge(before: SchedulerState, event: Event, step: Step) -> None:
         assert step.state == before
         assert not step.commands
     check_table(before, event, step)
+    check_reason(before, event, step)
     check_plan(before, step)
     check_driver(before, event, step)
     check_commands(before, step)
@@ -160,6 +162,18 @@ def is_outdated(state: SchedulerState, event: Event) -> bool:
         return event.version != state.version or event.timer not in due
     epoch: int | None = getattr(event, "epoch", None)
     return epoch is not None and epoch != state.epoch
+
+
+def check_reason(before: SchedulerState, event: Event, step: Step) -> None:
+    """Each transition and each decision has a reason code and a text, and both tell the same."""
+    decision, transition = step.decision, step.transition
+    if decision is not None:
+        assert isinstance(decision.reason_code, ReasonCode)
+        assert decision.reason
+        assert (decision.reason_code is ReasonCode.EVENT_OUTDATED) == is_outdated(before, event)
+    if transition is not None:
+        assert decision is not None
+        assert (transition.reason_code, transition.reason) == (decision.reason_code, decision.reason)
 
 
 def check_table(before: SchedulerState, event: Event, step: Step) -> None:

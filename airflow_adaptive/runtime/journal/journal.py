@@ -33,7 +33,7 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
 )
 from airflow_adaptive.scheduler.state_transitions import Step
-from airflow_adaptive.scheduler.timeline import Decision, Timeline
+from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Timeline
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,8 @@ class Journal:
             JobDirectoryError: the directory can't be used; it may be told again.
             SupersededError: another loop wrote first.
         """
-        await self._create(state, now, Step(state=state, decision=Decision(at=now, state=state.name, reason=text)))
+        decision = Decision(at=now, state=state.name, reason_code=ReasonCode.REQUIREMENTS_NOTICE, reason=text)
+        await self._create(state, now, Step(state=state, decision=decision))
 
     async def check(self) -> None:
         """Find out whether another loop has written since; see to the history. Raises `SupersededError`."""

@@ -12,19 +12,26 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.state import Created, Outcome, SchedulerState, Timer
 from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
 def on_event(state: SchedulerState, _: Created, event: Event) -> Step:
     """Start, or end before anything ran."""
     match event:
         case SchedulingStarted():
-            return state_transitions.wait_for_resources(state, event, "scheduling started")
+            return state_transitions.wait_for_resources(
+                state, event, Reason(ReasonCode.SCHEDULING_STARTED, "scheduling started")
+            )
         case CancelRequested():
-            return state_transitions.finish(state, event, Outcome.CANCELED, "canceled as asked")
+            return state_transitions.cancel(state, event)
         case SuspendRequested():
-            return state_transitions.finish(state, event, Outcome.SUSPENDED, "suspended as asked")
+            return state_transitions.finish(
+                state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked")
+            )
         case QueryFailed(failure=failure):
-            return state_transitions.finish(state, event, Outcome.FAILED, failure.summary, failure)
+            return state_transitions.finish(
+                state, event, Outcome.FAILED, Reason(ReasonCode.QUERY_FAILED, failure.summary), failure
+            )
         case _:
             return state_transitions.ignore(state, event)
 

@@ -20,6 +20,7 @@ from airflow_adaptive.scheduler.requirements import Parallelism
 from airflow_adaptive.scheduler.state import Deploying, Plan, SchedulerState, Timer
 from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.states import running
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 DEPLOY_TIMEOUT = "DEPLOY_TIMEOUT"
 
@@ -49,9 +50,11 @@ def _in_force(state: SchedulerState, deploying: Deploying, event: PlanActivated 
     """Slots that are still to come would look lost to Executing: they are waited for here."""
     plan, arrived, note = deploying.plan, state.held_slots, _note(deploying, event)
     if arrived >= plan.slots:
-        return state_transitions.execute(state, event, plan, f"the driver reports the plan in force{note}")
-    reason = f"the plan is in force on {arrived} of {plan.slots} slot(s): the others are awaited{note}"
-    return state_transitions.stay(state_transitions.with_current(state, in_force=True), event, reason)
+        reason = Reason(ReasonCode.PLAN_ACTIVATED, f"the driver reports the plan in force{note}")
+        return state_transitions.execute(state, event, plan, reason)
+    text = f"the plan is in force on {arrived} of {plan.slots} slot(s): the others are awaited{note}"
+    active = state_transitions.with_current(state, in_force=True)
+    return state_transitions.stay(active, event, Reason(ReasonCode.SLOTS_PENDING, text))
 
 
 def _note(deploying: Deploying, event: PlanActivated | SlotsChanged) -> str:
@@ -73,7 +76,8 @@ def _refused(state: SchedulerState, before: Plan, plan: Plan, event: PlanRefused
     fixed = REPARTITION_ERROR in named
     learned = {"keeps_state": True} if fixed else {"refused": plan.parallelism}
     driver = None if state.driver is None else replace(state.driver, **learned)
-    reason = f"the driver can't carry the plan out and goes on as before: {failure.summary}"
+    text = f"the driver can't carry the plan out and goes on as before: {failure.summary}"
+    reason = Reason(ReasonCode.PLAN_REFUSED, text)
     return state_transitions.execute(replace(state, driver=driver), event, before, reason)
 
 
@@ -81,20 +85,25 @@ def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> 
     """Plan again with what is there; if that is not the reason, the deployment has failed."""
     plan, waited = deploying.plan, (event.at - deploying.since).total_seconds()
     if _is_hopeless(state, deploying):
-        slots, why = state.available_slots, f"only {state.available_slots} of {plan.slots} slot(s) are left"
+        slots, code = state.available_slots, ReasonCode.SLOTS_LOST
+        why = f"only {state.available_slots} of {plan.slots} slot(s) are left"
     else:
-        slots, why = state.held_slots, f"only {state.held_slots} of {plan.slots} slot(s) arrived in {waited:g} s"
+        slots, code = state.held_slots, ReasonCode.DEPLOY_TIMEOUT
+        why = f"only {state.held_slots} of {plan.slots} slot(s) arrived in {waited:g} s"
     left, possible = _left(state, deploying), resource_checks.possible_parallelism(state, slots)
     if left is not None and deploying.before is not None:
-        return state_transitions.accept(state, event, deploying.before, left, f"{why}: they are taken as they are")
+        reason = Reason(code, f"{why}: they are taken as they are")
+        return state_transitions.accept(state, event, deploying.before, left, reason)
     if possible is not None and slots < plan.slots:
-        return state_transitions.plan_again(state, event, deploying, possible, f"{why}: plan again")
+        return state_transitions.plan_again(state, event, deploying, possible, Reason(code, f"{why}: plan again"))
     if _is_hopeless(state, deploying):
-        return state_transitions.stop_and_wait(state, event, plan, f"{why}: {resource_checks.shortage(state, slots)}")
+        text = f"{why}: {resource_checks.shortage(state, slots)}"
+        return state_transitions.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
     goal = plan.parallelism if resource_checks.is_startable(state, plan.parallelism) else possible
     higher = None if deploying.before is None else _next_rung(deploying.tier)
     if goal is not None and higher is not None and higher <= state.options.highest_rescale_tier:
-        reason = f"tier {deploying.tier.value} has not brought the plan into force in {waited:g} s: on to tier {higher.value}"
+        text = f"tier {deploying.tier.value} has not brought the plan into force in {waited:g} s: on to tier {higher.value}"
+        reason = Reason(ReasonCode.DEPLOY_TIMEOUT, text)
         return state_transitions.plan_again(state, event, deploying, goal, reason, higher)
     failure = Failure(
         error_class=DEPLOY_TIMEOUT,

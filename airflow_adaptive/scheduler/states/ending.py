@@ -15,6 +15,7 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.state import Canceling, Failing, Finished, Outcome, SchedulerState, Timer
 from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
 def on_event(state: SchedulerState, current: Canceling | Failing | Finished, event: Event) -> Step:
@@ -27,7 +28,9 @@ def on_event(state: SchedulerState, current: Canceling | Failing | Finished, eve
         case CancelRequested() if isinstance(current, Failing):
             return state_transitions.cancel(state, event)
         case SuspendRequested(with_savepoint=False) if not isinstance(current, Finished):
-            return state_transitions.finish(state, event, Outcome.SUSPENDED, "suspended as asked, at once")
+            return state_transitions.finish(
+                state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked, at once")
+            )
         case _:
             return state_transitions.ignore(state, event)
 
@@ -40,10 +43,12 @@ def timers(state: SchedulerState, current: Canceling | Failing | Finished) -> tu
 def _driver_gone(state: SchedulerState, current: Canceling | Failing | Finished, event: DriverEnded) -> Step:
     match current:
         case Canceling():
-            return state_transitions.finish(state, event, Outcome.CANCELED, "canceled: the driver is gone")
+            reason = Reason(ReasonCode.DRIVER_ENDED, "canceled: the driver is gone")
+            return state_transitions.finish(state, event, Outcome.CANCELED, reason)
         case Failing(cause=cause):
-            return state_transitions.finish(state, event, Outcome.FAILED, f"failed: {cause.summary}", cause)
+            reason = Reason(ReasonCode.DRIVER_ENDED, f"failed: {cause.summary}")
+            return state_transitions.finish(state, event, Outcome.FAILED, reason, cause)
         case Finished():
-            return state_transitions.stay(state, event, "the driver is gone")
+            return state_transitions.stay(state, event, Reason(ReasonCode.DRIVER_ENDED, "the driver is gone"))
         case _:
             assert_never(current)

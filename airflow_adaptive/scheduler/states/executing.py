@@ -19,20 +19,29 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.policies.rescaling import Tier, parallelism_changed
 from airflow_adaptive.scheduler.policies.transition_manager import Phase, TransitionManager
-from airflow_adaptive.scheduler.requirements import Parallelism
+from airflow_adaptive.scheduler.requirements import Parallelism, is_within
 from airflow_adaptive.scheduler.state import Executing, Plan, SchedulerState, Timer
 from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.states import running
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
+
+_WAITS_FOR = {
+    Phase.COOLDOWN: ReasonCode.COOLDOWN,
+    Phase.STABILIZING: ReasonCode.STABILIZATION,
+    Phase.STABILIZED: ReasonCode.BATCH_BOUNDARY,
+}
+"""What a rescale waits for in each phase of the transition manager that has seen a change."""
 
 
 def on_event(state: SchedulerState, executing: Executing, event: Event) -> Step:
     """Slots that are gone are acted on at once; everything else goes through the transition manager."""
     match event:
         case SlotsChanged() | RequirementsChanged() | TimerFired() if _lost_slots(state, executing) > 0:
-            reason = f"{_lost_slots(state, executing)} of {executing.plan.slots} slot(s) lost"
-            return state_transitions.restart_locally(state, event, executing.plan, reason)
+            text = f"{_lost_slots(state, executing)} of {executing.plan.slots} slot(s) lost"
+            return state_transitions.restart_locally(state, event, executing.plan, Reason(ReasonCode.SLOTS_LOST, text))
         case SlotsChanged() | RequirementsChanged() | TimerFired() if _must_stop(state):
-            reason = f"below the lower bound: {resource_checks.shortage(state)}; stops and waits"
+            text = f"below the lower bound: {resource_checks.shortage(state)}; stops and waits"
+            reason = Reason(ReasonCode.BELOW_LOWER_BOUND, text)
             return state_transitions.stop_and_wait(state, event, executing.plan, reason)
         case SlotsChanged() | RequirementsChanged() | JobRedeployed():
             return _on_change(state, executing, event)
@@ -111,39 +120,42 @@ def _follow(state: SchedulerState, executing: Executing, event: Event, manager: 
 def _free_idle_slots(state: SchedulerState, executing: Executing, event: TimerFired) -> Step:
     """What a rescale left over goes back to the cluster; the plan stays as it is."""
     plan = executing.plan
-    reason = f"{plan.hold - plan.slots} slot(s) idle for slot_idle_timeout: they go back to the cluster"
-    return state_transitions.stay(
-        state_transitions.with_current(state, plan=replace(plan, hold=plan.slots)), event, reason
-    )
+    text = f"{plan.hold - plan.slots} slot(s) idle for slot_idle_timeout: they go back to the cluster"
+    freed = state_transitions.with_current(state, plan=replace(plan, hold=plan.slots))
+    return state_transitions.stay(freed, event, Reason(ReasonCode.SLOTS_IDLE, text))
 
 
 def _force(state: SchedulerState, executing: Executing, event: Event) -> Step:
     plan, possible = executing.plan, resource_checks.possible_parallelism(state)
     changes = possible is not None and parallelism_changed(plan.parallelism, possible)
     if possible is None or not changes or not rescale_tiers.is_allowed(state, plan, possible):
-        return state_transitions.stay(
-            state_transitions.with_current(state, forced_at=None), event, "nothing is left to be forced"
-        )
-    reason = f"forced after scaling_interval_max: {resource_checks.change(executing.plan.parallelism, possible)}"
-    return state_transitions.rescale(state, event, plan, possible, reason)
+        reason = Reason(ReasonCode.NO_PARALLELISM_CHANGE, "nothing is left to be forced")
+        return state_transitions.stay(state_transitions.with_current(state, forced_at=None), event, reason)
+    text = f"forced after scaling_interval_max: {resource_checks.change(executing.plan.parallelism, possible)}"
+    return state_transitions.rescale(state, event, plan, possible, Reason(ReasonCode.FORCED_RESCALE, text))
 
 
-def _why(state: SchedulerState, plan: Plan, possible: Parallelism) -> str:
+def _why(state: SchedulerState, plan: Plan, possible: Parallelism) -> Reason:
     if parallelism_changed(plan.parallelism, possible):
         change = resource_checks.change(plan.parallelism, possible)
-        return f"{state.available_slots} slot(s) are there, {plan.slots} used: {change}"
-    return f"deployed anew: {rescale_tiers.remade(state, plan)}"
+        within = is_within(plan.parallelism, state.requirements)
+        code = ReasonCode.SLOTS_AVAILABLE if within else ReasonCode.REQUIREMENTS_CHANGED
+        return Reason(code, f"{state.available_slots} slot(s) are there, {plan.slots} used: {change}")
+    return Reason(ReasonCode.JOB_REDEPLOYED, f"deployed anew: {rescale_tiers.remade(state, plan)}")
 
 
-def _why_not(state: SchedulerState, executing: Executing, possible: Parallelism | None) -> str | None:
+def _why_not(state: SchedulerState, executing: Executing, possible: Parallelism | None) -> Reason | None:
     plan, manager = executing.plan, executing.manager
     if possible is None:
-        return f"below the lower bound: {resource_checks.shortage(state)}; keeps running"
+        text = f"below the lower bound: {resource_checks.shortage(state)}; keeps running"
+        return Reason(ReasonCode.BELOW_LOWER_BOUND, text)
     if not parallelism_changed(plan.parallelism, possible):
         waits = manager.first_change is not None and rescale_tiers.is_remade(state, plan)
-        return f"deployed anew, not yet: {manager.phase}" if waits else None
+        return Reason(_WAITS_FOR[manager.phase], f"deployed anew, not yet: {manager.phase}") if waits else None
     change = resource_checks.change(plan.parallelism, possible)
     if not rescale_tiers.is_allowed(state, plan, possible):
-        return f"{change} possible, and not done: {rescale_tiers.why_not(state, plan, possible)}"
-    waits_for = manager.phase if manager.first_change else "below the minimal increase"
-    return f"{change} possible, not yet: {waits_for}"
+        code = ReasonCode.PLAN_REFUSED if rescale_tiers.is_refused(state, possible) else ReasonCode.TIER_NOT_ALLOWED
+        return Reason(code, f"{change} possible, and not done: {rescale_tiers.why_not(state, plan, possible)}")
+    if manager.first_change is None:
+        return Reason(ReasonCode.BELOW_MINIMUM_INCREASE, f"{change} possible, not yet: below the minimal increase")
+    return Reason(_WAITS_FOR[manager.phase], f"{change} possible, not yet: {manager.phase}")

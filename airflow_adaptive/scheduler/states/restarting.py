@@ -18,6 +18,7 @@ from airflow_adaptive.scheduler.events import (
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
 from airflow_adaptive.scheduler.state import Outcome, Restarting, SchedulerState, Timer
 from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
 def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
@@ -27,7 +28,7 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
             settled = state_transitions.with_current(
                 state, in_place=False, before=None, settled=restarting.settled or event.at
             )
-            return state_transitions.stay(settled, event, "the driver is gone")
+            return state_transitions.stay(settled, event, Reason(ReasonCode.DRIVER_ENDED, "the driver is gone"))
         case DriverHeartbeatTimedOut() if restarting.in_place:
             return _distrust(state, event)
         case TimerFired(timer=TimerName.STOP):
@@ -35,11 +36,13 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
         case TimerFired():
             return _go_on(state, restarting, event)
         case JobCompleted() if restarting.failure is None:
-            return state_transitions.finish(state, event, Outcome.FINISHED, "all queries have ended")
+            reason = Reason(ReasonCode.JOB_COMPLETED, "all queries have ended")
+            return state_transitions.finish(state, event, Outcome.FINISHED, reason)
         case CancelRequested():
             return state_transitions.cancel(state, event)
         case SuspendRequested():
-            return state_transitions.finish(state, event, Outcome.SUSPENDED, "suspended as asked; it was not running")
+            reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked; it was not running")
+            return state_transitions.finish(state, event, Outcome.SUSPENDED, reason)
         case _:
             return state_transitions.ignore(state, event)
 
@@ -54,7 +57,8 @@ def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
 def _distrust(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
     deadline = event.at + state.options.stop_timeout
     stopping = state_transitions.with_current(state, in_place=False, before=None, settled=None, stop_deadline=deadline)
-    step = state_transitions.stay(stopping, event, "the driver is silent: it is killed")
+    reason = Reason(ReasonCode.DRIVER_HEARTBEAT_TIMED_OUT, "the driver is silent: it is killed")
+    step = state_transitions.stay(stopping, event, reason)
     return replace(step, commands=state_transitions.kill_driver(state, event))
 
 
@@ -62,7 +66,10 @@ def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
     """A rescale starts on the plan it was made for (FLINK-40379); a failed job needs all it desires, or waits."""
     goal, possible = restarting.goal, resource_checks.possible_parallelism(state)
     if goal is not None and resource_checks.is_startable(state, goal):
-        return state_transitions.deploy(state, event, goal, "the rescale's slots are there", restarting.before)
+        reason = Reason(ReasonCode.SLOTS_AVAILABLE, "the rescale's slots are there")
+        return state_transitions.deploy(state, event, goal, reason, restarting.before)
     if possible is not None and resource_checks.waiting_resources(state) is Resources.DESIRED:
-        return state_transitions.deploy(state, event, possible, "all desired slots are there", restarting.before)
-    return state_transitions.wait_for_resources(state, event, "the restart needs resources", goal)
+        reason = Reason(ReasonCode.SLOTS_AVAILABLE, "all desired slots are there")
+        return state_transitions.deploy(state, event, possible, reason, restarting.before)
+    reason = Reason(ReasonCode.SLOTS_PENDING, "the restart needs resources")
+    return state_transitions.wait_for_resources(state, event, reason, goal)

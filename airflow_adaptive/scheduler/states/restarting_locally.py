@@ -9,6 +9,7 @@ from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.state import RestartingLocally, SchedulerState, Timer
 from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.states import running
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
 def on_event(state: SchedulerState, recovering: RestartingLocally, event: Event) -> Step:
@@ -16,11 +17,11 @@ def on_event(state: SchedulerState, recovering: RestartingLocally, event: Event)
     plan, held = recovering.plan, state.held_slots
     match event:
         case SlotsChanged() if held >= plan.slots:
-            return state_transitions.execute(state, event, plan, "recovered locally: the plan's slots are back")
+            reason = Reason(ReasonCode.SLOTS_RECOVERED, "recovered locally: the plan's slots are back")
+            return state_transitions.execute(state, event, plan, reason)
         case SlotsChanged() | RequirementsChanged():
-            return state_transitions.stay(
-                state, event, f"{held} of {plan.slots} slot(s) are there, {state.available_slots} may be"
-            )
+            text = f"{held} of {plan.slots} slot(s) are there, {state.available_slots} may be"
+            return state_transitions.stay(state, event, Reason(ReasonCode.SLOTS_PENDING, text))
         case TimerFired():
             return _escalate(state, recovering, event)
         case _:
@@ -40,13 +41,14 @@ def _is_hopeless(state: SchedulerState, recovering: RestartingLocally) -> bool:
 def _escalate(state: SchedulerState, recovering: RestartingLocally, event: Event) -> Step:
     plan, held = recovering.plan, state.held_slots
     if _is_hopeless(state, recovering):
-        slots, why = state.available_slots, "the lost slots can't come back"
+        slots, code, why = state.available_slots, ReasonCode.SLOTS_LOST, "the lost slots can't come back"
     else:
-        slots, why = held, "the lost slots did not come back in time"
+        slots, code, why = held, ReasonCode.LOCAL_RECOVERY_TIMEOUT, "the lost slots did not come back in time"
     possible = resource_checks.possible_parallelism(state, slots)
     if possible is None:
-        return state_transitions.stop_and_wait(state, event, plan, f"{why}: {resource_checks.shortage(state, slots)}")
-    reason = f"{why}: {resource_checks.change(plan.parallelism, possible)}"
+        text = f"{why}: {resource_checks.shortage(state, slots)}"
+        return state_transitions.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
+    reason = Reason(code, f"{why}: {resource_checks.change(plan.parallelism, possible)}")
     there = used_slots(state.job, possible) <= held
     if there and rescale_tiers.tier(state, plan, possible) is Tier.EXECUTORS:
         return state_transitions.accept(state, event, plan, possible, reason)

@@ -21,6 +21,7 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
 )
 from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
 def on_event(
@@ -34,12 +35,14 @@ def on_event(
         case DriverHeartbeatTimedOut(failure=failure):
             return state_transitions.handle_failure(state, event, plan, failure, kill=True)
         case JobCompleted():
-            return state_transitions.finish(state, event, Outcome.FINISHED, "all queries have ended")
+            reason = Reason(ReasonCode.JOB_COMPLETED, "all queries have ended")
+            return state_transitions.finish(state, event, Outcome.FINISHED, reason)
         case CancelRequested():
             return state_transitions.cancel(state, event)
         case SuspendRequested(with_savepoint=True) if state_transitions.runs_queries(state):
             return state_transitions.stop_with_savepoint(state, event, plan)
         case SuspendRequested():
-            return state_transitions.finish(state, event, Outcome.SUSPENDED, "suspended as asked, at once")
+            reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked, at once")
+            return state_transitions.finish(state, event, Outcome.SUSPENDED, reason)
         case _:
             return state_transitions.ignore(state, event)

@@ -21,6 +21,7 @@ from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState, StopWithSavepoint, Timer
 from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.states import running
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 SAVEPOINT_WITHOUT_STOP = "SAVEPOINT_WITHOUT_STOP"
 
@@ -53,17 +54,18 @@ def _outcome(state: SchedulerState, stopping: StopWithSavepoint, event: Savepoin
         cause = _despite_savepoint(failure) if saved else failure
         return state_transitions.handle_failure(state, event, stopping.plan, cause)
     if saved:
-        return state_transitions.stay(
-            state_transitions.with_current(state, saved=True), event, "all queries stopped at a batch boundary"
-        )
-    return state_transitions.execute(state, event, stopping.plan, "the queries could not be stopped; they run on")
+        reason = Reason(ReasonCode.SAVEPOINT_COMPLETED, "all queries stopped at a batch boundary")
+        return state_transitions.stay(state_transitions.with_current(state, saved=True), event, reason)
+    reason = Reason(ReasonCode.SAVEPOINT_FAILED, "the queries could not be stopped; they run on")
+    return state_transitions.execute(state, event, stopping.plan, reason)
 
 
 def _query_failed(state: SchedulerState, stopping: StopWithSavepoint, event: QueryFailed, failure: Failure) -> Step:
     if stopping.saved:
         return state_transitions.handle_failure(state, event, stopping.plan, _despite_savepoint(failure))
     remembered = state_transitions.with_current(state, failure=stopping.failure or failure)
-    return state_transitions.stay(remembered, event, f"{failure.summary}; the stop goes on")
+    reason = Reason(ReasonCode.QUERY_FAILED, f"{failure.summary}; the stop goes on")
+    return state_transitions.stay(remembered, event, reason)
 
 
 def _driver_gone(
@@ -77,7 +79,8 @@ def _driver_gone(
     if not ended:
         return state_transitions.ignore(state, event)
     how = "stopped at a batch boundary" if stopping.saved else "killed after stop_timeout"
-    return state_transitions.finish(state, event, Outcome.SUSPENDED, f"the driver is gone: {how}")
+    reason = Reason(ReasonCode.DRIVER_ENDED, f"the driver is gone: {how}")
+    return state_transitions.finish(state, event, Outcome.SUSPENDED, reason)
 
 
 def _despite_savepoint(cause: Failure) -> Failure:

@@ -20,6 +20,7 @@ from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.transition_manager import Phase, TransitionManager
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState, Timer, WaitingForResources
 from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 NOT_ENOUGH_RESOURCES = "NOT_ENOUGH_RESOURCES"
 
@@ -39,13 +40,16 @@ def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) 
         case CancelRequested():
             return state_transitions.cancel(state, event)
         case SuspendRequested():
-            return state_transitions.finish(state, event, Outcome.SUSPENDED, "suspended as asked")
-        case JobCompleted():
             return state_transitions.finish(
-                state, event, Outcome.FINISHED, "all queries ended before they could be stopped"
+                state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked")
             )
+        case JobCompleted():
+            reason = Reason(ReasonCode.JOB_COMPLETED, "all queries ended before they could be stopped")
+            return state_transitions.finish(state, event, Outcome.FINISHED, reason)
         case QueryFailed(failure=failure):
-            return state_transitions.finish(state, event, Outcome.FAILED, failure.summary, failure)
+            return state_transitions.finish(
+                state, event, Outcome.FAILED, Reason(ReasonCode.QUERY_FAILED, failure.summary), failure
+            )
         case _:
             return state_transitions.ignore(state, event)
 
@@ -62,17 +66,20 @@ def timers(state: SchedulerState, waiting: WaitingForResources) -> Iterator[Time
 def _follow(state: SchedulerState, event: Event, manager: TransitionManager) -> Step:
     possible = resource_checks.possible_parallelism(state)
     if manager.phase is Phase.TRANSITIONING and possible is not None:
-        return state_transitions.deploy(state, event, possible, f"{state.available_slots} slot(s) are there")
-    reason = f"waiting: {resource_checks.shortage(state)}; {manager.phase}"
+        reason = Reason(ReasonCode.SLOTS_AVAILABLE, f"{state.available_slots} slot(s) are there")
+        return state_transitions.deploy(state, event, possible, reason)
+    code = ReasonCode.BELOW_LOWER_BOUND if possible is None else ReasonCode.STABILIZATION
+    reason = Reason(code, f"waiting: {resource_checks.shortage(state)}; {manager.phase}")
     return state_transitions.stay(state_transitions.with_current(state, manager=manager), event, reason)
 
 
 def _try_anyway(state: SchedulerState, event: Event) -> Step:
     possible = resource_checks.possible_parallelism(state)
     if possible is not None:
-        reason = f"waited long enough, {state.available_slots} slot(s) are there"
-        return state_transitions.deploy(state, event, possible, reason)
+        text = f"waited long enough, {state.available_slots} slot(s) are there"
+        return state_transitions.deploy(state, event, possible, Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, text))
     failure = Failure(
         error_class=NOT_ENOUGH_RESOURCES, message=f"not enough resources: {resource_checks.shortage(state)}: {FIX}"
     )
-    return state_transitions.finish(state, event, Outcome.FAILED, failure.message, failure)
+    reason = Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, failure.message)
+    return state_transitions.finish(state, event, Outcome.FAILED, reason, failure)

@@ -96,6 +96,7 @@ def outcome(step: Step) -> dict[str, Any]:
         "version": state.version,
         "parallelism": None if state.plan is None else dict(state.plan.parallelism),
         "commands": [snapshot.encode(command) for command in step.commands],
+        "reason_code": None if step.decision is None else step.decision.reason_code.value,
         "reason": None if step.decision is None else step.decision.reason,
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_adaptive.scheduler.history.rescale_summary import Durations
 from airflow_adaptive.scheduler.history.rescales import MAX_STATES, MAX_TOLD
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.scheduler.timeline import TerminatedReason, TriggerCause
+from airflow_adaptive.scheduler.timeline import ReasonCode, TerminatedReason, TriggerCause
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.repository import ROOT
 
@@ -22,8 +22,17 @@ def untagged(value: Any) -> Any:
     return [untagged(item) for item in value] if isinstance(value, list) else value
 
 
+def table(heading: str) -> str:
+    """Return the table whose first column has this heading."""
+    return PAGE.partition(f"| {heading} |")[2].partition("\n\n")[0]
+
+
+def test_page_names_every_reason_code():
+    assert re.findall(r"^\| `([A-Z_]+)` \| [A-Z`]", table("Reason code"), re.MULTILINE) == list(ReasonCode)
+
+
 def test_page_names_every_cause():
-    assert re.findall(r"^\| `([A-Z_]+)` \| [a-z]", PAGE, re.MULTILINE) == [cause.value for cause in TriggerCause]
+    assert re.findall(r"^\| `([A-Z_]+)` \| [a-z]", table("Trigger cause"), re.MULTILINE) == list(TriggerCause)
 
 
 def test_page_tells_what_every_reason_says():

@@ -29,7 +29,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state_transitions import Step
-from airflow_adaptive.scheduler.timeline import Decision, Rescale
+from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Rescale
 from airflow_adaptive.testing.contracts.job_channel import journal_document
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import START
@@ -355,7 +355,9 @@ def test_of_many_rescales_only_those_that_fit_are_encoded(channel: FailingChanne
 
 
 def test_decisions_are_shown_as_they_were_told() -> None:
-    decision = Decision(at=START, state="Executing", reason="nothing to do")
+    decision = Decision(
+        at=START, state="Executing", reason_code=ReasonCode.NO_PARALLELISM_CHANGE, reason="nothing to do"
+    )
     history = History(FakeChannel(), "job", 10)
     history.take(replace(journal_document(1), decisions=[encode(decision)]))
     assert history.shown(Scenario().state)["decisions"] == [encode(decision)]

@@ -93,7 +93,14 @@ def test_history_of_a_job_under_other_options_is_refused():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("state", "Executing"), ("version", 7), ("parallelism", {"v": 2}), ("commands", [{}]), ("reason", "no reason")],
+    [
+        ("state", "Executing"),
+        ("version", 7),
+        ("parallelism", {"v": 2}),
+        ("commands", [{}]),
+        ("reason_code", "COOLDOWN"),
+        ("reason", "no reason"),
+    ],
 )
 def test_whatever_differs_is_told(name: str, value: object):
     first, *others = recorded().steps
