@@ -66,7 +66,7 @@ unit: install ## run the unit tests, and require full branch coverage of the sch
 	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
 
 explore: install ## explore the state space of small jobs for five minutes, and print states and steps by depth
-	$(BIN)/python -m tests.support.exploration
+	$(BIN)/python -m tests.support.scheduler.exploration
 
 mutants: install ## mutate the policies, and check that the tests detect every mutant (less than 15 minutes)
 	$(BIN)/python -m tests.support.mutation.mutants policies

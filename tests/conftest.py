@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.quick_java import start_quickly
+from tests.support.java_options import use_short_lived_jvms
 from tests.support.repository import ROOT
 
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
 
-pytest_plugins = ["airflow_adaptive.testing.fixtures", "tests.support.airflow_app_fixtures", "tests.support.browser"]
+pytest_plugins = [
+    "airflow_adaptive.testing.fixtures",
+    "tests.support.airflow.airflow_app_fixtures",
+    "tests.support.browser_fixture",
+]
 
 pytest.register_assert_rewrite("airflow_adaptive.testing")
 
@@ -35,7 +39,7 @@ _buckets = itertools.count(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep Airflow away from the home directory, and from the configuration that its user may have there."""
-    start_quickly()
+    use_short_lived_jvms()
     os.environ["AIRFLOW_HOME"] = str(config.cache.mkdir("airflow"))
 
 

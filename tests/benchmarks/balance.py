@@ -25,7 +25,7 @@ from airflow_adaptive.job.executors.task_balancer import MAX_BATCHES
 from airflow_adaptive.job.protocol.documents import NONE, TASKS, Action, DriverPlan, DriverStatus
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver_under_test import DriverUnderTest
+from tests.support.driver.driver_on_cluster import DriverOnCluster
 from tests.support.page_sections import replace_section
 
 JOBS: Final = Path(__file__).parent / "jobs"
@@ -117,7 +117,7 @@ def _max_to_avg(loads: Mapping[str, int]) -> float:
 class Run:
     """One job in one driver."""
 
-    def __init__(self, driver: DriverUnderTest, partitions: int, **parallelism: int) -> None:
+    def __init__(self, driver: DriverOnCluster, partitions: int, **parallelism: int) -> None:
         """Describe it."""
         self._driver = driver
         self._partitions = partitions
@@ -177,11 +177,11 @@ class Run:
 
 
 @contextmanager
-def driver_of(cluster: LocalCluster) -> Iterator[DriverUnderTest]:
+def driver_of(cluster: LocalCluster) -> Iterator[DriverOnCluster]:
     """A driver on a cluster without workers; all of it is killed in the end."""
     with tempfile.TemporaryDirectory(prefix="airflow-adaptive-") as directory:
         try:
-            yield DriverUnderTest(cluster, Path(directory))
+            yield DriverOnCluster(cluster, Path(directory))
         finally:
             cluster.reset()
 

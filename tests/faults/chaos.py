@@ -27,8 +27,8 @@ from tests.faults.harness.disk import BusyError, NoMountError, small_disk
 from tests.faults.harness.master_process import recovering
 from tests.faults.harness.outcome import Outcome
 from tests.faults.matrix.faults import FAULTS, FULL, READ_ONLY, Fault
-from tests.faults.matrix.matrix_job import FEW, WORKER, WORKERS, MatrixWorld, where
-from tests.support.quick_java import start_quickly
+from tests.faults.matrix.matrix_job import FEW_PARTITIONS, WORKER, WORKERS, MatrixJob, where
+from tests.support.java_options import use_short_lived_jvms
 
 JOB = "chaos"
 DISK_MB = 256
@@ -64,7 +64,7 @@ class Deed:
 def sequence(seed: int, minutes: float) -> Iterator[Deed]:
     """What is done, in which order and when; a longer one begins like a shorter one."""
     chance, at_s = random.Random(seed), 0.0
-    names = [*(fault.name for fault in FAULTS), *WISHES]
+    names = [*(fault.name for fault in FAULTS), *USER_REQUESTS]
     while True:
         at_s += chance.uniform(*chance.choice(WAITS_S))
         deed = Deed(at_s=at_s, name=chance.choice(names), draw=chance.randrange(len(BOUNDS)))
@@ -73,36 +73,36 @@ def sequence(seed: int, minutes: float) -> Iterator[Deed]:
         yield deed
 
 
-def other_bounds(world: MatrixWorld, draw: int) -> None:
+def other_bounds(job: MatrixJob, draw: int) -> None:
     """Rescales by tier 0 or 1."""
-    world.require(**BOUNDS[draw])
+    job.require(**BOUNDS[draw])
 
 
-def other_partitions(world: MatrixWorld, draw: int) -> None:
+def other_partitions(job: MatrixJob, draw: int) -> None:
     """Rescales by tier 2."""
-    world.redeploy(partitions=FEW + draw % 2)
+    job.redeploy(partitions=FEW_PARTITIONS + draw % 2)
 
 
-def other_driver(world: MatrixWorld, draw: int) -> None:
+def other_driver(job: MatrixJob, draw: int) -> None:
     """Rescales by tier 3."""
-    world.redeploy(conf={"spark.deployed.by": f"{world.attempt} {draw}"})
+    job.redeploy(conf={"spark.deployed.by": f"{job.attempt} {draw}"})
 
 
-def end_for_now(desired_state: str, world: MatrixWorld, draw: int) -> None:
+def end_for_now(desired_state: str, job: MatrixJob, draw: int) -> None:
     """The next attempt begins as soon as this one has ended."""
     del draw
-    world.ask(desired_state)
+    job.ask(desired_state)
 
 
-def bad_row(world: MatrixWorld, draw: int) -> None:
+def bad_row(job: MatrixJob, draw: int) -> None:
     """A batch fails, and is tried again when the row is gone."""
-    world.poison()
+    job.poison()
     pause = time.monotonic() + draw
     wait_until(lambda: time.monotonic() >= pause, draw + 1.0, "the bad row to be read")
-    world.cure()
+    job.cure()
 
 
-WISHES: Mapping[str, Callable[[MatrixWorld, int], None]] = {
+USER_REQUESTS: Mapping[str, Callable[[MatrixJob, int], None]] = {
     "other requirements": other_bounds,
     "other state partitions": other_partitions,
     "another driver": other_driver,
@@ -117,8 +117,8 @@ BREAKS: Mapping[str, Fault] = {fault.name: fault for fault in FAULTS}
 class Chaos:
     """One job, and what is done to it."""
 
-    def __init__(self, world: MatrixWorld, *, has_disk: bool) -> None:
-        self._world = world
+    def __init__(self, job: MatrixJob, *, has_disk: bool) -> None:
+        self._job = job
         self._has_disk = has_disk
         self._began = time.monotonic()
         self._fed_s = 0.0
@@ -127,7 +127,7 @@ class Chaos:
 
     def run(self, deeds: list[Deed]) -> Outcome:
         """All of them; what came out in the end. Raises AssertionError."""
-        self._world.begin()
+        self._job.begin()
         self._began = time.monotonic()
         for deed in deeds:
             self._live_until(lambda deed=deed: self._elapsed() >= deed.at_s)  # type: ignore[misc]
@@ -135,23 +135,23 @@ class Chaos:
         return self._drain()
 
     def _do(self, deed: Deed) -> None:
-        state = where(self._world)["type"]
-        said = self._wish(deed) if deed.name in WISHES else self._break(BREAKS[deed.name])
+        state = where(self._job)["type"]
+        said = self._wish(deed) if deed.name in USER_REQUESTS else self._break(BREAKS[deed.name])
         (self.in_vain if said else self.done)[deed.name] += 1
         say(f"{deed.at_s:6.1f} s  {deed.name:<28} in {state:<20} {said}")
 
     def _wish(self, deed: Deed) -> str:
-        WISHES[deed.name](self._world, deed.draw)
+        USER_REQUESTS[deed.name](self._job, deed.draw)
         return ""
 
     def _break(self, fault: Fault) -> str:
         if fault in (FULL, READ_ONLY) and not self._has_disk:
             return "can't be mounted"
-        if not fault.there(self._world):
+        if not fault.there(self._job):
             return "nothing there to break"
-        self._world.faulted_at = time.monotonic()
+        self._job.faulted_at = time.monotonic()
         try:
-            with fault.strikes(self._world):
+            with fault.strikes(self._job):
                 pass
         except BusyError:
             return "written to all the time"
@@ -159,21 +159,21 @@ class Chaos:
 
     def _drain(self) -> Outcome:
         """No more faults: all that went in must come out."""
-        self._world.fault()
-        self._live_until(lambda: self._world.is_well() or self._world.since_fault() > DRAIN_S, feeds=False)
-        assert self._world.is_well(), f"not well {DRAIN_S:g} s after the last fault\n{self._world.story()}"
-        self._world.recovery_s = self._world.since_fault()
-        return self._world.finish(self._world.loop)
+        self._job.fault()
+        self._live_until(lambda: self._job.is_well() or self._job.since_fault() > DRAIN_S, feeds=False)
+        assert self._job.is_well(), f"not well {DRAIN_S:g} s after the last fault\n{self._job.story()}"
+        self._job.recovery_s = self._job.since_fault()
+        return self._job.finish(self._job.loop)
 
     def _live_until(self, condition: Callable[[], bool], *, feeds: bool = True) -> None:
         """Meanwhile input comes, and somebody begins the next attempt of a job that has ended."""
         while not condition():
             if feeds and self._elapsed() - self._fed_s >= FEED_S:
                 self._fed_s = self._elapsed()
-                self._world.feed(1)
-            if (code := self._world.loop.poll()) is not None:
-                assert code == 0, f"the loop ended with {code}\n{self._world.story()}"
-                self._world.resume()
+                self._job.feed(1)
+            if (code := self._job.loop.poll()) is not None:
+                assert code == 0, f"the loop ended with {code}\n{self._job.story()}"
+                self._job.resume()
             time.sleep(TURN_S)
 
     def _elapsed(self) -> float:
@@ -189,7 +189,7 @@ def say(line: str) -> None:
 def table(chaos: Chaos) -> str:
     """What was done, and how often."""
     head = f"{'What':<28} {'done':>5} {'in vain':>8}\n"
-    names = [*BREAKS, *WISHES]
+    names = [*BREAKS, *USER_REQUESTS]
     return head + "\n".join(f"{name:<28} {chaos.done[name]:>5} {chaos.in_vain[name]:>8}" for name in names)
 
 
@@ -203,9 +203,9 @@ def run(seed: int, minutes: float, folder: Path) -> bool:
         cluster = stack.enter_context(LocalCluster(properties=recovering(folder / "master")))
         for _ in range(WORKERS):
             cluster.add_worker(**WORKER)
-        world = MatrixWorld(cluster, folder / JOB, folder / "jobs", JOB)
-        stack.callback(world.close)
-        chaos = Chaos(world, has_disk=has_disk)
+        job = MatrixJob(cluster, folder / JOB, folder / "jobs", JOB)
+        stack.callback(job.close)
+        chaos = Chaos(job, has_disk=has_disk)
         try:
             outcome = chaos.run(deeds)
         except AssertionError as error:
@@ -239,7 +239,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--minutes", type=float, default=10.0)
     arguments = parser.parse_args()
-    start_quickly()
+    use_short_lived_jvms()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="airflow-adaptive-chaos-") as folder:
         return 0 if run(arguments.seed, arguments.minutes, Path(folder)) else 1

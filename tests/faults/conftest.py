@@ -11,7 +11,7 @@ import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.faults.harness.deployment import JOB
-from tests.faults.harness.job_under_fault import FaultWorld
+from tests.faults.harness.job_under_fault import JobUnderFault
 from tests.faults.harness.outcome import Outcome
 from tests.faults.harness.results import Result, remember, remembered, write_page
 
@@ -38,18 +38,18 @@ def fault_cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def make_world(fault_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., FaultWorld]]:
-    """Makes jobs that have not been started: `make_world(job, cluster, **changes)`, see `FaultWorld`."""
-    worlds: list[FaultWorld] = []
+def make_job(fault_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., JobUnderFault]]:
+    """Makes jobs that have not been started: `make_job(job, cluster, **changes)`, see `JobUnderFault`."""
+    created_jobs: list[JobUnderFault] = []
     (tmp_path / "jobs").mkdir(exist_ok=True)
 
-    def make(job: str = JOB, cluster: LocalCluster = fault_cluster, **changes: Any) -> FaultWorld:
-        worlds.append(FaultWorld(cluster, tmp_path / job, tmp_path / "jobs", job, changes))
-        return worlds[-1]
+    def make(job: str = JOB, cluster: LocalCluster = fault_cluster, **changes: Any) -> JobUnderFault:
+        created_jobs.append(JobUnderFault(cluster, tmp_path / job, tmp_path / "jobs", job, changes))
+        return created_jobs[-1]
 
     yield make
-    for world in worlds:
-        world.close()
+    for unstarted_job in created_jobs:
+        unstarted_job.close()
     if fault_cluster.state()["activedrivers"] or [worker.cores for worker in fault_cluster.workers] != [
         WORKER["cores"]
     ]:
@@ -57,11 +57,11 @@ def make_world(fault_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable
 
 
 @pytest.fixture
-def world(fault_cluster: LocalCluster, make_world: Callable[..., FaultWorld]) -> FaultWorld:
+def job(fault_cluster: LocalCluster, make_job: Callable[..., JobUnderFault]) -> JobUnderFault:
     """A job that has not been started, on a cluster with room for two drivers with an executor each."""
     if not fault_cluster.workers:
         fault_cluster.add_worker(**WORKER)
-    return make_world()
+    return make_job()
 
 
 @pytest.fixture

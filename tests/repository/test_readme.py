@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.repository import ROOT
+
 REPOSITORY = re.compile(r"https://github\.com/airflow-adaptive/airflow-adaptive/(?:blob|tree)/main/([^#]+)")
 
 TEXT = (ROOT / "README.md").read_text()

@@ -32,7 +32,7 @@ from tests.benchmarks.triggerer.cluster import CHURN, REQUESTS
 if TYPE_CHECKING:
     from tests.benchmarks.triggerer.supervisor import SlowSupervisor
 
-PATIENCE_S = 600.0
+TIMEOUT_S = 600.0
 """For all jobs to start."""
 
 SLOTS = 2
@@ -156,7 +156,7 @@ class Triggerer:
                     task.result()
             return len(self._loops) == len(self._jobs) and all(map(runs, self._loops.values()))
 
-        await wait_until_async(all_run, PATIENCE_S, "the start of all jobs")
+        await wait_until_async(all_run, TIMEOUT_S, "the start of all jobs")
 
     async def _window(self, seconds: float, profile: str | None) -> Figures:
         self._pipe.send(CHURN)
@@ -189,7 +189,7 @@ class Triggerer:
         async def followed() -> bool:
             return not isinstance(self._loops[name].state.current, Executing)
 
-        await wait_until_async(followed, PATIENCE_S, f"the end of {name}")
+        await wait_until_async(followed, TIMEOUT_S, f"the end of {name}")
         return time.monotonic() - begin
 
 

@@ -19,7 +19,7 @@ from airflow_adaptive.local.airflow import Component, LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.faults.harness.deployment import CONF, MARKS, OPTIONS
-from tests.faults.harness.job_under_fault import FaultWorld
+from tests.faults.harness.job_under_fault import JobUnderFault
 from tests.faults.harness.outcome import Outcome
 
 TASK = "job"
@@ -58,7 +58,7 @@ LAST_WORDS_S = 30.0
 """For a job whose test has failed."""
 
 
-class AirflowWorld(FaultWorld):
+class AirflowJob(JobUnderFault):
     """One job, one or more DAGs that run it, and the Airflow that is broken."""
 
     def __init__(self, airflow: LocalAirflow, cluster: LocalCluster, dags: Path, root: Path, job: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
-from tests.faults.airflow.airflow_job import AirflowWorld
+from tests.faults.airflow.airflow_job import AirflowJob
 from tests.faults.conftest import WORKER
 
 CONFIG = {
@@ -52,11 +52,11 @@ def job(
     dags: Path,
     tmp_path: Path,
     request: pytest.FixtureRequest,
-) -> Iterator[AirflowWorld]:
+) -> Iterator[AirflowJob]:
     """A job of this case's name that has not been deployed, on a cluster with room for two drivers."""
     if not fault_cluster.workers:
         fault_cluster.add_worker(**WORKER)
     name = re.sub(r"\W+", "_", request.node.name.removeprefix("test_")).strip("_")[-40:].strip("_")
-    world = AirflowWorld(fault_airflow, fault_cluster, dags, tmp_path, name)
-    yield world
-    world.remove()
+    airflow_job = AirflowJob(fault_airflow, fault_cluster, dags, tmp_path, name)
+    yield airflow_job
+    airflow_job.remove()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.faults.airflow.airflow_job import AirflowWorld
+from tests.faults.airflow.airflow_job import AirflowJob
 from tests.faults.harness.outcome import Outcome
 
 pytestmark = pytest.mark.timeout(900)
@@ -16,13 +16,13 @@ Record = Callable[[str, str, Outcome], None]
 
 CONTINUOUS = {"schedule": "@continuous", "start_date": datetime(2026, 1, 1, tzinfo=UTC), "max_active_runs": 1}
 
-ENDS: dict[str, Callable[[AirflowWorld], None]] = {
+ENDS: dict[str, Callable[[AirflowJob], None]] = {
     "the job is suspended": lambda job: job.desired_state("suspended"),
     "the DAG run is marked failed": lambda job: job.mark_run("failed"),
 }
 
 
-def wait_run(job: AirflowWorld) -> None:
+def wait_run(job: AirflowJob) -> None:
     """Airflow has begun another run."""
     before, newest = job.run_id, "/dagRuns?order_by=-run_after&limit=1"
 
@@ -33,7 +33,7 @@ def wait_run(job: AirflowWorld) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_next_run_goes_on_with_the_job(job: AirflowWorld, record: Record, end: str) -> None:
+def test_next_run_goes_on_with_the_job(job: AirflowJob, record: Record, end: str) -> None:
     """Its task begins while the driver of the run before is still being stopped."""
     job.deploy(dag_options=CONTINUOUS)
     job.wait_for("the DAG", lambda: job.airflow.api.has_dag(job.dag))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.airflow.airflow_job import LIFETIME_S, AirflowWorld
+from tests.faults.airflow.airflow_job import LIFETIME_S, AirflowJob
 from tests.faults.harness.outcome import Outcome
 
 pytestmark = pytest.mark.timeout(900)
@@ -23,14 +23,14 @@ with DAG("{dag}", schedule=None):
 """
 
 
-def replace_driver(job: AirflowWorld) -> None:
+def replace_driver(job: AirflowJob) -> None:
     """The driver dies, and somebody must see to it."""
     epoch = job.epoch()
     job.cluster.kill_driver(job.driver())
     job.wait_for("the next driver", lambda: job.epoch() == epoch + 1 and job.is_in("Executing"))
 
 
-def test_broken_file(job: AirflowWorld, record: Record) -> None:
+def test_broken_file(job: AirflowJob, record: Record) -> None:
     job.begin(trigger_lifetime=LIFETIME_S)
     file = job.dags / f"{job.dag}.py"
     text, owner = file.read_text(), job.owner()
@@ -44,7 +44,7 @@ def test_broken_file(job: AirflowWorld, record: Record) -> None:
     record("DAG file broken", "for longer than the trigger lives; the driver dies meanwhile", job.suspend())
 
 
-def test_removed_file(job: AirflowWorld, record: Record) -> None:
+def test_removed_file(job: AirflowJob, record: Record) -> None:
     stale = f"SELECT is_stale FROM dag WHERE dag_id = '{job.dag}'"
     job.begin(trigger_lifetime=LIFETIME_S)
     file = job.dags / f"{job.dag}.py"
@@ -61,7 +61,7 @@ def test_removed_file(job: AirflowWorld, record: Record) -> None:
     record("DAG file removed, put back", "for longer than the trigger lives; the driver dies meanwhile", job.suspend())
 
 
-def test_task_that_is_away_from_the_file_for_a_while(job: AirflowWorld, record: Record) -> None:
+def test_task_that_is_away_from_the_file_for_a_while(job: AirflowJob, record: Record) -> None:
     """Airflow removes the task at once, and with it the job; another run goes on with it."""
     job.begin()
     file = job.dags / f"{job.dag}.py"
@@ -77,7 +77,7 @@ def test_task_that_is_away_from_the_file_for_a_while(job: AirflowWorld, record: 
     record("DAG file changed", "the task is away, and comes back", job.suspend())
 
 
-def test_changed_file(job: AirflowWorld, record: Record) -> None:
+def test_changed_file(job: AirflowJob, record: Record) -> None:
     """The next slice takes the bounds; the next driver takes the script."""
     job.begin(trigger_lifetime=LIFETIME_S)
     marker = job.root / "second"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_adaptive.local.airflow import Component
-from tests.faults.airflow.airflow_job import AirflowWorld, still
+from tests.faults.airflow.airflow_job import AirflowJob, still
 from tests.faults.harness.outcome import Outcome
 
 pytestmark = pytest.mark.timeout(900)
@@ -17,14 +17,14 @@ pytestmark = pytest.mark.timeout(900)
 Record = Callable[[str, str, Outcome], None]
 
 
-def clean(job: AirflowWorld, table: str) -> None:
+def clean(job: AirflowJob, table: str) -> None:
     """Remove what is older than this moment, and what depends on it; from all tables it would be the components, too."""
     before = ("--clean-before-timestamp", datetime.now(UTC).isoformat(), "--skip-archive", "--yes")
     assert job.command("db", "clean", "--tables", table, *before).wait() == 0
 
 
 @pytest.mark.parametrize("meanwhile", ["", ", the scheduler being frozen"], ids=["", "frozen scheduler"])
-def test_live_trigger_that_is_cleaned_away(job: AirflowWorld, record: Record, meanwhile: str) -> None:
+def test_live_trigger_that_is_cleaned_away(job: AirflowJob, record: Record, meanwhile: str) -> None:
     """Airflow forgets the task instance as well, and makes it anew: a new attempt, which adopts the driver."""
     job.begin()
     attempt = job.xcom("attempt")
@@ -40,7 +40,7 @@ def test_live_trigger_that_is_cleaned_away(job: AirflowWorld, record: Record, me
     record("`airflow db clean`", f"the trigger's row, and with it the task instance{meanwhile}", job.suspend())
 
 
-def test_live_run_that_is_cleaned_away(job: AirflowWorld, record: Record) -> None:
+def test_live_run_that_is_cleaned_away(job: AirflowJob, record: Record) -> None:
     """Nobody will make it anew: that is the end of the job, and another run goes on with it."""
     job.begin()
     clean(job, "dag_run")

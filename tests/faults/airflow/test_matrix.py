@@ -13,7 +13,7 @@ import pytest
 
 from airflow_adaptive.local.airflow import Component, LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
-from tests.faults.airflow.airflow_job import AirflowWorld
+from tests.faults.airflow.airflow_job import AirflowJob
 from tests.faults.conftest import WORKER
 from tests.faults.harness.job_under_fault import frozen
 from tests.faults.harness.outcome import Outcome
@@ -31,7 +31,7 @@ IN_WORKER: dict[str, Any] = {"deferrable": False, "retries": 3, "retry_delay": 1
 """A worker that dies is a failure of its task: the next try goes on with the job."""
 
 
-class StatefulAirflowWorld(AirflowWorld):
+class StatefulAirflowJob(AirflowJob):
     """The stateful job, its one vertex being what its script reads and its state too."""
 
     program = SCRIPT
@@ -59,34 +59,34 @@ class Place:
         holds: whether the driver is frozen until then, since it would pass.
     """
 
-    lead: Callable[[StatefulAirflowWorld], None]
-    seen: Callable[[StatefulAirflowWorld], bool]
-    go_on: Callable[[StatefulAirflowWorld], None] = lambda job: None
+    lead: Callable[[StatefulAirflowJob], None]
+    seen: Callable[[StatefulAirflowJob], bool]
+    go_on: Callable[[StatefulAirflowJob], None] = lambda job: None
     holds: bool = False
 
 
-def run_well(job: StatefulAirflowWorld) -> None:
+def run_well(job: StatefulAirflowJob) -> None:
     job.run()
     job.run_well()
 
 
-def fail_a_batch(job: StatefulAirflowWorld) -> None:
+def fail_a_batch(job: StatefulAirflowJob) -> None:
     run_well(job)
     job.put("poison.json", range(-1, 0))
 
 
-def cure(job: StatefulAirflowWorld) -> None:
+def cure(job: StatefulAirflowJob) -> None:
     job.put("poison.json", range(0))
 
 
-def run_again(job: StatefulAirflowWorld) -> None:
+def run_again(job: StatefulAirflowJob) -> None:
     job.wait_for("Finished", lambda: job.is_in("Finished"))
     job.wait_task("success", "failed")
     job.start()
 
 
 PLACES = {
-    "Deploying": Place(lead=StatefulAirflowWorld.run, seen=lambda job: job.is_in("Deploying")),
+    "Deploying": Place(lead=StatefulAirflowJob.run, seen=lambda job: job.is_in("Deploying")),
     "Executing": Place(lead=run_well, seen=lambda job: job.is_in("Executing")),
     "Restarting": Place(lead=fail_a_batch, seen=backs_off, go_on=cure),
     "StopWithSavepoint": Place(
@@ -108,7 +108,7 @@ def name_of(cell: Cell) -> str:
     return "-".join(re.sub(r"\W+", "_", name) for name in (cell.fault, cell.moment))
 
 
-def kill(job: StatefulAirflowWorld, fault: str) -> None:
+def kill(job: StatefulAirflowJob, fault: str) -> None:
     if fault == AIRFLOW_WORKER:
         job.kill_workers()
     else:
@@ -118,20 +118,20 @@ def kill(job: StatefulAirflowWorld, fault: str) -> None:
 @pytest.fixture
 def job(
     fault_airflow: LocalAirflow, fault_cluster: LocalCluster, dags: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[StatefulAirflowWorld]:
+) -> Iterator[StatefulAirflowJob]:
     """Of this case's name; not deployed."""
     if not fault_cluster.workers:
         fault_cluster.add_worker(**WORKER)
     name = re.sub(r"\W+", "_", request.node.callspec.id)
-    world = StatefulAirflowWorld(fault_airflow, fault_cluster, dags, tmp_path, name)
-    world.in_worker = request.node.callspec.params["cell"].fault == AIRFLOW_WORKER
-    yield world
-    world.remove()
+    airflow_job = StatefulAirflowJob(fault_airflow, fault_cluster, dags, tmp_path, name)
+    airflow_job.in_worker = request.node.callspec.params["cell"].fault == AIRFLOW_WORKER
+    yield airflow_job
+    airflow_job.remove()
 
 
 @pytest.mark.parametrize("cell", marked(UNDER_AIRFLOW), ids=name_of)
 def test_process_of_airflow_that_is_killed_at_a_moment(
-    job: StatefulAirflowWorld, request: pytest.FixtureRequest, cell: Cell
+    job: StatefulAirflowJob, request: pytest.FixtureRequest, cell: Cell
 ) -> None:
     place = PLACES[cell.moment]
     if place.holds:

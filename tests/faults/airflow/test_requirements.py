@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_adaptive.local.airflow import Component
-from tests.faults.airflow.airflow_job import AirflowWorld
+from tests.faults.airflow.airflow_job import AirflowJob
 from tests.faults.harness.outcome import Outcome
 
 pytestmark = pytest.mark.timeout(900)
@@ -17,14 +17,14 @@ Record = Callable[[str, str, Outcome], None]
 LOWER, UPPER = 1, 2
 
 
-def accept(job: AirflowWorld) -> None:
+def accept(job: AirflowJob) -> None:
     """Have the REST API accept bounds."""
     bounds = {"job": {"parallelism": {"lowerBound": LOWER, "upperBound": UPPER}}}
     job.airflow.api._request("PUT", f"/adaptive/api/v1/jobs/{job.job}/resource-requirements", bounds)
 
 
 @pytest.mark.parametrize("component", list(Component), ids=[component.value for component in Component])
-def test_accepted_requirements_outlive_a_process(job: AirflowWorld, record: Record, component: Component) -> None:
+def test_accepted_requirements_outlive_a_process(job: AirflowJob, record: Record, component: Component) -> None:
     job.begin(parallelism=1, max_parallelism=UPPER)
     accept(job)
     job.airflow.kill(component)
@@ -35,7 +35,7 @@ def test_accepted_requirements_outlive_a_process(job: AirflowWorld, record: Reco
     record("requirements accepted, then a process killed (-9)", component.value, job.suspend())
 
 
-def test_accepted_requirements_outlive_the_driver_and_all_of_airflow(job: AirflowWorld, record: Record) -> None:
+def test_accepted_requirements_outlive_the_driver_and_all_of_airflow(job: AirflowJob, record: Record) -> None:
     job.begin(parallelism=1, max_parallelism=UPPER)
     accept(job)
     for component in Component:

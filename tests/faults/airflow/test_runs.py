@@ -9,22 +9,22 @@ from datetime import timedelta
 import pytest
 
 from airflow_adaptive.local.airflow import Component
-from tests.faults.airflow.airflow_job import LIFETIME_S, AirflowWorld, still
+from tests.faults.airflow.airflow_job import LIFETIME_S, AirflowJob, still
 from tests.faults.harness.outcome import Outcome
-from tests.faults.harness.watched_job import PATIENCE_S
+from tests.faults.harness.watched_job import TIMEOUT_S
 
 pytestmark = pytest.mark.timeout(900)
 
 Record = Callable[[str, str, Outcome], None]
 
 
-def end_and_delete_run(job: AirflowWorld) -> None:
+def end_and_delete_run(job: AirflowJob) -> None:
     """Airflow refuses to delete one that runs."""
     job.mark_run("failed")
     job.delete_run()
 
 
-ENDS: dict[str, Callable[[AirflowWorld], None]] = {
+ENDS: dict[str, Callable[[AirflowJob], None]] = {
     "the task is marked failed": lambda job: job.mark("failed"),
     "the task is marked success": lambda job: job.mark("success"),
     "the DAG run is marked failed": lambda job: job.mark_run("failed"),
@@ -33,12 +33,12 @@ ENDS: dict[str, Callable[[AirflowWorld], None]] = {
 }
 
 
-def wait_driver_gone(job: AirflowWorld) -> None:
+def wait_driver_gone(job: AirflowJob) -> None:
     job.wait_for("the end of the driver", lambda: not job.cluster.state()["activedrivers"])
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_job_that_is_ended_and_goes_on_in_another_run(job: AirflowWorld, record: Record, end: str) -> None:
+def test_job_that_is_ended_and_goes_on_in_another_run(job: AirflowJob, record: Record, end: str) -> None:
     job.begin()
     ENDS[end](job)
     job.fault()
@@ -49,7 +49,7 @@ def test_job_that_is_ended_and_goes_on_in_another_run(job: AirflowWorld, record:
 
 
 @pytest.mark.parametrize("state", ["scheduled", "running"])
-def test_task_that_is_marked_failed_between_two_slices(job: AirflowWorld, record: Record, state: str) -> None:
+def test_task_that_is_marked_failed_between_two_slices(job: AirflowJob, record: Record, state: str) -> None:
     """The trigger has fired and is gone, and the worker never hears of it: nobody calls `on_kill`."""
     job.begin(trigger_lifetime=LIFETIME_S)
     job.wait_loop(job.owner())
@@ -72,7 +72,7 @@ def test_task_that_is_marked_failed_between_two_slices(job: AirflowWorld, record
     record("the job is ended, and run again", f"between two slices, the task being {state}", job.suspend())
 
 
-def test_job_that_is_cleared(job: AirflowWorld, record: Record) -> None:
+def test_job_that_is_cleared(job: AirflowJob, record: Record) -> None:
     job.begin()
     owner = job.owner()
     job.clear()
@@ -83,7 +83,7 @@ def test_job_that_is_cleared(job: AirflowWorld, record: Record) -> None:
     record("the task is cleared", "while the job runs", job.suspend())
 
 
-def test_job_that_failed_is_tried_again(job: AirflowWorld, record: Record) -> None:
+def test_job_that_failed_is_tried_again(job: AirflowJob, record: Record) -> None:
     job.begin(restart_strategy="none", retries=1, retry_delay=timedelta(seconds=1))
     job.cluster.kill_driver(job.driver())
     job.fault()
@@ -93,7 +93,7 @@ def test_job_that_failed_is_tried_again(job: AirflowWorld, record: Record) -> No
     record("the task fails and is tried again", "the driver is killed, restart strategy none", job.suspend())
 
 
-def test_paused_dag_does_not_stop_its_job(job: AirflowWorld, record: Record) -> None:
+def test_paused_dag_does_not_stop_its_job(job: AirflowJob, record: Record) -> None:
     """A task of a paused DAG that has been deferred does not come back from there before the DAG goes on."""
     job.begin(trigger_lifetime=LIFETIME_S)
     job.pause(True)
@@ -109,7 +109,7 @@ def test_paused_dag_does_not_stop_its_job(job: AirflowWorld, record: Record) -> 
     record("the DAG is paused", "for longer than the trigger lives; the driver dies meanwhile", job.suspend())
 
 
-def test_execution_timeout_holds_across_triggers(job: AirflowWorld, record: Record) -> None:
+def test_execution_timeout_holds_across_triggers(job: AirflowJob, record: Record) -> None:
     limit_s = 75
     job.deploy(trigger_lifetime=LIFETIME_S, execution_timeout=timedelta(seconds=limit_s))
     job.start()
@@ -128,7 +128,7 @@ def test_execution_timeout_holds_across_triggers(job: AirflowWorld, record: Reco
     record("`execution_timeout` passes", "after several triggers", job.suspend())
 
 
-def test_job_that_two_dags_run(job: AirflowWorld, record: Record) -> None:
+def test_job_that_two_dags_run(job: AirflowJob, record: Record) -> None:
     first, second = (f"{job.job}_{letter}" for letter in "ab")
     for dag in (first, second):
         job.deploy(dag, retries=2, retry_delay=timedelta(seconds=1))
@@ -147,7 +147,7 @@ def test_job_that_two_dags_run(job: AirflowWorld, record: Record) -> None:
     record("two DAGs run one job", "the second takes it over", job.suspend())
 
 
-def test_xcoms_of_a_restless_job_stay_small(job: AirflowWorld, record: Record) -> None:
+def test_xcoms_of_a_restless_job_stay_small(job: AirflowJob, record: Record) -> None:
     job.begin(scaling_interval_min=0, executing_stabilization_timeout=0)
     job.fault()
     started, upper = time.monotonic(), 1
@@ -155,7 +155,7 @@ def test_xcoms_of_a_restless_job_stay_small(job: AirflowWorld, record: Record) -
         upper = 3 - upper
         job.require(upper, upper)
         job.wait_for("the rescale", lambda n=upper: job.xcom("parallelism") == {"job": n} and job.is_in("Executing"))  # type: ignore[misc]
-        assert time.monotonic() - started < 3 * PATIENCE_S
+        assert time.monotonic() - started < 3 * TIMEOUT_S
     job.recover()
     sizes = f"SELECT sum(length(value)) FROM xcom WHERE dag_id = '{job.dag}' AND run_id = '{job.run_id}'"
     ((size,),) = job.database(sizes)
@@ -163,7 +163,7 @@ def test_xcoms_of_a_restless_job_stay_small(job: AirflowWorld, record: Record) -
     record("many transitions", "more than are shown; all XComs stay under 64 KiB", job.suspend())
 
 
-def test_worker_that_is_to_tell_of_a_suspension_is_killed(job: AirflowWorld, record: Record) -> None:
+def test_worker_that_is_to_tell_of_a_suspension_is_killed(job: AirflowJob, record: Record) -> None:
     """The next try tells of it, and does not run again what was to stop."""
     job.begin(retries=3, retry_delay=1.0)
     epoch = job.epoch()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from airflow_adaptive.local.airflow import Component
-from tests.faults.airflow.airflow_job import AirflowWorld, still
+from tests.faults.airflow.airflow_job import AirflowJob, still
 from tests.faults.harness.outcome import Outcome
 
 pytestmark = pytest.mark.timeout(900)
@@ -19,7 +19,7 @@ ENDS = {"SIGTERM": lambda job: None, "SIGKILL": lambda job: job.airflow.kill(Com
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_triggerer_that_ends_and_comes_back(job: AirflowWorld, record: Record, end: str) -> None:
+def test_triggerer_that_ends_and_comes_back(job: AirflowJob, record: Record, end: str) -> None:
     job.begin()
     owner = job.owner()
     job.fault()
@@ -32,7 +32,7 @@ def test_triggerer_that_ends_and_comes_back(job: AirflowWorld, record: Record, e
 
 
 @pytest.fixture
-def second(job: AirflowWorld) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+def second(job: AirflowJob) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     """Starts another triggerer."""
     started: list[subprocess.Popen[bytes]] = []
 
@@ -50,7 +50,7 @@ def second(job: AirflowWorld) -> Iterator[Callable[[], subprocess.Popen[bytes]]]
 
 
 def test_triggerer_that_thaws_when_another_has_taken_over(
-    job: AirflowWorld, record: Record, second: Callable[[], subprocess.Popen[bytes]]
+    job: AirflowJob, record: Record, second: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
     """Two loops of one attempt at once; Airflow calls `on_kill` of the one that is too many, though nobody killed the task."""
     job.begin()

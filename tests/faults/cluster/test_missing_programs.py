@@ -12,7 +12,7 @@ import pytest
 from airflow_adaptive.local.cluster import LocalCluster, LocalWorker
 from airflow_adaptive.runtime.spec import DriverShape
 from tests.faults.conftest import WORKER
-from tests.faults.harness.job_under_fault import FaultWorld
+from tests.faults.harness.job_under_fault import JobUnderFault
 from tests.faults.harness.outcome import Outcome
 
 pytestmark = pytest.mark.timeout(900)
@@ -57,54 +57,54 @@ def most_restarts(seconds: float) -> int:
     return next(number for number in range(20) if sum(delays[: number + 1]) > seconds)
 
 
-def run_without(java: Path, world: FaultWorld, worker: LocalWorker) -> Outcome:
+def run_without(java: Path, job: JobUnderFault, worker: LocalWorker) -> Outcome:
     """The job begins while Java is away from this worker, says so and waits; then it is back."""
     host, port = worker.worker_id.rsplit("-", 2)[1:]
     with missing(java):
-        world.fault()
-        loop = world.start_loop()
-        world.wait_for("advice", lambda: world.said(f"Java is missing on worker {host}:{port}: ", "JAVA_HOME"))
-        world.last(PATIENT_S)
-        assert world.epoch() <= 1 + most_restarts(world.since_fault())
-    world.recover()
-    return world.finish(loop)
+        job.fault()
+        loop = job.start_loop()
+        job.wait_for("advice", lambda: job.said(f"Java is missing on worker {host}:{port}: ", "JAVA_HOME"))
+        job.last(PATIENT_S)
+        assert job.epoch() <= 1 + most_restarts(job.since_fault())
+    job.recover()
+    return job.finish(loop)
 
 
 def test_java_that_is_missing_for_the_driver(
-    fault_cluster: LocalCluster, make_world: Callable[..., FaultWorld], record: Record, java: Path
+    fault_cluster: LocalCluster, make_job: Callable[..., JobUnderFault], record: Record, java: Path
 ) -> None:
     fault_cluster.reset()
     worker = add_worker(fault_cluster, java, **WORKER)
-    world = make_world(options=BACKOFF)
-    outcome = run_without(java, world, worker)
+    job = make_job(options=BACKOFF)
+    outcome = run_without(java, job, worker)
     record("Java missing on a worker", "that gets the driver, until it was there", outcome)
 
 
 def test_java_that_is_missing_for_the_executors(
-    fault_cluster: LocalCluster, make_world: Callable[..., FaultWorld], record: Record, java: Path
+    fault_cluster: LocalCluster, make_job: Callable[..., JobUnderFault], record: Record, java: Path
 ) -> None:
     """Its driver is too large for the worker without Java. After ten attempts the master gives the application up."""
     fault_cluster.reset()
     fault_cluster.add_worker(cores=1, memory_mb=2048)
     worker = add_worker(fault_cluster, java, cores=2, memory_mb=1024)
-    world = make_world(options=BACKOFF, conf={"spark.log.level": "INFO"}, driver=DriverShape(cores=1, memory_mb=1200))
-    outcome = run_without(java, world, worker)
+    job = make_job(options=BACKOFF, conf={"spark.log.level": "INFO"}, driver=DriverShape(cores=1, memory_mb=1200))
+    outcome = run_without(java, job, worker)
     record("Java missing on a worker", "that gets the executors, until it was there", outcome)
 
 
-def test_python_that_is_missing_everywhere(world: FaultWorld, record: Record) -> None:
+def test_python_that_is_missing_everywhere(job: JobUnderFault, record: Record) -> None:
     """No restart brings it: the job ends when its restarts are used up."""
-    world.changes = {
+    job.changes = {
         "options": {"restart_strategy": {"type": "fixed-delay", "attempts": 2, "delay": "1 s"}},
         "conf": {"spark.pyspark.python": "/nowhere/python"},
     }
-    world.fault()
-    loop = world.start_loop()
-    world.wait_exit(loop, 0)
-    assert world.is_in("Finished")
-    assert world.said("Python is missing on worker", "/nowhere/python", "PYSPARK_PYTHON")
-    assert world.epoch() == 3
-    world.changes = {}
-    loop = world.start_loop(attempt="2")
-    world.recover()
-    record("Python missing on a worker", "until the next attempt", world.finish(loop))
+    job.fault()
+    loop = job.start_loop()
+    job.wait_exit(loop, 0)
+    assert job.is_in("Finished")
+    assert job.said("Python is missing on worker", "/nowhere/python", "PYSPARK_PYTHON")
+    assert job.epoch() == 3
+    job.changes = {}
+    loop = job.start_loop(attempt="2")
+    job.recover()
+    record("Python missing on a worker", "until the next attempt", job.finish(loop))

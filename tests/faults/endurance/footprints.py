@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
-from tests.faults.endurance.long_run import OPTIONS, WEEK, Footprint, Weeks
+from tests.faults.endurance.long_run import OPTIONS, WEEK, Footprint, LongRun
 
 LOGGED_BETWEEN = 100
 """Documents from one compaction of the log to the next (`journal`)."""
@@ -22,20 +22,20 @@ XCOM_BYTES = 64 << 10
 """All that some backends take."""
 
 
-async def weeks_of(world: Weeks, week: timedelta = WEEK, count: int = 3) -> list[Footprint]:
+async def footprints_after_weeks(run: LongRun, week: timedelta = WEEK, count: int = 3) -> list[Footprint]:
     """The footprint after each week."""
     footprints = []
     logging.disable()  # Log records take most of the time, and the loop does not keep them.
     try:
         for _ in range(count):
-            await world.live(week)
-            footprints.append(await world.footprint())
+            await run.live(week)
+            footprints.append(await run.footprint())
     finally:
         logging.disable(logging.NOTSET)
     return footprints
 
 
-def check(world: Weeks, footprints: list[Footprint]) -> None:
+def assert_no_growth(run: LongRun, footprints: list[Footprint]) -> None:
     """The last week left no more than the first."""
     first, last = footprints[0], footprints[-1]
     assert last.blocks - first.blocks < NOISE_BLOCKS, footprints
@@ -45,5 +45,5 @@ def check(world: Weeks, footprints: list[Footprint]) -> None:
     for footprint in footprints:
         assert footprint.journal_documents <= OPTIONS["history_size"] + LOGGED_BETWEEN
         assert footprint.history_documents <= OPTIONS["history_size"] + LOGGED_BETWEEN
-    assert world.largest_document < LOG_DOCUMENT_BYTES
-    assert world.shown.largest < XCOM_BYTES
+    assert run.largest_document < LOG_DOCUMENT_BYTES
+    assert run.shown.largest < XCOM_BYTES

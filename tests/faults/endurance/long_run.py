@@ -92,7 +92,7 @@ def traced_bytes() -> int:
     return sum(trace.size for trace in tracemalloc.take_snapshot().traces if trace.size < LARGE)
 
 
-class Shown(FakeStore):
+class MeasuredStore(FakeStore):
     """A store that forgets what it shows, but for its size.
 
     Attributes:
@@ -132,7 +132,7 @@ class HastyClock(ManualClock):
         await super().sleep(seconds if self.now() < self.busy_until else max(seconds, calm))
 
 
-class Weeks(Simulation):
+class LongRun(Simulation):
     """A job on a cluster where something happens all the time.
 
     Attributes:
@@ -150,7 +150,7 @@ class Weeks(Simulation):
         """
         super().__init__((1, 4), **OPTIONS)
         self.clock = self.hasty = HastyClock(self._tick)
-        self.shown: Any = Shown()
+        self.shown: Any = MeasuredStore()
         self.disk: Any = DiskChannel("job", directory)
         self.store, self.channel, self.drivers._channel = self.shown, self.disk, self.disk
         jobs = JobDirectory(Storage.at(str(directory)), "job")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.endurance.footprints import check, weeks_of
-from tests.faults.endurance.long_run import Weeks
+from tests.faults.endurance.footprints import assert_no_growth, footprints_after_weeks
+from tests.faults.endurance.long_run import LongRun
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def traced() -> Iterator[None]:
 @pytest.mark.timeout(7200)
 @pytest.mark.usefixtures("traced")
 def test_thousands_of_rescales_leave_no_more_than_hundreds(tmp_path: Path) -> None:
-    world = Weeks(tmp_path, between=timedelta(minutes=30))
-    footprints = asyncio.run(weeks_of(world))
-    print(world.happened, *footprints, sep="\n")  # noqa: T201  for who waited so long
-    check(world, footprints)
+    run = LongRun(tmp_path, between=timedelta(minutes=30))
+    footprints = asyncio.run(footprints_after_weeks(run))
+    print(run.happened, *footprints, sep="\n")  # noqa: T201  for who waited so long
+    assert_no_growth(run, footprints)
     assert footprints[-1].scheduler_bytes < 1.1 * footprints[0].scheduler_bytes
-    assert sum(world.happened.values()) > 1000
-    assert min(world.shown.rescales, world.shown.restarts) > 200
+    assert sum(run.happened.values()) > 1000
+    assert min(run.shown.rescales, run.shown.restarts) > 200

@@ -24,14 +24,14 @@ from airflow_adaptive.scheduler.snapshot import encode
 from tests.faults.harness.deployment import JOB, LEASE_S, MARKS, OPTIONS, SCRIPT, deployed
 from tests.faults.harness.loop_process import SUPERSEDED
 from tests.faults.harness.outcome import Outcome, drivers_at_once, sink_batches
-from tests.faults.harness.watched_job import PATIENCE_S, ROWS, WatchedJob
+from tests.faults.harness.watched_job import ROWS, TIMEOUT_S, WatchedJob
 from tests.support.repository import ROOT
 
-__all__ = ["JOB", "LEASE_S", "OPTIONS", "PATIENCE_S", "ROWS", "FaultWorld", "Outcome", "frozen", "start_loops"]
+__all__ = ["JOB", "LEASE_S", "OPTIONS", "ROWS", "TIMEOUT_S", "JobUnderFault", "Outcome", "frozen", "start_loops"]
 
 
 @dataclass
-class FaultWorld(WatchedJob):
+class JobUnderFault(WatchedJob):
     """One job, its directory, and its loops.
 
     Attributes:
@@ -195,14 +195,14 @@ class FaultWorld(WatchedJob):
             loop.wait()
 
 
-def start_loops(worlds: Sequence[FaultWorld], **config: Any) -> subprocess.Popen[bytes]:
-    """Run the loops of some jobs in one process, as a triggerer does; for `config` see `FaultWorld.configured`."""
-    files = [str(world.configured(**config)) for world in worlds]
+def start_loops(jobs: Sequence[JobUnderFault], **config: Any) -> subprocess.Popen[bytes]:
+    """Run the loops of some jobs in one process, as a triggerer does; for `config` see `JobUnderFault.configured`."""
+    files = [str(job.configured(**config)) for job in jobs]
     with Path(files[0]).with_suffix(".log").open("wb") as log:
         command = [sys.executable, "-m", "tests.faults.harness.loop_process", *files]
         loop = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT)
-    for world in worlds:
-        world.loops.append(loop)
+    for job in jobs:
+        job.loops.append(loop)
     return loop
 
 

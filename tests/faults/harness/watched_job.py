@@ -22,7 +22,7 @@ from tests.faults.harness.outcome import sink_batches
 ROWS = 10
 """In each file of the input."""
 
-PATIENCE_S = 240.0
+TIMEOUT_S = 240.0
 """Two cores and many JVMs, and perhaps others that use them, too."""
 
 Found = TypeVar("Found")
@@ -128,7 +128,7 @@ class WatchedJob:
         logs = [line for log in (self.root / "loops").glob("*.log") for line in log.read_text().splitlines()]
         return any(all(word in line for word in words) for line in logs)
 
-    def wait_for(self, what: str, condition: Callable[[], Found | None], timeout_s: float = PATIENCE_S) -> Found:
+    def wait_for(self, what: str, condition: Callable[[], Found | None], timeout_s: float = TIMEOUT_S) -> Found:
         """Wait; if it does not come true, tell what the loops said."""
         try:
             return wait_until(condition, timeout_s, what, 0.2)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.harness.job_under_fault import FaultWorld, Outcome, frozen
+from tests.faults.harness.job_under_fault import JobUnderFault, Outcome, frozen
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -15,11 +15,11 @@ Record = Callable[[str, str, Outcome], None]
 FAULT = "loop killed (-9)"
 
 
-def _go_on(world: FaultWorld, record: Record, point: str, attempt: str = "1") -> None:
+def _go_on(job: JobUnderFault, record: Record, point: str, attempt: str = "1") -> None:
     """Another loop goes on from there; what came of it is noted."""
-    loop = world.start_loop(attempt=attempt)
-    world.recover()
-    record(FAULT, point, world.finish(loop))
+    loop = job.start_loop(attempt=attempt)
+    job.recover()
+    record(FAULT, point, job.finish(loop))
 
 
 START = {
@@ -40,10 +40,10 @@ START = {
 
 
 @pytest.mark.parametrize("point", START)
-def test_start(world: FaultWorld, record: Record, point: str) -> None:
-    world.feed()
-    world.wait_death(world.start_loop(point))
-    _go_on(world, record, START[point])
+def test_start(job: JobUnderFault, record: Record, point: str) -> None:
+    job.feed()
+    job.wait_death(job.start_loop(point))
+    _go_on(job, record, START[point])
 
 
 RESCALE = {
@@ -55,21 +55,21 @@ RESCALE = {
 
 
 @pytest.mark.parametrize("point", RESCALE)
-def test_rescale(world: FaultWorld, record: Record, point: str) -> None:
-    _run_then_adopt(world)
-    dying = world.start_loop(point)
-    world.ask(parallelism=(2, 2))
-    world.wait_death(dying)
-    loop = world.start_loop()
-    world.recover()
-    world.wait_for("two executors", lambda: (world.status() or None) and len(world.status().executors) == 2)  # type: ignore[union-attr]
-    record(FAULT, RESCALE[point], world.finish(loop))
+def test_rescale(job: JobUnderFault, record: Record, point: str) -> None:
+    _run_then_adopt(job)
+    dying = job.start_loop(point)
+    job.ask(parallelism=(2, 2))
+    job.wait_death(dying)
+    loop = job.start_loop()
+    job.recover()
+    job.wait_for("two executors", lambda: (job.status() or None) and len(job.status().executors) == 2)  # type: ignore[union-attr]
+    record(FAULT, RESCALE[point], job.finish(loop))
 
 
-def _run_then_adopt(world: FaultWorld) -> None:
+def _run_then_adopt(job: JobUnderFault) -> None:
     """The job runs; nobody looks after it."""
-    loop = world.start_loop()
-    world.run_well()
+    loop = job.start_loop()
+    job.run_well()
     loop.kill()
     loop.wait()
 
@@ -82,14 +82,14 @@ QUERY = {
 
 
 @pytest.mark.parametrize("point", QUERY)
-def test_failure_of_the_query(world: FaultWorld, record: Record, point: str) -> None:
-    _run_then_adopt(world)
-    dying = world.start_loop(point)
-    world.put("poison.json", range(-1, 0))
-    world.wait_for("the failure", lambda: dying.poll() is not None or world.is_in("Restarting"))
-    world.put("poison.json", range(0))
-    world.wait_death(dying)
-    _go_on(world, record, QUERY[point])
+def test_failure_of_the_query(job: JobUnderFault, record: Record, point: str) -> None:
+    _run_then_adopt(job)
+    dying = job.start_loop(point)
+    job.put("poison.json", range(-1, 0))
+    job.wait_for("the failure", lambda: dying.poll() is not None or job.is_in("Restarting"))
+    job.put("poison.json", range(0))
+    job.wait_death(dying)
+    _go_on(job, record, QUERY[point])
 
 
 KILL = {
@@ -105,14 +105,14 @@ KILL = {
 
 
 @pytest.mark.parametrize("point", KILL)
-def test_hanging_driver(world: FaultWorld, record: Record, point: str) -> None:
-    _run_then_adopt(world)
-    with frozen(world.driver_processes()):
-        world.wait_death(world.start_loop(point))
-        loop = world.start_loop()
-        world.recover()
-    assert world.epoch() >= 2
-    record(FAULT, KILL[point], world.finish(loop))
+def test_hanging_driver(job: JobUnderFault, record: Record, point: str) -> None:
+    _run_then_adopt(job)
+    with frozen(job.driver_processes()):
+        job.wait_death(job.start_loop(point))
+        loop = job.start_loop()
+        job.recover()
+    assert job.epoch() >= 2
+    record(FAULT, KILL[point], job.finish(loop))
 
 
 DEAD = {
@@ -133,12 +133,12 @@ DEAD = {
 
 
 @pytest.mark.parametrize("point", DEAD)
-def test_dead_driver(world: FaultWorld, record: Record, point: str) -> None:
-    _run_then_adopt(world)
-    dying = world.start_loop(point)
-    world.cluster.kill_driver(world.driver())
-    world.wait_death(dying)
-    _go_on(world, record, DEAD[point])
+def test_dead_driver(job: JobUnderFault, record: Record, point: str) -> None:
+    _run_then_adopt(job)
+    dying = job.start_loop(point)
+    job.cluster.kill_driver(job.driver())
+    job.wait_death(dying)
+    _go_on(job, record, DEAD[point])
 
 
 END = {
@@ -153,16 +153,16 @@ END = {
 
 
 @pytest.mark.parametrize(("desired_state", "point"), END)
-def test_end(world: FaultWorld, record: Record, desired_state: str, point: str) -> None:
+def test_end(job: JobUnderFault, record: Record, desired_state: str, point: str) -> None:
     """Another attempt takes the job up where this one left it."""
-    _run_then_adopt(world)
-    dying = world.start_loop(point)
-    world.ask(desired_state)
-    world.wait_death(dying)
-    world.wait_exit(world.start_loop(), 0)
-    assert world.is_in("Finished")
-    world.ask()
-    _go_on(world, record, END[desired_state, point], attempt="2")
+    _run_then_adopt(job)
+    dying = job.start_loop(point)
+    job.ask(desired_state)
+    job.wait_death(dying)
+    job.wait_exit(job.start_loop(), 0)
+    assert job.is_in("Finished")
+    job.ask()
+    _go_on(job, record, END[desired_state, point], attempt="2")
 
 
 AGAIN = {
@@ -174,39 +174,39 @@ AGAIN = {
 
 
 @pytest.mark.parametrize("point", AGAIN)
-def test_next_attempt(world: FaultWorld, record: Record, point: str) -> None:
-    first = world.start_loop()
-    world.run_well()
-    world.ask("suspend")
-    world.wait_exit(first, 0)
-    world.ask()
-    world.wait_death(world.start_loop(point, attempt="2"))
-    _go_on(world, record, AGAIN[point], attempt="2")
+def test_next_attempt(job: JobUnderFault, record: Record, point: str) -> None:
+    first = job.start_loop()
+    job.run_well()
+    job.ask("suspend")
+    job.wait_exit(first, 0)
+    job.ask()
+    job.wait_death(job.start_loop(point, attempt="2"))
+    _go_on(job, record, AGAIN[point], attempt="2")
 
 
 @pytest.mark.parametrize("nth", [1, 2])
-def test_compaction(world: FaultWorld, record: Record, nth: int) -> None:
-    dying = world.start_loop(f"compact:during:{nth}")
-    world.feed()
+def test_compaction(job: JobUnderFault, record: Record, nth: int) -> None:
+    dying = job.start_loop(f"compact:during:{nth}")
+    job.feed()
     wide = False
     while dying.poll() is None:
         wide = not wide
-        world.ask(parallelism=(1, 2 if wide else 1))
-        world.wait_for("the next document", lambda: dying.poll() is not None or world.is_in("Executing"))
-        before = world.newest()
-        world.wait_for("the next document", lambda before=before: dying.poll() is not None or world.newest() != before)  # type: ignore[misc]
-    world.ask()
-    world.wait_death(dying)
-    _go_on(world, record, f"compaction: document {nth} was removed")
+        job.ask(parallelism=(1, 2 if wide else 1))
+        job.wait_for("the next document", lambda: dying.poll() is not None or job.is_in("Executing"))
+        before = job.newest()
+        job.wait_for("the next document", lambda before=before: dying.poll() is not None or job.newest() != before)  # type: ignore[misc]
+    job.ask()
+    job.wait_death(dying)
+    _go_on(job, record, f"compaction: document {nth} was removed")
 
 
-def test_every_loop_at_its_second_document(world: FaultWorld, record: Record) -> None:
+def test_every_loop_at_its_second_document(job: JobUnderFault, record: Record) -> None:
     """No loop lives longer than to write two documents, from the start to the end; the last may do more."""
-    world.fault()
+    job.fault()
     for number in range(30):
-        dying = world.start_loop(f"create:{('before', 'after')[number % 2]}:number {2 + number % 2}")
-        world.wait_for("death, or all rows", lambda dying=dying: dying.poll() is not None or world.is_well())  # type: ignore[misc]
-        if world.is_well():
+        dying = job.start_loop(f"create:{('before', 'after')[number % 2]}:number {2 + number % 2}")
+        job.wait_for("death, or all rows", lambda dying=dying: dying.poll() is not None or job.is_well())  # type: ignore[misc]
+        if job.is_well():
             break
     assert number > 1
-    _go_on(world, record, "every loop at its second or third document, from the start on")
+    _go_on(job, record, "every loop at its second or third document, from the start on")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from tests.faults.harness.job_under_fault import LEASE_S, PATIENCE_S, FaultWorld, Outcome, frozen
+from tests.faults.harness.job_under_fault import LEASE_S, TIMEOUT_S, JobUnderFault, Outcome, frozen
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -16,75 +16,75 @@ Record = Callable[[str, str, Outcome], None]
 
 
 @pytest.mark.parametrize("attempt", ["1", "2"], ids=["twin", "next attempt"])
-def test_loop_that_thaws_yields_to_the_one_that_took_over(world: FaultWorld, record: Record, attempt: str) -> None:
-    sleeper = world.start_loop()
-    world.run_well()
+def test_loop_that_thaws_yields_to_the_one_that_took_over(job: JobUnderFault, record: Record, attempt: str) -> None:
+    sleeper = job.start_loop()
+    job.run_well()
     with frozen([psutil.Process(sleeper.pid)]):
-        world.fault()
-        loop = world.start_loop(attempt=attempt)
-        world.recover()
-        world.cluster.kill_driver(world.driver())
-        world.wait_for("the next driver", lambda: world.epoch() == 2 and world.is_in("Executing"))
-        documents = world.newest()
-    world.wait_superseded(sleeper)
-    newest, before = world.newest(), documents
+        job.fault()
+        loop = job.start_loop(attempt=attempt)
+        job.recover()
+        job.cluster.kill_driver(job.driver())
+        job.wait_for("the next driver", lambda: job.epoch() == 2 and job.is_in("Executing"))
+        documents = job.newest()
+    job.wait_superseded(sleeper)
+    newest, before = job.newest(), documents
     assert newest is not None
     assert before is not None
     assert newest.owner == before.owner
     who = "its twin" if attempt == "1" else "the next attempt"
-    record("loop frozen, thawed", f"when {who} had taken over and replaced the driver", world.finish(loop))
+    record("loop frozen, thawed", f"when {who} had taken over and replaced the driver", job.finish(loop))
 
 
-def test_loop_that_is_frozen_alone_goes_on(world: FaultWorld, record: Record) -> None:
-    loop = world.start_loop()
-    world.run_well()
-    epoch = world.epoch()
+def test_loop_that_is_frozen_alone_goes_on(job: JobUnderFault, record: Record) -> None:
+    loop = job.start_loop()
+    job.run_well()
+    epoch = job.epoch()
     with frozen([psutil.Process(loop.pid)]):
-        world.fault()
-        world.wait_for("rows without a loop", lambda: len(world.rows()) == world.files * 10)
-        world.wait_for("longer than the lease", lambda: world.since_fault() > 2 * LEASE_S)
-    world.recover()
-    assert world.epoch() == epoch, "it lost its driver"
-    record("loop frozen, thawed", "alone, for two leases", world.finish(loop))
+        job.fault()
+        job.wait_for("rows without a loop", lambda: len(job.rows()) == job.files * 10)
+        job.wait_for("longer than the lease", lambda: job.since_fault() > 2 * LEASE_S)
+    job.recover()
+    assert job.epoch() == epoch, "it lost its driver"
+    record("loop frozen, thawed", "alone, for two leases", job.finish(loop))
 
 
-def test_two_loops_that_start_at_once(world: FaultWorld, record: Record) -> None:
-    world.fault()
-    loops = [world.start_loop() for _ in range(2)]
-    world.wait_for("one to yield", lambda: any(loop.poll() is not None for loop in loops))
+def test_two_loops_that_start_at_once(job: JobUnderFault, record: Record) -> None:
+    job.fault()
+    loops = [job.start_loop() for _ in range(2)]
+    job.wait_for("one to yield", lambda: any(loop.poll() is not None for loop in loops))
     (loop,) = [loop for loop in loops if loop.poll() is None]
-    world.recover()
-    record("two loops of one attempt", "started at once", world.finish(loop))
+    job.recover()
+    record("two loops of one attempt", "started at once", job.finish(loop))
 
 
 def test_loops_that_live_shorter_than_the_lease_replace_a_driver_that_nobody_knows_of(
-    world: FaultWorld, record: Record
+    job: JobUnderFault, record: Record
 ) -> None:
     """Its answer is lost with the loop, and it is killed before it reports."""
-    world.feed()
-    world.wait_death(world.start_loop("http:answered:submit"))
-    world.cluster.kill_driver(next(iter(world.wait_for("the driver", world.submitted))))
+    job.feed()
+    job.wait_death(job.start_loop("http:answered:submit"))
+    job.cluster.kill_driver(next(iter(job.wait_for("the driver", job.submitted))))
     loops = 0
-    while world.epoch() < 2 or not world.is_in("Executing"):
-        world.wait_exit(world.start_loop(lifetime_s=5), 0)
+    while job.epoch() < 2 or not job.is_in("Executing"):
+        job.wait_exit(job.start_loop(lifetime_s=5), 0)
         loops += 1
-        assert world.since_fault() < PATIENCE_S
-    loop = world.start_loop()
-    world.recover()
+        assert job.since_fault() < TIMEOUT_S
+    loop = job.start_loop()
+    job.recover()
     assert loops > 2
-    record("loops that live 5 s", "a driver that died unknown", world.finish(loop))
+    record("loops that live 5 s", "a driver that died unknown", job.finish(loop))
 
 
-def test_loop_that_is_killed_again_and_again(world: FaultWorld, record: Record) -> None:
+def test_loop_that_is_killed_again_and_again(job: JobUnderFault, record: Record) -> None:
     """-9 after a second, after two, and so on, from the start to the first rows, and then on."""
-    world.fault()
+    job.fault()
     for second in range(1, 20):
-        loop = world.start_loop()
-        world.last(world.since_fault() + second)
+        loop = job.start_loop()
+        job.last(job.since_fault() + second)
         loop.send_signal(signal.SIGKILL)
         loop.wait()
-        if world.is_well():
+        if job.is_well():
             break
-    loop = world.start_loop()
-    world.recover()
-    record("loop killed (-9)", "again and again, each later than the one before", world.finish(loop))
+    loop = job.start_loop()
+    job.recover()
+    record("loop killed (-9)", "again and again, each later than the one before", job.finish(loop))

@@ -13,7 +13,7 @@ from tests.faults.harness.disk import NoMountError, small_disk
 from tests.faults.harness.outcome import Outcome
 from tests.faults.harness.results import Result, remember, remembered
 from tests.faults.matrix.matrix_cluster import furnish, matrix_cluster  # noqa: F401  a fixture
-from tests.faults.matrix.matrix_job import JOB, MatrixWorld
+from tests.faults.matrix.matrix_job import JOB, MatrixJob
 from tests.faults.matrix.page import write_grid
 
 DISK_MB = 24
@@ -30,10 +30,10 @@ class Jobs:
         self._root = root
         self._count = 0
         self._owned = ExitStack()
-        self.current: MatrixWorld | None = None
+        self.current: MatrixJob | None = None
         self.cells = 0
 
-    def take(self) -> MatrixWorld:
+    def take(self) -> MatrixJob:
         """A job that runs; all its directory is on a small disk."""
         self.current = self.current or self._start()
         return self.current
@@ -51,16 +51,16 @@ class Jobs:
         self.current, self.cells = None, 0
         self._owned.close()
 
-    def _start(self) -> MatrixWorld:
+    def _start(self) -> MatrixJob:
         furnish(self._cluster)
         self._count += 1
         folder = self._root / str(self._count)
         (folder / "jobs").mkdir(parents=True)
         self._owned.enter_context(small_disk(folder / "jobs", DISK_MB))
-        world = MatrixWorld(self._cluster, folder / JOB, folder / "jobs", JOB)
-        self._owned.callback(world.close)
-        world.begin()
-        return world
+        job = MatrixJob(self._cluster, folder / JOB, folder / "jobs", JOB)
+        self._owned.callback(job.close)
+        job.begin()
+        return job
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +78,7 @@ def jobs(
 
 
 @pytest.fixture
-def world(jobs: Jobs) -> Iterator[MatrixWorld]:
+def job(jobs: Jobs) -> Iterator[MatrixJob]:
     """A job that runs, and has suffered nothing that it did not survive."""
     before = jobs.cells
     try:

@@ -11,7 +11,7 @@ import psutil
 from tests.faults.harness import disk
 from tests.faults.harness.job_under_fault import LEASE_S
 from tests.faults.harness.master_process import kill_master, restart_master, wait_for_workers
-from tests.faults.matrix.matrix_job import WORKER, MatrixWorld
+from tests.faults.matrix.matrix_job import WORKER, MatrixJob
 
 SHORT_S = LEASE_S / 4
 """For so long a disk is broken."""
@@ -29,8 +29,8 @@ class Fault:
     """
 
     name: str
-    strikes: Callable[[MatrixWorld], AbstractContextManager[None]]
-    there: Callable[[MatrixWorld], bool] = lambda world: True
+    strikes: Callable[[MatrixJob], AbstractContextManager[None]]
+    there: Callable[[MatrixJob], bool] = lambda job: True
     holding: bool = True
 
 
@@ -48,82 +48,82 @@ def is_jvm(process: psutil.Process) -> bool:
     return False
 
 
-def jvm(world: MatrixWorld) -> list[psutil.Process]:
+def jvm(job: MatrixJob) -> list[psutil.Process]:
     """Of all drivers that live."""
-    return [process for process in world.drivers_left() if is_jvm(process)]
+    return [process for process in job.drivers_left() if is_jvm(process)]
 
 
-def python(world: MatrixWorld) -> list[psutil.Process]:
+def python(job: MatrixJob) -> list[psutil.Process]:
     """Of all drivers that live."""
-    return [process for process in world.drivers_left() if not is_jvm(process)]
+    return [process for process in job.drivers_left() if not is_jvm(process)]
 
 
 @contextmanager
-def executor_dies(world: MatrixWorld) -> Iterator[None]:
+def executor_dies(job: MatrixJob) -> Iterator[None]:
     """One of them."""
-    kill(world.executors()[-1:])
+    kill(job.executors()[-1:])
     yield
 
 
 @contextmanager
-def worker_dies(world: MatrixWorld) -> Iterator[None]:
+def worker_dies(job: MatrixJob) -> Iterator[None]:
     """With an executor on it if there is one, and without the driver; another one comes."""
-    world.cluster.kill_worker(world.worker_to_lose())
+    job.cluster.kill_worker(job.worker_to_lose())
     yield
-    world.cluster.add_worker(**WORKER)
+    job.cluster.add_worker(**WORKER)
 
 
 @contextmanager
-def driver_jvm_dies(world: MatrixWorld) -> Iterator[None]:
+def driver_jvm_dies(job: MatrixJob) -> Iterator[None]:
     """Its Python is left behind."""
-    kill(jvm(world))
+    kill(jvm(job))
     yield
 
 
 @contextmanager
-def driver_python_dies(world: MatrixWorld) -> Iterator[None]:
+def driver_python_dies(job: MatrixJob) -> Iterator[None]:
     """Its JVM is left behind."""
-    kill(python(world))
+    kill(python(job))
     yield
 
 
 @contextmanager
-def master_dies(world: MatrixWorld) -> Iterator[None]:
+def master_dies(job: MatrixJob) -> Iterator[None]:
     """Another one comes, with its memory."""
-    kill_master(world.cluster)
+    kill_master(job.cluster)
     yield
-    restart_master(world.cluster)
-    wait_for_workers(world.cluster)
+    restart_master(job.cluster)
+    wait_for_workers(job.cluster)
 
 
 @contextmanager
-def loop_dies(world: MatrixWorld) -> Iterator[None]:
+def loop_dies(job: MatrixJob) -> Iterator[None]:
     """As with the triggerer's process; another one comes."""
-    world.lose_loop()
+    job.lose_loop()
     yield
-    world.look_after()
+    job.look_after()
 
 
 @contextmanager
-def directory_full(world: MatrixWorld) -> Iterator[None]:
+def directory_full(job: MatrixJob) -> Iterator[None]:
     """For a while."""
-    with disk.full(world.base):
+    with disk.full(job.base):
         yield
-        world.last(SHORT_S)
+        job.last(SHORT_S)
 
 
 @contextmanager
-def directory_read_only(world: MatrixWorld) -> Iterator[None]:
+def directory_read_only(job: MatrixJob) -> Iterator[None]:
     """For a while."""
-    with disk.read_only(world.base):
+    with disk.read_only(job.base):
         yield
-        world.last(SHORT_S)
+        job.last(SHORT_S)
 
 
-EXECUTOR = Fault(name="executor", strikes=executor_dies, there=lambda world: bool(world.executors()))
+EXECUTOR = Fault(name="executor", strikes=executor_dies, there=lambda job: bool(job.executors()))
 WORKER_FAULT = Fault(name="worker", strikes=worker_dies)
-DRIVER_JVM = Fault(name="driver JVM", strikes=driver_jvm_dies, there=lambda world: bool(jvm(world)))
-DRIVER_PYTHON = Fault(name="driver Python", strikes=driver_python_dies, there=lambda world: bool(python(world)))
+DRIVER_JVM = Fault(name="driver JVM", strikes=driver_jvm_dies, there=lambda job: bool(jvm(job)))
+DRIVER_PYTHON = Fault(name="driver Python", strikes=driver_python_dies, there=lambda job: bool(python(job)))
 MASTER = Fault(name="master", strikes=master_dies)
 LOOP = Fault(name="triggerer (loop's process)", strikes=loop_dies)
 FULL = Fault(name="job directory full", strikes=directory_full, holding=False)

@@ -14,7 +14,7 @@ from airflow_adaptive.local.cluster import LocalWorker
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from tests.faults.harness.job_under_fault import ROWS, FaultWorld
+from tests.faults.harness.job_under_fault import ROWS, JobUnderFault
 
 SCRIPT = Path(__file__).with_name("job_script.py")
 
@@ -25,13 +25,13 @@ WORKERS = 2
 WORKER = {"cores": 3, "memory_mb": 2048}
 """What is left of two when one dies has room for a driver and for both executors."""
 
-MORE_THAN_THERE_IS = 8
+MORE_SLOTS_THAN_AVAILABLE = 8
 """Slots."""
 
-FEW = 2
+FEW_PARTITIONS = 2
 """State partitions, to begin with."""
 
-LOOK_S = 0.01
+POLL_S = 0.01
 """Between two looks at a job whose moment is awaited."""
 
 OPTIONS: dict[str, Any] = {
@@ -47,13 +47,13 @@ CONF = {"spark.sql.streaming.fileSink.log.compactInterval": "100000"}
 def graph(job: str, partitions: int) -> JobGraph:
     """The script asks for the parallelism of `read`, not for that of `distinct`."""
     one = ParallelismRange(1, 1)
-    read = JobVertex(name="read", parallelism=one, max_parallelism=MORE_THAN_THERE_IS, stateful=False)
+    read = JobVertex(name="read", parallelism=one, max_parallelism=MORE_SLOTS_THAN_AVAILABLE, stateful=False)
     distinct = JobVertex(name="distinct", parallelism=one, max_parallelism=partitions, inputs=("read",))
     return JobGraph(job=job, vertices=(read, distinct))
 
 
 @dataclass
-class MatrixWorld(FaultWorld):
+class MatrixJob(JobUnderFault):
     """A job of two vertices, redeployed at will, and the loop that looks after it.
 
     Attributes:
@@ -65,7 +65,7 @@ class MatrixWorld(FaultWorld):
     """
 
     attempt: int = 1
-    partitions: int = FEW
+    partitions: int = FEW_PARTITIONS
     bounds: dict[str, tuple[int, int]] = field(default_factory=lambda: {"read": (1, 1), "distinct": (1, 1)})
     desired_state: str = "running"
     poisons: int = 0
@@ -73,7 +73,7 @@ class MatrixWorld(FaultWorld):
     program: ClassVar[Path] = SCRIPT
 
     def __post_init__(self) -> None:
-        self.changes = {"graph": graph(self.job, FEW), "options": OPTIONS, "conf": CONF}
+        self.changes = {"graph": graph(self.job, FEW_PARTITIONS), "options": OPTIONS, "conf": CONF}
         super().__post_init__()
 
     # ---- what people do ----
@@ -153,7 +153,7 @@ class MatrixWorld(FaultWorld):
     def catch(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Look very often; whether the condition came true."""
         try:
-            return wait_until(condition, timeout_s, "a moment", LOOK_S)
+            return wait_until(condition, timeout_s, "a moment", POLL_S)
         except TimeoutError:
             return False
 
@@ -176,23 +176,23 @@ class MatrixWorld(FaultWorld):
         self.run_well()
 
 
-def feed_twice(world: FaultWorld, files: int) -> None:
+def feed_twice(job: JobUnderFault, files: int) -> None:
     """More input; each row comes again in the next file."""
     for _ in range(files):
-        ids = range(max(0, (world.files - 1) * ROWS), (world.files + 1) * ROWS)
-        world.put(f"{world.files:05d}.json", ids)
-        world.files += 1
+        ids = range(max(0, (job.files - 1) * ROWS), (job.files + 1) * ROWS)
+        job.put(f"{job.files:05d}.json", ids)
+        job.files += 1
 
 
-def where(world: FaultWorld) -> dict[str, Any]:
+def where(job: JobUnderFault) -> dict[str, Any]:
     """Where the scheduler stands, as the log has it."""
-    newest = world.newest()
+    newest = job.newest()
     return {"type": ""} if newest is None else newest.scheduler["current"]
 
 
-def backs_off(world: FaultWorld) -> bool:
+def backs_off(job: JobUnderFault) -> bool:
     """After a failure."""
-    state = where(world)
+    state = where(job)
     return state["type"] == "Restarting" and state["failure"] is not None
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airflow_adaptive.job.protocol.documents import DriverState
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from tests.faults.harness.job_under_fault import frozen
-from tests.faults.matrix.matrix_job import FEW, MORE_THAN_THERE_IS, MatrixWorld, backs_off, where
+from tests.faults.matrix.matrix_job import FEW_PARTITIONS, MORE_SLOTS_THAN_AVAILABLE, MatrixJob, backs_off, where
 
 TRIES = 5
 """A rescale that was over before it was seen is asked for again."""
@@ -32,11 +32,11 @@ class Moment:
     """
 
     name: str
-    lead: Callable[[MatrixWorld], None]
-    seen: Callable[[MatrixWorld], bool]
-    prepare: Callable[[MatrixWorld], None] = lambda world: None
+    lead: Callable[[MatrixJob], None]
+    seen: Callable[[MatrixJob], bool]
+    prepare: Callable[[MatrixJob], None] = lambda job: None
     passes: bool = False
-    go_on: Callable[[MatrixWorld], None] = lambda world: None
+    go_on: Callable[[MatrixJob], None] = lambda job: None
 
 
 class MissedError(AssertionError):
@@ -44,9 +44,7 @@ class MissedError(AssertionError):
 
 
 @contextmanager
-def reached(
-    world: MatrixWorld, moment: Moment, there: Callable[[MatrixWorld], bool], *, holding: bool
-) -> Iterator[None]:
+def reached(job: MatrixJob, moment: Moment, there: Callable[[MatrixJob], bool], *, holding: bool) -> Iterator[None]:
     """The job is there, and what is to break is.
 
     Args:
@@ -57,84 +55,84 @@ def reached(
     """
     holds = moment.passes and holding
     for _ in range(TRIES):
-        moment.prepare(world)
-        driver = world.drivers_left() if holds else []
-        moment.lead(world)
-        if world.catch(lambda: moment.seen(world) and there(world), LEAD_S):
+        moment.prepare(job)
+        driver = job.drivers_left() if holds else []
+        moment.lead(job)
+        if job.catch(lambda: moment.seen(job) and there(job), LEAD_S):
             with frozen(driver):
-                if not holds or moment.seen(world):
+                if not holds or moment.seen(job):
                     yield
                     return
-    raise MissedError(f"{moment.name}: missed\n{world.story()}")
+    raise MissedError(f"{moment.name}: missed\n{job.story()}")
 
 
-def in_state(name: str) -> Callable[[MatrixWorld], bool]:
+def in_state(name: str) -> Callable[[MatrixJob], bool]:
     """The log has the job in that state."""
-    return lambda world: bool(where(world)["type"] == name)
+    return lambda job: bool(where(job)["type"] == name)
 
 
-def during(tier: Tier) -> Callable[[MatrixWorld], bool]:
+def during(tier: Tier) -> Callable[[MatrixJob], bool]:
     """The plan by that rung is written, and the driver has not reported it in force; from tier 1 on it has begun."""
 
-    def seen(world: MatrixWorld) -> bool:
-        status = world.status()
+    def seen(job: MatrixJob) -> bool:
+        status = job.status()
         if status is None or (tier >= Tier.QUERY and status.state is not DriverState.RESCALING):
             return False
-        state = where(world)
+        state = where(job)
         waits = state["type"] == "Deploying" and state["tier"] == tier and not state["in_force"]
         return bool(waits and status.version < state["plan"]["version"])
 
     return seen
 
 
-def leaves_its_driver(world: MatrixWorld) -> bool:
+def leaves_its_driver(job: MatrixJob) -> bool:
     """The driver is to stop in favour of another."""
-    state = where(world)
+    state = where(job)
     return state["type"] == "Restarting" and not state["in_place"] and state["failure"] is None
 
 
-def _run(**parallelism: int) -> Callable[[MatrixWorld], None]:
-    return lambda world: world.have(**parallelism)
+def _run(**parallelism: int) -> Callable[[MatrixJob], None]:
+    return lambda job: job.have(**parallelism)
 
 
-def _ask_for(**bounds: tuple[int, int]) -> Callable[[MatrixWorld], None]:
-    return lambda world: world.require(**bounds)
+def _ask_for(**bounds: tuple[int, int]) -> Callable[[MatrixJob], None]:
+    return lambda job: job.require(**bounds)
 
 
-def _change_what_is_read(world: MatrixWorld) -> None:
-    world.require(read=(1, 1) if world.runs_on(read=2) else (1, 2))
+def _change_what_is_read(job: MatrixJob) -> None:
+    job.require(read=(1, 1) if job.runs_on(read=2) else (1, 2))
 
 
-def _change_partitions(world: MatrixWorld) -> None:
-    world.redeploy(partitions=FEW + 1 if world.partitions == FEW else FEW)
+def _change_partitions(job: MatrixJob) -> None:
+    job.redeploy(partitions=FEW_PARTITIONS + 1 if job.partitions == FEW_PARTITIONS else FEW_PARTITIONS)
 
 
-def _change_conf(world: MatrixWorld) -> None:
-    world.redeploy(conf={"spark.deployed.by": str(world.attempt)})
+def _change_conf(job: MatrixJob) -> None:
+    job.redeploy(conf={"spark.deployed.by": str(job.attempt)})
 
 
-def _lose_an_executor(world: MatrixWorld) -> None:
-    world.executors()[0].kill()
+def _lose_an_executor(job: MatrixJob) -> None:
+    job.executors()[0].kill()
 
 
-def _suspend(world: MatrixWorld) -> None:
-    world.ask("suspend")
-    world.wait_end()
+def _suspend(job: MatrixJob) -> None:
+    job.ask("suspend")
+    job.wait_end()
 
 
-def _resume(world: MatrixWorld) -> None:
-    world.wait_end()
-    world.resume()
+def _resume(job: MatrixJob) -> None:
+    job.wait_end()
+    job.resume()
 
 
 WAITING = Moment(
     name="Waiting",
-    lead=_ask_for(read=(MORE_THAN_THERE_IS, MORE_THAN_THERE_IS)),
+    lead=_ask_for(read=(MORE_SLOTS_THAN_AVAILABLE, MORE_SLOTS_THAN_AVAILABLE)),
     seen=in_state("WaitingForResources"),
     go_on=_ask_for(read=(1, 1)),
 )
-DEPLOYING = Moment(name="Deploying", prepare=_suspend, lead=MatrixWorld.resume, seen=in_state("Deploying"))
-EXECUTING = Moment(name="Executing", lead=lambda world: None, seen=in_state("Executing"))
+DEPLOYING = Moment(name="Deploying", prepare=_suspend, lead=MatrixJob.resume, seen=in_state("Deploying"))
+EXECUTING = Moment(name="Executing", lead=lambda job: None, seen=in_state("Executing"))
 TIER_0_UP = Moment(
     name="tier 0 up",
     prepare=_run(read=1, distinct=1),
@@ -157,16 +155,16 @@ TIER_3 = Moment(name="tier 3", lead=_change_conf, seen=leaves_its_driver, passes
 RESTARTING_LOCALLY = Moment(
     name="RestartingLocally", prepare=_run(distinct=2), lead=_lose_an_executor, seen=in_state("RestartingLocally")
 )
-BACKOFF = Moment(name="Restarting", lead=MatrixWorld.poison, seen=backs_off, go_on=MatrixWorld.cure)
+BACKOFF = Moment(name="Restarting", lead=MatrixJob.poison, seen=backs_off, go_on=MatrixJob.cure)
 SUSPENDING = Moment(
     name="StopWithSavepoint",
-    lead=lambda world: world.ask("suspend"),
+    lead=lambda job: job.ask("suspend"),
     seen=in_state("StopWithSavepoint"),
     passes=True,
     go_on=_resume,
 )
 CANCELING = Moment(
-    name="Canceling", lead=lambda world: world.ask("cancel"), seen=in_state("Canceling"), passes=True, go_on=_resume
+    name="Canceling", lead=lambda job: job.ask("cancel"), seen=in_state("Canceling"), passes=True, go_on=_resume
 )
 
 MOMENTS = (

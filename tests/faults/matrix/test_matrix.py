@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.harness.outcome import Outcome
 from tests.faults.matrix.cells import RUNS, Cell, fault_of, marked, moment_of
-from tests.faults.matrix.matrix_job import MatrixWorld
+from tests.faults.matrix.matrix_job import MatrixJob
 from tests.faults.matrix.strike import strike
 
 pytestmark = pytest.mark.timeout(900)
@@ -20,6 +20,6 @@ def name_of(cell: Cell) -> str:
 
 
 @pytest.mark.parametrize("cell", marked(RUNS), ids=name_of)
-def test_fault_at_a_moment(world: MatrixWorld, record: Callable[[str, str, Outcome], None], cell: Cell) -> None:
-    strike(world, fault_of(cell), moment_of(cell))
-    record(cell.fault, cell.moment, world.so_far())
+def test_fault_at_a_moment(job: MatrixJob, record: Callable[[str, str, Outcome], None], cell: Cell) -> None:
+    strike(job, fault_of(cell), moment_of(cell))
+    record(cell.fault, cell.moment, job.so_far())

@@ -14,7 +14,7 @@ import pytest
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.faults.conftest import WORKER
 from tests.faults.harness.disk import NoMountError, full, read_only, small_disk
-from tests.faults.harness.job_under_fault import LEASE_S, FaultWorld
+from tests.faults.harness.job_under_fault import LEASE_S, JobUnderFault
 from tests.faults.harness.outcome import Outcome
 
 pytestmark = pytest.mark.timeout(900)
@@ -43,23 +43,23 @@ def job_directories_on_a_small_disk(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def small_world(
-    fault_cluster: LocalCluster, small_disk: None, make_world: Callable[..., FaultWorld]
-) -> Iterator[FaultWorld]:
+    fault_cluster: LocalCluster, small_disk: None, make_job: Callable[..., JobUnderFault]
+) -> Iterator[JobUnderFault]:
     """A job whose directory is a small disk."""
     if not fault_cluster.workers:
         fault_cluster.add_worker(**WORKER)
-    world = make_world()
-    yield world
-    world.close()
+    job = make_job()
+    yield job
+    job.close()
 
 
-def replaced(world: FaultWorld, loop: subprocess.Popen[bytes], reason: str) -> subprocess.Popen[bytes]:
+def replaced(job: JobUnderFault, loop: subprocess.Popen[bytes], reason: str) -> subprocess.Popen[bytes]:
     """Kill the loop; return the next one, which has said why it can't go on, for long."""
     loop.kill()
     loop.wait()
-    following = world.start_loop()
-    world.wait_for("an explanation", lambda: world.said(str(world.directory), reason))
-    world.last(LONG_S)
+    following = job.start_loop()
+    job.wait_for("an explanation", lambda: job.said(str(job.directory), reason))
+    job.last(LONG_S)
     return following
 
 
@@ -70,63 +70,63 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("seconds", DURATIONS, ids=["short", "long"])
-def test_directory_that_is_renamed_and_back(world: FaultWorld, record: Record, seconds: float) -> None:
-    loop = world.start_loop()
-    world.run_well()
-    away = world.root / "away"
-    world.fault()
-    world.directory.rename(away)
-    world.last(seconds)
-    assert not world.directory.exists(), "something was made in its place"
-    away.rename(world.directory)
-    world.recover()
-    assert seconds == SHORT_S or world.said(str(world.directory), "bring the directory of the job back")
-    record("job directory renamed", DURATIONS[seconds], world.finish(loop))
+def test_directory_that_is_renamed_and_back(job: JobUnderFault, record: Record, seconds: float) -> None:
+    loop = job.start_loop()
+    job.run_well()
+    away = job.root / "away"
+    job.fault()
+    job.directory.rename(away)
+    job.last(seconds)
+    assert not job.directory.exists(), "something was made in its place"
+    away.rename(job.directory)
+    job.recover()
+    assert seconds == SHORT_S or job.said(str(job.directory), "bring the directory of the job back")
+    record("job directory renamed", DURATIONS[seconds], job.finish(loop))
 
 
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.parametrize("seconds", DURATIONS, ids=["short", "long"])
 def test_directory_that_can_not_be_written(
-    small_world: FaultWorld, record: Record, seconds: float, broken: str
+    small_world: JobUnderFault, record: Record, seconds: float, broken: str
 ) -> None:
-    world = small_world
-    loop = world.start_loop()
-    world.run_well()
+    job = small_world
+    loop = job.start_loop()
+    job.run_well()
     breaks, reason = BROKEN[broken]
-    with breaks(world.base):
-        world.ask(parallelism=(2, 2))  # something to write down
-        world.fault()
-        world.last(seconds)
-    world.recover()
-    assert world.said(str(world.directory), reason)
-    assert not list((world.directory / "journal").glob(".*")), "temporary files are left"
-    record(f"job directory {broken}", DURATIONS[seconds], world.finish(loop))
+    with breaks(job.base):
+        job.ask(parallelism=(2, 2))  # something to write down
+        job.fault()
+        job.last(seconds)
+    job.recover()
+    assert job.said(str(job.directory), reason)
+    assert not list((job.directory / "journal").glob(".*")), "temporary files are left"
+    record(f"job directory {broken}", DURATIONS[seconds], job.finish(loop))
 
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_directory_that_can_not_be_written_when_the_loop_is_killed(
-    small_world: FaultWorld, record: Record, broken: str
+    small_world: JobUnderFault, record: Record, broken: str
 ) -> None:
-    world = small_world
-    loop = world.start_loop()
-    world.run_well()
+    job = small_world
+    loop = job.start_loop()
+    job.run_well()
     breaks, reason = BROKEN[broken]
-    with breaks(world.base):
-        world.fault()
-        loop = replaced(world, loop, reason)
-    world.recover()
-    record(f"job directory {broken}", f"{DURATIONS[LONG_S]}, {MEANWHILE}", world.finish(loop))
+    with breaks(job.base):
+        job.fault()
+        loop = replaced(job, loop, reason)
+    job.recover()
+    record(f"job directory {broken}", f"{DURATIONS[LONG_S]}, {MEANWHILE}", job.finish(loop))
 
 
-def test_directory_that_is_away_when_the_loop_is_killed(world: FaultWorld, record: Record) -> None:
+def test_directory_that_is_away_when_the_loop_is_killed(job: JobUnderFault, record: Record) -> None:
     """The next loop must not take it for a new job."""
-    loop = world.start_loop()
-    world.run_well()
-    away = world.root / "away"
-    world.fault()
-    world.base.rename(away)
-    loop = replaced(world, loop, "or mount it")
-    assert not world.base.exists(), "something was made in its place"
-    away.rename(world.base)
-    world.recover()
-    record("job directory renamed", f"{DURATIONS[LONG_S]}, {MEANWHILE}", world.finish(loop))
+    loop = job.start_loop()
+    job.run_well()
+    away = job.root / "away"
+    job.fault()
+    job.base.rename(away)
+    loop = replaced(job, loop, "or mount it")
+    assert not job.base.exists(), "something was made in its place"
+    away.rename(job.base)
+    job.recover()
+    record("job directory renamed", f"{DURATIONS[LONG_S]}, {MEANWHILE}", job.finish(loop))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.chaos import BREAKS, WISHES, sequence
+from tests.faults.chaos import BREAKS, USER_REQUESTS, sequence
 
 
 def test_same_seed_does_the_same():
@@ -17,7 +17,7 @@ def test_longer_chaos_begins_like_a_shorter_one():
 
 
 def test_everything_is_done_sooner_or_later():
-    assert {deed.name for deed in sequence(3, 120)} == {*BREAKS, *WISHES}
+    assert {deed.name for deed in sequence(3, 120)} == {*BREAKS, *USER_REQUESTS}
 
 
 def test_nothing_is_done_after_the_end():

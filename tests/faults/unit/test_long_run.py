@@ -6,13 +6,13 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from tests.faults.endurance.footprints import check, weeks_of
-from tests.faults.endurance.long_run import Weeks
+from tests.faults.endurance.footprints import assert_no_growth, footprints_after_weeks
+from tests.faults.endurance.long_run import LongRun
 
 
 def test_weeks_leave_no_more_than_the_first_one(tmp_path: Path) -> None:
-    world = Weeks(tmp_path, between=timedelta(hours=14))
-    check(world, asyncio.run(weeks_of(world)))
-    assert world.happened["recycled"] > 20
-    assert sum(world.happened.values()) > 50
-    assert min(world.shown.rescales, world.shown.restarts) > 5
+    run = LongRun(tmp_path, between=timedelta(hours=14))
+    assert_no_growth(run, asyncio.run(footprints_after_weeks(run)))
+    assert run.happened["recycled"] > 20
+    assert sum(run.happened.values()) > 50
+    assert min(run.shown.rescales, run.shown.restarts) > 5

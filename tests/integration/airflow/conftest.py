@@ -13,8 +13,8 @@ import pytest
 
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
-from tests.support.mailbox import Mailbox
-from tests.support.statsd_server import Statsd
+from tests.support.servers.smtp_server import SmtpServer
+from tests.support.servers.statsd_server import Statsd
 
 SCRIPT = dedent(
     """
@@ -188,9 +188,9 @@ def spark_connection(spark_master: LocalCluster) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def mailbox() -> Iterator[Mailbox]:
+def mailbox() -> Iterator[SmtpServer]:
     """Where Airflow's mails go."""
-    with Mailbox() as mailbox:
+    with SmtpServer() as mailbox:
         yield mailbox
 
 
@@ -203,7 +203,7 @@ def statsd() -> Iterator[Statsd]:
 
 @pytest.fixture(scope="session")
 def airflow(
-    playground: Path, spark_connection: dict[str, str], mailbox: Mailbox, statsd: Statsd
+    playground: Path, spark_connection: dict[str, str], mailbox: SmtpServer, statsd: Statsd
 ) -> Iterator[LocalAirflow]:
     """One Airflow of four processes for all tests of a session."""
     extra = {"disable_ssl": True, "disable_tls": True, "from_email": "airflow@example.com"}

@@ -20,8 +20,8 @@ from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.mailbox import Mailbox
-from tests.support.statsd_server import Statsd
+from tests.support.servers.smtp_server import SmtpServer
+from tests.support.servers.statsd_server import Statsd
 
 pytestmark = pytest.mark.timeout(500)
 
@@ -149,7 +149,7 @@ def until_gauge(statsd: Statsd, name: str, value: float) -> None:
 
 
 def test_job_grows_is_watched_and_is_suspended(
-    begin: Begin, airflow: LocalAirflow, spark_cluster: LocalCluster, mailbox: Mailbox, statsd: Statsd
+    begin: Begin, airflow: LocalAirflow, spark_cluster: LocalCluster, mailbox: SmtpServer, statsd: Statsd
 ) -> None:
     run = begin("endless")
     assert run.task_state == "deferred"

@@ -17,12 +17,12 @@ from tests.integration.airflow.test_adaptive_job import Run
 pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
 
 
-PATIENCE_S = 240.0
+TIMEOUT_S = 240.0
 """Three jobs share two cores."""
 
 
 def until_success(run: Run) -> None:
-    wait_until(lambda: run.task_state in ("success", "failed"), PATIENCE_S, "the end of the task")
+    wait_until(lambda: run.task_state in ("success", "failed"), TIMEOUT_S, "the end of the task")
     assert run.task_state == "success", run.xcom("transitions")
 
 

@@ -18,7 +18,7 @@ from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.conftest import MARK, SECRET_CONF
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Run, no_driver_runs
-from tests.support.mailbox import Mailbox
+from tests.support.servers.smtp_server import SmtpServer
 
 pytestmark = pytest.mark.timeout(500)
 
@@ -95,7 +95,7 @@ def run(airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path) ->
 
 
 def test_secrets_of_a_connection_are_seen_by_the_driver_alone(
-    run: Run, airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path, mailbox: Mailbox
+    run: Run, airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path, mailbox: SmtpServer
 ) -> None:
     assert leaks(command_lines()) == []
     seen = list(pages(run, spark_cluster))

@@ -11,14 +11,14 @@ import pytest
 from playwright.sync_api import expect
 
 from airflow_adaptive.plugin.api.ui_files import DIST
-from tests.support.airflow_app import AirflowWorld
+from tests.support.airflow.airflow_app import AirflowApp
 
-PATIENCE_MS = 20_000
+TIMEOUT_MS = 20_000
 """With what a page does and shows: other tests may have the processors, too."""
 
 
 @pytest.fixture(scope="session")
-def address(airflow_world: AirflowWorld) -> Iterator[str]:
+def address(shared_airflow_app: AirflowApp) -> Iterator[str]:
     """Where the app is served."""
     import uvicorn  # noqa: PLC0415
 
@@ -26,7 +26,7 @@ def address(airflow_world: AirflowWorld) -> Iterator[str]:
         pytest.fail("the page was not built: run make ui")
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(airflow_world.app, log_level="warning", ws="none", lifespan="off"))
+        server = uvicorn.Server(uvicorn.Config(shared_airflow_app.app, log_level="warning", ws="none", lifespan="off"))
         server.config.timeout_graceful_shutdown = 1  # pages that listen to a job do not leave by themselves
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -38,8 +38,8 @@ def address(airflow_world: AirflowWorld) -> Iterator[str]:
 class Visitor:
     """Somebody who looks at the page."""
 
-    def __init__(self, world: AirflowWorld, browser: Any, address: str) -> None:
-        self._world = world
+    def __init__(self, airflow_app: AirflowApp, browser: Any, address: str) -> None:
+        self._airflow_app = airflow_app
         self._browser = browser
         self._address = address
         self._contexts: list[Any] = []
@@ -50,10 +50,10 @@ class Visitor:
         """The page at a path below its own, or below Airflow's if it begins with a slash."""
         context = self._browser.new_context(reduced_motion="reduce", **options)
         self._contexts.append(context)
-        context.set_default_timeout(PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
+        expect.set_options(timeout=TIMEOUT_MS)
         if user is not None:
-            context.add_cookies([{"name": "_token", "value": self._world.token(user), "url": self._address}])
+            context.add_cookies([{"name": "_token", "value": self._airflow_app.token(user), "url": self._address}])
         context.add_init_script(f"localStorage.theme ??= {theme!r}")
         page = context.new_page()
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -71,9 +71,9 @@ class Visitor:
 
 
 @pytest.fixture
-def visitor(world: AirflowWorld, browser: Any, address: str) -> Iterator[Visitor]:
+def visitor(airflow_app: AirflowApp, browser: Any, address: str) -> Iterator[Visitor]:
     """Opens the page; in the end the browser must have found nothing wrong, of its content security policy neither."""
-    somebody = Visitor(world, browser, address)
+    somebody = Visitor(airflow_app, browser, address)
     yield somebody
     somebody.leave()
     assert somebody.complaints == []

@@ -10,9 +10,9 @@ from playwright.sync_api import expect
 
 from airflow_adaptive.testing.scenario import Scenario
 from tests.integration.browser.conftest import Visitor
-from tests.support import job_stories as stories
-from tests.support.airflow_app import AirflowWorld
-from tests.support.published_documents import shown
+from tests.support.airflow import published_jobs as stories
+from tests.support.airflow.airflow_app import AirflowApp
+from tests.support.airflow.published_documents import shown
 
 XSS = '<img src=x onerror=alert(1)> & "quoted"'
 
@@ -26,9 +26,9 @@ def overflow(page: Any) -> int:
 # ---- the list -------------------------------------------------------------------------------------------------------
 
 
-def test_list_shows_jobs_and_leads_to_them(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.rescaled_twice())
-    stories.place(world, stories.waiting("arrivals"))
+def test_list_shows_jobs_and_leads_to_them(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.rescaled_twice())
+    stories.place(airflow_app, stories.waiting("arrivals"))
     page = visitor.open()
     row = page.get_by_role("row").filter(has_text="departures")
     expect(row).to_contain_text("Executing")
@@ -42,9 +42,9 @@ def test_list_shows_jobs_and_leads_to_them(world: AirflowWorld, visitor: Visitor
     expect(row).to_be_visible()
 
 
-def test_list_is_filtered_and_keeps_its_filter_in_the_address(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.waiting("arrivals"))
-    stories.place(world, stories.suspended("tickets"))
+def test_list_is_filtered_and_keeps_its_filter_in_the_address(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.waiting("arrivals"))
+    stories.place(airflow_app, stories.suspended("tickets"))
     page = visitor.open()
     arrivals, tickets = (page.get_by_role("link", name=name) for name in ("arrivals", "tickets"))
     expect(tickets).to_be_visible()
@@ -58,9 +58,9 @@ def test_list_is_filtered_and_keeps_its_filter_in_the_address(world: AirflowWorl
     expect(page.get_by_text("No job matches")).to_be_visible()
 
 
-def test_filter_is_cleared_and_gone_back_to(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.waiting("arrivals"))
-    stories.place(world, stories.suspended("tickets"))
+def test_filter_is_cleared_and_gone_back_to(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.waiting("arrivals"))
+    stories.place(airflow_app, stories.suspended("tickets"))
     page = visitor.open("?name=ARR&state=WaitingForResources")
     name, tickets = page.get_by_label("Name"), page.get_by_role("link", name="tickets")
     expect(page.get_by_role("link", name="arrivals")).to_be_visible()
@@ -76,9 +76,9 @@ def test_filter_is_cleared_and_gone_back_to(world: AirflowWorld, visitor: Visito
     expect(tickets).to_have_count(0)
 
 
-def test_many_jobs_come_in_pages(world: AirflowWorld, visitor: Visitor) -> None:
+def test_many_jobs_come_in_pages(airflow_app: AirflowApp, visitor: Visitor) -> None:
     for number in range(60):
-        world.show(world.declare(f"job_{number:03}"), {"desired_state": "running"})
+        airflow_app.show(airflow_app.declare(f"job_{number:03}"), {"desired_state": "running"})
     page = visitor.open()
     expect(page.get_by_text(re.compile("1.50 of 60"))).to_be_visible()
     page.get_by_role("button", name="Next").click()
@@ -90,9 +90,9 @@ def test_empty_list_says_when_jobs_appear(visitor: Visitor) -> None:
     expect(visitor.open().get_by_text("There are no adaptive jobs yet")).to_be_visible()
 
 
-def test_names_are_text_and_long_ones_have_room(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.failed(XSS))
-    stories.place(world, stories.rescaled_twice("x" * 240))
+def test_names_are_text_and_long_ones_have_room(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.failed(XSS))
+    stories.place(airflow_app, stories.rescaled_twice("x" * 240))
     page = visitor.open(viewport={"width": 390, "height": 800})
     page.get_by_role("link", name=XSS).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(XSS)
@@ -106,18 +106,18 @@ def test_names_are_text_and_long_ones_have_room(world: AirflowWorld, visitor: Vi
 # ---- a job ----------------------------------------------------------------------------------------------------------
 
 
-def test_job_that_moves_is_followed_without_a_reload(world: AirflowWorld, visitor: Visitor) -> None:
+def test_job_that_moves_is_followed_without_a_reload(airflow_app: AirflowApp, visitor: Visitor) -> None:
     job = stories.minutes_ago(Scenario(graph=stories.pipeline("departures")), 1)
-    asset = stories.place(world, stories.have(job.given_deploying(2), 2))
+    asset = stories.place(airflow_app, stories.have(job.given_deploying(2), 2))
     page = visitor.open("jobs/departures")
     expect(page.get_by_role("img", name="State diagram: Deploying now")).to_be_visible()
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
-    world.show(asset, shown(job.when_in_force()))
+    airflow_app.show(asset, shown(job.when_in_force()))
     expect(page.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
 
 
-def test_job_whose_loop_is_silent_is_told_to_be_stale(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.rescaled_twice())
+def test_job_whose_loop_is_silent_is_told_to_be_stale(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
     page.clock.install()
@@ -136,8 +136,10 @@ def test_job_whose_loop_is_silent_is_told_to_be_stale(world: AirflowWorld, visit
         ("Configuration", "executing_stabilization_timeout"),
     ],
 )
-def test_tab_shows_its_part_and_can_be_linked_to(world: AirflowWorld, visitor: Visitor, tab: str, text: str) -> None:
-    stories.place(world, stories.rescaled_twice())
+def test_tab_shows_its_part_and_can_be_linked_to(
+    airflow_app: AirflowApp, visitor: Visitor, tab: str, text: str
+) -> None:
+    stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
     page.get_by_role("tab", name=tab).click()
     expect(page.get_by_text(text).first).to_be_visible()
@@ -145,8 +147,8 @@ def test_tab_shows_its_part_and_can_be_linked_to(world: AirflowWorld, visitor: V
     expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
 
 
-def test_charts_are_read_with_the_keyboard_and_as_a_table(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.rescaled_twice())
+def test_charts_are_read_with_the_keyboard_and_as_a_table(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
     expect(page.locator("canvas")).to_have_count(4)
     cursor = page.get_by_role("slider")
@@ -161,8 +163,8 @@ def test_charts_are_read_with_the_keyboard_and_as_a_table(world: AirflowWorld, v
     expect(page.get_by_role("table", name="Metrics over time")).to_be_visible()
 
 
-def test_backoff_counts_down(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.backing_off("delays"))
+def test_backoff_counts_down(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.backing_off("delays"))
     page = visitor.open("jobs/delays")
     clock = page.get_by_role("listitem").filter(has_text="Restart (backoff)")
     expect(clock).to_contain_text("in ")
@@ -180,8 +182,8 @@ def editor_of(page: Any) -> Any:
     return dialog
 
 
-def test_requirements_are_checked_tried_and_applied(world: AirflowWorld, visitor: Visitor) -> None:
-    asset = stories.place(world, stories.rescaled_twice())
+def test_requirements_are_checked_tried_and_applied(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    asset = stories.place(airflow_app, stories.rescaled_twice())
     dialog = editor_of(visitor.open("jobs/departures"))
     apply, upper = dialog.get_by_role("button", name="Apply"), dialog.get_by_label("Upper bound").first
     expect(apply).to_be_disabled()
@@ -190,30 +192,30 @@ def test_requirements_are_checked_tried_and_applied(world: AirflowWorld, visitor
     expect(apply).to_be_disabled()
     upper.fill("3")
     expect(dialog.get_by_text("The job rescales.")).to_be_visible()
-    assert world.stored(asset, "requirements") is None
+    assert airflow_app.stored(asset, "requirements") is None
     apply.click()
     expect(dialog).to_have_count(0)
-    assert world.stored(asset, "requirements")["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
+    assert airflow_app.stored(asset, "requirements")["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
 
 
-def test_requirements_that_somebody_else_has_changed_are_read_again(world: AirflowWorld, visitor: Visitor) -> None:
-    asset = stories.place(world, stories.rescaled_twice())
+def test_requirements_that_somebody_else_has_changed_are_read_again(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    asset = stories.place(airflow_app, stories.rescaled_twice())
     dialog = editor_of(visitor.open("jobs/departures"))
     body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
-    world.show(asset, {"requirements": body})
+    airflow_app.show(asset, {"requirements": body})
     dialog.get_by_label("Upper bound").first.fill("5")
     dialog.get_by_role("button", name="Apply").click()
     expect(dialog.get_by_role("alert")).to_contain_text("read them again")
     dialog.get_by_role("button", name="Reload the requirements").click()
     expect(dialog.get_by_label("Upper bound").first).to_have_value("2")
-    assert world.stored(asset, "requirements") == body
+    assert airflow_app.stored(asset, "requirements") == body
 
 
 @pytest.mark.parametrize(("button", "desired_state"), [("Suspend", "suspended"), ("Cancel job", "canceled")])
 def test_stopping_a_job_is_confirmed_first(
-    world: AirflowWorld, visitor: Visitor, button: str, desired_state: str
+    airflow_app: AirflowApp, visitor: Visitor, button: str, desired_state: str
 ) -> None:
-    asset = stories.place(world, stories.rescaled_twice())
+    asset = stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
     opener, dialog = page.get_by_role("button", name=button), page.get_by_role("dialog")
     opener.click()
@@ -221,15 +223,15 @@ def test_stopping_a_job_is_confirmed_first(
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(opener).to_be_focused()
-    assert world.stored(asset, "desired_state") == "running"
+    assert airflow_app.stored(asset, "desired_state") == "running"
     opener.click()
     dialog.get_by_role("button", name="Suspend" if desired_state == "suspended" else "Cancel this job").click()
     expect(page.get_by_text(BEING_STOPPED[desired_state], exact=True)).to_be_visible()
-    assert world.stored(asset, "desired_state") == desired_state
+    assert airflow_app.stored(asset, "desired_state") == desired_state
 
 
-def test_resuming_that_is_refused_says_why(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.suspended("tickets"))
+def test_resuming_that_is_refused_says_why(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.suspended("tickets"))
     page = visitor.open("jobs/tickets")
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("dialog").get_by_role("button", name="Resume").click()
@@ -239,8 +241,8 @@ def test_resuming_that_is_refused_says_why(world: AirflowWorld, visitor: Visitor
 # ---- who may not, and what is not there -----------------------------------------------------------------------------
 
 
-def test_viewer_sees_all_and_may_change_nothing(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.rescaled_twice())
+def test_viewer_sees_all_and_may_change_nothing(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures", user="viewer")
     for name in ("Requirements", "Suspend", "Cancel job"):
         expect(page.get_by_role("button", name=name)).to_have_attribute("aria-disabled", "true")
@@ -269,16 +271,16 @@ def test_theme_is_that_of_airflow(visitor: Visitor) -> None:
     expect(page.locator("html")).to_have_class("light")
 
 
-def test_tab_of_a_task_instance_shows_its_job(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.rescaled_twice(), "flights", "stream")
+def test_tab_of_a_task_instance_shows_its_job(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.rescaled_twice(), "flights", "stream")
     page = visitor.open("?dag_id=flights&run_id=r&task_id=stream&map_index=-1")
     expect(page.get_by_role("heading", level=1)).to_have_text("departures")
     other = visitor.open("?dag_id=flights&run_id=r&task_id=other&map_index=-1")
     expect(other.get_by_text("This task does not run an adaptive job")).to_be_visible()
 
 
-def test_airflow_shows_the_page_in_its_frame(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.rescaled_twice())
+def test_airflow_shows_the_page_in_its_frame(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("/plugin/adaptive-jobs")
     frame = page.frame_locator("iframe")
     frame.get_by_role("link", name="departures").click()

@@ -16,9 +16,9 @@ from airflow_adaptive.runtime.publishing.documents import HISTORY, POLICY, SUMMA
 from airflow_adaptive.runtime.requirements.control_requests import REQUESTERS, REQUIREMENTS
 from tests.integration.browser.conftest import Visitor
 from tests.integration.browser.test_pages import editor_of, overflow
-from tests.support import job_stories as stories
-from tests.support.airflow_app import AirflowWorld
-from tests.support.published_documents import shown
+from tests.support.airflow import published_jobs as stories
+from tests.support.airflow.airflow_app import AirflowApp
+from tests.support.airflow.published_documents import shown
 from tests.support.repository import ROOT
 
 PICTURES = ROOT / "docs" / "pictures"
@@ -55,21 +55,21 @@ def policy(**more: Any) -> dict[str, Any]:
     return {"kind": "CombinedPolicy", "dry_run": False, "acts": True, "advice": advice, "problem": None} | more
 
 
-def place(world: AirflowWorld, by: dict[str, Any], says: dict[str, Any] | None = None, **more: Any) -> int:
+def place(airflow_app: AirflowApp, by: dict[str, Any], says: dict[str, Any] | None = None, **more: Any) -> int:
     """A job whose bounds are that one's."""
     job = stories.rescaled_twice()
     summary = shown(job, **stories.SPARK)[SUMMARY] | {"bounds_by": by}
     if says and says["acts"]:
         summary["requirements"] = says["advice"]["bounds"]
-    return stories.place(world, job, **{SUMMARY: summary, POLICY: says or {}, **more})
+    return stories.place(airflow_app, job, **{SUMMARY: summary, POLICY: says or {}, **more})
 
 
 def bounds_of(page: Any) -> Any:
     return page.get_by_role("region", name="Bounds")
 
 
-def test_bounds_of_calendar_and_load_have_a_reason_and_a_next_change(world: AirflowWorld, visitor: Visitor) -> None:
-    place(world, standing("POLICY", "calendar and load", reason=REASON, until=soon(minutes=95)), policy())
+def test_bounds_of_calendar_and_load_have_a_reason_and_a_next_change(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    place(airflow_app, standing("POLICY", "calendar and load", reason=REASON, until=soon(minutes=95)), policy())
     page = visitor.open("jobs/departures")
     bounds = bounds_of(page)
     expect(bounds).to_contain_text("Set by calendar and load, 13 m ago, next change")
@@ -85,13 +85,13 @@ def test_bounds_of_calendar_and_load_have_a_reason_and_a_next_change(world: Airf
     expect(page.get_by_role("row").filter(has_text="departures")).to_contain_text("by calendar and load")
 
 
-def test_dry_run_is_marked_wherever_its_advice_is_told(world: AirflowWorld, visitor: Visitor) -> None:
+def test_dry_run_is_marked_wherever_its_advice_is_told(airflow_app: AirflowApp, visitor: Visitor) -> None:
     decisions = [
         {"at": soon(seconds=-9), "state": "Executing", "reason": "dry run: load would set read 2-4 (query 'q': busy)"},
         {"at": soon(seconds=-7), "state": "Executing", "reason": "bounds by the DAG: nothing changes"},
     ]
     told = {HISTORY: {"transitions": [], "decisions": decisions}}
-    place(world, standing("DAG", "dag"), policy(dry_run=True, acts=False), **told)
+    place(airflow_app, standing("DAG", "dag"), policy(dry_run=True, acts=False), **told)
     page = visitor.open("jobs/departures", theme="dark", viewport={"width": 390, "height": 800})
     expect(page.get_by_text("Dry run", exact=True)).to_have_count(2)
     expect(bounds_of(page)).to_contain_text("Set by the DAG")
@@ -104,18 +104,18 @@ def test_dry_run_is_marked_wherever_its_advice_is_told(world: AirflowWorld, visi
     expect(page.get_by_role("listitem").filter(has_text="Bounds by the DAG")).to_be_visible()
 
 
-def test_policy_that_can_t_be_followed_says_why(world: AirflowWorld, visitor: Visitor) -> None:
+def test_policy_that_can_t_be_followed_says_why(airflow_app: AirflowApp, visitor: Visitor) -> None:
     problem = "the job has no vertex 'sink': it has 'read', 'enrich', 'aggregate'"
     calendar = standing("CALENDAR", "rush_hour/set_requirements/scheduled__2026-11-21T06:00:00+00:00", via="task")
-    place(world, calendar, policy(acts=False, advice=None, problem=problem))
+    place(airflow_app, calendar, policy(acts=False, advice=None, problem=problem))
     page = visitor.open("jobs/departures", viewport={"width": 390, "height": 800})
     expect(bounds_of(page)).to_contain_text("Set by calendar: rush_hour/set_requirements")
     expect(bounds_of(page)).to_contain_text(f"Not applied: {problem}")
     assert overflow(page) == 0
 
 
-def test_job_that_tells_of_no_bounds_has_no_such_part(world: AirflowWorld, visitor: Visitor) -> None:
-    stories.place(world, stories.rescaled_twice())
+def test_job_that_tells_of_no_bounds_has_no_such_part(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
     expect(page.get_by_role("region", name="State")).to_be_visible()
     expect(bounds_of(page)).to_have_count(0)
@@ -124,8 +124,8 @@ def test_job_that_tells_of_no_bounds_has_no_such_part(world: AirflowWorld, visit
 # ---- setting and lifting --------------------------------------------------------------------------------------------
 
 
-def test_bounds_are_set_for_a_while(world: AirflowWorld, visitor: Visitor) -> None:
-    asset = place(world, standing("POLICY", "load"), policy())
+def test_bounds_are_set_for_a_while(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    asset = place(airflow_app, standing("POLICY", "load"), policy())
     dialog = editor_of(visitor.open("jobs/departures"))
     expect(dialog).to_contain_text("Currently set by load")
     expect(dialog).to_contain_text("These bounds override the rescale policy until they expire or you clear them.")
@@ -138,13 +138,13 @@ def test_bounds_are_set_for_a_while(world: AirflowWorld, visitor: Visitor) -> No
     length.fill("90 min")
     apply.click()
     expect(dialog).to_have_count(0)
-    assert world.stored(asset, REQUIREMENTS)["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
-    ends = datetime.fromisoformat(world.stored(asset, REQUESTERS)[REQUIREMENTS]["until"]) - datetime.now(UTC)
+    assert airflow_app.stored(asset, REQUIREMENTS)["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
+    ends = datetime.fromisoformat(airflow_app.stored(asset, REQUESTERS)[REQUIREMENTS]["until"]) - datetime.now(UTC)
     assert timedelta(minutes=88) < ends <= timedelta(minutes=90)
 
 
-def test_bounds_that_a_policy_has_set_are_held_until_a_time(world: AirflowWorld, visitor: Visitor) -> None:
-    asset = place(world, standing("POLICY", "load"), policy())
+def test_bounds_that_a_policy_has_set_are_held_until_a_time(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    asset = place(airflow_app, standing("POLICY", "load"), policy())
     dialog = editor_of(visitor.open("jobs/departures", timezone_id="Asia/Kathmandu"))
     dialog.get_by_label("These bounds apply").select_option("until a time")
     dialog.get_by_label("Date and time").fill("2013-01-01T10:00")
@@ -152,15 +152,15 @@ def test_bounds_that_a_policy_has_set_are_held_until_a_time(world: AirflowWorld,
     dialog.get_by_label("Date and time").fill("2099-01-01T10:00")
     dialog.get_by_role("button", name="Apply").click()
     expect(dialog).to_have_count(0)
-    until = datetime.fromisoformat(world.stored(asset, REQUESTERS)[REQUIREMENTS]["until"])
+    until = datetime.fromisoformat(airflow_app.stored(asset, REQUESTERS)[REQUIREMENTS]["until"])
     assert until == datetime(2099, 1, 1, 4, 15, tzinfo=UTC), "ten o'clock in the viewer's zone"
 
 
-def test_bounds_of_a_person_are_lifted(world: AirflowWorld, visitor: Visitor) -> None:
+def test_bounds_of_a_person_are_lifted(airflow_app: AirflowApp, visitor: Visitor) -> None:
     body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
     asked = {REQUIREMENTS: {"by": "alice", "at": soon(minutes=-3), "via": "REST", "until": soon(minutes=57)}}
     alice = standing("USER", "alice", via="REST", until=soon(minutes=57))
-    asset = place(world, alice, policy(acts=False), **{REQUIREMENTS: body, REQUESTERS: asked})
+    asset = place(airflow_app, alice, policy(acts=False), **{REQUIREMENTS: body, REQUESTERS: asked})
     page = visitor.open("jobs/departures")
     expect(bounds_of(page)).to_contain_text(re.compile(r"Set by alice \(REST\), .*, until \d{4}-"))
     expect(bounds_of(page)).to_contain_text("Another source set the active bounds.")
@@ -170,11 +170,11 @@ def test_bounds_of_a_person_are_lifted(world: AirflowWorld, visitor: Visitor) ->
     expect(dialog).to_contain_text("The rescale policy (by calendar and load) sets the bounds again.")
     dialog.get_by_role("button", name="Clear").click()
     expect(dialog).to_have_count(0)
-    assert world.stored(asset, REQUIREMENTS) == dict.fromkeys(body, RESET)
+    assert airflow_app.stored(asset, REQUIREMENTS) == dict.fromkeys(body, RESET)
 
 
-def test_viewer_can_t_lift_bounds(world: AirflowWorld, visitor: Visitor) -> None:
-    place(world, standing("USER", "alice", via="REST"))
+def test_viewer_can_t_lift_bounds(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    place(airflow_app, standing("USER", "alice", via="REST"))
     page = visitor.open("jobs/departures", user="viewer")
     expect(bounds_of(page)).to_contain_text("until they are cleared")
     expect(bounds_of(page).get_by_role("button", name="Clear the override")).to_be_disabled()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support.airflow_app import AirflowWorld
+from tests.support.airflow.airflow_app import AirflowApp
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture
-def run(world: AirflowWorld, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(airflow_app: AirflowApp, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `airflow adaptive ...` as Airflow does, in this process."""
     from airflow.cli import cli_parser  # noqa: PLC0415  once the database is set
 

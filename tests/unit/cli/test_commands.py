@@ -17,8 +17,8 @@ from airflow_adaptive.provider_info import get_provider_info
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
-from tests.support.airflow_app import BODY, AirflowWorld
-from tests.support.published_documents import batch, canceled, executing, place, suspended
+from tests.support.airflow.airflow_app import BODY, AirflowApp
+from tests.support.airflow.published_documents import batch, canceled, executing, place, suspended
 from tests.support.repository import ROOT
 from tests.unit.cli.conftest import Ran, Run
 from tests.unit.plugin.api.routes.test_requirements import with_policy
@@ -48,9 +48,9 @@ def properties(out: str) -> dict[str, str]:
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def test_jobs_are_listed(world: AirflowWorld, run: Run) -> None:
-    place(world, executing())
-    place(world, executing("arrivals"), "other")
+def test_jobs_are_listed(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing())
+    place(airflow_app, executing("arrivals"), "other")
     ran = run("jobs")
     assert (ran.code, ran.err) == (0, "")
     head, _, *rows = ran.out.splitlines()
@@ -61,9 +61,9 @@ def test_jobs_are_listed(world: AirflowWorld, run: Run) -> None:
     ]
 
 
-def test_jobs_can_be_filtered(world: AirflowWorld, run: Run) -> None:
-    place(world, executing())
-    place(world, executing("arrivals"), "other")
+def test_jobs_can_be_filtered(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing())
+    place(airflow_app, executing("arrivals"), "other")
     assert [job["job"] for job in json.loads(run("jobs", "--dag-id", "other", "-o", "json").out)] == ["arrivals"]
     assert json.loads(run("jobs", "--state", "Finished", "--state", "Failing", "-o", "json").out) == []
     assert len(json.loads(run("jobs", "--state", "Executing", "-o", "json").out)) == 2
@@ -79,15 +79,15 @@ def test_no_jobs_are_told_as_such(run: Run) -> None:
     assert (run("jobs").out.strip(), json.loads(run("jobs", "-o", "json").out)) == ("No data found", [])
 
 
-def test_json_and_yaml_are_what_the_rest_api_answers(world: AirflowWorld, run: Run) -> None:
-    place(world, executing())
-    answer = world.client().get("/adaptive/api/v1/jobs/departures").json() | {"editable": None}
+def test_json_and_yaml_are_what_the_rest_api_answers(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing())
+    answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures").json() | {"editable": None}
     assert json.loads(run("show", "departures", "-o", "json").out) == answer
     assert yaml.safe_load(run("show", "departures", "-o", "yaml").out) == answer
 
 
-def test_job_is_shown(world: AirflowWorld, run: Run) -> None:
-    place(world, executing())
+def test_job_is_shown(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing())
     told = properties(run("show", "departures").out)
     assert told["state"].startswith("Executing since 20")
     assert [told[name] for name in ("parallelism", "bounds", "slots")] == ["2", "1:4", "2 held, 2 held or offered"]
@@ -96,8 +96,8 @@ def test_job_is_shown(world: AirflowWorld, run: Run) -> None:
     assert run("show", "departures", "-o", "plain").code == 0
 
 
-def test_job_that_has_shown_nothing_is_of_unknown_state(world: AirflowWorld, run: Run) -> None:
-    world.show(world.declare("departures"), {"desired_state": "running"})
+def test_job_that_has_shown_nothing_is_of_unknown_state(airflow_app: AirflowApp, run: Run) -> None:
+    airflow_app.show(airflow_app.declare("departures"), {"desired_state": "running"})
     told = properties(run("show", "departures").out)
     assert told["state"] == "unknown since -"
     assert [cell.strip() for cell in run("jobs").out.splitlines()[2].split("|")][:2] == ["departures", "unknown"]
@@ -107,8 +107,8 @@ def test_job_that_has_shown_nothing_is_of_unknown_state(world: AirflowWorld, run
 
 
 @pytest.mark.parametrize("of", ["transitions", "decisions", "rescales"])
-def test_history_begins_with_the_newest(world: AirflowWorld, run: Run, of: str) -> None:
-    place(world, executing())
+def test_history_begins_with_the_newest(airflow_app: AirflowApp, run: Run, of: str) -> None:
+    place(airflow_app, executing())
     command = ["history", "departures", "--of", of]
     everything = json.loads(run(*command, "-o", "json").out)
     assert everything
@@ -119,16 +119,16 @@ def test_history_begins_with_the_newest(world: AirflowWorld, run: Run, of: str) 
         assert (everything[0]["target"], everything[-1]["source"]) == ("Executing", "Created")
 
 
-def test_history_of_rescales_is_flinks(world: AirflowWorld, run: Run) -> None:
-    place(world, executing())
-    answer = world.client().get("/adaptive/api/v1/jobs/departures/rescales/history").json()
+def test_history_of_rescales_is_flinks(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing())
+    answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures/rescales/history").json()
     assert json.loads(run("history", "departures", "--of", "rescales", "-o", "json").out) == answer
     assert "INITIAL_SCHEDULE" in run("history", "departures", "--of", "rescales").out
 
 
-def test_history_of_failures_is_that_of_rest(world: AirflowWorld, run: Run) -> None:
-    place(world, executing().when_query_failed().when_driver_ended())
-    answer = world.client().get("/adaptive/api/v1/jobs/departures/failures").json()["failures"]
+def test_history_of_failures_is_that_of_rest(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing().when_query_failed().when_driver_ended())
+    answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures/failures").json()["failures"]
     assert json.loads(run("history", "departures", "--of", "failures", "-o", "json").out) == answer
     assert answer[0]["failure"]["message"] in run("history", "departures", "--of", "failures").out
 
@@ -145,13 +145,13 @@ def test_history_of_failures_is_that_of_rest(world: AirflowWorld, run: Run) -> N
         ["resume", "arivals"],
     ],
 )
-def test_unknown_job_is_told_in_one_line(world: AirflowWorld, run: Run, command: list[str]) -> None:
+def test_unknown_job_is_told_in_one_line(airflow_app: AirflowApp, run: Run, command: list[str]) -> None:
     ran = run(*command)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
         "There is no adaptive job 'arivals': `airflow adaptive jobs` lists them. A job is known from its first run on.\n"
     )
-    assert world.audit() == []
+    assert airflow_app.audit() == []
 
 
 # ---- requirements ---------------------------------------------------------------------------------------------------
@@ -162,34 +162,34 @@ def requirements(run: Run) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("bounds", ["job=2:4", "2:4"])
-def test_bounds_are_set_and_written_down(world: AirflowWorld, run: Run, bounds: str) -> None:
-    asset = place(world, executing())
+def test_bounds_are_set_and_written_down(airflow_app: AirflowApp, run: Run, bounds: str) -> None:
+    asset = place(airflow_app, executing())
     ran = run("requirements", "set", "departures", bounds)
     assert (ran.code, ran.err) == (0, "")
     wanted = {"job": {"parallelism": {"lowerBound": 2, "upperBound": 4}}}
-    assert (world.stored(asset, "requirements"), requirements(run)["requirements"]) == (wanted, wanted)
-    assert world.stored(asset, "requesters")["requirements"]["via"] == "CLI"
+    assert (airflow_app.stored(asset, "requirements"), requirements(run)["requirements"]) == (wanted, wanted)
+    assert airflow_app.stored(asset, "requesters")["requirements"]["via"] == "CLI"
     line = {"event": "adaptive_requirements", "owner": USER, "dag_id": "flights", "job": "departures"}
-    assert world.audit() == [{**line, "via": "CLI", "asked": wanted}]
-    assert list(world.marks()) == ["departures"]
+    assert airflow_app.audit() == [{**line, "via": "CLI", "asked": wanted}]
+    assert list(airflow_app.marks()) == ["departures"]
 
 
-def test_bounds_are_those_that_rest_shows(world: AirflowWorld, run: Run) -> None:
-    place(world, executing())
+def test_bounds_are_those_that_rest_shows(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing())
     run("requirements", "set", "departures", "3")
-    answer = world.client().get("/adaptive/api/v1/jobs/departures/resource-requirements")
+    answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures/resource-requirements")
     told = requirements(run)
     assert (told["requirements"], f'"{told["version"]}"') == (answer.json(), answer.headers["ETag"])
 
 
-def test_bounds_are_reset_by_minus_one(world: AirflowWorld, run: Run) -> None:
-    place(world, executing())
+def test_bounds_are_reset_by_minus_one(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing())
     run("requirements", "set", "departures", "job=2:2")
     assert "| 1     | 4     |" in run("requirements", "set", "departures", "job=-1:-1").out
 
 
-def test_bounds_of_several_vertices_are_named(world: AirflowWorld, run: Run) -> None:
-    place(world, joined())
+def test_bounds_of_several_vertices_are_named(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, joined())
     assert run("requirements", "set", "departures", "write=1", "read=1:3").code == 0
     assert requirements(run)["requirements"] == {
         "read": {"parallelism": {"lowerBound": 1, "upperBound": 3}},
@@ -197,31 +197,31 @@ def test_bounds_of_several_vertices_are_named(world: AirflowWorld, run: Run) -> 
     }
 
 
-def test_bounds_that_are_wrong_are_all_told_and_change_nothing(world: AirflowWorld, run: Run) -> None:
-    asset = place(world, joined())
+def test_bounds_that_are_wrong_are_all_told_and_change_nothing(airflow_app: AirflowApp, run: Run) -> None:
+    asset = place(airflow_app, joined())
     ran = run("requirements", "set", "departures", "read=5:2", "rite=1:x")
     assert (ran.code, ran.out) == (1, "")
     for finding in ("read", "rite", "write", '"x" must be a whole number'):
         assert any(finding in line for line in ran.err.splitlines())
     assert len(ran.err.splitlines()) >= 3
-    assert (world.stored(asset, "requirements"), world.audit()) == (None, [])
+    assert (airflow_app.stored(asset, "requirements"), airflow_app.audit()) == (None, [])
 
 
 @pytest.mark.parametrize(
     "bounds", ["0", "-2:3", "1:", ":", "", "1:2:3", "2:1", "9", "1.5", "NaN", "٣", "9" * 5000, "1e1"]
 )
 @pytest.mark.parametrize("how", [[], ["--preview"]])
-def test_nonsense_is_refused(world: AirflowWorld, run: Run, bounds: str, how: list[str]) -> None:
-    asset = place(world, executing())
+def test_nonsense_is_refused(airflow_app: AirflowApp, run: Run, bounds: str, how: list[str]) -> None:
+    asset = place(airflow_app, executing())
     ran = run("requirements", "set", "departures", f"job={bounds}", *how)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err
     assert len(ran.err) < 1000
-    assert world.stored(asset, "requirements") is None
+    assert airflow_app.stored(asset, "requirements") is None
 
 
-def test_bounds_without_a_clear_vertex_are_bad_usage(world: AirflowWorld, run: Run) -> None:
-    place(world, joined())
+def test_bounds_without_a_clear_vertex_are_bad_usage(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, joined())
     ran = run("requirements", "set", "departures", "1:2", "read=1", "read=2")
     assert (ran.code, ran.err.splitlines()) == (
         2,
@@ -232,28 +232,30 @@ def test_bounds_without_a_clear_vertex_are_bad_usage(world: AirflowWorld, run: R
     )
 
 
-def test_bounds_are_not_set_over_those_of_somebody_else(world: AirflowWorld, run: Run) -> None:
-    asset = place(world, executing())
+def test_bounds_are_not_set_over_those_of_somebody_else(airflow_app: AirflowApp, run: Run) -> None:
+    asset = place(airflow_app, executing())
     version = requirements(run)["version"]
     assert run("requirements", "set", "departures", "2", "--if-version", version).code == 0
     ran = run("requirements", "set", "departures", "3", "--if-version", version)
     assert (ran.code, "are not those that you have read" in ran.err) == (1, True)
-    assert world.stored(asset, "requirements")["job"]["parallelism"]["upperBound"] == 2
+    assert airflow_app.stored(asset, "requirements")["job"]["parallelism"]["upperBound"] == 2
 
 
-def test_preview_tells_and_changes_nothing(world: AirflowWorld, run: Run) -> None:
-    asset = place(world, executing())
+def test_preview_tells_and_changes_nothing(airflow_app: AirflowApp, run: Run) -> None:
+    asset = place(airflow_app, executing())
     told = properties(run("requirements", "set", "departures", "1", "--preview").out)
     assert (told["consequence"], told["parallelism"]) == ("RESCALE", "2 -> 1")
-    answer = world.client().post("/adaptive/api/v1/jobs/departures/resource-requirements:preview", json=BODY).json()
+    answer = (
+        airflow_app.client().post("/adaptive/api/v1/jobs/departures/resource-requirements:preview", json=BODY).json()
+    )
     same = json.loads(run("requirements", "set", "departures", "1:4", "--preview", "-o", "json").out)
     assert {*same} == {*answer}
     assert same["consequence"] == answer["consequence"]
-    assert (world.stored(asset, "requirements"), world.audit()) == (None, [])
+    assert (airflow_app.stored(asset, "requirements"), airflow_app.audit()) == (None, [])
 
 
-def test_job_that_takes_no_bounds_says_why(world: AirflowWorld, run: Run) -> None:
-    place(world, batch())
+def test_job_that_takes_no_bounds_says_why(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, batch())
     ran = run("requirements", "set", "departures", "1:2")
     assert (ran.code, "is a batch" in ran.err) == (1, True)
 
@@ -265,19 +267,19 @@ def test_job_that_takes_no_bounds_says_why(world: AirflowWorld, run: Run) -> Non
     ("command", "desired_state"),
     [(["cancel", "departures", "-y"], "canceled"), (["suspend", "departures"], "suspended")],
 )
-def test_wish_reaches_the_inbox(world: AirflowWorld, run: Run, command: list[str], desired_state: str) -> None:
-    asset = place(world, executing())
+def test_wish_reaches_the_inbox(airflow_app: AirflowApp, run: Run, command: list[str], desired_state: str) -> None:
+    asset = place(airflow_app, executing())
     ran = run(*command)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("Job 'departures' is asked to ")
-    assert world.stored(asset, "desired_state") == desired_state
+    assert airflow_app.stored(asset, "desired_state") == desired_state
     line = {"event": f"adaptive_{command[0]}", "owner": USER, "dag_id": "flights", "job": "departures"}
-    assert world.audit() == [{**line, "via": "CLI", "asked": desired_state}]
+    assert airflow_app.audit() == [{**line, "via": "CLI", "asked": desired_state}]
 
 
 @pytest.mark.parametrize(("typed", "code"), [("y", 0), (" Yes ", 0), ("n", 1), ("", 1), ("cancel", 1)])
-def test_cancel_asks(world: AirflowWorld, run: Run, monkeypatch: pytest.MonkeyPatch, typed: str, code: int) -> None:
-    asset = place(world, executing())
+def test_cancel_asks(airflow_app: AirflowApp, run: Run, monkeypatch: pytest.MonkeyPatch, typed: str, code: int) -> None:
+    asset = place(airflow_app, executing())
     questions: list[str] = []
 
     def answer(question: str) -> str:
@@ -287,49 +289,53 @@ def test_cancel_asks(world: AirflowWorld, run: Run, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("builtins.input", answer)
     assert run("cancel", "departures").code == code
     assert questions == ["Cancel job 'departures' for good? [y/N] "]
-    assert world.stored(asset, "desired_state") == ("running" if code else "canceled")
+    assert airflow_app.stored(asset, "desired_state") == ("running" if code else "canceled")
 
 
 def test_cancel_without_anybody_who_could_confirm_is_refused(
-    world: AirflowWorld, run: Run, monkeypatch: pytest.MonkeyPatch
+    airflow_app: AirflowApp, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nobody(_: str) -> str:
         raise EOFError
 
-    asset = place(world, executing())
+    asset = place(airflow_app, executing())
     monkeypatch.setattr("builtins.input", nobody)
     assert run("cancel", "departures").err == "Job 'departures' was not canceled: nobody confirmed it (--yes does).\n"
-    assert world.stored(asset, "desired_state") == "running"
+    assert airflow_app.stored(asset, "desired_state") == "running"
 
 
-def test_suspended_job_is_run_again(world: AirflowWorld, run: Run) -> None:
-    asset = place(world, suspended(), desired_state="suspended")
-    world.run()
+def test_suspended_job_is_run_again(airflow_app: AirflowApp, run: Run) -> None:
+    asset = place(airflow_app, suspended(), desired_state="suspended")
+    airflow_app.run()
     assert run("resume", "departures").code == 0
-    assert (world.stored(asset, "desired_state"), world.task_state(), world.run_state()) == ("running", None, "queued")
+    assert (airflow_app.stored(asset, "desired_state"), airflow_app.task_state(), airflow_app.run_state()) == (
+        "running",
+        None,
+        "queued",
+    )
 
 
 @pytest.mark.parametrize("command", ["cancel", "suspend", "resume"])
-def test_job_that_has_ended_can_not_be_asked_anything(world: AirflowWorld, run: Run, command: str) -> None:
-    place(world, executing().when_query_failed(HOPELESS).when_driver_ended())
+def test_job_that_has_ended_can_not_be_asked_anything(airflow_app: AirflowApp, run: Run, command: str) -> None:
+    place(airflow_app, executing().when_query_failed(HOPELESS).when_driver_ended())
     ran = run(command, "departures", *(["--yes"] if command == "cancel" else []))
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith("Job 'departures' has ended (FAILED)")
     assert len(ran.err.splitlines()) == 1
 
 
-def test_canceled_job_stays_canceled(world: AirflowWorld, run: Run) -> None:
-    place(world, canceled())
+def test_canceled_job_stays_canceled(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, canceled())
     assert run("resume", "departures").code == 1
 
 
-def test_airflow_writes_down_that_a_changing_command_was_called(world: AirflowWorld, run: Run) -> None:
+def test_airflow_writes_down_that_a_changing_command_was_called(airflow_app: AirflowApp, run: Run) -> None:
     from airflow.models.log import Log  # noqa: PLC0415
     from sqlalchemy import select  # noqa: PLC0415
 
-    place(world, executing())
+    place(airflow_app, executing())
     run("suspend", "departures")
-    with world.session() as session:
+    with airflow_app.session() as session:
         assert session.scalar(select(Log.owner).where(Log.event == "cli_suspend_job")) == USER
 
 
@@ -377,8 +383,8 @@ def printed(ran: Ran) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines if line.strip())
 
 
-def test_page_shows_what_the_commands_print(world: AirflowWorld, run: Run) -> None:
-    place(world, executing())
+def test_page_shows_what_the_commands_print(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing())
     shown = [(command, printed(run(*shlex.split(command)))) for command, _ in examples()]
     assert examples() == shown
     assert len(shown) == 9
@@ -387,25 +393,25 @@ def test_page_shows_what_the_commands_print(world: AirflowWorld, run: Run) -> No
 # ---- policies, and people above them --------------------------------------------------------------------------------
 
 
-def test_bounds_are_set_for_a_while_and_lifted(world: AirflowWorld, run: Run) -> None:
-    asset = place(world, executing())
+def test_bounds_are_set_for_a_while_and_lifted(airflow_app: AirflowApp, run: Run) -> None:
+    asset = place(airflow_app, executing())
     assert run("requirements", "set", "departures", "2:3", "--for", "2 h").code == 0
-    assert "until" in world.stored(asset, "requesters")["requirements"]
+    assert "until" in airflow_app.stored(asset, "requesters")["requirements"]
     assert " until " in properties(run("show", "departures").out)["asked (requirements)"]
     ran = run("requirements", "lift", "departures")
     assert (ran.code, "holds no more" in ran.out) == (0, True)
-    assert world.stored(asset, "requirements")["job"]["parallelism"] == {"lowerBound": -1, "upperBound": -1}
+    assert airflow_app.stored(asset, "requirements")["job"]["parallelism"] == {"lowerBound": -1, "upperBound": -1}
 
 
-def test_expiry_in_the_past_is_refused(world: AirflowWorld, run: Run) -> None:
-    place(world, executing())
+def test_expiry_in_the_past_is_refused(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing())
     ran = run("requirements", "set", "departures", "2:3", "--until", "2013-01-01T00:00:00Z")
     assert (ran.code, "lies in the past" in ran.err) == (1, True)
 
 
-def test_job_is_shown_with_whose_bounds_hold_and_its_policys_advice(world: AirflowWorld, run: Run) -> None:
-    asset = place(world, executing())
-    world.show(asset, with_policy(problem="it wants too much"))
+def test_job_is_shown_with_whose_bounds_hold_and_its_policys_advice(airflow_app: AirflowApp, run: Run) -> None:
+    asset = place(airflow_app, executing())
+    airflow_app.show(asset, with_policy(problem="it wants too much"))
     told = properties(run("show", "departures").out)
     assert told["bounds by"].startswith("load since")
     assert told["rescale policy"] == "LoadPolicy, acts"

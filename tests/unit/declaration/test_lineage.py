@@ -20,7 +20,7 @@ from airflow_adaptive.declaration.lineage import FACET
 from airflow_adaptive.launch.loop_events import loop_event
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.testing.scenario import Scenario
-from tests.support.fake_comms import FakeComms
+from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.repository import ROOT
 
 CONTEXT: Any = {"ti": SimpleNamespace(try_number=1, max_tries=1)}

@@ -9,7 +9,7 @@ from airflow.sdk.types import TaskInstanceKey
 from airflow_adaptive.links.spark import ALL_LINKS
 from airflow_adaptive.provider_info import get_provider_info
 from airflow_adaptive.stores.task_xcoms import LINKS
-from tests.support.fake_comms import FakeComms
+from tests.support.airflow.fake_supervisor import FakeComms
 
 KEY = TaskInstanceKey(dag_id="d", task_id="t", run_id="r", map_index=-1)
 

@@ -33,7 +33,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode, to_json
 from airflow_adaptive.stores.task_xcoms import LINKS
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
-from tests.support.fake_comms import FakeComms
+from tests.support.airflow.fake_supervisor import FakeComms
 
 pytestmark = pytest.mark.usefixtures("spark_default")
 

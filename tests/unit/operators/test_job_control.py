@@ -30,8 +30,8 @@ from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from airflow_adaptive.triggers import job_state as job_state_triggers
 from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
-from tests.support.fake_comms import FakeComms, api_server_error
-from tests.support.published_documents import batch, executing, shown, suspended
+from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
+from tests.support.airflow.published_documents import batch, executing, shown, suspended
 
 SUMMARY: dict[str, Any] = {
     "job": "departures",

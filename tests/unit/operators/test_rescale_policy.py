@@ -24,7 +24,7 @@ from airflow_adaptive.operators.rescale_policy import ApplyRescalePolicyOperator
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable
-from tests.support.fake_comms import FakeComms
+from tests.support.airflow.fake_supervisor import FakeComms
 
 POLICY = scheduled_policy(
     zone="Europe/Berlin", windows=[window("day", (2, 3), start="02:30", end="20:00")], default=1, look_ahead=None

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from airflow_adaptive.plugin.airflow_plugin import AdaptivePlugin
-from tests.support.airflow_app import AirflowWorld
+from tests.support.airflow.airflow_app import AirflowApp
 
 
 def test_plugin_is_found_by_its_entry_point() -> None:
@@ -27,8 +27,8 @@ def test_other_processes_import_no_fastapi_code_of_ours() -> None:
     assert said.stdout.splitlines()[-1] == "['airflow_adaptive.plugin', 'airflow_adaptive.plugin.airflow_plugin']"
 
 
-def test_airflow_lists_the_pages_and_nothing_is_wrong(world: AirflowWorld) -> None:
-    client = world.client("admin")
+def test_airflow_lists_the_pages_and_nothing_is_wrong(airflow_app: AirflowApp) -> None:
+    client = airflow_app.client("admin")
     assert client.get("/api/v2/plugins/importErrors").json()["import_errors"] == []
     (plugin,) = [one for one in client.get("/api/v2/plugins").json()["plugins"] if one["name"] == "airflow_adaptive"]
     views = {view["destination"]: view["href"] for view in plugin["external_views"]}

@@ -21,7 +21,7 @@ from airflow_adaptive.ports import ControlRequests, DesiredState, PortError, Sub
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
-from tests.support.killed_loops import ALL, Call, Life, finish
+from tests.support.loop_kill_simulation import EVERY_EPOCH, Call, LoopKillSimulation, finish
 
 CHANGES = frozenset({"create", "record", "compact", "submit", "kill"})
 """Calls to ports that change the world."""
@@ -29,32 +29,32 @@ CHANGES = frozenset({"create", "record", "compact", "submit", "kill"})
 IN_BETWEEN_S = 10.0
 """How often a loop dies while it changes nothing."""
 
-Happening = Callable[[Life], None]
+Happening = Callable[[LoopKillSimulation], None]
 
 
-def worker_joins(life: Life) -> None:
+def worker_joins(life: LoopKillSimulation) -> None:
     life.cluster.add_worker(cores=1, memory_mb=512)
 
 
-def worker_is_lost(life: Life) -> None:
+def worker_is_lost(life: LoopKillSimulation) -> None:
     """And what runs there runs on; another takes its place."""
     life.cluster.kill_worker(next(iter(life.cluster._workers)))
     life.cluster.add_worker(cores=2, memory_mb=1024)
 
 
-def driver_dies(life: Life) -> None:
+def driver_dies(life: LoopKillSimulation) -> None:
     for submission_id in life.cluster.submissions:
         life.cluster.kill_driver(submission_id)
 
 
-def driver_vanishes(life: Life) -> None:
+def driver_vanishes(life: LoopKillSimulation) -> None:
     """And nobody is told."""
     for submission_id, process in life.drivers.processes.items():
         process.gone = True
         life.cluster._drivers[submission_id].state = SubmissionState.UNKNOWN
 
 
-def query_fails(life: Life) -> None:
+def query_fails(life: LoopKillSimulation) -> None:
     for process in life.drivers.active:
         life.drivers.fail(process)
 
@@ -64,7 +64,7 @@ def drivers_are(*faults: str, epoch: int = 1) -> Happening:
 
 
 def cluster_is(**changes: bool) -> Happening:
-    def change(life: Life) -> None:
+    def change(life: LoopKillSimulation) -> None:
         for name, value in changes.items():
             setattr(life.cluster, name, value)
 
@@ -72,66 +72,70 @@ def cluster_is(**changes: bool) -> Happening:
 
 
 def directory_is(*, available: bool) -> Happening:
-    def change(life: Life) -> None:
+    def change(life: LoopKillSimulation) -> None:
         life.channel.available = available
-        drivers_are(*(() if available else ("blind", "mute")), epoch=ALL)(life)
+        drivers_are(*(() if available else ("blind", "mute")), epoch=EVERY_EPOCH)(life)
 
     return change
 
 
 def somebody_asks(desired_state: DesiredState) -> Happening:
-    def ask(life: Life) -> None:
+    def ask(life: LoopKillSimulation) -> None:
         life.store.asked, life.asked = ControlRequests(desired_state=desired_state), True
 
     return ask
 
 
-LIVES: dict[str, Callable[[], Life]] = {
-    "start": Life,
-    "start without room": lambda: Life((5, worker_joins), (9, worker_joins), cores=0),
-    "start of a slow driver": lambda: Life(boot_s=(30, 30)),
-    "start whose answer is lost": lambda: Life((0, cluster_is(answers=False)), (3, cluster_is(answers=True))),
-    "rescale": lambda: Life((8, worker_joins), slots=2),
-    "death of the driver": lambda: Life((8, driver_dies)),
-    "death of the driver and of the master": lambda: Life(
+SCENARIOS: dict[str, Callable[[], LoopKillSimulation]] = {
+    "start": LoopKillSimulation,
+    "start without room": lambda: LoopKillSimulation((5, worker_joins), (9, worker_joins), cores=0),
+    "start of a slow driver": lambda: LoopKillSimulation(boot_s=(30, 30)),
+    "start whose answer is lost": lambda: LoopKillSimulation(
+        (0, cluster_is(answers=False)), (3, cluster_is(answers=True))
+    ),
+    "rescale": lambda: LoopKillSimulation((8, worker_joins), slots=2),
+    "death of the driver": lambda: LoopKillSimulation((8, driver_dies)),
+    "death of the driver and of the master": lambda: LoopKillSimulation(
         (8, driver_dies), (8, cluster_is(reachable=False)), (26, cluster_is(reachable=True))
     ),
-    "driver that vanishes": lambda: Life((12, driver_vanishes), cores=10, slots=4),
-    "failure of the query": lambda: Life((8, query_fails)),
-    "loss of the driver's worker": lambda: Life((8, worker_is_lost)),
-    "loss of all that the driver sees": lambda: Life((8, worker_is_lost), (8, drivers_are("blind", "mute"))),
-    "frozen driver": lambda: Life((8, drivers_are("frozen")), (30, drivers_are())),
-    "frozen driver on a lost worker": lambda: Life(
+    "driver that vanishes": lambda: LoopKillSimulation((12, driver_vanishes), cores=10, slots=4),
+    "failure of the query": lambda: LoopKillSimulation((8, query_fails)),
+    "loss of the driver's worker": lambda: LoopKillSimulation((8, worker_is_lost)),
+    "loss of all that the driver sees": lambda: LoopKillSimulation(
+        (8, worker_is_lost), (8, drivers_are("blind", "mute"))
+    ),
+    "frozen driver": lambda: LoopKillSimulation((8, drivers_are("frozen")), (30, drivers_are())),
+    "frozen driver on a lost worker": lambda: LoopKillSimulation(
         (8, worker_is_lost), (8, drivers_are("frozen")), (30, drivers_are())
     ),
-    "frozen driver whose death is not confirmed": lambda: Life(
+    "frozen driver whose death is not confirmed": lambda: LoopKillSimulation(
         (8, drivers_are("frozen")), (8, cluster_is(answers=False)), (30, drivers_are()), (40, cluster_is(answers=True))
     ),
-    "blind driver": lambda: Life((8, drivers_are("blind"))),
-    "mute driver": lambda: Life((8, drivers_are("mute"))),
-    "mute driver that goes blind on a lost worker": lambda: Life(
+    "blind driver": lambda: LoopKillSimulation((8, drivers_are("blind"))),
+    "mute driver": lambda: LoopKillSimulation((8, drivers_are("mute"))),
+    "mute driver that goes blind on a lost worker": lambda: LoopKillSimulation(
         (8, worker_is_lost),
         (8, drivers_are("mute")),
         (24, drivers_are("mute", "blind")),
         driver_heartbeat_timeout="30 s",
     ),
-    "short outage of the directory": lambda: Life(
+    "short outage of the directory": lambda: LoopKillSimulation(
         (8, directory_is(available=False)), (11, directory_is(available=True))
     ),
-    "long outage of the directory": lambda: Life(
+    "long outage of the directory": lambda: LoopKillSimulation(
         (8, directory_is(available=False)), (30, directory_is(available=True))
     ),
-    "suspend": lambda: Life((8, somebody_asks(DesiredState.SUSPENDED))),
-    "cancel": lambda: Life((8, somebody_asks(DesiredState.CANCELED))),
-    "cancel of a frozen driver": lambda: Life(
+    "suspend": lambda: LoopKillSimulation((8, somebody_asks(DesiredState.SUSPENDED))),
+    "cancel": lambda: LoopKillSimulation((8, somebody_asks(DesiredState.CANCELED))),
+    "cancel of a frozen driver": lambda: LoopKillSimulation(
         (8, drivers_are("frozen")), (8, somebody_asks(DesiredState.CANCELED)), (30, drivers_are())
     ),
 }
 
 
-def moments(life: Life, in_between_s: float = IN_BETWEEN_S) -> list[tuple[str, Life]]:
+def moments(life: LoopKillSimulation, in_between_s: float = IN_BETWEEN_S) -> list[tuple[str, LoopKillSimulation]]:
     """Copies of the world from all steps of a loop that runs a life to its end."""
-    copies: list[tuple[str, Life]] = []
+    copies: list[tuple[str, LoopKillSimulation]] = []
     last_s = 0.0
 
     async def copied(name: str, call: Call) -> Any:
@@ -165,24 +169,24 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("kind", LIVES)
+@pytest.mark.parametrize("kind", SCENARIOS)
 def test_next_loop_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
-    for moment, life in moments(LIVES[kind]()):
+    for moment, life in moments(SCENARIOS[kind]()):
         with killed(moment):
             life.live()
 
 
-@pytest.mark.parametrize("kind", LIVES)
+@pytest.mark.parametrize("kind", SCENARIOS)
 def test_loop_that_comes_late_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
-    for moment, life in moments(LIVES[kind](), in_between_s=math.inf)[::3]:
+    for moment, life in moments(SCENARIOS[kind](), in_between_s=math.inf)[::3]:
         with killed(moment):
             life.pass_time(40)
             life.live()
 
 
-@pytest.mark.parametrize("kind", LIVES)
+@pytest.mark.parametrize("kind", SCENARIOS)
 def test_next_attempt_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
-    for moment, life in moments(LIVES[kind](), in_between_s=math.inf)[1::3]:
+    for moment, life in moments(SCENARIOS[kind](), in_between_s=math.inf)[1::3]:
         with killed(moment):
             life.try_again()
             life.live()
@@ -190,7 +194,7 @@ def test_next_attempt_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["start of a slow driver", "death of the driver"])
 def test_third_loop_goes_on_wherever_the_second_was_killed_after_a_submission(kind: str) -> None:
-    submissions = [it for it in moments(LIVES[kind](), in_between_s=math.inf) if "submit" in it[0]]
+    submissions = [it for it in moments(SCENARIOS[kind](), in_between_s=math.inf) if "submit" in it[0]]
     for first, life in submissions:
         for second, again in moments(life, in_between_s=math.inf):
             with killed(f"{first} and {second}"):
@@ -201,7 +205,7 @@ HEALTHY = ["start", "start without room", "rescale", "suspend", "cancel"]
 """Lives in which no driver is lost: one is enough, whatever happens to the loop."""
 
 
-async def freezing_alone(life: Life, at: int, seconds: int, steps: frozenset[str] = CHANGES) -> bool:
+async def freezing_alone(life: LoopKillSimulation, at: int, seconds: int, steps: frozenset[str] = CHANGES) -> bool:
     """Run a loop that stops for a while before one of its steps; False if there are fewer."""
     left = at
 
@@ -220,7 +224,7 @@ async def freezing_alone(life: Life, at: int, seconds: int, steps: frozenset[str
 @pytest.mark.parametrize("kind", HEALTHY)
 def test_loop_that_freezes_for_longer_than_the_lease_loses_no_driver(kind: str) -> None:
     for at in range(1000):
-        life = LIVES[kind]()
+        life = SCENARIOS[kind]()
         if not asyncio.run(freezing_alone(life, at, 25, CHANGES | {"sleep"})):
             return
         life.check_end()
@@ -236,8 +240,8 @@ def test_deadline_that_passes_while_the_loop_is_frozen_waits_for_a_look() -> Non
             steps.append(name)
         return answer
 
-    asyncio.run(Life().through(until_submitted).run())
-    life = Life()
+    asyncio.run(LoopKillSimulation().through(until_submitted).run())
+    life = LoopKillSimulation()
     asyncio.run(freezing_alone(life, len(steps), 45))  # longer than `deploy_timeout`
     assert len(life.cluster.submissions) == 1
 
@@ -247,7 +251,9 @@ def test_deadline_that_passes_while_the_loop_is_frozen_waits_for_a_look() -> Non
 def test_driver_that_comes_when_it_is_given_up_does_not_meet_its_successor(boot_s: float, blind_at_s: float) -> None:
     """The loop has looked and stops for a moment; in it the driver begins its query, and then its storage is away."""
     patient = {"driver_lease_timeout": "20 s", "driver_heartbeat_timeout": "20 s", "deploy_timeout": "100 s"}
-    slow = Life((blind_at_s, drivers_are("blind", "mute")), cores=10, slots=4, boot_s=(boot_s, 1), **patient)
+    slow = LoopKillSimulation(
+        (blind_at_s, drivers_are("blind", "mute")), cores=10, slots=4, boot_s=(boot_s, 1), **patient
+    )
     after_submission = next(life for moment, life in moments(slow) if moment.startswith("after submit"))
     for at in range(1000):
         life = after_submission.copy()
@@ -273,16 +279,16 @@ class SetClock:
 @pytest.mark.parametrize("ahead_h", [-1, 1])
 @pytest.mark.parametrize("kind", ["start", "death of the driver", "suspend"])
 def test_next_loop_goes_on_when_the_clock_was_set_in_between(kind: str, ahead_h: int) -> None:
-    for moment, life in moments(LIVES[kind](), in_between_s=math.inf):
+    for moment, life in moments(SCENARIOS[kind](), in_between_s=math.inf):
         with killed(moment):
             life.ports = replace(life.ports, clock=SetClock(life.clock, timedelta(hours=ahead_h)))
             life.live()
 
 
-@pytest.mark.parametrize("kind", LIVES)
+@pytest.mark.parametrize("kind", SCENARIOS)
 @pytest.mark.parametrize("gap_s", [0, 10])
 def test_loops_that_live_shorter_than_the_lease_bring_the_job_to_its_end(kind: str, gap_s: int) -> None:
-    LIVES[kind]().live_in_short_loops(lifetime_s=5, gap_s=gap_s)
+    SCENARIOS[kind]().live_in_short_loops(lifetime_s=5, gap_s=gap_s)
 
 
 class Freezer:
@@ -311,7 +317,7 @@ class Freezer:
         await self.thawed.wait()
 
 
-async def with_a_frozen_loop(life: Life, freezer: Freezer, thaw_after_s: float) -> bool:
+async def with_a_frozen_loop(life: LoopKillSimulation, freezer: Freezer, thaw_after_s: float) -> bool:
     """Another loop takes over from one that freezes, which thaws while the other runs; False if it did not freeze."""
 
     async def thawing(name: str, call: Call) -> Any:
@@ -338,21 +344,21 @@ async def with_a_frozen_loop(life: Life, freezer: Freezer, thaw_after_s: float) 
     return True
 
 
-@pytest.mark.parametrize("kind", LIVES)
+@pytest.mark.parametrize("kind", SCENARIOS)
 def test_call_that_a_frozen_loop_makes_late_does_no_harm(kind: str) -> None:
     """What it was about to do when it froze is done when another loop has run the job for a while."""
-    for moment, late, life in last_calls(LIVES[kind]()):
+    for moment, late, life in last_calls(SCENARIOS[kind]()):
         with killed(moment):
             life.events = sorted([*life.events, (life.clock.elapsed + 25, late)], key=lambda event: event[0])
             life.live()
 
 
-def last_calls(life: Life) -> list[tuple[str, Happening, Life]]:
+def last_calls(life: LoopKillSimulation) -> list[tuple[str, Happening, LoopKillSimulation]]:
     """The calls that change something in a life, and copies of the world from before them."""
-    calls: list[tuple[str, Happening, Life]] = []
+    calls: list[tuple[str, Happening, LoopKillSimulation]] = []
 
     def made_late(name: str, args: tuple[Any, ...]) -> Happening:
-        def make(life: Life) -> None:
+        def make(life: LoopKillSimulation) -> None:
             port = life.cluster if name in ("submit", "kill") else life.channel
             with suppress(PortError):
                 finish(getattr(port, name)(*args))
@@ -371,7 +377,7 @@ def last_calls(life: Life) -> list[tuple[str, Happening, Life]]:
 @pytest.mark.parametrize("kind", ["start", "death of the driver", "frozen driver", "cancel"])
 def test_loop_that_thaws_when_another_runs_the_job_changes_nothing_more(kind: str) -> None:
     for at in range(1000):
-        life, freezer = LIVES[kind](), Freezer(at // 2, after=bool(at % 2))
+        life, freezer = SCENARIOS[kind](), Freezer(at // 2, after=bool(at % 2))
         if not asyncio.run(with_a_frozen_loop(life, freezer, thaw_after_s=(25, 2, 5)[at % 3])):
             return
         life.check_end()

@@ -10,8 +10,8 @@ from airflow_adaptive.scheduler import machine, state_transitions
 from airflow_adaptive.scheduler.events import CancelRequested, DriverSubmitted, Event, SlotsChanged
 from airflow_adaptive.scheduler.state import SchedulerState, WaitingForResources
 from airflow_adaptive.scheduler.state_transitions import Step
-from tests.support.exploration import Exploration, never_seen
-from tests.support.models import MODELS, Model
+from tests.support.scheduler.exploration import Exploration, never_seen
+from tests.support.scheduler.explored_jobs import MODELS, Model
 
 pytestmark = pytest.mark.no_cover
 """Coverage would make it three times as slow."""

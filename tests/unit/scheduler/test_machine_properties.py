@@ -41,8 +41,8 @@ from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT
-from tests.support.invariants import check_step
-from tests.support.lives import LIVES
+from tests.support.scheduler.invariants import check_step
+from tests.support.scheduler.scenarios_by_state import SCENARIOS
 
 TIMERS_AT_ONCE = 20
 MAX_PARALLELISM = 8
@@ -95,7 +95,7 @@ def jobs(draw: st.DrawFn) -> tuple[SchedulerState, datetime]:
     options = Options.of(draw(OPTIONS))
     if draw(st.booleans()):
         return machine.create(draw(graphs()), options), START
-    life = LIVES[draw(st.sampled_from(sorted(LIVES)))]()
+    life = SCENARIOS[draw(st.sampled_from(sorted(SCENARIOS)))]()
     return replace(life.state, options=options), life.now
 
 

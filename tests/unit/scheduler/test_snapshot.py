@@ -12,14 +12,14 @@ from airflow_adaptive.scheduler.snapshot import VERSION, from_json, to_json
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.timeline import Timeline
 from airflow_adaptive.testing.scenario import Scenario
-from tests.support.lives import LIVES
+from tests.support.scheduler.scenarios_by_state import SCENARIOS
 
 DAMAGE: tuple[Any, ...] = (None, True, -1, 1e300, float("nan"), "", "moon", [], [1], {}, {"type": "Moon"})
 
 
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("life", SCENARIOS)
 def test_state_survives_json(life: str):
-    state = LIVES[life]().state
+    state = SCENARIOS[life]().state
     assert from_json(json.loads(json.dumps(to_json(state)))) == state
 
 
@@ -52,7 +52,7 @@ def places(data: Any) -> Iterator[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("life", ["stabilized", "restarting after a failure", "stopping with a failure"])
 def test_damage_is_refused_or_gives_a_state_of_the_right_types(life: str):
-    text = json.dumps(to_json(LIVES[life]().state))
+    text = json.dumps(to_json(SCENARIOS[life]().state))
     refused = 0
     for number, _ in enumerate(places(json.loads(text))):
         for damage in DAMAGE:
@@ -71,7 +71,7 @@ def test_damage_is_refused_or_gives_a_state_of_the_right_types(life: str):
 
 @pytest.mark.parametrize("life", ["stabilized", "restarting after a failure"])
 def test_missing_field_is_refused_unless_it_has_a_default(life: str):
-    text = json.dumps(to_json(LIVES[life]().state))
+    text = json.dumps(to_json(SCENARIOS[life]().state))
     refused = 0
     for number, (container, key) in enumerate(places(json.loads(text))):
         if isinstance(container, dict) and key not in ("type", "snapshot"):
@@ -95,9 +95,9 @@ def test_state_without_what_makes_it_is_refused(field: str):
         from_json(document)
 
 
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("life", SCENARIOS)
 def test_job_that_an_older_version_left_goes_on(life: str):
-    state = LIVES[life]().state
+    state = SCENARIOS[life]().state
     document = to_json(state)
     for unknown in ("timeline", "failures", "trigger_interval", "declaration"):
         del document[unknown]

@@ -32,8 +32,8 @@ from airflow_adaptive.scheduler.snapshot import from_json, to_json
 from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.scheduler.transition_table import EVENTS, STATES, TRANSITIONS, as_mermaid
 from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
-from tests.support.lives import LIVES
 from tests.support.repository import ROOT
+from tests.support.scheduler.scenarios_by_state import SCENARIOS
 
 
 def events(job: Scenario) -> Iterator[Event]:
@@ -67,9 +67,9 @@ def events(job: Scenario) -> Iterator[Event]:
     yield SuspendRequested(at=now, with_savepoint=False)
 
 
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("life", SCENARIOS)
 def test_step_leads_only_where_the_table_says(life: str):
-    job = LIVES[life]()
+    job = SCENARIOS[life]()
     for event in events(job):
         before, step = job.state, machine.step(job.state, event)
         allowed = TRANSITIONS[type(before.current)][type(event)]
@@ -84,15 +84,15 @@ def test_step_leads_only_where_the_table_says(life: str):
             assert step.decision.reason == step.transition.reason != ""
 
 
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("life", SCENARIOS)
 def test_snapshot_round_trips_in_every_state(life: str):
-    state = LIVES[life]().state
+    state = SCENARIOS[life]().state
     assert from_json(to_json(state)) == state
 
 
 def test_everything_in_the_table_can_happen():
     seen: dict[type, dict[type, set[type]]] = defaultdict(lambda: defaultdict(set))
-    for live in LIVES.values():
+    for live in SCENARIOS.values():
         job = live()
         for event in events(job):
             step = machine.step(job.state, event)
@@ -111,7 +111,7 @@ def test_table_is_total_and_finished_is_the_end():
     assert set(TRANSITIONS) == set(STATES) == set(machine.BEHAVIOUR)
     assert all(set(row) == set(EVENTS) for row in TRANSITIONS.values())
     assert not any(TRANSITIONS[Finished].values())
-    assert {type(live().state.current) for live in LIVES.values()} == set(STATES)
+    assert {type(live().state.current) for live in SCENARIOS.values()} == set(STATES)
 
 
 def test_no_state_leads_to_itself():

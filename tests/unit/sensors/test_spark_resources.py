@@ -26,7 +26,7 @@ from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
-from tests.support.fake_comms import FakeComms, api_server_error
+from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
 Waiting = Callable[[], Found | None]
 

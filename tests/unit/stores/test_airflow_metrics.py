@@ -31,7 +31,7 @@ from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from airflow_adaptive.testing.scenario import Scenario
-from tests.support.fake_comms import FakeComms
+from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.repository import ROOT
 
 DOCS = ROOT / "docs" / "metrics.md"

@@ -19,7 +19,7 @@ from airflow_adaptive.stores.control_requests import READS_BETWEEN, request_desi
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
-from tests.support.fake_comms import FakeComms, api_server_error
+from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}
 VIEW: dict[str, Any] = {

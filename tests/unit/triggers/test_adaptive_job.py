@@ -30,7 +30,7 @@ from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
 from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
-from tests.support.fake_comms import FakeComms, api_server_error
+from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
 MINE = "r/1"
 TASK: dict[str, Any] = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}

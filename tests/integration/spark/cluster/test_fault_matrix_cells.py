@@ -9,7 +9,7 @@ import pytest
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.faults.matrix.cells import RUNS, cells, fault_of, moment_of
 from tests.faults.matrix.matrix_cluster import furnish, matrix_cluster  # noqa: F401  a fixture
-from tests.faults.matrix.matrix_job import JOB, MatrixWorld
+from tests.faults.matrix.matrix_job import JOB, MatrixJob
 from tests.faults.matrix.strike import strike
 
 pytestmark = pytest.mark.timeout(300)
@@ -33,31 +33,31 @@ CELLS = {(cell.fault, cell.moment): cell for cell in cells() if cell.mark == RUN
 
 
 @pytest.fixture(scope="module")
-def world(
+def job(
     matrix_cluster: LocalCluster,  # noqa: F811
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[MatrixWorld]:
+) -> Iterator[MatrixJob]:
     """One job for all, that runs."""
     furnish(matrix_cluster)
     root = tmp_path_factory.mktemp("telling")
     (root / "jobs").mkdir()
-    world = MatrixWorld(matrix_cluster, root / JOB, root / "jobs", JOB)
+    job = MatrixJob(matrix_cluster, root / JOB, root / "jobs", JOB)
     try:
-        world.begin()
-        yield world
+        job.begin()
+        yield job
     finally:
-        world.close()
+        job.close()
 
 
 @pytest.mark.parametrize("line", TELLING.strip().splitlines(), ids=lambda line: " ".join(line.split()))
-def test_fault_at_a_telling_moment(world: MatrixWorld, line: str) -> None:
+def test_fault_at_a_telling_moment(job: MatrixJob, line: str) -> None:
     fault, _, moment = (part.strip() for part in line.partition("|"))
     cell = CELLS[fault, moment]
-    strike(world, fault_of(cell), moment_of(cell))
-    assert world.so_far().drivers_at_once == 1
+    strike(job, fault_of(cell), moment_of(cell))
+    assert job.so_far().drivers_at_once == 1
 
 
-def test_job_that_suffered_all_of_this_lost_and_doubled_nothing(world: MatrixWorld) -> None:
-    outcome = world.finish(world.loop)
+def test_job_that_suffered_all_of_this_lost_and_doubled_nothing(job: MatrixJob) -> None:
+    outcome = job.finish(job.loop)
     assert (outcome.found, outcome.doubled) == (outcome.expected, 0)
     assert outcome.drivers_at_once == 1

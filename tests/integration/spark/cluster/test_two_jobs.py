@@ -36,7 +36,7 @@ AdaptiveJob(lambda spark, parallelism: spark.readStream.format("rate").load().wr
 
 CORES = 5
 MEMORY_MB = 512
-PATIENCE_S = 150.0
+TIMEOUT_S = 150.0
 
 
 class Job:
@@ -93,7 +93,7 @@ async def test_two_jobs_that_start_at_once_plan_on_what_there_is(spark_cluster: 
         assert sum(it.claims for it in jobs) <= CORES
         return all(it.loop.state.name == "Executing" for it in jobs)
 
-    await wait_until_async(both_run, PATIENCE_S, "two jobs that run")
+    await wait_until_async(both_run, TIMEOUT_S, "two jobs that run")
     assert [it.slots for it in jobs] == [1, 2]
     assert sum((await shared.client.snapshot()).granted.values()) == 3
     for it in jobs:

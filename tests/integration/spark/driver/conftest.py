@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
-from tests.support.driver_under_test import DriverUnderTest, Input
+from tests.support.driver.driver_on_cluster import DriverOnCluster, Input
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def rows(tmp_path: Path) -> Input:
 
 
 @pytest.fixture
-def driver(spark_cluster: LocalCluster, tmp_path: Path) -> DriverUnderTest:
+def driver(spark_cluster: LocalCluster, tmp_path: Path) -> DriverOnCluster:
     """On a worker that has room for a driver and two executors."""
     spark_cluster.add_worker(cores=3, memory_mb=2048)
-    return DriverUnderTest(spark_cluster, tmp_path)
+    return DriverOnCluster(spark_cluster, tmp_path)

@@ -4,22 +4,24 @@ from typing import Any
 
 import pytest
 
-from tests.support import boundary_trials
-from tests.support.trials import made
+from tests.support.driver import batch_boundary_experiment
+from tests.support.driver.experiment import run_experiment
 
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = made(boundary_trials, tmp_path_factory.mktemp("boundary"))
+    found: dict[str, list[dict[str, Any]]] = run_experiment(
+        batch_boundary_experiment, tmp_path_factory.mktemp("boundary")
+    )
     return found
 
 
 def test_no_batch_is_cut_whenever_queries_are_ended(trials):
     assert [end for end in trials["ended"] if end["began"] != end["committed"] or not end["exact"]] == []
     assert max(max(end["committed"]) for end in trials["ended"] if "busy" in end["kinds"]) > 3
-    assert {len(end["kinds"]) for end in trials["ended"]} == {1, len(boundary_trials.TRIGGERS)}
+    assert {len(end["kinds"]) for end in trials["ended"]} == {1, len(batch_boundary_experiment.TRIGGERS)}
 
 
 def test_an_ended_query_is_gone_without_failure(trials):
@@ -41,7 +43,7 @@ def test_no_batch_runs_while_queries_are_held(trials):
 
 
 def test_held_queries_go_on_when_they_are_let_go(trials):
-    before, after = (trials["held"][hold]["seen"][0][1] for hold in (0, boundary_trials.HOLDS - 1))
+    before, after = (trials["held"][hold]["seen"][0][1] for hold in (0, batch_boundary_experiment.HOLDS - 1))
     assert all(later > earlier for earlier, later in zip(before[:2], after[:2], strict=True))
 
 
@@ -49,7 +51,7 @@ def test_queries_go_on_when_one_comes_to_no_boundary_in_time(trials):
     (trial,) = trials["impatient"]
     assert not trial["held"]
     assert trial["acts"] == []
-    assert trial["held_s"] >= boundary_trials.IMPATIENT_S
+    assert trial["held_s"] >= batch_boundary_experiment.IMPATIENT_S
 
 
 def test_only_the_query_that_comes_to_no_boundary_in_time_is_cut(trials):

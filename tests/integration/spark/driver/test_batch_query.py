@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.job.protocol.documents import Action, DriverState
-from tests.support.driver_under_test import JOB, DriverUnderTest, plan
+from tests.support.driver.driver_on_cluster import JOB, DriverOnCluster, plan
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
@@ -39,7 +39,7 @@ def written(root: Path) -> list[int]:
     return sorted(json.loads(line)["id"] for file in files for line in file.read_text().splitlines())
 
 
-def test_batch_runs_to_its_end_on_executors_that_join_it(driver: DriverUnderTest, tmp_path: Path) -> None:
+def test_batch_runs_to_its_end_on_executors_that_join_it(driver: DriverOnCluster, tmp_path: Path) -> None:
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(PATIENT, executors=1)
     status = driver.wait_status("the batch", lambda now: now.state is DriverState.RUNNING)
@@ -53,7 +53,7 @@ def test_batch_runs_to_its_end_on_executors_that_join_it(driver: DriverUnderTest
     assert written(tmp_path) == list(range(TASKS))
 
 
-def test_batch_that_is_told_to_stop_is_cut_and_commits_nothing(driver: DriverUnderTest, tmp_path: Path) -> None:
+def test_batch_that_is_told_to_stop_is_cut_and_commits_nothing(driver: DriverOnCluster, tmp_path: Path) -> None:
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(PATIENT, executors=1)
     driver.wait_status("the batch", lambda now: now.state is DriverState.RUNNING and bool(now.executors))

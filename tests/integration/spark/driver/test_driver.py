@@ -9,7 +9,7 @@ import pytest
 
 from airflow_adaptive.job.protocol.documents import Action, DriverState
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver_under_test import JOB, PATIENCE_S, ROWS, plan, sink_rows
+from tests.support.driver.driver_on_cluster import JOB, ROWS, TIMEOUT_S, plan, sink_rows
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -68,7 +68,7 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
     assert driver.application_cores() == 2
     driver.direct(Action.RUN, 2, plan(1, query_version=2))
     driver.wait_status("one executor", lambda now: len(now.executors) == 1)
-    wait_until(lambda: driver.application_cores() == 1, PATIENCE_S, "the core's return to the cluster")
+    wait_until(lambda: driver.application_cores() == 1, TIMEOUT_S, "the core's return to the cluster")
 
     rows.write(9)
     driver.direct(Action.RUN, 3, plan(2, query_version=3))
@@ -89,7 +89,7 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
     driver.direct(Action.RUN, 4, plan(2, state_partitions=8, query_version=4, read=8))
     driver.wait_status("the restart", lambda now: now.state is DriverState.RUNNING and now.failure is None)
     driver.wait_status("the checkpoint's number of state partitions", lambda now: now.parallelism == {"read": 2})
-    wait_until(lambda: written(tmp_path) == rows.ids, PATIENCE_S, "all rows")
+    wait_until(lambda: written(tmp_path) == rows.ids, TIMEOUT_S, "all rows")
 
     driver.direct(Action.STOP, 4)
     assert driver.wait_end() == "FINISHED"

@@ -10,7 +10,7 @@ from airflow_adaptive.job.entry.driver_output import MAX_BYTES, ROTATED_SUFFIX
 from airflow_adaptive.job.protocol.documents import Action
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver_under_test import PATIENCE_S, DriverUnderTest, plan
+from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -32,19 +32,19 @@ AdaptiveJob(count).run()
 
 def test_output_is_cut_while_the_worker_goes_on_writing(spark_cluster: LocalCluster, tmp_path: Path) -> None:
     spark_cluster.add_worker(cores=3, memory_mb=2048)
-    driver = DriverUnderTest(spark_cluster, tmp_path)
+    driver = DriverOnCluster(spark_cluster, tmp_path)
     driver.direct(Action.RUN, 1, plan(1))
     submission, workers = driver.submit(TALKATIVE, executors=1), spark_cluster.directory / "work"
-    folder = wait_until(lambda: next(workers.glob(f"*/{submission}"), None), PATIENCE_S, "the driver's folder")
+    folder = wait_until(lambda: next(workers.glob(f"*/{submission}"), None), TIMEOUT_S, "the driver's folder")
     stdout, old = folder / "stdout", folder / f"stdout{ROTATED_SUFFIX}"
-    wait_until(old.exists, PATIENCE_S, "the cut")
-    wait_until(lambda: stdout.stat().st_size < MAX_BYTES, PATIENCE_S, "a new beginning")
+    wait_until(old.exists, TIMEOUT_S, "the cut")
+    wait_until(lambda: stdout.stat().st_size < MAX_BYTES, TIMEOUT_S, "a new beginning")
     assert MAX_BYTES < old.stat().st_size < 2 * MAX_BYTES
     assert "built for 1" in old.read_text()
 
     driver.direct(Action.RUN, 2, plan(2))
     wait_until(
-        lambda: "built for 2" in stdout.read_text() or "built for 2" in old.read_text(), PATIENCE_S, "more output"
+        lambda: "built for 2" in stdout.read_text() or "built for 2" in old.read_text(), TIMEOUT_S, "more output"
     )
     driver.wait_status("batches on two", lambda now: now.version == 2 and now.queries[0].committed > 0)
     assert sum(file.stat().st_size for file in folder.glob("std*")) < 5 * MAX_BYTES

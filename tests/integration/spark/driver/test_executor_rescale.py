@@ -15,7 +15,7 @@ import pytest
 
 from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver_under_test import PATIENCE_S, DriverUnderTest, plan
+from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
 
@@ -120,7 +120,7 @@ def true_counts(numbers: int) -> dict[int, int]:
     return {key: len(range(key, numbers, KEYS)) for key in range(min(KEYS, numbers))}
 
 
-def placed(driver: DriverUnderTest, tasks: int) -> Iterator[tuple[int, set[str]]]:
+def placed(driver: DriverOnCluster, tasks: int) -> Iterator[tuple[int, set[str]]]:
     """Number of a batch and the executors that had tasks of its stage with so many, as far as Spark still tells."""
     for stage in driver.spark("stages?status=complete"):
         batch = re.search(r"batch = (\d+)", stage.get("description", ""))
@@ -129,12 +129,12 @@ def placed(driver: DriverUnderTest, tasks: int) -> Iterator[tuple[int, set[str]]
             yield int(batch[1]), set(details["executorSummary"])
 
 
-def first_on(driver: DriverUnderTest, tasks: int, executors: set[str]) -> float:
+def first_on(driver: DriverOnCluster, tasks: int, executors: set[str]) -> float:
     """First batch whose stage with so many tasks had some on all of these executors; infinite while there is none."""
     return min((batch for batch, used in placed(driver, tasks) if used >= executors), default=math.inf)
 
 
-def failed_tasks(driver: DriverUnderTest) -> int:
+def failed_tasks(driver: DriverOnCluster) -> int:
     """Of all executors, also those that are gone, and stages."""
     stages = driver.spark("stages")
     executors = driver.spark("allexecutors")
@@ -145,25 +145,25 @@ def has_state(status: DriverStatus) -> bool:
     return bool(status.queries) and status.queries[0].committed >= 3
 
 
-def started(driver: DriverUnderTest, executors: int, root: Path) -> DriverStatus:
+def started(driver: DriverOnCluster, executors: int, root: Path) -> DriverStatus:
     driver.direct(Action.RUN, 1, on(executors))
     driver.submit(STATEFUL, executors=executors)
     status = driver.wait_status("state", has_state, START_S)
-    wait_until((root / "batches").exists, PATIENCE_S, "the first batches")
+    wait_until((root / "batches").exists, TIMEOUT_S, "the first batches")
     return status
 
 
 def wait_batches(root: Path, more: int) -> None:
     before = newest(root)
-    wait_until(lambda: newest(root) >= before + more, PATIENCE_S, f"{more} more batch(es)")
+    wait_until(lambda: newest(root) >= before + more, TIMEOUT_S, f"{more} more batch(es)")
 
 
-def stopped(driver: DriverUnderTest, version: int) -> None:
+def stopped(driver: DriverOnCluster, version: int) -> None:
     driver.direct(Action.STOP, version)
     assert driver.wait_end() == "FINISHED"
 
 
-def assert_nothing_lost(driver: DriverUnderTest, root: Path) -> None:
+def assert_nothing_lost(driver: DriverOnCluster, root: Path) -> None:
     """Each number was counted once, in one run of the query, and no batch is missing, nor was one late to begin."""
     found = counts(root)
     assert found == true_counts(sum(found.values()))
@@ -185,7 +185,7 @@ def test_executors_come_and_go_and_the_query_runs_on_with_all_its_state(driver, 
     both = {executor.executor_id for executor in status.executors}
     wait_until(
         lambda: newest(tmp_path) > began_before + BATCHES_TO_SPREAD and first_on(driver, PARTITIONS, both) < math.inf,
-        PATIENCE_S,
+        TIMEOUT_S,
         "tasks on both executors",
     )
     warmed_up, spread = (first_on(driver, tasks, both) for tasks in (SOURCE_PARTITIONS, PARTITIONS))
@@ -202,7 +202,7 @@ def test_executors_come_and_go_and_the_query_runs_on_with_all_its_state(driver, 
     assert (status.state, len(status.executors)) == (DriverState.RUNNING, 1)
     assert status.downtime_ms is not None
     assert 0 < status.downtime_ms < 1000 * MOST_IDLE_S
-    wait_until(lambda: driver.application_cores() == 1, PATIENCE_S, "the core's return to the cluster")
+    wait_until(lambda: driver.application_cores() == 1, TIMEOUT_S, "the core's return to the cluster")
     wait_batches(tmp_path, 3)
     assert failed_tasks(driver) == 0
 

@@ -9,11 +9,11 @@ import pytest
 
 from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver_under_test import PATIENCE_S, DriverUnderTest, Input, sink_rows
+from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, Input, sink_rows
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
 
-FIRST_BATCH_S = 2 * PATIENCE_S
+FIRST_BATCH_S = 2 * TIMEOUT_S
 """Of two queries that begin at once."""
 
 NAMES = ("distinct", "copied")
@@ -85,25 +85,25 @@ def committed(status: DriverStatus) -> list[int]:
     return [query.committed for query in status.queries]
 
 
-def batches(driver: DriverUnderTest, query: str, log: str) -> list[int]:
+def batches(driver: DriverOnCluster, query: str, log: str) -> list[int]:
     files = (driver.directory / "checkpoints" / query / log).glob("*")
     return sorted(int(file.name) for file in files if file.name.isdecimal())
 
 
-def cut(driver: DriverUnderTest) -> list[str]:
+def cut(driver: DriverOnCluster) -> list[str]:
     """Queries of which a batch was begun that is not committed."""
     return [name for name in NAMES if batches(driver, name, "offsets") != batches(driver, name, "commits")]
 
 
-def written(driver: DriverUnderTest) -> list[list[int]]:
+def written(driver: DriverOnCluster) -> list[list[int]]:
     return [sorted(row["id"] for row in sink_rows(driver.root / name)) for name in NAMES]
 
 
-def state_partitions(driver: DriverUnderTest) -> int:
+def state_partitions(driver: DriverOnCluster) -> int:
     return len(list((driver.directory / "checkpoints" / "distinct" / "state" / "0").glob("[0-9]")))
 
 
-def wait_for_all(driver: DriverUnderTest, rows: Input) -> None:
+def wait_for_all(driver: DriverOnCluster, rows: Input) -> None:
     wait_until(lambda: written(driver) == [rows.ids] * 2, FIRST_BATCH_S, "all rows in both outputs")
 
 
@@ -180,8 +180,8 @@ def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_d
     driver.direct(Action.RUN, 4, plan(4, 1))
     status = driver.wait_status("the restart", lambda now: now.state is DriverState.RUNNING)
     assert status.failure is None
-    wait_until(lambda: written(driver)[1] == rows.ids, PATIENCE_S, "all rows of the query that had failed")
-    wait_until(lambda: set(written(driver)[0]) - {-1} == set(rows.ids), PATIENCE_S, "all rows of the other")
+    wait_until(lambda: written(driver)[1] == rows.ids, TIMEOUT_S, "all rows of the query that had failed")
+    wait_until(lambda: set(written(driver)[0]) - {-1} == set(rows.ids), TIMEOUT_S, "all rows of the other")
     assert len(written(driver)[0]) == len(set(written(driver)[0]))
     driver.direct(Action.STOP, 4)
     assert driver.wait_end() == "FINISHED"

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.support import repartition_trials
-from tests.support.repartition_trials import KEYS, PARTITIONS
-from tests.support.trials import made
+from tests.support.driver import repartition_experiment
+from tests.support.driver.experiment import run_experiment
+from tests.support.driver.repartition_experiment import KEYS, PARTITIONS
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    found: dict[str, Any] = made(repartition_trials, tmp_path_factory.mktemp("repartition"))
+    found: dict[str, Any] = run_experiment(repartition_experiment, tmp_path_factory.mktemp("repartition"))
     return found
 
 
@@ -81,7 +81,7 @@ def test_where_nothing_is_to_be_done_nothing_happens(trials, what):
     assert trials["refused"][what] == {"said": [], "untouched": True}
 
 
-@pytest.mark.parametrize("moment", repartition_trials.MOMENTS)
+@pytest.mark.parametrize("moment", repartition_experiment.MOMENTS)
 def test_a_repartition_that_was_killed_is_finished_and_another_one_follows_it(trials, moment):
     found = trials["killed"][moment]
     assert found["begun"] == 2

@@ -9,7 +9,7 @@ import pytest
 from airflow_adaptive.job.executors.task_balancer import is_balanced
 from airflow_adaptive.job.protocol.documents import TASKS, Action, DriverPlan
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver_under_test import PATIENCE_S, DriverUnderTest, plan
+from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
@@ -48,7 +48,7 @@ def balanced(executors: int) -> DriverPlan:
     return replace(plan(executors, state_partitions=PARTITIONS), load_balance_mode=TASKS)
 
 
-def newest_tasks(driver: DriverUnderTest) -> dict[str, int]:
+def newest_tasks(driver: DriverOnCluster) -> dict[str, int]:
     """Tasks of the newest stateful stage on each executor that is there."""
     there = {executor["id"]: 0 for executor in driver.spark("executors") if executor["id"] != "driver"}
     stages = [stage for stage in driver.spark("stages?status=complete") if stage["numTasks"] == PARTITIONS]
@@ -57,7 +57,7 @@ def newest_tasks(driver: DriverUnderTest) -> dict[str, int]:
     return there | {executor: figures["succeededTasks"] for executor, figures in summary.items()}
 
 
-def is_spread(driver: DriverUnderTest) -> bool:
+def is_spread(driver: DriverOnCluster) -> bool:
     tasks = newest_tasks(driver)
     return len(tasks) == 2 and is_balanced(tasks, dict.fromkeys(tasks, 1))
 
@@ -71,11 +71,11 @@ def test_stateful_tasks_spread_over_added_executors_and_the_wait_is_as_before(dr
 
     driver.direct(Action.RUN, 2, balanced(2))
     driver.wait_status("two executors", lambda now: now.version == 2)
-    wait_until(lambda: is_spread(driver), PATIENCE_S, "an even stage after the scale-up")
+    wait_until(lambda: is_spread(driver), TIMEOUT_S, "an even stage after the scale-up")
 
     driver.kill_executor("1")
     driver.wait_status("another", lambda now: [executor.executor_id for executor in now.executors] == ["0", "2"])
-    wait_until(lambda: is_spread(driver), PATIENCE_S, "an even stage after the replacement")
-    wait_until(lambda: waits.read_text().splitlines()[-1] == FOUND, PATIENCE_S, "the wait's return")
+    wait_until(lambda: is_spread(driver), TIMEOUT_S, "an even stage after the replacement")
+    wait_until(lambda: waits.read_text().splitlines()[-1] == FOUND, TIMEOUT_S, "the wait's return")
     assert DROPPED in waits.read_text().splitlines()
     assert is_spread(driver)

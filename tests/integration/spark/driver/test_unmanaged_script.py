@@ -11,7 +11,7 @@ from airflow_adaptive.job.entry.unmanaged_script import NO_CHECKPOINT, NOTE
 from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus
 from airflow_adaptive.local.guardian import kill
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver_under_test import PATIENCE_S, SCRIPT, DriverUnderTest, Input, plan, sink_rows
+from tests.support.driver.driver_on_cluster import SCRIPT, TIMEOUT_S, DriverOnCluster, Input, plan, sink_rows
 
 pytestmark = pytest.mark.timeout(480)
 
@@ -80,34 +80,34 @@ time.sleep(1000)
 """
 
 
-def runs(driver: DriverUnderTest) -> int:
+def runs(driver: DriverOnCluster) -> int:
     return len((driver.root / "runs").read_text().splitlines())
 
 
-def written(driver: DriverUnderTest) -> list[int]:
+def written(driver: DriverOnCluster) -> list[int]:
     return sorted(row["id"] for row in sink_rows(driver.root / "out"))
 
 
-def batches(driver: DriverUnderTest, kind: str) -> list[int]:
+def batches(driver: DriverOnCluster, kind: str) -> list[int]:
     files = (driver.root / "checkpoint" / kind).glob("*")
     return sorted(int(file.name) for file in files if file.name.isdecimal())
 
 
-def wait_written(driver: DriverUnderTest, rows: Input) -> None:
+def wait_written(driver: DriverOnCluster, rows: Input) -> None:
     def all_rows() -> bool:
         return (driver.root / "out" / "_spark_metadata").is_dir() and written(driver) == rows.ids
 
-    wait_until(all_rows, PATIENCE_S, "all rows")
+    wait_until(all_rows, TIMEOUT_S, "all rows")
 
 
-def wait_running(driver: DriverUnderTest, version: int) -> DriverStatus:
+def wait_running(driver: DriverOnCluster, version: int) -> DriverStatus:
     def wanted(now: DriverStatus) -> bool:
         return (now.epoch, now.version, now.state) == (driver.epoch, version, DriverState.RUNNING) and bool(now.queries)
 
     return driver.wait_status(f"plan {version} in force", wanted)
 
 
-def begin(driver: DriverUnderTest, script: str, conf: Mapping[str, str] | None = None) -> DriverStatus:
+def begin(driver: DriverOnCluster, script: str, conf: Mapping[str, str] | None = None) -> DriverStatus:
     """Have a script run on one executor."""
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(script, executors=1, conf=conf)
@@ -249,7 +249,7 @@ def test_script_that_hangs_after_its_queries_is_ended(driver):
     assert "the script has not ended within 3 s of its queries" in driver.output()
 
 
-def next_driver(driver: DriverUnderTest, version: int) -> None:
+def next_driver(driver: DriverOnCluster, version: int) -> None:
     """As the scheduler does once a driver is gone."""
     driver.epoch += 1
     driver.direct(Action.RUN, version, plan(1, query_version=version))

@@ -16,7 +16,7 @@ from airflow_adaptive.autoscaling.policy import Override, QueryMetrics, RescaleP
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from tests.support.loads import QUERY, START, VERTEX, Watched, bounds, figures, seen
+from tests.support.load_policy_inputs import QUERY, START, VERTEX, Watched, bounds, figures, seen
 
 POLICY = LoadPolicy(
     target=0.7,

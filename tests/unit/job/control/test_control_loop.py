@@ -10,7 +10,7 @@ from airflow_adaptive.job.control.interfaces import DirectoryError, StatefulRun
 from airflow_adaptive.job.protocol.documents import TASKS, Action, DriverState, FailureReport
 from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver_fakes import EPOCH, LEASE_S, NONCE, POLL_S, SimulatedDriver, directive, plan
+from tests.support.driver.simulated_driver import EPOCH, LEASE_S, NONCE, POLL_S, SimulatedDriver, directive, plan
 
 THREAD_S = 10.0
 """Longer than another thread takes to be seen."""

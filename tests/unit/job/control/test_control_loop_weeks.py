@@ -26,7 +26,7 @@ from airflow_adaptive.job.protocol.documents import (
     QueryReport,
 )
 from airflow_adaptive.job.queries.progress import ProgressCounter
-from tests.support.driver_fakes import SimulatedDriver, directive, plan
+from tests.support.driver.simulated_driver import SimulatedDriver, directive, plan
 
 DOCUMENTS_KEPT = 20
 """By the loop, which compacts the log."""
@@ -51,7 +51,7 @@ class Footprint:
 
 
 @dataclass
-class Weeks(SimulatedDriver):
+class LongRunningDriver(SimulatedDriver):
     """A driver with the real reader of the log, reporter and counter of progress; its files are in memory.
 
     `footprints` are taken after so many turns as `turns` tells, and after the last of them it is told to stop.
@@ -146,7 +146,7 @@ def footprint() -> Footprint:
 
 @pytest.mark.no_cover  # coverage remembers each of the threads in which queries are built
 def test_thousands_of_batches_and_plans_leave_no_more_than_hundreds() -> None:
-    driver = Weeks(executor_count=1, turns=(2_000, 12_000))
+    driver = LongRunningDriver(executor_count=1, turns=(2_000, 12_000))
     assert driver.run() is DriverState.STOPPED
     early, late = driver.footprints
     assert late.blocks - early.blocks < NOISE_BLOCKS
@@ -157,6 +157,6 @@ def test_thousands_of_batches_and_plans_leave_no_more_than_hundreds() -> None:
 
 
 def test_output_tells_what_went_wrong_and_nothing_of_batches_and_plans() -> None:
-    driver = Weeks(executor_count=1, turns=(2_000,))
+    driver = LongRunningDriver(executor_count=1, turns=(2_000,))
     driver.run()
     assert driver.warnings == [f"query failed: {FAILURE.error_class}: {FAILURE.message}"] * (200 // 7)

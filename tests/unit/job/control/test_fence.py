@@ -4,7 +4,7 @@ import pytest
 
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.protocol.documents import Action
-from tests.support.driver_fakes import EPOCH, NONCE, directive
+from tests.support.driver.simulated_driver import EPOCH, NONCE, directive
 
 
 class Clock:

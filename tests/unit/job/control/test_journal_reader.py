@@ -5,7 +5,7 @@ import math
 from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, JournalReader
 from airflow_adaptive.job.protocol.codec import encode_journal
 from airflow_adaptive.job.protocol.documents import Action, JournalDocument
-from tests.support.driver_fakes import directive, plan
+from tests.support.driver.simulated_driver import directive, plan
 
 
 class FakeLogFiles:

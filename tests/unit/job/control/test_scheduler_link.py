@@ -9,9 +9,9 @@ import pytest
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.scheduler_link import SchedulerLink
 from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus
-from tests.support.driver_fakes import EPOCH, LEASE_S, NONCE, SimulatedDriver, directive, plan
+from tests.support.driver.simulated_driver import EPOCH, LEASE_S, NONCE, SimulatedDriver, directive, plan
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 class LinkedDriver:
@@ -68,7 +68,7 @@ def test_an_error_of_the_act_names_no_line_but_those_that_led_to_it(linked):
 
 
 def test_looks_and_reports_for_longer_than_the_lease_while_the_act_takes_its_time(linked):
-    assert linked.link.run_while_polling(lambda: linked.enough.wait(PATIENCE_S))
+    assert linked.link.run_while_polling(lambda: linked.enough.wait(TIMEOUT_S))
     assert len(linked.driver.statuses) > LEASE_S
 
 
@@ -76,5 +76,5 @@ def test_does_not_wait_for_the_act_when_another_driver_is_named(linked):
     over = threading.Event()
     linked.driver.newest_directive = directive(Action.RUN, 2, plan(1), epoch=EPOCH + 1)
     with pytest.raises(FencedError):
-        linked.link.run_while_polling(lambda: over.wait(PATIENCE_S))
+        linked.link.run_while_polling(lambda: over.wait(TIMEOUT_S))
     over.set()

@@ -4,7 +4,7 @@ import threading
 
 from airflow_adaptive.job.control.watchdog import EXIT_FENCED, LeaseWatchdog
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 GRACE_S = 0.04
 
 
@@ -27,7 +27,7 @@ class Process:
 
     def wait_for_looks(self) -> None:
         for _ in range(3):
-            assert self.looks.acquire(timeout=PATIENCE_S)
+            assert self.looks.acquire(timeout=TIMEOUT_S)
 
 
 def test_ends_the_process_when_the_lease_is_over_and_a_query_may_run():
@@ -38,9 +38,9 @@ def test_ends_the_process_when_the_lease_is_over_and_a_query_may_run():
     process.wait_for_looks()
     assert not process.ended.is_set()
     process.overdue_s = GRACE_S + 0.01
-    assert process.ended.wait(PATIENCE_S)
+    assert process.ended.wait(TIMEOUT_S)
     assert process.code == EXIT_FENCED
-    watchdog.join(PATIENCE_S)
+    watchdog.join(TIMEOUT_S)
 
 
 def test_leaves_alone_a_driver_without_query():
@@ -52,5 +52,5 @@ def test_leaves_alone_a_driver_without_query():
     watchdog.start()
     process.wait_for_looks()
     watchdog.close()
-    watchdog.join(PATIENCE_S)
+    watchdog.join(TIMEOUT_S)
     assert not process.ended.is_set()

@@ -18,10 +18,10 @@ from airflow_adaptive.job.protocol.conf import NotSubmittedError
 from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
 from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
-from tests.support.driver_fakes import directive, plan
-from tests.support.spark_fakes import Query, Spark, Stream
+from tests.support.driver.fake_spark import Query, Spark, Stream
+from tests.support.driver.simulated_driver import directive, plan
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 IDENTITY = {
     "spark.airflow.adaptive.job": "departures",
@@ -65,7 +65,7 @@ class Driver:
     def run(self, queries: ScriptQueries, notice: str | None = None) -> DriverState:
         self.queries, self.notice = queries, notice
         queries.start(plan(1), plan(1))
-        self.ends.wait(PATIENCE_S)
+        self.ends.wait(TIMEOUT_S)
         if self.state is None:
             raise RuntimeError("the loop broke")
         if self.state is DriverState.FENCED:
@@ -75,7 +75,7 @@ class Driver:
         return self.state
 
 
-class World:
+class ScriptProcess:
     """A script, and what became of its process."""
 
     def __init__(self, drivers: list[Driver]) -> None:
@@ -111,7 +111,7 @@ def start(writer: Stream, *_: Any, **__: Any) -> Query:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptProcess]:
     drivers: list[Driver] = []
 
     def driver(*arguments: Any) -> Driver:
@@ -130,65 +130,65 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     ]
     for owner, name, original in originals:
         monkeypatch.setattr(owner, name, original)
-    made = World(drivers)
+    made = ScriptProcess(drivers)
     made.script.install_hooks()
     yield made
     for one in drivers:
         one.ends.set()
     if made.script._loop is not None:
-        made.script._loop.join(PATIENCE_S)
+        made.script._loop.join(TIMEOUT_S)
 
 
-def test_first_query_starts_the_control_loop_and_waits_for_its_word(world):
-    query = world.starts()
-    assert (query.name, query.isActive, world.script.has_started) == ("daily", True, True)
-    assert world.driver.settings.job == "departures"
-    assert world.driver.notice == NOTE
+def test_first_query_starts_the_control_loop_and_waits_for_its_word(process):
+    query = process.starts()
+    assert (query.name, query.isActive, process.script.has_started) == ("daily", True, True)
+    assert process.driver.settings.job == "departures"
+    assert process.driver.notice == NOTE
 
 
-def test_second_query_has_the_same_control_loop(world):
-    world.starts()
-    world.starts(queryName="weekly")
-    assert len(world.drivers) == 1
+def test_second_query_has_the_same_control_loop(process):
+    process.starts()
+    process.starts(queryName="weekly")
+    assert len(process.drivers) == 1
 
 
-def test_query_without_a_checkpoint_is_told_once(world, caplog):
+def test_query_without_a_checkpoint_is_told_once(process, caplog):
     for _ in range(2):
-        world.starts(checkpointLocation="")
-    assert world.driver.notice == f"{NOTE}; query 'daily' {NO_CHECKPOINT}"
+        process.starts(checkpointLocation="")
+    assert process.driver.notice == f"{NOTE}; query 'daily' {NO_CHECKPOINT}"
     assert [record.getMessage() for record in caplog.records] == [f"query 'daily' {NO_CHECKPOINT}"]
 
 
-def test_checkpoint_location_of_the_session_counts(world):
-    world.spark.set("spark.sql.streaming.checkpointLocation", "file:///checkpoints")
-    world.starts(checkpointLocation="")
-    assert world.driver.notice == NOTE
+def test_checkpoint_location_of_the_session_counts(process):
+    process.spark.set("spark.sql.streaming.checkpointLocation", "file:///checkpoints")
+    process.starts(checkpointLocation="")
+    assert process.driver.notice == NOTE
 
 
-def test_script_with_an_adaptive_job_keeps_its_calls(world):
-    world.script.disable_hooks()
-    world.starts()
-    assert not world.script.has_started
-    assert not world.drivers
+def test_script_with_an_adaptive_job_keeps_its_calls(process):
+    process.script.disable_hooks()
+    process.starts()
+    assert not process.script.has_started
+    assert not process.drivers
 
 
-def test_query_before_an_adaptive_job_is_refused(world):
-    world.starts()
+def test_query_before_an_adaptive_job_is_refused(process):
+    process.starts()
     with pytest.raises(AdaptiveJobError, match=r"started a query before AdaptiveJob\(...\).run\(\): let the function"):
-        world.script.disable_hooks()
+        process.script.disable_hooks()
 
 
-def test_script_that_chooses_a_local_master_is_told(world):
-    world.spark.master = "local[2]"
+def test_script_that_chooses_a_local_master_is_told(process):
+    process.spark.master = "local[2]"
     with pytest.raises(AdaptiveJobError, match=r"sets the master 'local\[2\]' itself.*: remove .master"):
-        world.starts()
+        process.starts()
 
 
-def test_driver_that_nobody_has_submitted_starts_no_query(world):
-    del world.spark.settings["spark.airflow.adaptive.nonce"]
+def test_driver_that_nobody_has_submitted_starts_no_query(process):
+    del process.spark.settings["spark.airflow.adaptive.nonce"]
     with pytest.raises(NotSubmittedError):
-        world.starts()
-    assert not world.spark.queries
+        process.starts()
+    assert not process.spark.queries
 
 
 @pytest.mark.parametrize(
@@ -202,85 +202,85 @@ def test_driver_that_nobody_has_submitted_starts_no_query(world):
         (DriverState.FAILED, SystemExit(3), 1),
     ],
 )
-def test_process_ends_as_the_job_does(world, state, error, code):
-    world.starts()
-    world.ends(state)
-    assert world.script.finish(error) == code
+def test_process_ends_as_the_job_does(process, state, error, code):
+    process.starts()
+    process.ends(state)
+    assert process.script.finish(error) == code
 
 
-def test_threads_that_a_script_leaves_behind_do_not_keep_the_process(world, monkeypatch):
+def test_threads_that_a_script_leaves_behind_do_not_keep_the_process(process, monkeypatch):
     monkeypatch.setattr(unmanaged_script, "THREADS_GRACE_S", 0.01)
-    world.starts()
-    world.ends(DriverState.FAILED)
-    assert world.script.finish(ValueError("no such airport")) == 1
-    assert world.exited.wait(PATIENCE_S)
-    assert world.exits == [1]
+    process.starts()
+    process.ends(DriverState.FAILED)
+    assert process.script.finish(ValueError("no such airport")) == 1
+    assert process.exited.wait(TIMEOUT_S)
+    assert process.exits == [1]
 
 
-def test_what_the_script_raises_is_reported_as_of_a_function_that_never_worked(world):
-    world.starts()
-    world.ends(DriverState.FAILED)
-    world.script.finish(ValueError("no such airport"))
-    failure = world.driver.queries.failure()
+def test_what_the_script_raises_is_reported_as_of_a_function_that_never_worked(process):
+    process.starts()
+    process.ends(DriverState.FAILED)
+    process.script.finish(ValueError("no such airport"))
+    failure = process.driver.queries.failure()
     assert failure is not None
     assert (failure.error_class, failure.message) == ("ValueError", "no such airport")
     assert failure.causes == ("BUILD_FUNCTION_ERROR", "ValueError")
 
 
-def test_exit_code_of_the_script_is_reported(world):
-    world.starts()
-    world.ends(DriverState.FAILED)
-    world.script.finish(SystemExit(3))
-    assert world.driver.queries.failure() == FailureReport(
+def test_exit_code_of_the_script_is_reported(process):
+    process.starts()
+    process.ends(DriverState.FAILED)
+    process.script.finish(SystemExit(3))
+    assert process.driver.queries.failure() == FailureReport(
         error_class="SystemExit", message="the script ended itself with exit code 3", causes=("SystemExit",)
     )
 
 
-def test_script_that_outlasts_its_queries_is_ended(world, caplog):
-    world.starts()
-    world.ends(DriverState.STOPPED)
-    assert world.exited.wait(PATIENCE_S)
-    assert world.exits == [0]
+def test_script_that_outlasts_its_queries_is_ended(process, caplog):
+    process.starts()
+    process.ends(DriverState.STOPPED)
+    assert process.exited.wait(TIMEOUT_S)
+    assert process.exits == [0]
     assert "the script has not ended within 0.01 s of its queries: exit" in caplog.text
 
 
-def test_outdated_driver_ends_at_once_and_its_script_does_not_go_on(world):
-    query = world.starts()
-    world.ends(DriverState.FENCED)
-    assert world.exited.wait(PATIENCE_S)
-    assert world.exits == [3]
+def test_outdated_driver_ends_at_once_and_its_script_does_not_go_on(process):
+    query = process.starts()
+    process.ends(DriverState.FENCED)
+    assert process.exited.wait(TIMEOUT_S)
+    assert process.exits == [3]
     waits = threading.Thread(target=lambda: StreamingQuery.awaitTermination(query), daemon=True)
     waits.start()
     waits.join(0.05)
     assert waits.is_alive()
 
 
-def test_process_ends_with_a_broken_control_loop(world, caplog):
-    world.starts()
-    world.ends(None)
-    assert world.exited.wait(PATIENCE_S)
-    assert (world.exits, caplog.records[-1].getMessage()) == ([1], "the control loop failed")
+def test_process_ends_with_a_broken_control_loop(process, caplog):
+    process.starts()
+    process.ends(None)
+    assert process.exited.wait(TIMEOUT_S)
+    assert (process.exits, caplog.records[-1].getMessage()) == ([1], "the control loop failed")
 
 
-def test_session_outlasts_the_script_that_stops_it(world):
-    query, context = world.starts(), SimpleNamespace(stopped=lambda: pytest.fail("it was stopped"))
+def test_session_outlasts_the_script_that_stops_it(process):
+    query, context = process.starts(), SimpleNamespace(stopped=lambda: pytest.fail("it was stopped"))
     SparkContext.stop(context)  # type: ignore[arg-type]
     assert not query.isActive
 
 
-def test_session_of_a_script_without_a_query_is_its_own(world):
+def test_session_of_a_script_without_a_query_is_its_own(process):
     stopped: list[bool] = []
     SparkContext.stop(SimpleNamespace(stopped=lambda: stopped.append(True)))  # type: ignore[arg-type]
     StreamingQuery.awaitTermination(SimpleNamespace())  # type: ignore[arg-type]
     assert stopped == [True]
 
 
-def test_script_is_stopped_where_queries_are_held(world):
-    world.starts()
-    held = world.driver.journal.newest()
+def test_script_is_stopped_where_queries_are_held(process):
+    process.starts()
+    held = process.driver.journal.newest()
     assert held is not None
     assert (held.action, held.version) == (Action.STOP, 1)
-    world.ends(DriverState.STOPPED)
+    process.ends(DriverState.STOPPED)
 
 
 def test_other_words_are_heard_as_they_are(monkeypatch):
@@ -289,17 +289,17 @@ def test_other_words_are_heard_as_they_are(monkeypatch):
         assert unmanaged_script._StopOnHold(log).newest() == word
 
 
-def test_driver_of_a_script_that_has_failed_can_run_nothing_any_more(world):
-    world.starts()
-    assert world.driver.executors.alive()
-    world.driver.queries.finish(FailureReport(error_class="ValueError", message=""))
-    world.driver.queries.close()
-    assert not world.driver.executors.alive()
+def test_driver_of_a_script_that_has_failed_can_run_nothing_any_more(process):
+    process.starts()
+    assert process.driver.executors.alive()
+    process.driver.queries.finish(FailureReport(error_class="ValueError", message=""))
+    process.driver.queries.close()
+    assert not process.driver.executors.alive()
 
 
-def test_process_of_this_tests_script_is_watched_once_and_left_to_adaptive_jobs(world, monkeypatch):
-    monkeypatch.setattr(unmanaged_script, "_script", world.script)
-    assert unmanaged_script.install_hooks() is world.script
+def test_process_of_this_tests_script_is_watched_once_and_left_to_adaptive_jobs(process, monkeypatch):
+    monkeypatch.setattr(unmanaged_script, "_script", process.script)
+    assert unmanaged_script.install_hooks() is process.script
     unmanaged_script.disable_hooks()
-    world.starts()
-    assert not world.script.has_started
+    process.starts()
+    assert not process.script.has_started

@@ -28,7 +28,7 @@ from airflow_adaptive.job.protocol.documents import (
     JournalDocument,
     QueryReport,
 )
-from tests.support.driver_fakes import directive, plan
+from tests.support.driver.simulated_driver import directive, plan
 
 PLAN = replace(plan(3), retained_executors=5, load_balance_mode=TASKS, remaining_per_worker={"http://w:8081": 2})
 DOCUMENT = JournalDocument(

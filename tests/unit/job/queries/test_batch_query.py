@@ -12,9 +12,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.queries.batch_query import BatchQuery, UnendedBatchError
 from airflow_adaptive.job.queries.workload import JobWorkload
-from tests.support.driver_fakes import plan
+from tests.support.driver.simulated_driver import plan
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class Spark:
@@ -54,7 +54,7 @@ class Writer(DataFrameWriter):
         self.saved = 0
 
     def save(self, *_: Any, **__: Any) -> None:
-        assert self._spark_context.lets_go.wait(PATIENCE_S)
+        assert self._spark_context.lets_go.wait(TIMEOUT_S)
         if self.fails or self._spark_context.cancelled:
             raise OSError("disk full")
         self.saved += 1
@@ -76,7 +76,7 @@ def let_go(spark: Spark, batch: BatchQuery) -> None:
     """The writer goes on to its end."""
     spark.lets_go.set()
     assert batch._thread is not None
-    batch._thread.join(PATIENCE_S)
+    batch._thread.join(TIMEOUT_S)
 
 
 def no_time_passes(_: float) -> None:
@@ -134,7 +134,7 @@ def test_failed_batch_says_why(spark: Spark, batch: BatchQuery) -> None:
 
 def test_batch_that_is_told_to_end_is_cut_and_has_not_failed(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark), plan(1))
-    assert batch.end(PATIENCE_S, lambda _: let_go(spark, batch))
+    assert batch.end(TIMEOUT_S, lambda _: let_go(spark, batch))
     assert spark.cancelled == spark.groups
     assert batch.plan is None
     assert not batch.has_ended()
@@ -145,7 +145,7 @@ def test_batch_that_was_saved_before_it_was_told_to_end_has_ended_by_itself(spar
     writer = Writer(spark)
     batch.start(writer, plan(1))
     let_go(spark, batch)
-    assert batch.end(PATIENCE_S, no_time_passes)
+    assert batch.end(TIMEOUT_S, no_time_passes)
     assert batch.has_ended()
     assert (writer.saved, spark.cancelled) == (1, [])
 
@@ -153,7 +153,7 @@ def test_batch_that_was_saved_before_it_was_told_to_end_has_ended_by_itself(spar
 def test_batch_that_had_failed_before_it_was_told_to_end_says_so(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark, fails=True), plan(1))
     let_go(spark, batch)
-    assert batch.end(PATIENCE_S, no_time_passes)
+    assert batch.end(TIMEOUT_S, no_time_passes)
     assert not batch.has_ended()
     assert batch.failure() is not None
 
@@ -174,7 +174,7 @@ def test_each_run_has_a_group_of_its_own_since_a_cancelled_one_takes_no_job(spar
     for _ in range(2):
         spark.lets_go.clear()
         batch.start(Writer(spark), plan(1))
-        batch.end(PATIENCE_S, lambda _: let_go(spark, batch))
+        batch.end(TIMEOUT_S, lambda _: let_go(spark, batch))
     assert len(set(spark.groups)) == 2
 
 

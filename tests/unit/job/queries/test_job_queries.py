@@ -13,7 +13,7 @@ from airflow_adaptive.job.protocol.documents import DriverPlan
 from airflow_adaptive.job.queries.job_queries import JobQueries
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from airflow_adaptive.job.state.repartition import RepartitionError
-from tests.support.spark_fakes import Pool, Query, Spark, Stream
+from tests.support.driver.fake_spark import Pool, Query, Spark, Stream
 from tests.unit.job.queries.test_progress import progress
 
 JOB = "flights"

@@ -15,11 +15,11 @@ from airflow_adaptive.job.queries import script_queries
 from airflow_adaptive.job.queries.script_queries import NEVER_STARTED, ScriptQueries, ScriptStoppedError
 from airflow_adaptive.job.state.repartition import RepartitionError
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver_fakes import plan
-from tests.support.spark_fakes import Query, Spark
+from tests.support.driver.fake_spark import Query, Spark
+from tests.support.driver.simulated_driver import plan
 
 ERROR = FailureReport(error_class="ValueError", message="no such airport")
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 class Job:
@@ -47,7 +47,7 @@ class Job:
         return done
 
     def runs(self, name: str | None = None) -> Query:
-        query: Query = self.start(name).result(PATIENCE_S)
+        query: Query = self.start(name).result(TIMEOUT_S)
         return query
 
     def permit(self) -> None:
@@ -76,17 +76,17 @@ def test_query_waits_until_the_scheduler_lets_it_start(job):
     assert not job.spark.queries
     assert job.queries.plan is None
     job.permit()
-    assert started.result(PATIENCE_S).name == "daily"
+    assert started.result(TIMEOUT_S).name == "daily"
     assert job.queries.plan == plan(1)
 
 
 def test_plan_comes_into_force_with_the_first_query(job, monkeypatch):
-    monkeypatch.setattr(script_queries, "FIRST_START_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(script_queries, "FIRST_START_TIMEOUT_S", TIMEOUT_S)
     begun = threading.Event()
     job.start("daily", before=begun.set)
     job.permit()
     assert begun.is_set()
-    wait_until(lambda: names(job) == ["daily"], PATIENCE_S, "the query")
+    wait_until(lambda: names(job) == ["daily"], TIMEOUT_S, "the query")
 
 
 def test_script_that_starts_a_query_after_the_end_is_ended(job):
@@ -101,7 +101,7 @@ def test_script_that_starts_a_query_after_the_end_is_ended(job):
 def test_script_that_still_waits_is_ended_too(job):
     waiting = job.start()
     job.queries.reject_starts()
-    assert isinstance(waiting.exception(PATIENCE_S), ScriptStoppedError)
+    assert isinstance(waiting.exception(TIMEOUT_S), ScriptStoppedError)
 
 
 def test_script_that_ends_with_its_queries_as_told_has_not_finished(job):
@@ -127,12 +127,12 @@ def test_query_that_is_just_being_started_is_ended_with_the_others(job):
 
     def before() -> None:
         starting.set()
-        may_start.wait(PATIENCE_S)
+        may_start.wait(TIMEOUT_S)
 
     started = job.start("late", before)
-    assert starting.wait(PATIENCE_S)
-    assert job.queries.end(PATIENCE_S, lambda _: may_start.set())
-    assert not started.result(PATIENCE_S).isActive
+    assert starting.wait(TIMEOUT_S)
+    assert job.queries.end(TIMEOUT_S, lambda _: may_start.set())
+    assert not started.result(TIMEOUT_S).isActive
 
 
 def test_halted_script_hears_nothing_any_more(job):

@@ -16,7 +16,7 @@ from airflow_adaptive.job.queries.writers import (
     require_same_queries,
     require_writers,
 )
-from tests.support.spark_fakes import Stream
+from tests.support.driver.fake_spark import Stream
 
 
 def names(returned: object) -> list[str]:

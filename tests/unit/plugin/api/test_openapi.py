@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from airflow_adaptive.runtime.requirements.dry_run import Consequence
-from tests.support.airflow_app import API, AirflowWorld
-from tests.support.published_documents import executing, place
+from tests.support.airflow.airflow_app import API, AirflowApp
+from tests.support.airflow.published_documents import executing, place
 from tests.support.repository import ROOT
 from tests.unit.plugin.api.routes.test_events import quick
 
@@ -45,8 +45,8 @@ EXAMPLES = 6
 
 
 @pytest.fixture
-def document(world: AirflowWorld) -> dict[str, Any]:
-    return dict(world.client().get(f"{API}/openapi.json").json())
+def document(airflow_app: AirflowApp) -> dict[str, Any]:
+    return dict(airflow_app.client().get(f"{API}/openapi.json").json())
 
 
 def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -83,18 +83,18 @@ def test_every_answer_has_an_example_that_its_schema_allows(document: dict[str, 
                     jsonschema.validate(content["example"], schema)
 
 
-def test_bodies_have_examples_that_are_accepted(world: AirflowWorld, document: dict[str, Any]) -> None:
-    place(world, executing())
+def test_bodies_have_examples_that_are_accepted(airflow_app: AirflowApp, document: dict[str, Any]) -> None:
+    place(airflow_app, executing())
     for name, operation in operations(document).items():
         if "requestBody" in operation:
             method, path = name.split(" ")
             example = operation["requestBody"]["content"]["application/json"]["example"]
             url = "/adaptive" + path.replace("{job}", "departures")
-            assert world.client().request(method, url, json=example).status_code == 200
+            assert airflow_app.client().request(method, url, json=example).status_code == 200
 
 
-def test_documentation_page_needs_nothing_from_elsewhere(world: AirflowWorld, document: dict[str, Any]) -> None:
-    page = world.client().get(f"{API}/docs").text
+def test_documentation_page_needs_nothing_from_elsewhere(airflow_app: AirflowApp, document: dict[str, Any]) -> None:
+    page = airflow_app.client().get(f"{API}/docs").text
     assert "<script" not in page
     assert not re.findall(r"(?:src|href)=\"(?:https?:)?//", page)
     for name in operations(document):
@@ -102,22 +102,22 @@ def test_documentation_page_needs_nothing_from_elsewhere(world: AirflowWorld, do
 
 
 @pytest.fixture
-def authorization(world: AirflowWorld) -> Iterator[dict[str, str]]:
+def authorization(airflow_app: AirflowApp) -> Iterator[dict[str, str]]:
     """Header of a user who may change jobs; the app is left alone afterwards."""
-    yield {"Authorization": f"Bearer {world.token('editor')}"}
+    yield {"Authorization": f"Bearer {airflow_app.token('editor')}"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         asgi.shutdown_lifespans()
 
 
 def test_requests_made_from_the_document_get_answers_that_it_foretells(
-    world: AirflowWorld, authorization: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    airflow_app: AirflowApp, authorization: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow_adaptive.plugin.api.routes import events  # noqa: PLC0415
 
     monkeypatch.setattr(events, "FEED", quick(lifetime_s=0.05))
-    place(world, executing())
-    schema = schemathesis.openapi.from_asgi(f"{API}/openapi.json", world.app, headers=authorization)
+    place(airflow_app, executing())
+    schema = schemathesis.openapi.from_asgi(f"{API}/openapi.json", airflow_app.app, headers=authorization)
     found: list[Any] = list(schema.get_all_operations())
     assert len(found) == OPERATIONS
     for operation in found:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.airflow_app import API, BODY, AirflowWorld
-from tests.support.published_documents import executing, place
+from tests.support.airflow.airflow_app import API, BODY, AirflowApp
+from tests.support.airflow.published_documents import executing, place
 
 READING = [
     "/jobs",
@@ -30,52 +30,52 @@ CHANGING = [
 
 PREVIEW = ("POST", "/jobs/departures/resource-requirements:preview")
 
-ALL = [*(("GET", path) for path in READING), *CHANGING, PREVIEW]
+EVERY_EPOCH = [*(("GET", path) for path in READING), *CHANGING, PREVIEW]
 
 
-@pytest.mark.parametrize(("method", "path"), ALL)
-def test_who_is_not_logged_in_gets_nothing(world: AirflowWorld, method: str, path: str) -> None:
-    place(world, executing())
-    answer = world.client(None).request(method, API + path)
+@pytest.mark.parametrize(("method", "path"), EVERY_EPOCH)
+def test_who_is_not_logged_in_gets_nothing(airflow_app: AirflowApp, method: str, path: str) -> None:
+    place(airflow_app, executing())
+    answer = airflow_app.client(None).request(method, API + path)
     assert answer.status_code == 401
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.headers["www-authenticate"] == "Bearer"
-    assert world.audit() == []
+    assert airflow_app.audit() == []
 
 
 @pytest.mark.parametrize("token", ["nonsense", "a.b.c", ""])
-def test_token_that_is_none_opens_nothing(world: AirflowWorld, token: str) -> None:
-    answer = world.client(None).get(f"{API}/jobs", headers={"Authorization": f"Bearer {token}"})
+def test_token_that_is_none_opens_nothing(airflow_app: AirflowApp, token: str) -> None:
+    answer = airflow_app.client(None).get(f"{API}/jobs", headers={"Authorization": f"Bearer {token}"})
     assert answer.status_code in (401, 403)
     assert answer.headers["content-type"] == "application/problem+json"
 
 
 @pytest.mark.parametrize("path", [path for path in READING if not path.endswith("events")])
-def test_viewer_may_read(world: AirflowWorld, path: str) -> None:
-    place(world, executing())
-    assert world.client("viewer").get(API + path).status_code == 200
+def test_viewer_may_read(airflow_app: AirflowApp, path: str) -> None:
+    place(airflow_app, executing())
+    assert airflow_app.client("viewer").get(API + path).status_code == 200
 
 
-def test_viewer_may_try_requirements(world: AirflowWorld) -> None:
-    place(world, executing())
-    assert world.client("viewer").request(*_at(PREVIEW), json=BODY).status_code == 200
+def test_viewer_may_try_requirements(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing())
+    assert airflow_app.client("viewer").request(*_at(PREVIEW), json=BODY).status_code == 200
 
 
 @pytest.mark.parametrize("change", CHANGING)
-def test_viewer_may_change_nothing(world: AirflowWorld, change: tuple[str, str]) -> None:
-    asset = place(world, executing())
-    answer = world.client("viewer").request(*_at(change), json=BODY)
+def test_viewer_may_change_nothing(airflow_app: AirflowApp, change: tuple[str, str]) -> None:
+    asset = place(airflow_app, executing())
+    answer = airflow_app.client("viewer").request(*_at(change), json=BODY)
     assert answer.status_code == 403
     assert "permission to edit every DAG" in answer.json()["detail"]
-    assert world.stored(asset, "desired_state") == "running"
-    assert world.stored(asset, "requirements") is None
-    assert world.audit() == []
+    assert airflow_app.stored(asset, "desired_state") == "running"
+    assert airflow_app.stored(asset, "requirements") is None
+    assert airflow_app.audit() == []
 
 
-def test_cookie_of_the_login_will_do(world: AirflowWorld) -> None:
-    place(world, executing())
-    client = world.client(None)
-    client.cookies.set("_token", world.token("viewer"))
+def test_cookie_of_the_login_will_do(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing())
+    client = airflow_app.client(None)
+    client.cookies.set("_token", airflow_app.token("viewer"))
     assert client.get(f"{API}/jobs/departures").json()["editable"] is False
 
 
@@ -97,16 +97,16 @@ def secret_dag(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("secret_dag")
-def test_job_is_hidden_from_who_may_not_read_one_of_its_dags(world: AirflowWorld) -> None:
-    place(world, executing("arrivals"))
-    hidden = place(world, executing())
-    world.schedule_on(hidden, "secret")
-    editor = world.client()
+def test_job_is_hidden_from_who_may_not_read_one_of_its_dags(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing("arrivals"))
+    hidden = place(airflow_app, executing())
+    airflow_app.schedule_on(hidden, "secret")
+    editor = airflow_app.client()
     assert [job["job"] for job in editor.get(f"{API}/jobs").json()["jobs"]] == ["arrivals"]
     assert editor.get(f"{API}/jobs").json()["total_entries"] == 1
     assert editor.get(f"{API}/jobs/departures").status_code == 403
     assert editor.put(f"{API}/jobs/departures/resource-requirements", json=BODY).status_code == 403
-    admin = world.client("admin").get(f"{API}/jobs").json()
+    admin = airflow_app.client("admin").get(f"{API}/jobs").json()
     assert [(job["job"], job["dag_ids"]) for job in admin["jobs"]] == [
         ("arrivals", ["flights"]),
         ("departures", ["flights", "secret"]),
@@ -115,34 +115,34 @@ def test_job_is_hidden_from_who_may_not_read_one_of_its_dags(world: AirflowWorld
 
 @pytest.mark.parametrize("by", ["name", "uri"])
 @pytest.mark.usefixtures("secret_dag")
-def test_dag_that_is_scheduled_on_the_jobs_name_names_it(world: AirflowWorld, by: str) -> None:
+def test_dag_that_is_scheduled_on_the_jobs_name_names_it(airflow_app: AirflowApp, by: str) -> None:
     from airflow.models.asset import (  # noqa: PLC0415
         AssetModel,
         DagScheduleAssetNameReference,
         DagScheduleAssetUriReference,
     )
 
-    asset = place(world, executing())
-    world.dag("secret")
-    with world.session() as session:
+    asset = place(airflow_app, executing())
+    airflow_app.dag("secret")
+    with airflow_app.session() as session:
         model = {"name": DagScheduleAssetNameReference, "uri": DagScheduleAssetUriReference}[by]
         value = getattr(session.get(AssetModel, asset), by)
         session.add(model(**{by: value}, dag_id="secret"))
     try:
-        assert world.client().get(f"{API}/jobs/departures").status_code == 403
+        assert airflow_app.client().get(f"{API}/jobs/departures").status_code == 403
     finally:
-        with world.session() as session:
+        with airflow_app.session() as session:
             session.query(model).delete()
 
 
-def test_asset_that_no_task_runs_is_no_job(world: AirflowWorld) -> None:
+def test_asset_that_no_task_runs_is_no_job(airflow_app: AirflowApp) -> None:
     from airflow.models.asset import TaskInletAssetReference  # noqa: PLC0415
 
-    place(world, executing())
-    with world.session() as session:
+    place(airflow_app, executing())
+    with airflow_app.session() as session:
         session.query(TaskInletAssetReference).delete()
-    assert world.client("admin").get(f"{API}/jobs").json()["jobs"] == []
-    assert world.client("admin").get(f"{API}/jobs/departures").status_code == 404
+    assert airflow_app.client("admin").get(f"{API}/jobs").json()["jobs"] == []
+    assert airflow_app.client("admin").get(f"{API}/jobs/departures").status_code == 404
 
 
 # ---- what other sites have browsers send ----------------------------------------------------------------------------
@@ -158,12 +158,12 @@ def test_asset_that_no_task_runs_is_no_job(world: AirflowWorld) -> None:
         {"Sec-Fetch-Site": "same-site", "Origin": "https://evil.example"},
     ],
 )
-def test_page_of_another_site_changes_nothing(world: AirflowWorld, headers: dict[str, str]) -> None:
-    asset = place(world, executing())
+def test_page_of_another_site_changes_nothing(airflow_app: AirflowApp, headers: dict[str, str]) -> None:
+    asset = place(airflow_app, executing())
     for method, path in [*CHANGING, PREVIEW]:
-        answer = world.client().request(method, API + path, json=BODY, headers=headers)
+        answer = airflow_app.client().request(method, API + path, json=BODY, headers=headers)
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:airflow-adaptive:problem:cross-site")
-    assert world.stored(asset, "desired_state") == "running"
+    assert airflow_app.stored(asset, "desired_state") == "running"
 
 
 @pytest.mark.parametrize(
@@ -175,16 +175,16 @@ def test_page_of_another_site_changes_nothing(world: AirflowWorld, headers: dict
         {"X-Forwarded-Host": "airflow.example", "Origin": "https://airflow.example"},
     ],
 )
-def test_own_page_may_change_jobs(world: AirflowWorld, headers: dict[str, str]) -> None:
-    place(world, executing())
-    assert world.client().post(f"{API}/jobs/departures/suspend", json={}, headers=headers).status_code == 202
+def test_own_page_may_change_jobs(airflow_app: AirflowApp, headers: dict[str, str]) -> None:
+    place(airflow_app, executing())
+    assert airflow_app.client().post(f"{API}/jobs/departures/suspend", json={}, headers=headers).status_code == 202
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
-def test_form_changes_nothing(world: AirflowWorld, media_type: str) -> None:
-    place(world, executing())
+def test_form_changes_nothing(airflow_app: AirflowApp, media_type: str) -> None:
+    place(airflow_app, executing())
     for method, path in [*CHANGING, PREVIEW]:
-        answer = world.client().request(method, API + path, content=b"{}", headers={"Content-Type": media_type})
+        answer = airflow_app.client().request(method, API + path, content=b"{}", headers={"Content-Type": media_type})
         assert (answer.status_code, answer.headers["content-type"]) == (415, "application/problem+json")
         assert "Content-Type: application/json" in answer.json()["detail"]
 

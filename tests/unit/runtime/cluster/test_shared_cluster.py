@@ -27,10 +27,10 @@ from airflow_adaptive.testing.simulation.several_jobs import DistantCluster
 
 SECOND = timedelta(seconds=1)
 
-Story = Callable[["World"], Coroutine[Any, Any, None]]
+Story = Callable[["ClusterScenario"], Coroutine[Any, Any, None]]
 
 
-class World:
+class ClusterScenario:
     """A cluster of eight cores, how often it was asked, and seats at it."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def story(told: Story) -> Callable[[], None]:
     """A test in virtual time."""
 
     def test() -> None:
-        virtual_time.run(told(World()))
+        virtual_time.run(told(ClusterScenario()))
 
     test.__name__ = told.__name__
     return test
@@ -76,132 +76,132 @@ def executors(look: Look) -> int:
 
 
 @story
-async def test_thousand_looks_are_one_poll(world: World) -> None:
-    await asyncio.gather(*(world.seat().look(wants(f"job-{number}"), SECOND) for number in range(1000)))
-    assert world.polls == 1
+async def test_thousand_looks_are_one_poll(scenario: ClusterScenario) -> None:
+    await asyncio.gather(*(scenario.seat().look(wants(f"job-{number}"), SECOND) for number in range(1000)))
+    assert scenario.polls == 1
 
 
 @story
-async def test_cluster_is_polled_again_when_the_poll_is_older_than_somebody_likes(world: World) -> None:
-    seat = world.seat()
+async def test_cluster_is_polled_again_when_the_poll_is_older_than_somebody_likes(scenario: ClusterScenario) -> None:
+    seat = scenario.seat()
     for _ in range(3):
-        await world.later((seat, wants("a")))
-    assert world.polls == 3
+        await scenario.later((seat, wants("a")))
+    assert scenario.polls == 3
     await seat.look(wants("a"), SECOND)
-    assert world.polls == 3
+    assert scenario.polls == 3
     await seat.look(wants("a"), timedelta(0))
-    assert world.polls == 4
+    assert scenario.polls == 4
 
 
 @story
-async def test_failure_is_shared_like_an_answer(world: World) -> None:
-    world.cluster.reachable = False
+async def test_failure_is_shared_like_an_answer(scenario: ClusterScenario) -> None:
+    scenario.cluster.reachable = False
     outcomes = await asyncio.gather(
-        *(world.seat().look(wants(f"job-{number}"), SECOND) for number in range(10)), return_exceptions=True
+        *(scenario.seat().look(wants(f"job-{number}"), SECOND) for number in range(10)), return_exceptions=True
     )
     assert [type(outcome) for outcome in outcomes] == [ClusterUnreachableError] * 10
-    assert world.polls == 1
-    world.cluster.reachable = True
-    await world.later((world.seat(), wants("a")))
+    assert scenario.polls == 1
+    scenario.cluster.reachable = True
+    await scenario.later((scenario.seat(), wants("a")))
 
 
 @story
-async def test_those_who_come_together_are_dealt_by_rank_not_by_order(world: World) -> None:
-    low, high = (world.seat(), wants("a")), (world.seat(), wants("b", priority=2))
+async def test_those_who_come_together_are_dealt_by_rank_not_by_order(scenario: ClusterScenario) -> None:
+    low, high = (scenario.seat(), wants("a")), (scenario.seat(), wants("b", priority=2))
     first = [await seat.look(bid, SECOND) for seat, bid in (low, high)]
     assert [executors(look) for look in first] == [0, 0]
-    assert [executors(look) for look in await world.later(low, high)] == [1, 5]
+    assert [executors(look) for look in await scenario.later(low, high)] == [1, 5]
 
 
 @story
-async def test_plan_of_a_loop_that_takes_over_is_honoured_at_once(world: World) -> None:
+async def test_plan_of_a_loop_that_takes_over_is_honoured_at_once(scenario: ClusterScenario) -> None:
     planned = wants("a", drives=True, planned=4)
-    assert executors(await world.seat().look(planned, SECOND)) == 4
+    assert executors(await scenario.seat().look(planned, SECOND)) == 4
 
 
 @story
-async def test_nothing_is_kept_for_one_who_has_left(world: World) -> None:
-    leaving, staying = world.seat(), world.seat()
+async def test_nothing_is_kept_for_one_who_has_left(scenario: ClusterScenario) -> None:
+    leaving, staying = scenario.seat(), scenario.seat()
     looks = (leaving, wants("a", priority=2)), (staying, wants("b"))
-    await world.later(*looks)
-    assert executors((await world.later(*looks))[1]) == 1
+    await scenario.later(*looks)
+    assert executors((await scenario.later(*looks))[1]) == 1
     leaving.leave()
-    assert executors((await world.later((staying, wants("b"))))[0]) == 7
+    assert executors((await scenario.later((staying, wants("b"))))[0]) == 7
 
 
 # ---- what may be planned --------------------------------------------------------------------------------------------
 
 
 @story
-async def test_plan_on_the_newest_share_is_admitted(world: World) -> None:
-    seat, waiting = world.seat(), wants("a")
-    await world.later((seat, waiting))
-    assert seat.admits(replace(waiting, drives=True, planned=7), world.clock.now())
+async def test_plan_on_the_newest_share_is_admitted(scenario: ClusterScenario) -> None:
+    seat, waiting = scenario.seat(), wants("a")
+    await scenario.later((seat, waiting))
+    assert seat.admits(replace(waiting, drives=True, planned=7), scenario.clock.now())
 
 
 @story
-async def test_plan_on_a_share_that_was_dealt_anew_is_not(world: World) -> None:
-    seat, other, waiting = world.seat(), world.seat(), wants("a")
-    await world.later((seat, waiting))
-    await world.later((other, wants("b", priority=2)))
+async def test_plan_on_a_share_that_was_dealt_anew_is_not(scenario: ClusterScenario) -> None:
+    seat, other, waiting = scenario.seat(), scenario.seat(), wants("a")
+    await scenario.later((seat, waiting))
+    await scenario.later((other, wants("b", priority=2)))
     plan = replace(waiting, drives=True, planned=7)
-    assert not seat.admits(plan, world.clock.now())
+    assert not seat.admits(plan, scenario.clock.now())
     await seat.look(waiting, SECOND)
-    assert seat.admits(plan, world.clock.now())
+    assert seat.admits(plan, scenario.clock.now())
 
 
 @story
-async def test_plan_that_takes_nothing_more_is_always_admitted(world: World) -> None:
-    seat, running = world.seat(), wants("a", drives=True, planned=4)
-    await world.later((seat, running))
-    await world.later((world.seat(), wants("b")))
-    assert seat.admits(replace(running, planned=2), world.clock.now())
+async def test_plan_that_takes_nothing_more_is_always_admitted(scenario: ClusterScenario) -> None:
+    seat, running = scenario.seat(), wants("a", drives=True, planned=4)
+    await scenario.later((seat, running))
+    await scenario.later((scenario.seat(), wants("b")))
+    assert seat.admits(replace(running, planned=2), scenario.clock.now())
 
 
 @story
-async def test_nothing_is_planned_before_the_first_look(world: World) -> None:
-    assert not world.seat().admits(wants("a", drives=True), world.clock.now())
-    assert world.seat().admits(wants("a"), world.clock.now())
+async def test_nothing_is_planned_before_the_first_look(scenario: ClusterScenario) -> None:
+    assert not scenario.seat().admits(wants("a", drives=True), scenario.clock.now())
+    assert scenario.seat().admits(wants("a"), scenario.clock.now())
 
 
 @story
-async def test_plan_counts_against_others_from_the_next_deal_on(world: World) -> None:
-    first, second = (world.seat(), wants("a", maximum=4)), (world.seat(), wants("b"))
-    await world.later(first, second)
-    assert first[0].admits(replace(first[1], drives=True, planned=4), world.clock.now())
-    assert executors((await world.later(second))[0]) == 2
+async def test_plan_counts_against_others_from_the_next_deal_on(scenario: ClusterScenario) -> None:
+    first, second = (scenario.seat(), wants("a", maximum=4)), (scenario.seat(), wants("b"))
+    await scenario.later(first, second)
+    assert first[0].admits(replace(first[1], drives=True, planned=4), scenario.clock.now())
+    assert executors((await scenario.later(second))[0]) == 2
 
 
-async def waits(seat: Participant, world: World, jitter: float) -> timedelta:
+async def waits(seat: Participant, scenario: ClusterScenario, jitter: float) -> timedelta:
     """How long a seat makes no plan after it gave way."""
-    begin = world.clock.now()
+    begin = scenario.clock.now()
     seat.give_way(begin, jitter)
     plan = wants("a", drives=True)
     while True:
-        await world.later((seat, wants("a")))
-        if seat.admits(plan, world.clock.now()):
+        await scenario.later((seat, wants("a")))
+        if seat.admits(plan, scenario.clock.now()):
             await seat.look(wants("a"), SECOND)
-            return world.clock.now() - begin
+            return scenario.clock.now() - begin
 
 
 @story
-async def test_who_gave_way_waits_for_a_random_time_that_grows(world: World) -> None:
-    seat = world.seat()
-    waited = [await waits(seat, world, jitter=0.9) for _ in range(8)]
+async def test_who_gave_way_waits_for_a_random_time_that_grows(scenario: ClusterScenario) -> None:
+    seat = scenario.seat()
+    waited = [await waits(seat, scenario, jitter=0.9) for _ in range(8)]
     assert waited == sorted(waited)
     assert waited[0] < 2 * CONTENTION_WINDOW * 0.9 < waited[1]
     assert LONGEST_WINDOW / 2 < waited[-1] < LONGEST_WINDOW
     seat.succeed()
-    assert await waits(seat, world, jitter=0.0) <= 2 * SECOND
+    assert await waits(seat, scenario, jitter=0.0) <= 2 * SECOND
 
 
 @story
-async def test_those_who_only_look_take_nothing(world: World) -> None:
-    seat = world.seat()
-    await world.later((seat, wants("a", maximum=4)))
-    cluster = await world.shared.unclaimed(SECOND)
+async def test_those_who_only_look_take_nothing(scenario: ClusterScenario) -> None:
+    seat = scenario.seat()
+    await scenario.later((seat, wants("a", maximum=4)))
+    cluster = await scenario.shared.unclaimed(SECOND)
     assert sum(worker.cores_free for worker in cluster.workers) == 6
-    assert executors((await world.later((seat, wants("a", maximum=4))))[0]) == 4
+    assert executors((await scenario.later((seat, wants("a", maximum=4))))[0]) == 4
 
 
 def test_virtual_time_ends_a_wait_for_nothing() -> None:

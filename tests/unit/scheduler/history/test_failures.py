@@ -8,7 +8,7 @@ from airflow_adaptive.scheduler.events import CancelRequested, DriverEnded, Driv
 from airflow_adaptive.scheduler.history.failures import MAX_CAUSES, MAX_CONCURRENT, MAX_MESSAGE_CHARACTERS, root_cause
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT, Scenario
-from tests.support.lives import rescaling
+from tests.support.scheduler.scenarios_by_state import rescaling
 
 
 def other(number: int = 1) -> Failure:

@@ -52,7 +52,7 @@ def states(rescale: Rescale) -> list[str]:
 
 # ---- causes and ends ------------------------------------------------------------------------------------------------
 
-Life = Callable[[], Scenario]
+ScenarioBuilder = Callable[[], Scenario]
 
 
 def scheduled() -> Scenario:
@@ -86,7 +86,7 @@ def redeploying() -> Scenario:
     return failed_over().after(1)
 
 
-CAUSES: dict[TriggerCause, Life] = {
+CAUSES: dict[TriggerCause, ScenarioBuilder] = {
     TriggerCause.INITIAL_SCHEDULE: scheduled,
     TriggerCause.UPDATE_REQUIREMENT: required,
     TriggerCause.NEW_RESOURCE_AVAILABLE: offered,
@@ -95,7 +95,7 @@ CAUSES: dict[TriggerCause, Life] = {
 
 NO_CHANGE = TerminatedReason.NO_RESOURCES_OR_PARALLELISMS_CHANGE
 
-ENDS: dict[str, tuple[Life, TriggerCause, TerminatedReason]] = {
+ENDS: dict[str, tuple[ScenarioBuilder, TriggerCause, TerminatedReason]] = {
     "first plan in force": (
         lambda: scheduled().when_slots(free=4).when_slots(held=4).when_in_force(),
         TriggerCause.INITIAL_SCHEDULE,
@@ -556,7 +556,7 @@ def test_clock_that_goes_back_makes_no_negative_times():
 
 
 @pytest.mark.parametrize("life", [redeploying, offered, failed_over, idle])
-def test_job_of_a_version_without_timeline_goes_on(life: Life):
+def test_job_of_a_version_without_timeline_goes_on(life: ScenarioBuilder):
     job = life()
     job.steps.clear()
     job.state = replace(job.state, timeline=Timeline())

@@ -9,7 +9,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Restarting
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
-from tests.support.lives import rescaling
+from tests.support.scheduler.scenarios_by_state import rescaling
 
 KILLED = KillDriver(epoch=1, submission_id=None, cause="DriverHeartbeatTimedOut")
 

@@ -1,4 +1,4 @@
-"""Recorded histories, taken again: the same states, commands and reasons. `tests.support.record_histories` records them anew."""
+"""Recorded histories, taken again: the same states, commands and reasons. `tests.support.scheduler.record_histories` records them anew."""
 
 import json
 from dataclasses import replace
@@ -15,10 +15,10 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.testing.replay.__main__ import main
 from airflow_adaptive.testing.replay.histories import History, HistoryError, Recorder, decode_event, replay
-from tests.support.invariants import check_step
 from tests.support.repository import ROOT
+from tests.support.scheduler.invariants import check_step
 
-HISTORIES = ROOT / "tests" / "support" / "recorded_histories"
+HISTORIES = ROOT / "tests" / "support" / "scheduler" / "recorded_histories"
 FILES = sorted(HISTORIES.glob("*.json"))
 NOW = datetime(2013, 1, 1, tzinfo=UTC)
 

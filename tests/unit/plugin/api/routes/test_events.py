@@ -12,8 +12,8 @@ import pytest
 
 from airflow_adaptive.plugin.api.feed import CrowdedError, Feed, Look
 from airflow_adaptive.plugin.api.shutdown import SIGNALS
-from tests.support.airflow_app import API, AirflowWorld
-from tests.support.published_documents import executing, figures, place, shown
+from tests.support.airflow.airflow_app import API, AirflowApp
+from tests.support.airflow.published_documents import executing, figures, place, shown
 
 # ---- the feed -------------------------------------------------------------------------------------------------------
 
@@ -169,49 +169,49 @@ def events_in(text: str) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.usefixtures("short")
-def test_page_is_told_the_job_and_its_figures(world: AirflowWorld) -> None:
-    place(world, executing())
-    answer = world.client("viewer").get(f"{API}/jobs/departures/events")
+def test_page_is_told_the_job_and_its_figures(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing())
+    answer = airflow_app.client("viewer").get(f"{API}/jobs/departures/events")
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["cache-control"] == "no-cache"
     assert answer.text.startswith("retry: 3000\n\n")
     (_, job), (_, metrics) = events_in(answer.text)
-    assert job == world.client("viewer").get(f"{API}/jobs/departures").json()
-    assert metrics == world.client("viewer").get(f"{API}/jobs/departures/metrics").json()
+    assert job == airflow_app.client("viewer").get(f"{API}/jobs/departures").json()
+    assert metrics == airflow_app.client("viewer").get(f"{API}/jobs/departures/metrics").json()
 
 
-def test_look_differs_when_the_mirror_does(world: AirflowWorld) -> None:
+def test_look_differs_when_the_mirror_does(airflow_app: AirflowApp) -> None:
     from airflow_adaptive.plugin.api.routes.events import look_at  # noqa: PLC0415
     from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
 
-    asset = place(world, executing())
+    asset = place(airflow_app, executing())
     with metadata_database.reading() as session:
         job = metadata_database.find_job("departures", session)
     assert job is not None
     first = look_at(job, None)
     assert first is not None
     assert look_at(job, first.revision) is None
-    world.show(asset, shown(executing().when_query_failed()))
+    airflow_app.show(asset, shown(executing().when_query_failed()))
     second = look_at(job, first.revision)
     assert second is not None
     assert second.shown.job.state == "Restarting"
 
 
-def test_job_that_was_removed_is_gone(world: AirflowWorld) -> None:
+def test_job_that_was_removed_is_gone(airflow_app: AirflowApp) -> None:
     from airflow_adaptive.plugin.api.routes.events import look_at  # noqa: PLC0415
     from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
 
-    place(world, executing())
+    place(airflow_app, executing())
     with metadata_database.reading() as session:
         job = metadata_database.find_job("departures", session)
     assert job is not None
-    world.clean()
+    airflow_app.clean()
     gone = look_at(job, None)
     assert gone is not None
     assert gone.shown is None
 
 
-def test_only_new_points_are_told_and_the_last_one_again(world: AirflowWorld) -> None:
+def test_only_new_points_are_told_and_the_last_one_again(airflow_app: AirflowApp) -> None:
     from airflow_adaptive.plugin.api.routes.events import FIRST_POINTS, _news  # noqa: PLC0415
     from airflow_adaptive.plugin.api.schemas import Metrics  # noqa: PLC0415
 
@@ -224,14 +224,14 @@ def test_only_new_points_are_told_and_the_last_one_again(world: AirflowWorld) ->
     assert then.points == pages[1].points[-2:]
 
 
-def test_crowd_is_told_to_come_back(world: AirflowWorld, short: Feed) -> None:
+def test_crowd_is_told_to_come_back(airflow_app: AirflowApp, short: Feed) -> None:
     short.most_listeners = 0
-    place(world, executing())
-    answer = world.client().get(f"{API}/jobs/departures/events")
+    place(airflow_app, executing())
+    answer = airflow_app.client().get(f"{API}/jobs/departures/events")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "30")
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_who_may_not_read_the_job_may_not_watch_it(world: AirflowWorld) -> None:
-    assert world.client().get(f"{API}/jobs/departures/events").status_code == 404
-    assert world.client(None).get(f"{API}/jobs/departures/events").status_code == 401
+def test_who_may_not_read_the_job_may_not_watch_it(airflow_app: AirflowApp) -> None:
+    assert airflow_app.client().get(f"{API}/jobs/departures/events").status_code == 404
+    assert airflow_app.client(None).get(f"{API}/jobs/departures/events").status_code == 401

@@ -12,8 +12,8 @@ import pytest
 from airflow_adaptive.runtime.requirements.control_requests import decode_bounds
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
-from tests.support.airflow_app import API, AirflowWorld
-from tests.support.published_documents import batch, executing, place, shown, suspended
+from tests.support.airflow.airflow_app import API, AirflowApp
+from tests.support.airflow.published_documents import batch, executing, place, shown, suspended
 
 PATH = f"{API}/jobs/departures/resource-requirements"
 
@@ -27,23 +27,23 @@ def bounds(lower: Any, upper: Any, **more: Any) -> dict[str, Any]:
 # ---- reading and setting --------------------------------------------------------------------------------------------
 
 
-def test_bounds_are_those_of_the_dag_until_others_are_set(world: AirflowWorld) -> None:
-    place(world, executing())
-    answer = world.client("viewer").get(PATH)
+def test_bounds_are_those_of_the_dag_until_others_are_set(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing())
+    answer = airflow_app.client("viewer").get(PATH)
     assert answer.json() == {"job": bounds(1, 4)}
     assert answer.headers["etag"].strip('"').isalnum()
 
 
-def test_what_was_set_is_there_at_once_and_with_who_set_it(world: AirflowWorld) -> None:
-    asset = place(world, executing())
-    answer = world.client().put(PATH, json={"job": bounds(2, 8)})
+def test_what_was_set_is_there_at_once_and_with_who_set_it(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, executing())
+    answer = airflow_app.client().put(PATH, json={"job": bounds(2, 8)})
     assert (answer.status_code, answer.json()) == (200, {"job": bounds(2, 8)})
-    assert world.client("viewer").get(PATH).json() == {"job": bounds(2, 8)}
-    assert world.client("viewer").get(PATH).headers["etag"] == answer.headers["etag"]
-    assert decode_bounds(world.stored(asset, "requirements")) == {"job": (2, 8)}
-    asked = world.client().get(f"{API}/jobs/departures").json()["asked"]["requirements"]
+    assert airflow_app.client("viewer").get(PATH).json() == {"job": bounds(2, 8)}
+    assert airflow_app.client("viewer").get(PATH).headers["etag"] == answer.headers["etag"]
+    assert decode_bounds(airflow_app.stored(asset, "requirements")) == {"job": (2, 8)}
+    asked = airflow_app.client().get(f"{API}/jobs/departures").json()["asked"]["requirements"]
     assert (asked["by"], asked["via"]) == ("editor", "REST")
-    assert world.audit() == [
+    assert airflow_app.audit() == [
         {
             "event": "adaptive_requirements",
             "owner": "editor",
@@ -53,38 +53,38 @@ def test_what_was_set_is_there_at_once_and_with_who_set_it(world: AirflowWorld) 
             "asked": {"job": bounds(2, 8)},
         }
     ]
-    assert list(world.marks()) == ["departures"]
+    assert list(airflow_app.marks()) == ["departures"]
 
 
-def test_same_again_changes_nothing(world: AirflowWorld) -> None:
-    place(world, executing())
-    first, again = (world.client().put(PATH, json={"job": bounds(2, 8)}) for _ in range(2))
+def test_same_again_changes_nothing(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing())
+    first, again = (airflow_app.client().put(PATH, json={"job": bounds(2, 8)}) for _ in range(2))
     assert (first.json(), first.headers["etag"]) == (again.json(), again.headers["etag"])
-    assert len(world.audit()) == 1
+    assert len(airflow_app.audit()) == 1
 
 
-def test_minus_one_resets_a_bound_to_its_default(world: AirflowWorld) -> None:
-    place(world, executing())
-    world.client().put(PATH, json={"job": bounds(2, 8)})
-    assert world.client().put(PATH, json={"job": bounds(-1, -1)}).json() == {"job": bounds(1, 4)}
-    assert world.client().get(PATH).json() == {"job": bounds(1, 4)}
+def test_minus_one_resets_a_bound_to_its_default(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing())
+    airflow_app.client().put(PATH, json={"job": bounds(2, 8)})
+    assert airflow_app.client().put(PATH, json={"job": bounds(-1, -1)}).json() == {"job": bounds(1, 4)}
+    assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
 
 
-def test_bounds_in_the_inbox_that_can_not_hold_are_ignored_as_the_loop_does(world: AirflowWorld) -> None:
-    asset = place(world, executing())
-    world.show(asset, {"requirements": {"other": bounds(1, 1)}})
-    assert world.client().get(PATH).json() == {"job": bounds(1, 4)}
+def test_bounds_in_the_inbox_that_can_not_hold_are_ignored_as_the_loop_does(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, executing())
+    airflow_app.show(asset, {"requirements": {"other": bounds(1, 1)}})
+    assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
 
 
 def test_mark_that_can_not_be_written_costs_nothing_but_time(
-    world: AirflowWorld, monkeypatch: pytest.MonkeyPatch
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise OSError("a backend's own")
 
-    place(world, executing())
+    place(airflow_app, executing())
     monkeypatch.setattr("airflow_adaptive.plugin.data.metadata_database.Variable.get", broken)
-    assert world.client().put(PATH, json={"job": bounds(2, 8)}).status_code == 200
+    assert airflow_app.client().put(PATH, json={"job": bounds(2, 8)}).status_code == 200
 
 
 # ---- what is wrong --------------------------------------------------------------------------------------------------
@@ -178,19 +178,19 @@ WRONG: dict[str, tuple[Any, list[str]]] = {
 @pytest.mark.parametrize(("body", "errors"), WRONG.values(), ids=WRONG.keys())
 @pytest.mark.parametrize("method", ["PUT", "POST"])
 def test_all_that_is_wrong_is_told_and_nothing_is_changed(
-    world: AirflowWorld, method: str, body: Any, errors: list[str]
+    airflow_app: AirflowApp, method: str, body: Any, errors: list[str]
 ) -> None:
-    asset = place(world, executing())
-    before = world.client().get(PATH).headers["etag"]
+    asset = place(airflow_app, executing())
+    before = airflow_app.client().get(PATH).headers["etag"]
     path = PATH if method == "PUT" else f"{PATH}:preview"
     headers = {"Content-Type": "application/json"}
-    answer = world.client().request(method, path, content=json.dumps(body), headers=headers)
+    answer = airflow_app.client().request(method, path, content=json.dumps(body), headers=headers)
     assert (answer.status_code, answer.json()["errors"]) == (400, errors)
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["type"] == "urn:airflow-adaptive:problem:invalid-requirements"
-    assert world.client().get(PATH).headers["etag"] == before
-    assert world.stored(asset, "requirements") is None
-    assert world.audit() == []
+    assert airflow_app.client().get(PATH).headers["etag"] == before
+    assert airflow_app.stored(asset, "requirements") is None
+    assert airflow_app.audit() == []
 
 
 UNREADABLE = {
@@ -209,31 +209,31 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("body", "error"), UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_body_that_is_no_json_is_refused(world: AirflowWorld, body: bytes, error: str) -> None:
-    asset = place(world, executing())
-    answer = world.client().put(PATH, content=body, headers={"Content-Type": "application/json"})
+def test_body_that_is_no_json_is_refused(airflow_app: AirflowApp, body: bytes, error: str) -> None:
+    asset = place(airflow_app, executing())
+    answer = airflow_app.client().put(PATH, content=body, headers={"Content-Type": "application/json"})
     assert (answer.status_code, len(answer.json()["errors"])) == (400, 1)
     assert error in answer.json()["errors"][0]
-    assert world.stored(asset, "requirements") is None
+    assert airflow_app.stored(asset, "requirements") is None
 
 
 @pytest.mark.parametrize("tells_its_length", [True, False])
-def test_body_of_ten_megabytes_is_refused(world: AirflowWorld, tells_its_length: bool) -> None:
-    asset = place(world, executing())
+def test_body_of_ten_megabytes_is_refused(airflow_app: AirflowApp, tells_its_length: bool) -> None:
+    asset = place(airflow_app, executing())
     pieces = (b" " * (1 << 20) for _ in range(10))
-    answer = world.client().put(
+    answer = airflow_app.client().put(
         PATH,
         content=b" " * (10 << 20) if tells_its_length else pieces,
         headers={"Content-Type": "application/json"},
     )
     assert (answer.status_code, answer.json()["detail"]) == (413, "The body is larger than 256 KiB.")
-    assert world.stored(asset, "requirements") is None
+    assert airflow_app.stored(asset, "requirements") is None
 
 
-def test_many_mistakes_are_told_in_few_words(world: AirflowWorld) -> None:
-    place(world, executing())
+def test_many_mistakes_are_told_in_few_words(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing())
     body = {f"{number}-{'v' * 100}": bounds(1, 2) for number in range(1000)}
-    answer = world.client().put(PATH, json=body)
+    answer = airflow_app.client().put(PATH, json=body)
     assert answer.status_code == 400
     assert answer.json()["errors"][-1] == "... and 801 more"
     assert len(answer.content) < 64 << 10
@@ -254,60 +254,60 @@ REFUSING = {
 
 
 @pytest.mark.parametrize(("job", "kind", "detail"), REFUSING.values(), ids=REFUSING.keys())
-def test_job_that_can_not_have_other_bounds_says_why(world: AirflowWorld, job: Any, kind: str, detail: str) -> None:
+def test_job_that_can_not_have_other_bounds_says_why(airflow_app: AirflowApp, job: Any, kind: str, detail: str) -> None:
     scenario = job()
-    asset = place(world, scenario)
+    asset = place(airflow_app, scenario)
     for method, path in (("PUT", PATH), ("POST", f"{PATH}:preview")):
-        answer = world.client().request(method, path, json={"job": bounds(1, 2)})
+        answer = airflow_app.client().request(method, path, json={"job": bounds(1, 2)})
         assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (409, kind)
         assert detail in answer.json()["detail"]
-    assert world.stored(asset, "requirements") is None
+    assert airflow_app.stored(asset, "requirements") is None
 
 
-def test_job_that_has_shown_nothing_yet_is_asked_later(world: AirflowWorld) -> None:
-    asset = world.declare("departures")
-    world.show(asset, {"desired_state": "running"})
-    answer = world.client().put(PATH, json={"job": bounds(1, 2)})
+def test_job_that_has_shown_nothing_yet_is_asked_later(airflow_app: AirflowApp) -> None:
+    asset = airflow_app.declare("departures")
+    airflow_app.show(asset, {"desired_state": "running"})
+    answer = airflow_app.client().put(PATH, json={"job": bounds(1, 2)})
     assert (answer.status_code, answer.headers["retry-after"]) == (409, "5")
-    assert world.client().get(PATH).status_code == 404
+    assert airflow_app.client().get(PATH).status_code == 404
 
 
-def test_suspended_job_is_resumed_with_the_bounds_that_were_set_meanwhile(world: AirflowWorld) -> None:
-    asset = place(world, suspended())
-    assert world.client().put(PATH, json={"job": bounds(2, 3)}).status_code == 200
-    assert world.stored(asset, "requirements") == {"job": bounds(2, 3)}
+def test_suspended_job_is_resumed_with_the_bounds_that_were_set_meanwhile(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, suspended())
+    assert airflow_app.client().put(PATH, json={"job": bounds(2, 3)}).status_code == 200
+    assert airflow_app.stored(asset, "requirements") == {"job": bounds(2, 3)}
 
 
 # ---- two writers ----------------------------------------------------------------------------------------------------
 
 
-def test_writer_who_does_not_know_the_newest_bounds_changes_nothing(world: AirflowWorld) -> None:
-    asset = place(world, executing())
-    read = world.client().get(PATH).headers["etag"]
-    assert world.client().put(PATH, json={"job": bounds(2, 3)}, headers={"If-Match": read}).status_code == 200
-    late = world.client("admin").put(PATH, json={"job": bounds(1, 8)}, headers={"If-Match": read})
+def test_writer_who_does_not_know_the_newest_bounds_changes_nothing(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, executing())
+    read = airflow_app.client().get(PATH).headers["etag"]
+    assert airflow_app.client().put(PATH, json={"job": bounds(2, 3)}, headers={"If-Match": read}).status_code == 200
+    late = airflow_app.client("admin").put(PATH, json={"job": bounds(1, 8)}, headers={"If-Match": read})
     assert (late.status_code, late.json()["type"].rpartition(":")[2]) == (412, "lost-update")
-    assert world.stored(asset, "requirements") == {"job": bounds(2, 3)}
-    assert len(world.audit()) == 1
+    assert airflow_app.stored(asset, "requirements") == {"job": bounds(2, 3)}
+    assert len(airflow_app.audit()) == 1
 
 
 @pytest.mark.parametrize(
     ("tag", "status"), [("*", 200), ('"no", {}', 200), ("W/{}", 412), ("nonsense", 412), ("", 412)]
 )
-def test_if_match_is_read_as_http_has_it(world: AirflowWorld, tag: str, status: int) -> None:
-    place(world, executing())
-    headers = {"If-Match": tag.format(world.client().get(PATH).headers["etag"])}
-    assert world.client().put(PATH, json={"job": bounds(1, 2)}, headers=headers).status_code == status
+def test_if_match_is_read_as_http_has_it(airflow_app: AirflowApp, tag: str, status: int) -> None:
+    place(airflow_app, executing())
+    headers = {"If-Match": tag.format(airflow_app.client().get(PATH).headers["etag"])}
+    assert airflow_app.client().put(PATH, json={"job": bounds(1, 2)}, headers=headers).status_code == status
 
 
-def test_of_many_writers_at_once_one_is_first(world: AirflowWorld) -> None:
-    asset = place(world, executing())
-    headers = {"If-Match": world.client().get(PATH).headers["etag"]}
+def test_of_many_writers_at_once_one_is_first(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, executing())
+    headers = {"If-Match": airflow_app.client().get(PATH).headers["etag"]}
     answers: dict[int, int] = {}
     start = threading.Barrier(6)
 
     def write(upper: int) -> None:
-        client = world.client()
+        client = airflow_app.client()
         start.wait(30)
         answers[upper] = client.put(PATH, json={"job": bounds(1, upper)}, headers=headers).status_code
 
@@ -318,47 +318,49 @@ def test_of_many_writers_at_once_one_is_first(world: AirflowWorld) -> None:
         writer.join(60)
     assert sorted(answers.values()) == [200, 412, 412, 412, 412, 412]
     first = next(upper for upper, status in answers.items() if status == 200)
-    assert world.stored(asset, "requirements") == {"job": bounds(1, first)}
-    assert len(world.audit()) == 1
+    assert airflow_app.stored(asset, "requirements") == {"job": bounds(1, first)}
+    assert len(airflow_app.audit()) == 1
 
 
-def test_what_the_database_does_not_take_is_not_accepted(world: AirflowWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_database_does_not_take_is_not_accepted(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sqlalchemy.exc import OperationalError  # noqa: PLC0415
 
     def broken(*_: Any, **__: Any) -> None:
         raise OperationalError("INSERT ... secret", {}, OSError("database is locked"))
 
-    asset = place(world, executing())
+    asset = place(airflow_app, executing())
     monkeypatch.setattr("airflow_adaptive.plugin.data.metadata_database.MetastoreBackend.set_asset_state_store", broken)
-    answer = world.client().put(PATH, json={"job": bounds(1, 2)})
+    answer = airflow_app.client().put(PATH, json={"job": bounds(1, 2)})
     assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
     assert "could not be persisted and has not been applied" in answer.json()["detail"]
     assert "INSERT" not in answer.text
-    assert (world.stored(asset, "requirements"), world.audit(), world.marks()) == (None, [], {})
+    assert (airflow_app.stored(asset, "requirements"), airflow_app.audit(), airflow_app.marks()) == (None, [], {})
 
 
 # ---- trying ---------------------------------------------------------------------------------------------------------
 
 
-def test_preview_tells_what_would_happen_and_changes_nothing(world: AirflowWorld) -> None:
+def test_preview_tells_what_would_happen_and_changes_nothing(airflow_app: AirflowApp) -> None:
     job = executing(slots=4)
-    asset = place(world, job)
-    told = world.client("viewer").post(f"{PATH}:preview", json={"job": bounds(1, 2)}).json()
+    asset = place(airflow_app, job)
+    told = airflow_app.client("viewer").post(f"{PATH}:preview", json={"job": bounds(1, 2)}).json()
     assert (told["consequence"], told["tier"]) == ("RESCALE", "QUERY")
     assert (told["before"], told["after"]) == ({"job": 4}, {"job": 2})
     assert told["requirements"] == {"job": bounds(1, 2)}
     assert told["slots"] == {"available": 4, "minimum": 1, "maximum": 2, "missing": 0}
-    assert world.stored(asset, "requirements") is None
-    assert (world.audit(), world.marks()) == ([], {})
+    assert airflow_app.stored(asset, "requirements") is None
+    assert (airflow_app.audit(), airflow_app.marks()) == ([], {})
 
 
-def test_preview_tells_how_many_slots_are_waited_for(world: AirflowWorld) -> None:
-    place(world, executing(slots=4))
-    told = world.client("viewer").post(f"{PATH}:preview", json={"job": bounds(1, 8)}).json()
+def test_preview_tells_how_many_slots_are_waited_for(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing(slots=4))
+    told = airflow_app.client("viewer").post(f"{PATH}:preview", json={"job": bounds(1, 8)}).json()
     assert (told["consequence"], told["after"], told["slots"]["missing"]) == ("WAIT_FOR_SLOTS", {"job": 8}, 4)
 
 
-def test_names_that_look_like_markup_are_carried_unharmed(world: AirflowWorld) -> None:
+def test_names_that_look_like_markup_are_carried_unharmed(airflow_app: AirflowApp) -> None:
     from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex  # noqa: PLC0415
     from airflow_adaptive.scheduler.requirements import ParallelismRange  # noqa: PLC0415
 
@@ -368,8 +370,8 @@ def test_names_that_look_like_markup_are_carried_unharmed(world: AirflowWorld) -
     )
     job = Scenario(graph=graph, resource_stabilization_timeout=0).given_executing(2)
     job.when(SlotsChanged(at=job.now, offers=(SlotOffer(worker="w", held=2),)))
-    place(world, job)
-    client = world.client()
+    place(airflow_app, job)
+    client = airflow_app.client()
     path = f"{API}/jobs/%3Cimg%20src=x%20onerror=alert(1)%3E%20&%20%C3%BC"
     answer = client.get(path)
     assert answer.headers["content-type"] == "application/json"
@@ -381,11 +383,11 @@ def test_names_that_look_like_markup_are_carried_unharmed(world: AirflowWorld) -
     assert json.loads(client.get(f"{API}/jobs").text)["jobs"][0]["job"] == name
 
 
-def test_too_wide_a_job_is_told_of_by_its_summary(world: AirflowWorld) -> None:
-    asset = place(world, executing())
-    world.show(asset, {**shown(executing()), "scheduler": {}})
-    assert world.client().get(f"{API}/jobs/departures").json()["parallelism"] == {"job": 2}
-    assert world.client().put(PATH, json={"job": bounds(1, 2)}).status_code == 409
+def test_too_wide_a_job_is_told_of_by_its_summary(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, executing())
+    airflow_app.show(asset, {**shown(executing()), "scheduler": {}})
+    assert airflow_app.client().get(f"{API}/jobs/departures").json()["parallelism"] == {"job": 2}
+    assert airflow_app.client().put(PATH, json={"job": bounds(1, 2)}).status_code == 409
 
 
 # ---- expiry, lifting, and whose they are ----------------------------------------------------------------------------
@@ -408,28 +410,28 @@ def with_policy(lower: int = 1, upper: int = 4, **changes: Any) -> dict[str, Any
 
 
 @pytest.mark.parametrize("query", ["for=2h", "for=7200", "for=2%20h"])
-def test_bounds_that_are_set_for_two_hours_are_there_with_when_they_expire(world: AirflowWorld, query: str) -> None:
-    asset, before = place(world, executing()), datetime.now(UTC)
-    assert world.client().put(f"{PATH}?{query}", json={"job": bounds(2, 8)}).status_code == 200
-    until = datetime.fromisoformat(world.stored(asset, "requesters")["requirements"]["until"])
+def test_bounds_that_are_set_for_two_hours_are_there_with_when_they_expire(airflow_app: AirflowApp, query: str) -> None:
+    asset, before = place(airflow_app, executing()), datetime.now(UTC)
+    assert airflow_app.client().put(f"{PATH}?{query}", json={"job": bounds(2, 8)}).status_code == 200
+    until = datetime.fromisoformat(airflow_app.stored(asset, "requesters")["requirements"]["until"])
     assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=1)
-    asked = world.client().get(f"{API}/jobs/departures").json()["asked"]["requirements"]
+    asked = airflow_app.client().get(f"{API}/jobs/departures").json()["asked"]["requirements"]
     assert datetime.fromisoformat(asked["until"]) == until
 
 
-def test_bounds_may_be_set_until_a_time_in_any_zone(world: AirflowWorld) -> None:
-    asset = place(world, executing())
-    world.client().put(PATH, params={"until": "2999-01-31T18:00:00+01:00"}, json={"job": bounds(2, 8)})
-    assert world.stored(asset, "requesters")["requirements"]["until"] == "2999-01-31T17:00:00+00:00"
+def test_bounds_may_be_set_until_a_time_in_any_zone(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, executing())
+    airflow_app.client().put(PATH, params={"until": "2999-01-31T18:00:00+01:00"}, json={"job": bounds(2, 8)})
+    assert airflow_app.stored(asset, "requesters")["requirements"]["until"] == "2999-01-31T17:00:00+00:00"
 
 
-def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none(world: AirflowWorld) -> None:
-    place(world, executing())
+def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing())
     for until in ("2999-01-01T00:00:00Z", "2999-01-01T00:00:00Z", "2999-01-02T00:00:00Z"):
-        world.client().put(PATH, params={"until": until}, json={"job": bounds(2, 8)})
-    assert len(world.audit()) == 2
-    world.client().put(PATH, json={"job": bounds(2, 8)})
-    assert len(world.audit()) == 3, "without an expiry they hold until they are lifted"
+        airflow_app.client().put(PATH, params={"until": until}, json={"job": bounds(2, 8)})
+    assert len(airflow_app.audit()) == 2
+    airflow_app.client().put(PATH, json={"job": bounds(2, 8)})
+    assert len(airflow_app.audit()) == 3, "without an expiry they hold until they are lifted"
 
 
 @pytest.mark.parametrize(
@@ -445,59 +447,59 @@ def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none
     ],
 )
 def test_expiry_that_makes_no_sense_is_told_and_nothing_is_changed(
-    world: AirflowWorld, query: dict[str, str], told: str
+    airflow_app: AirflowApp, query: dict[str, str], told: str
 ) -> None:
-    place(world, executing())
-    answer = world.client().put(PATH, params=query, json={"job": bounds(2, 8)})
+    place(airflow_app, executing())
+    answer = airflow_app.client().put(PATH, params=query, json={"job": bounds(2, 8)})
     assert (answer.status_code, answer.json()["type"]) == (400, "urn:airflow-adaptive:problem:invalid-expiry")
     assert told in answer.json()["detail"]
-    assert world.audit() == []
+    assert airflow_app.audit() == []
 
 
-def test_bounds_that_have_expired_are_not_told_any_more_and_may_be_set_again(world: AirflowWorld) -> None:
-    asset = place(world, executing())
+def test_bounds_that_have_expired_are_not_told_any_more_and_may_be_set_again(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, executing())
     asked = {"requirements": {"by": "x", "at": "2013-01-01T00:00:00Z", "via": "CLI", "until": "2013-01-01T01:00:00Z"}}
-    world.show(asset, {"requirements": {"job": bounds(2, 8)}, "requesters": asked})
-    assert world.client().get(PATH).json() == {"job": bounds(1, 4)}
-    world.client().put(PATH, json={"job": bounds(2, 8)})
-    assert world.client().get(PATH).json() == {"job": bounds(2, 8)}
+    airflow_app.show(asset, {"requirements": {"job": bounds(2, 8)}, "requesters": asked})
+    assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
+    airflow_app.client().put(PATH, json={"job": bounds(2, 8)})
+    assert airflow_app.client().get(PATH).json() == {"job": bounds(2, 8)}
 
 
-def test_lifting_puts_every_bound_back_and_lifting_again_changes_nothing(world: AirflowWorld) -> None:
-    asset = place(world, executing())
-    world.client().put(PATH, json={"job": bounds(2, 8)})
+def test_lifting_puts_every_bound_back_and_lifting_again_changes_nothing(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, executing())
+    airflow_app.client().put(PATH, json={"job": bounds(2, 8)})
     for _ in range(2):
-        answer = world.client().delete(PATH, headers={"Content-Type": "application/json"})
+        answer = airflow_app.client().delete(PATH, headers={"Content-Type": "application/json"})
         assert (answer.status_code, answer.content) == (204, b"")
-    assert world.stored(asset, "requirements") == {"job": bounds(-1, -1)}
-    assert world.client().get(PATH).json() == {"job": bounds(1, 4)}
-    assert len(world.audit()) == 2
+    assert airflow_app.stored(asset, "requirements") == {"job": bounds(-1, -1)}
+    assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
+    assert len(airflow_app.audit()) == 2
 
 
-def test_only_who_may_edit_the_dag_may_lift(world: AirflowWorld) -> None:
-    place(world, executing())
-    answer = world.client("viewer").delete(PATH, headers={"Content-Type": "application/json"})
+def test_only_who_may_edit_the_dag_may_lift(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing())
+    answer = airflow_app.client("viewer").delete(PATH, headers={"Content-Type": "application/json"})
     assert answer.status_code == 403
 
 
-def test_job_tells_whose_bounds_hold_and_what_its_policy_says(world: AirflowWorld) -> None:
-    asset = place(world, executing())
-    world.show(asset, with_policy())
-    details = world.client().get(f"{API}/jobs/departures").json()
+def test_job_tells_whose_bounds_hold_and_what_its_policy_says(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, executing())
+    airflow_app.show(asset, with_policy())
+    details = airflow_app.client().get(f"{API}/jobs/departures").json()
     assert (details["bounds_by"]["kind"], details["bounds_by"]["source"]) == ("POLICY", "load")
     assert (details["policy"]["kind"], details["policy"]["advice"]["reason"]) == ("LoadPolicy", "busy")
 
 
-def test_policy_that_is_not_understood_is_absent(world: AirflowWorld) -> None:
-    asset = place(world, executing())
-    world.show(asset, {"policy": {"kind": 7}})
-    assert world.client().get(f"{API}/jobs/departures").json()["policy"] is None
+def test_policy_that_is_not_understood_is_absent(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, executing())
+    airflow_app.show(asset, {"policy": {"kind": 7}})
+    assert airflow_app.client().get(f"{API}/jobs/departures").json()["policy"] is None
 
 
 @pytest.mark.parametrize(("dry_run", "told"), [(False, (2, 3)), (True, (1, 4))])
 def test_bounds_that_were_lifted_are_those_of_the_policy_unless_it_only_tells(
-    world: AirflowWorld, dry_run: bool, told: tuple[int, int]
+    airflow_app: AirflowApp, dry_run: bool, told: tuple[int, int]
 ) -> None:
-    asset = place(world, executing().when_requirements(2, 3))
-    world.show(asset, {"requirements": {"job": bounds(-1, -1)}, **with_policy(2, 3, dry_run=dry_run)})
-    assert world.client().get(PATH).json() == {"job": bounds(*told)}
+    asset = place(airflow_app, executing().when_requirements(2, 3))
+    airflow_app.show(asset, {"requirements": {"job": bounds(-1, -1)}, **with_policy(2, 3, dry_run=dry_run)})
+    assert airflow_app.client().get(PATH).json() == {"job": bounds(*told)}

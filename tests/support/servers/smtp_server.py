@@ -6,13 +6,13 @@ import email
 import email.policy
 import socketserver
 
-from tests.support.background_reads import Background
+from tests.support.servers.background_server import BackgroundServer
 
 ANSWERS = {"DATA": "354 go on", "QUIT": "221 bye"}
 """To the commands of SMTP (RFC 5321); all others are fine."""
 
 
-class Mailbox(Background, socketserver.ThreadingTCPServer):
+class SmtpServer(BackgroundServer, socketserver.ThreadingTCPServer):
     """Takes mail for anybody, until its `with` block ends.
 
     Attributes:
@@ -27,7 +27,7 @@ class Mailbox(Background, socketserver.ThreadingTCPServer):
 
 
 class _Conversation(socketserver.StreamRequestHandler):
-    server: Mailbox
+    server: SmtpServer
 
     def handle(self) -> None:
         self._say("220 hello")

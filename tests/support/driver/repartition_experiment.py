@@ -1,7 +1,7 @@
 """Repartitions the state of real queries and writes down what came of it; a process of its own, since it starts a JVM.
 
-Usage: repartition_trials.py <directory>
-       repartition_trials.py <directory> <checkpoint> <partitions>    to be killed while it settles that checkpoint
+Usage: repartition_experiment.py <directory>
+       repartition_experiment.py <directory> <checkpoint> <partitions>    to be killed while it settles that checkpoint
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMPACT_INTERVAL = 4
 KEYS = 40
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 class Trial:
@@ -287,7 +287,7 @@ def kill_when(condition: Callable[[], bool], trial: Trial, partitions: int) -> N
     arguments = [sys.executable, __file__, str(trial.root), trial.checkpoint.name, str(partitions)]
     victim = subprocess.Popen(arguments, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: condition() or victim.poll() is not None, PATIENCE_S, "the moment to kill", interval_s=0.002)
+        wait_until(lambda: condition() or victim.poll() is not None, TIMEOUT_S, "the moment to kill", interval_s=0.002)
     finally:
         os.killpg(victim.pid, signal.SIGKILL)
         victim.wait()

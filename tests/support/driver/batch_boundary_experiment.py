@@ -1,6 +1,6 @@
 """Ends real queries at random moments, and holds them between two batches; writes down how it went.
 
-A process of its own, since it starts a JVM. Usage: boundary_trials.py <directory>
+A process of its own, since it starts a JVM. Usage: batch_boundary_experiment.py <directory>
 """
 
 from __future__ import annotations

@@ -9,6 +9,6 @@ OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Without them half of the processors' time goes into compiling what hardly runs."""
 
 
-def start_quickly() -> None:
+def use_short_lived_jvms() -> None:
     """Have each JVM that comes from this process start so, unless whoever runs it says otherwise (JDK_JAVA_OPTIONS)."""
     os.environ.setdefault("JDK_JAVA_OPTIONS", OPTIONS)

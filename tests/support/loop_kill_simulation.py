@@ -55,17 +55,17 @@ LONGEST_LIFE_S = 300.0
 LIVING = (SubmissionState.RUNNING, SubmissionState.UNKNOWN)
 """States of a driver whose process may live."""
 
-ALL = 0
+EVERY_EPOCH = 0
 """Key of the faults of all drivers, whatever their epoch."""
 
 Call = partial[Awaitable[Any]]
 """A call to a port that is about to be made."""
 
-Fate = Callable[[str, Call], Awaitable[Any]]
+Interceptor = Callable[[str, Call], Awaitable[Any]]
 """Decides what becomes of a call to a port: `(method, call) -> answer`."""
 
 
-class QuickChannel(FakeChannel):
+class UnencodedChannel(FakeChannel):
     """A channel that keeps documents as they are: most of the time would go into JSON otherwise.
 
     Attributes:
@@ -147,7 +147,7 @@ class LeasedDrivers:
     """
 
     cluster: FakeCluster
-    channel: QuickChannel
+    channel: UnencodedChannel
     clock: ManualClock
     lease_s: float
     boot_s: tuple[float, float]
@@ -206,7 +206,7 @@ class LeasedDrivers:
         return self.cluster._drivers[process.submission_id].state in LIVING and not process.gone
 
     def _faults(self, process: Process) -> frozenset[str]:
-        return self.faults.get(process.epoch, frozenset()) | self.faults.get(ALL, frozenset())
+        return self.faults.get(process.epoch, frozenset()) | self.faults.get(EVERY_EPOCH, frozenset())
 
     def _act(self, process: Process) -> None:
         try:
@@ -274,7 +274,7 @@ class LeasedDrivers:
         process.fence.renew()
 
 
-class Inboxes:
+class RequestedStates:
     """A `JobStore` that shows nothing to anybody."""
 
     def __init__(self) -> None:
@@ -293,10 +293,10 @@ class Inboxes:
         return {}
 
 
-class Through:
+class InterceptedPort:
     """A port whose every call goes through a fate."""
 
-    def __init__(self, port: Any, fate: Fate) -> None:
+    def __init__(self, port: Any, fate: Interceptor) -> None:
         self._port = port
         self._fate = fate
 
@@ -312,7 +312,7 @@ class Through:
         return call
 
 
-class Life(Simulation):
+class LoopKillSimulation(Simulation):
     """One job from its start until it is suspended, when all that was to happen has happened and it runs again.
 
     Attributes:
@@ -323,15 +323,15 @@ class Life(Simulation):
 
     def __init__(
         self,
-        *events: tuple[float, Callable[[Life], None]],
+        *events: tuple[float, Callable[[LoopKillSimulation], None]],
         slots: int = 1,
         cores: int = 2,
         boot_s: tuple[float, float] = (1, 1),
         **options: Any,
     ) -> None:
         super().__init__(**OPTIONS | options)
-        self.store: Any = Inboxes()
-        self.channel: Any = QuickChannel()
+        self.store: Any = RequestedStates()
+        self.channel: Any = UnencodedChannel()
         self.drivers: Any = LeasedDrivers(
             cluster=self.cluster,
             channel=self.channel,
@@ -352,10 +352,10 @@ class Life(Simulation):
         fixed += [*self.channel.documents.values(), self.channel.newest_status]
         return copy.deepcopy(self, {id(it): it for it in fixed})
 
-    def through(self, fate: Fate, leave: RunLimits | None = None) -> Loop:
+    def through(self, fate: Interceptor, leave: RunLimits | None = None) -> Loop:
         """A loop whose calls to the ports all go through a fate."""
         names = ("cluster", "channel", "store", "clock")
-        ports: dict[str, Any] = {name: Through(getattr(self.ports, name), fate) for name in names}
+        ports: dict[str, Any] = {name: InterceptedPort(getattr(self.ports, name), fate) for name in names}
         return Loop(self.spec, replace(self.ports, **ports), leave)
 
     def pass_time(self, seconds: float) -> None:

@@ -20,7 +20,7 @@ from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.testing.contracts.job_channel import journal_document
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.scenario import Scenario
-from tests.support.airflow_app import RUN, AirflowWorld
+from tests.support.airflow.airflow_app import RUN, AirflowApp
 
 JOB = "departures"
 
@@ -95,10 +95,10 @@ def figures(job: Scenario, points: int = 3) -> Mapping[str, Any]:
     return {f"{METRICS}{step}": series.page(step) for step in RESOLUTIONS}
 
 
-def place(world: AirflowWorld, job: Scenario, dag_id: str = "flights", **more: Any) -> int:
+def place(airflow_app: AirflowApp, job: Scenario, dag_id: str = "flights", **more: Any) -> int:
     """Declare the job and show it; returns its Asset's id."""
-    asset = world.declare(job.state.job.job, dag_id)
-    world.show(asset, {"desired_state": "running", **shown(job), **reported(), **figures(job), **more})
+    asset = airflow_app.declare(job.state.job.job, dag_id)
+    airflow_app.show(asset, {"desired_state": "running", **shown(job), **reported(), **figures(job), **more})
     return asset
 
 

@@ -12,7 +12,8 @@ from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.support.repository import ROOT
+
 DAG_FACADES: Final = (
     "airflow_adaptive.operators",
     "airflow_adaptive.sensors",

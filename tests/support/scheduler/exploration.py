@@ -1,6 +1,6 @@
 """Every event in every state that can be reached, breadth first: what holds of one step is seen to hold of all.
 
-    python -m tests.support.exploration [SECONDS]   # of each model
+    python -m tests.support.scheduler.exploration [SECONDS]   # of each model
 
 prints how many states and steps there are up to each depth. Where a line says `complete` there are no others.
 """
@@ -21,8 +21,8 @@ from airflow_adaptive.scheduler.resource_checks import executing_resources
 from airflow_adaptive.scheduler.state import Executing, Finished, SchedulerState
 from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.transition_table import TRANSITIONS
-from tests.support.invariants import check_edge, check_state
-from tests.support.models import MODELS, Model, Place, helped, moves
+from tests.support.scheduler.explored_jobs import MODELS, Model, Place, helped, moves
+from tests.support.scheduler.invariants import check_edge, check_state
 
 PATIENCE = 60
 """Steps in which a world that helps brings any job to rest."""

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Background(socketserver.TCPServer):
+class BackgroundServer(socketserver.TCPServer):
     """Makes a server of this machine serve from the beginning to the end of its `with` block, at a port that is free."""
 
     def __init__(self, handler: type[socketserver.BaseRequestHandler]) -> None:

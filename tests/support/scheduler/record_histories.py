@@ -1,7 +1,7 @@
 """Records the histories again that `tests/unit/testing/replay/test_histories.py` replays.
 
-python -m tests.support.record_histories             # those of the simulation
-python -m tests.support.record_histories --cluster   # also that of a real Spark cluster on this machine; a few minutes
+python -m tests.support.scheduler.record_histories             # those of the simulation
+python -m tests.support.scheduler.record_histories --cluster   # also that of a real Spark cluster on this machine; a few minutes
 """
 
 import argparse
@@ -98,7 +98,7 @@ def minimum_never_comes(job: Simulation) -> None:
 
 Live = Callable[[Simulation], None]
 
-LIVES: Mapping[Live, tuple[int, int]] = {
+SCENARIOS: Mapping[Live, tuple[int, int]] = {
     workers_come_and_go: (1, 4),
     driver_and_query_fail: (1, 4),
     driver_hangs: (1, 4),
@@ -130,10 +130,10 @@ def rates(spark, parallelism):
 
 AdaptiveJob(rates).run()
 """
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
-class Life:
+class ScenarioBuilder:
     """What befalls a job on a real cluster, from a thread of its own."""
 
     def __init__(self, cluster: LocalCluster) -> None:
@@ -157,19 +157,19 @@ class Life:
             wanted = ("Executing", {"job": parallelism}, epoch)
             return (view.get("state"), view.get("parallelism"), view.get("epoch")) == wanted
 
-        wait_until(runs, PATIENCE_S, f"parallelism {parallelism} of driver {epoch}")
+        wait_until(runs, TIMEOUT_S, f"parallelism {parallelism} of driver {epoch}")
 
 
 def record_real() -> None:
     with tempfile.TemporaryDirectory() as directory, LocalCluster() as cluster:
         cluster.add_worker(cores=2, memory_mb=2048)
-        life = Life(cluster)
+        life = ScenarioBuilder(cluster)
         thread = threading.Thread(target=life, daemon=True)
         thread.start()
         with Recorder(options=QUICK) as recorder:
             asyncio.run(run(Path(directory), cluster, life.store))
         thread.join()
-    recorder.history(str(Life.__call__.__doc__), REAL).write(HISTORIES / "real_cluster.json")
+    recorder.history(str(ScenarioBuilder.__call__.__doc__), REAL).write(HISTORIES / "real_cluster.json")
 
 
 async def run(directory: Path, cluster: LocalCluster, store: FakeStore) -> None:
@@ -198,11 +198,11 @@ async def run(directory: Path, cluster: LocalCluster, store: FakeStore) -> None:
 
 def main() -> None:
     """Record, and say what there is."""
-    parser = argparse.ArgumentParser(prog="tests.support.record_histories", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.support.scheduler.record_histories", description=__doc__)
     parser.add_argument("--cluster", action="store_true", help="also a life on a real Spark cluster")
     asked = parser.parse_args()
     HISTORIES.mkdir(exist_ok=True)
-    for live, bounds in LIVES.items():
+    for live, bounds in SCENARIOS.items():
         record_simulation(live, bounds)
     if asked.cluster:
         record_real()

@@ -45,7 +45,7 @@ from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.states.deploying import DEPLOY_TIMEOUT
 from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.scheduler.transition_table import TRANSITIONS
-from tests.support.rescale_invariants import check_rescales
+from tests.support.scheduler.rescale_invariants import check_rescales
 
 RUNNING = Executing | RestartingLocally | StopWithSavepoint | Canceling | Failing
 """States in which the driver may run queries."""

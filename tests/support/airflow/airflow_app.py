@@ -13,7 +13,7 @@ RUN = "manual__2013-01-01"
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": 4}}}
 
 
-class AirflowWorld:
+class AirflowApp:
     """The app and its database."""
 
     def __init__(self, app: Any) -> None:
@@ -29,7 +29,7 @@ class AirflowWorld:
         }
 
     @classmethod
-    def begin(cls) -> AirflowWorld:
+    def begin(cls) -> AirflowApp:
         """Make tables and app."""
         from airflow import settings  # noqa: PLC0415
         from airflow.api_fastapi.app import create_app, purge_cached_app  # noqa: PLC0415

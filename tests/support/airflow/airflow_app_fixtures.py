@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from tests.support.airflow_app import AirflowWorld
+from tests.support.airflow.airflow_app import AirflowApp
 
 ENVIRONMENT = {
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -20,9 +20,9 @@ ENVIRONMENT = {
 
 
 @pytest.fixture(scope="session")
-def airflow_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowWorld]:
+def shared_airflow_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowApp]:
     """One app for all tests: it takes some seconds to make."""
-    home: Path = tmp_path_factory.mktemp("airflow_world")
+    home: Path = tmp_path_factory.mktemp("shared_airflow_app")
     environment = {
         **ENVIRONMENT,
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
@@ -31,13 +31,13 @@ def airflow_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowW
     with mock.patch.dict(os.environ, environment):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Airflow's own, while it is imported and set up
-            world = AirflowWorld.begin()
-        yield world
-    world.end()
+            airflow_app = AirflowApp.begin()
+        yield airflow_app
+    airflow_app.end()
 
 
 @pytest.fixture
-def world(airflow_world: AirflowWorld) -> Iterator[AirflowWorld]:
+def airflow_app(shared_airflow_app: AirflowApp) -> Iterator[AirflowApp]:
     """The app, with nothing in its database."""
-    yield airflow_world
-    airflow_world.clean()
+    yield shared_airflow_app
+    shared_airflow_app.clean()

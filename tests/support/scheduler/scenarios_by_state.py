@@ -102,7 +102,7 @@ def too_few_slots_beside_the_query() -> Scenario:
     return scenario.unsettled(scenario.slots(held=2, free=1))
 
 
-LIVES: Mapping[str, Callable[[], Scenario]] = {
+SCENARIOS: Mapping[str, Callable[[], Scenario]] = {
     "created": Scenario,
     "waiting for anything": lambda: Scenario().given_waiting(),
     "waiting for more": lambda: Scenario().given_waiting(free=2),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import socketserver
 from collections import Counter
 
-from tests.support.background_reads import Background
+from tests.support.servers.background_server import BackgroundServer
 
 
-class Statsd(Background, socketserver.UDPServer):
+class Statsd(BackgroundServer, socketserver.UDPServer):
     """Takes metrics until its `with` block ends.
 
     Attributes:

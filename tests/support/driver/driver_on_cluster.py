@@ -31,7 +31,7 @@ JOB = "departures"
 SCRIPT = "departures.py"
 NONCE = "n1"
 ROWS = 10
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 """Two cores and many JVMs: a first batch may take long."""
 
 
@@ -70,7 +70,7 @@ class Input:
 
 
 @dataclass
-class DriverUnderTest:
+class DriverOnCluster:
     """A job directory, and the drivers submitted for it."""
 
     cluster: LocalCluster
@@ -134,7 +134,7 @@ class DriverUnderTest:
             return None
 
     def wait_status(
-        self, what: str, condition: Callable[[DriverStatus], bool], timeout_s: float = PATIENCE_S
+        self, what: str, condition: Callable[[DriverStatus], bool], timeout_s: float = TIMEOUT_S
     ) -> DriverStatus:
         """Wait until the status is as wanted; a driver that ends meanwhile fails the test with its output."""
 
@@ -151,7 +151,7 @@ class DriverUnderTest:
         except TimeoutError as error:
             raise AssertionError(f"{error}; {self.status()}\n{self.output()}") from error
 
-    def wait_end(self, timeout_s: float = PATIENCE_S) -> str:
+    def wait_end(self, timeout_s: float = TIMEOUT_S) -> str:
         """Wait for the end of the newest driver; its state as the master sees it."""
         wait_until(lambda: self.driver_state() not in {"RUNNING", "SUBMITTED"}, timeout_s, "the driver's end")
         return self.driver_state()
@@ -181,7 +181,7 @@ class DriverUnderTest:
         """What Spark's own REST interface, the driver's, tells of the application."""
         status = self.wait_status("its address", lambda now: now.ui_url is not None)
         url = f"{status.ui_url}/api/v1/applications/{status.application_id}/{path}"
-        return httpx.get(url, timeout=PATIENCE_S, trust_env=False).raise_for_status().json()
+        return httpx.get(url, timeout=TIMEOUT_S, trust_env=False).raise_for_status().json()
 
     def output(self) -> str:
         """What the newest driver has written; Python output goes to its stdout."""

@@ -18,8 +18,8 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.scenario import Scenario
-from tests.support.airflow_app import AirflowWorld
-from tests.support.published_documents import report, shown
+from tests.support.airflow.airflow_app import AirflowApp
+from tests.support.airflow.published_documents import report, shown
 
 WORKERS = ("10.0.0.21:35001", "10.0.0.22:35002", "10.0.0.23:35003")
 
@@ -136,11 +136,11 @@ def reported(job: Scenario) -> Mapping[str, Any]:
     return {DRIVER: driver_view(status)}
 
 
-def place(world: AirflowWorld, job: Scenario, dag_id: str = "flights", task_id: str = "stream", **more: Any) -> int:
+def place(airflow_app: AirflowApp, job: Scenario, dag_id: str = "flights", task_id: str = "stream", **more: Any) -> int:
     """Declare the job and show all of it; returns its Asset's id."""
-    asset = world.declare(job.state.job.job, dag_id, task_id)
+    asset = airflow_app.declare(job.state.job.job, dag_id, task_id)
     documents = {"desired_state": "running", **shown(job, **SPARK), **reported(job), **figures(job), **more}
-    world.show(asset, documents)
+    airflow_app.show(asset, documents)
     return asset
 
 
