@@ -8,9 +8,10 @@ import httpx
 
 from airflow_adaptive.local.airflow import LocalAirflowError
 from airflow_adaptive.local.demo.environment import DemoEnvironment, DemoEnvironmentError
+from airflow_adaptive.local.demo.job import JobEndedError
 from airflow_adaptive.local.demo.playground import run_playground
 from airflow_adaptive.local.demo.report import Reporter
-from airflow_adaptive.local.demo.scenario import Scenario, ScenarioError
+from airflow_adaptive.local.demo.scenario import Scenario
 from airflow_adaptive.local.errors import LocalClusterError
 
 OK, FAILED, INTERRUPTED = 0, 1, 130
@@ -19,7 +20,7 @@ ERRORS = (
     LocalAirflowError,
     LocalClusterError,
     DemoEnvironmentError,
-    ScenarioError,
+    JobEndedError,
     FileNotFoundError,
     TimeoutError,
     httpx.HTTPError,

@@ -52,6 +52,10 @@ class Transition:
         )
 
 
+class JobEndedError(Exception):
+    """The DAG run has ended unexpectedly. The message contains the logs of the tasks."""
+
+
 class Job:
     """One DAG run and the streaming job that the DAG run executes."""
 
@@ -95,9 +99,19 @@ class Job:
         """Request a graceful stop."""
         self._airflow.suspend_job(JOB)
 
-    def log(self) -> str:
-        """Return the logs of the DAG's tasks."""
-        return "\n".join(self._airflow.task_log(DAG, self._run_id, task) for task in TASKS)
+    def require_running(self) -> None:
+        """Raise `JobEndedError` if the DAG run has ended."""
+        if self.has_ended:
+            raise self._ended()
+
+    def require_success(self) -> None:
+        """Raise `JobEndedError` unless the DAG run has succeeded."""
+        if self.run_state != "success":
+            raise self._ended()
+
+    def _ended(self) -> JobEndedError:
+        logs = "\n".join(self._airflow.task_log(DAG, self._run_id, task) for task in TASKS)
+        return JobEndedError(f"the DAG run ended as {self.run_state!r}; log of its tasks:\n{logs}")
 
     def _xcom(self, key: str) -> Any:
         return self._airflow.xcom(DAG, self._run_id, TASKS[-1], key)

@@ -10,7 +10,7 @@ from airflow_adaptive.local.airflow import USERNAME
 from airflow_adaptive.local.demo.environment import DemoEnvironment
 from airflow_adaptive.local.demo.job import Job
 from airflow_adaptive.local.demo.report import Reporter
-from airflow_adaptive.local.demo.scenario import EXECUTING, POLL_INTERVAL_S, WAIT_TIMEOUT_S, ScenarioError
+from airflow_adaptive.local.demo.scenario import EXECUTING, POLL_INTERVAL_S, WAIT_TIMEOUT_S
 from airflow_adaptive.local.waiting import wait_until
 
 DAYS_PER_SECOND = 1.0
@@ -21,7 +21,7 @@ def run_playground(environment: DemoEnvironment, reporter: Reporter) -> None:
     """Resume the job, print the addresses, and return when the user presses Ctrl-C.
 
     Raises:
-        ScenarioError: the job ended instead of running.
+        JobEndedError: the job ended instead of running.
         TimeoutError: the job does not run in time.
     """
     with suppress(KeyboardInterrupt):
@@ -36,8 +36,7 @@ def run_playground(environment: DemoEnvironment, reporter: Reporter) -> None:
 
 def _wait_until_executing(job: Job) -> None:
     def poll() -> bool:
-        if job.has_ended:
-            raise ScenarioError(f"the DAG run ended as {job.run_state!r}; log of its tasks:\n{job.log()}")
+        job.require_running()
         return job.state == EXECUTING
 
     wait_until(poll, WAIT_TIMEOUT_S, "the resumed job", POLL_INTERVAL_S)

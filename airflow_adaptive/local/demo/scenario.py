@@ -29,10 +29,6 @@ LAST_HOUR = datetime(2014, 1, 1, 4, tzinfo=UTC)
 """The last hour of the result. The output is complete when the output contains this hour."""
 
 
-class ScenarioError(Exception):
-    """The job did not react as the scenario requires."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """A step of the scenario.
@@ -67,7 +63,7 @@ class Scenario:
         """Run all steps and return whether the output is correct.
 
         Raises:
-            ScenarioError: the DAG run ended too early or failed.
+            JobEndedError: the DAG run ended too early or failed.
             TimeoutError: the job did not react in time.
         """
         for step in self._steps():
@@ -140,10 +136,7 @@ class Scenario:
     def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
         def poll() -> bool:
             self._report_changes()
-            if self._job.has_ended:
-                raise ScenarioError(
-                    f"the DAG run ended as {self._job.run_state!r}; log of its tasks:\n{self._job.log()}"
-                )
+            self._job.require_running()
             return condition()
 
         wait_until(poll, WAIT_TIMEOUT_S, what, POLL_INTERVAL_S)
@@ -152,8 +145,7 @@ class Scenario:
         wait_until(lambda: self._job.has_ended, WAIT_TIMEOUT_S, "the end of the DAG run", POLL_INTERVAL_S)
         self._report_changes()
         self._reporter.report(f"the DAG run has ended: {self._job.run_state}")
-        if self._job.run_state != "success":
-            raise ScenarioError(f"the DAG run did not succeed; log of its tasks:\n{self._job.log()}")
+        self._job.require_success()
 
     def _report_changes(self) -> None:
         """Report new transitions, and the progress from time to time."""
