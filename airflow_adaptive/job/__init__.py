@@ -1,7 +1,7 @@
-"""What runs inside the Spark driver; ships to the cluster as a zip and needs nothing but pyspark.
+"""The code that runs in the Spark driver. It ships to the cluster as a zip file and requires pyspark only.
 
-A DAG author's script imports `AdaptiveJob` from here. Whoever runs outside the driver imports `documents` and `conf`,
-which are standard library only: so this package itself must not import pyspark.
+A job script imports `AdaptiveJob` from this package. Code outside the driver imports `job.protocol`, which requires the
+standard library only. Therefore this package imports pyspark only when a script accesses `AdaptiveJob`.
 """
 
 from __future__ import annotations

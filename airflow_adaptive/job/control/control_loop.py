@@ -1,14 +1,16 @@
-"""The control loop: reads the newest directive, obeys it, reports.
+"""The control loop: reads the newest directive, reconciles the queries with it, and writes the driver status.
 
-Level-triggered: each turn compares what the directive wants with what is, and goes one step nearer. So a directive
-that comes while another is being obeyed is simply the next one, and a turn that fails to read is a turn later.
+The loop is level-triggered: each cycle compares the directive with the current state and takes one step towards the
+directive. A directive that arrives during a step takes effect in the next cycle, and a cycle that cannot read the
+journal is repeated.
 
-    RUN   declare the executors. The queries were built for the plan: they run on while executors come and go, and once
-          the plan's are there its version is in force (rescale tier 0). Else, when the executors are there: let the
-          queries be built anew; if that fails, those that run go on, and the plan is refused. End them at one batch
-          boundary, give surplus executors back, see to their state (tier 2), start the new ones (tier 1).
-    HOLD  end the queries at a batch boundary, keep session and executors.
-    STOP  end the queries at a batch boundary, report, leave.
+    RUN   Request the executors. If the queries are built for the plan, they continue while executors are added or
+          removed, and the version of the plan becomes active when its executors are registered (rescale tier 0).
+          Otherwise, when the executors are registered: build new queries. If that fails, the running queries continue
+          and the driver rejects the plan. Otherwise end the running queries at a batch boundary, release surplus
+          executors, prepare the state (tier 2) and start the new queries (tier 1).
+    HOLD  End the queries at a batch boundary; keep the session and its executors.
+    STOP  End the queries at a batch boundary, write the status, and return.
 """
 
 from __future__ import annotations
@@ -60,21 +62,21 @@ class ControlLoop:
         sleep: Callable[[float], None],
         warn: Callable[[str], None],
     ) -> None:
-        """Nothing is read or run yet.
+        """Create a control loop; it reads and runs nothing yet.
 
         Args:
-            identity: what all reports of this driver have in common.
-            journal: where directives come from.
-            fence: whether this driver may run.
-            workload: the job's queries, or its batch.
-            executors: of the application.
-            balancer: of the queries' tasks.
-            reporter: of the status.
-            guard: told whether a query may be running from now on, for `watchdog.LeaseWatchdog`.
-            settings: its waits.
-            clock: monotonic, seconds.
-            sleep: waits that many seconds.
-            warn: for people who read the driver's output.
+            identity: fields that all statuses of this driver share.
+            journal: source of directives.
+            fence: right of this driver to run queries.
+            workload: queries or batch of the job.
+            executors: executors of the application.
+            balancer: balancer of the tasks.
+            reporter: writer of the driver status.
+            guard: called with whether a query may be running from now on, for `watchdog.LeaseWatchdog`.
+            settings: settings of the driver.
+            clock: monotonic clock, in seconds.
+            sleep: waits for a number of seconds.
+            warn: writes a warning to the driver's output.
         """
         self._status = identity
         self._workload = workload
@@ -100,13 +102,13 @@ class ControlLoop:
         self._failed_version: int | None = None
 
     def run(self) -> DriverState:
-        """Obey until the end.
+        """Execute directives until the driver ends.
 
         Returns:
             STOPPED, FINISHED or FENCED; FAILED if nothing can run in this process any more.
 
         Raises:
-            Exception: the control loop itself failed; the query was stopped and the failure reported.
+            Exception: the control loop itself failed; it has stopped the queries and reported the failure.
         """
         try:
             return self._run()
@@ -137,14 +139,14 @@ class ControlLoop:
             self._sleep(self._settings.poll_interval_s)
 
     def _reconcile(self, directive: Directive) -> DriverState | None:
-        """Go one step; the state to leave in, None to stay."""
+        """Take one step towards the directive. Returns the state in which the driver ends, or None to continue."""
         if directive.action is Action.RUN:
             return self._reconcile_run(directive)
         failure = self._end_queries()
         if self._workload.has_ended():
             return self._handle_end(directive)
         match directive.action:
-            case Action.HOLD:  # a batch that failed meanwhile is replayed, and fails again if it must
+            case Action.HOLD:  # a batch that failed meanwhile is replayed later
                 self._downtime.abandon()
                 self._set(DriverState.HOLDING, directive.version)
                 return None
@@ -171,7 +173,7 @@ class ControlLoop:
         return None
 
     def _without_rejected(self, directive: Directive) -> Directive:
-        """The directive; in place of one that was refused, to go on with what runs, as before it."""
+        """Return the directive, or, instead of a rejected one, the directive to continue with the running queries."""
         if directive.version > self._status.rejected_version:
             self._status = replace(self._status, rejected_version=0, rejection=None)
         elif directive.version == self._status.rejected_version and self._workload.plan is not None:
@@ -179,7 +181,7 @@ class ControlLoop:
         return directive
 
     def _rescale_executors(self, directive: Directive, plan: DriverPlan) -> None:
-        """The queries were built for this plan: only their executors may have to change (rescale tier 0)."""
+        """Change only the executors, because the queries are built for this plan (rescale tier 0)."""
         rescales = directive.version != self._status.version
         if rescales:
             self._set_in_progress()
@@ -188,15 +190,15 @@ class ControlLoop:
             applied = self._rescale.apply(plan, self._link.interruptible_pause())
         if applied:
             self._rescale.adopt(plan, rescaled=rescales)
-        if applied or not rescales:  # what a plan in force lacks later, the report shows
+        if applied or not rescales:  # an active plan stays active when it loses executors later
             self._set(DriverState.RUNNING, directive.version)
         self._rescale.advance(plan)
 
     def _handle_end(self, directive: Directive) -> DriverState | None:
-        """The queries have ended by themselves."""
+        """Handle queries that have ended without a request."""
         failure = self._workload.failure()
         if failure is not None:
-            self._end_queries()  # of several queries one has failed: the others end at their boundary
+            self._end_queries()  # one of several queries has failed: the others end at their boundary
         self._workload.close()
         self._rescale.stop_balancing()
         self._set_guarded(False)
@@ -206,11 +208,11 @@ class ControlLoop:
         return None
 
     def _deploy(self, directive: Directive, plan: DriverPlan) -> None:
-        """Put a plan in force that the queries have to be built for (rescale tiers 1 and 2)."""
+        """Deploy a plan that requires new queries (rescale tiers 1 and 2)."""
         self._set_in_progress()
         self._link.report()
         if not self._link.holds_query_lease():
-            return  # as long as the scheduler can't know of this driver, it may start another
+            return  # without a status of this driver the scheduler may start another driver
         try:
             writers = self._link.run_while_polling(lambda: self._workload.build(plan))
         except FencedError:
@@ -223,16 +225,16 @@ class ControlLoop:
                 self._start_queries(directive, plan, writers)
 
     def _reject(self, directive: Directive, failure: FailureReport) -> None:
-        """The queries that run go on as before; without any the job has failed."""
+        """Reject a plan: running queries continue; without running queries the job has failed."""
         if self._workload.plan is None:
             self._fail(directive, failure)
             return
-        self._warn(f"plan {directive.version} refused: {failure.error_class}: {failure.message}")
+        self._warn(f"plan {directive.version} rejected: {failure.error_class}: {failure.message}")
         self._status = replace(self._status, rejected_version=directive.version, rejection=failure)
         self._set(DriverState.RUNNING)
 
     def _end_old_queries(self, directive: Directive) -> bool:
-        """End the queries that run; whether others may come in their place."""
+        """End the running queries. Returns whether new queries may start."""
         rescales = self._workload.plan is not None
         failure = self._end_queries()
         if failure is not None:
@@ -244,10 +246,10 @@ class ControlLoop:
         return self._link.holds_query_lease()
 
     def _start_queries(self, directive: Directive, plan: DriverPlan, writers: Any) -> None:
-        """Start what was built; its state is touched only while a query might run."""
+        """Prepare the state and start the new queries. The lease is enforced from the first change of the state."""
         self._set_guarded(True)
         try:
-            if not self._workload.is_prepared(writers, plan):  # a thread of its own costs more than that question
+            if not self._workload.is_prepared(writers, plan):  # cheaper than a thread
                 self._link.run_while_polling(lambda: self._workload.prepare(writers, plan))
             if not self._link.may_start(directive):
                 self._set_guarded(False)
@@ -263,26 +265,26 @@ class ControlLoop:
             self._set(DriverState.RUNNING, directive.version)
 
     def _end_queries(self) -> FailureReport | None:
-        """End the query if one runs; why its last batch failed, None if it did not."""
+        """End the running queries. Returns why the last batch failed, or None."""
         if self._workload.plan is None:
             return None
         self._rescale.stop_balancing()
         if not self._workload.end(self._settings.stop_timeout_s, self._link.pause):
             self._warn(
-                f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may be cut, to be replayed"
+                f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may be interrupted and replayed"
             )
         self._set_guarded(False)
         return self._workload.failure()
 
     def _fail(self, directive: Directive, failure: FailureReport) -> None:
-        """The query failed under this directive: wait for one with another version."""
+        """Report a failure under this directive, and wait for a directive with another version."""
         self._warn(f"query failed: {failure.error_class}: {failure.message}")
         self._failed_version = directive.version
         self._downtime.abandon()
         self._set(DriverState.FAILED, directive.version, failure)
 
     def _set_guarded(self, on: bool) -> None:
-        """Say whether a query may be running from now on: then the lease is enforced."""
+        """Enforce the lease from now on, because a query may be running, or stop enforcing it."""
         self._guarded = on
         self._set_watchdog_guard(on)
 
@@ -290,13 +292,13 @@ class ControlLoop:
         self._set(DriverState.RESCALING if self._status.version else DriverState.STARTING)
 
     def _set(self, state: DriverState, version: int | None = None, failure: FailureReport | None = None) -> DriverState:
-        """What is reported from now on; without a version the one in force."""
+        """Set the fields of the next status; without a version, the active one remains."""
         version = self._status.version if version is None else version
         self._status = replace(self._status, state=state, version=version, failure=failure)
         return state
 
     def _driver_status(self) -> DriverStatus:
-        queries = self._workload.reports()  # first: progress tells the parallelism
+        queries = self._workload.reports()  # first: the progress determines the parallelism
         return replace(
             self._status,
             parallelism=self._workload.parallelism(),

@@ -1,4 +1,4 @@
-"""Measures how long a rescale keeps all queries from running."""
+"""Measures the downtime of a rescale: the time during which no query can run because of it."""
 
 from __future__ import annotations
 
@@ -6,39 +6,42 @@ from collections.abc import Callable
 
 
 class Downtime:
-    """How long no query could run because of a rescale.
+    """The downtime of the last rescale.
 
     Attributes:
-        ms: of the last rescale; None before the first, while one is under way, and once the query has failed or was held.
+        ms: downtime in milliseconds; None before the first rescale, during a measurement, and after a failure or HOLD.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Nothing is measured yet; the clock is monotonic, seconds."""
+        """Create a measurement that has not begun; `clock` is monotonic and returns seconds."""
         self._clock = clock
         self._since: float | None = None
         self.ms: int | None = None
 
     @property
     def is_measuring(self) -> bool:
-        """Whether it is being measured."""
+        """Whether a measurement has begun and not ended."""
         return self._since is not None
 
     def begin(self) -> None:
-        """The old query has ended."""
+        """Begin the measurement: the old query has ended."""
         self._since = self._clock()
         self.ms = None
 
     def end(self) -> None:
-        """The new one has begun its first trigger."""
+        """End the measurement: the first trigger of the new query has begun."""
         if self._since is not None:
             self.ms = round((self._clock() - self._since) * 1000)
         self._since = None
 
     def record(self, seconds: float) -> None:
-        """A rescale ended no query, but held all of them for so long. One that is measured still goes on to be."""
+        """Record the downtime of a rescale that blocked all queries without ending them.
+
+        Does not affect a running measurement.
+        """
         if self._since is None:
             self.ms = round(seconds * 1000)
 
     def abandon(self) -> None:
-        """There is no new one: what comes later is no rescale."""
+        """Abandon the measurement: no new query starts, and a later start is not part of the rescale."""
         self._since = self.ms = None

@@ -1,12 +1,13 @@
-"""Rescale tier 0: executors come and go under the running queries, and the tasks follow them.
+"""Rescale tier 0: adds and removes executors under running queries, and moves tasks accordingly.
 
-What is there more than the plan holds goes while no batch runs. So no task fails, and no file of a shuffle is lost that a
-stage has still to read. What is more than the plan runs on, and held, is kept.
+Surplus executors are released while no batch runs. Therefore no task fails, and no shuffle file is lost that a stage
+still has to read. Executors above the plan's number, but within its limit, continue to run.
 
-Executors that came are used at once by tasks that can run anywhere; stateful ones would stay where their state is. So the
-balancer spreads them over executors that a plan has added, and off those that were given back, whatever the plan says of
-load balancing; but only when they are warm. A JVM is slow with its first task of each kind, so a batch waits for the first
-one without state, the next one lets the query catch up, and the one after it waits for the first one with state.
+Tasks that can run anywhere use new executors immediately; stateful tasks would stay where their state is. Therefore the
+balancer spreads stateful tasks over executors that a plan has added, and away from released executors, regardless of
+the load balance mode, but only when the new executors are warm. A JVM runs its first task of each kind slowly. One
+batch waits for the first stateless task, the next batch lets the query catch up, and the batch after that waits for the
+first stateful task.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import TASKS, DriverPlan, ExecutorReport
 
 EXIT_TIMEOUT_S: Final = 30.0
-"""An executor that was given back has ended by then: a worker kills it after ten (`spark.deploy.ExecutorRunner`)."""
+"""Time in seconds after which a released executor has exited: a worker kills it after ten seconds
+(`spark.deploy.ExecutorRunner`)."""
 
 WARM_UP_TIMEOUT_S: Final = 10.0
-"""Executors that came get tasks with state then at the latest: to long batches a JVM's first tasks are nothing."""
+"""Time in seconds after which new executors get stateful tasks even if they are not warm, because batches that are this
+long are hardly affected by the first tasks of a JVM."""
 
 
 class ExecutorRescale:
-    """Brings the executors of running queries to what a plan says."""
+    """Adapts the executors of running queries to a plan."""
 
     def __init__(
         self,
@@ -39,15 +42,15 @@ class ExecutorRescale:
         settings: DriverSettings,
         clock: Callable[[], float],
     ) -> None:
-        """Nothing is done yet.
+        """Create a rescale of the executors; it changes nothing yet.
 
         Args:
-            workload: of the job.
-            executors: of the application.
-            balancer: of the queries' tasks.
-            downtime: of the last rescale.
-            settings: its waits.
-            clock: monotonic, seconds.
+            workload: queries or batch of the job.
+            executors: executors of the application.
+            balancer: balancer of the tasks.
+            downtime: downtime of the last rescale.
+            settings: settings of the driver.
+            clock: monotonic clock, in seconds.
         """
         self._workload = workload
         self._executors = executors
@@ -61,22 +64,22 @@ class ExecutorRescale:
         self._exit_deadline = 0.0
 
     def has_enough_executors(self, plan: DriverPlan) -> bool:
-        """Whether all executors that the plan runs on are there."""
+        """Return whether all executors of the plan are registered."""
         return len(self._executors.registered()) >= plan.executors
 
     def release_surplus(self, plan: DriverPlan) -> None:
-        """Give back what the plan does not hold, and has no task."""
+        """Release executors above the limit of the plan that run no task."""
         self._executors.release(plan.executor_limit, plan.remaining_per_worker)
 
     def apply(self, plan: DriverPlan, pause: Callable[[float], None]) -> bool:
-        """Come nearer to the plan while the queries run.
+        """Adapt the executors to the plan while the queries run.
 
         Args:
-            plan: that they were built for.
-            pause: waits that many seconds; what it raises ends the attempt.
+            plan: plan for which the queries are built.
+            pause: waits for a number of seconds; its exceptions end the attempt.
 
         Returns:
-            Whether all executors of the plan are there, and those that are too many were given back.
+            Whether all executors of the plan are registered and surplus executors were released.
         """
         self._blocked_s = 0.0
         if len(self._executors.registered()) > plan.executor_limit and not self._release_between_batches(plan, pause):
@@ -84,22 +87,22 @@ class ExecutorRescale:
         return self.has_enough_executors(plan)
 
     def adopt(self, plan: DriverPlan, *, rescaled: bool) -> None:
-        """Let the queries go on with a plan that was carried out.
+        """Make an applied plan active for the running queries.
 
         Args:
-            plan: that they were built for.
-            rescaled: whether it is another one than before: then its dead time is how long the queries were held for it.
+            plan: plan for which the queries are built.
+            rescaled: whether the plan is new; its downtime is then the time for which the queries were blocked.
         """
-        before = self._workload.plan
-        if before is not None and before != plan:
-            if plan.executors > before.executors:
+        previous = self._workload.plan
+        if previous is not None and previous != plan:
+            if plan.executors > previous.executors:
                 self._balancing, self._warm_up_deadline = True, self._clock() + WARM_UP_TIMEOUT_S
             self._workload.adopt(plan)
         if rescaled:
             self._downtime.record(self._blocked_s)
 
     def advance(self, plan: DriverPlan) -> None:
-        """What is to be done while the queries run: measure to the first trigger, and spread tasks if that is wanted."""
+        """Continue the work of a rescale while the queries run: measure the downtime, and spread tasks if necessary."""
         if self._downtime.is_measuring and self._workload.wait_for_first_trigger(self._settings.poll_interval_s):
             self._downtime.end()
         if self._clock() < self._exit_deadline and self._executors.exiting():
@@ -113,7 +116,7 @@ class ExecutorRescale:
             self._balancing = False
 
     def stop_balancing(self) -> None:
-        """Spread nothing any more: the queries end, or will."""
+        """Stop balancing, because the queries end."""
         self._balancing = False
         self._balancer.restore()
 

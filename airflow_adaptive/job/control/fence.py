@@ -1,10 +1,11 @@
-"""Whether this driver may run a query: its epoch and nonce are the log's, and its lease has not run out.
+"""The right of a driver to run queries: its epoch and nonce are those of the journal, and its lease has not expired.
 
-A driver is fenced for good once the log names another epoch or nonce. It also fences itself when it could not read the
-log for the lease timeout, and, while it runs a query, when it could not report for so long: whoever has seen no new
-report of this driver for the lease knows that it runs no query, and may start a successor. Either lease counts from
-before the log was asked, so that this driver's end of it is never later than the scheduler's; and reading the log again
-does not bring back a lease that ran out (in a process that was frozen, say).
+A driver is fenced permanently as soon as the journal contains another epoch or nonce. A driver also fences itself if it
+could not read the journal for the lease timeout, or, while a query runs, could not write its status for the lease
+timeout. A scheduler that has seen no new status of this driver for the lease timeout therefore knows that the driver
+runs no query, and may start a successor. Both leases begin before the read of the journal, so that they expire for the
+driver no later than for the scheduler. A later read does not renew a lease that has expired, for example in a process
+that was frozen.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from airflow_adaptive.job.protocol.documents import Directive
 
 
 class FencedError(Exception):
-    """This driver may not run a query any more; the message says why."""
+    """This driver must not run queries any more; the message gives the reason."""
 
 
 class Fence:
     """The right of one driver to run queries."""
 
     def __init__(self, *, epoch: int, nonce: str, lease_timeout_s: float, clock: Callable[[], float]) -> None:
-        """Begin with a lease, which is no permission yet: only `admit` gives one.
+        """Begin with a read lease; `admit` and `renew` give the right to run queries.
 
         Args:
-            epoch: of this driver.
-            nonce: of this driver.
-            lease_timeout_s: how long a reading of the log counts.
-            clock: monotonic, seconds.
+            epoch: epoch of this driver.
+            nonce: nonce of this driver.
+            lease_timeout_s: validity of a read of the journal, in seconds.
+            clock: monotonic clock, in seconds.
         """
         self._epoch = epoch
         self._nonce = nonce
@@ -39,42 +40,42 @@ class Fence:
         self._reported_at = -math.inf
 
     def admit(self, directive: Directive, read_at: float) -> None:
-        """Take a directive from the log.
+        """Accept a directive from the journal.
 
         Args:
-            directive: of the newest journal document.
-            read_at: the clock before the reading began.
+            directive: directive of the newest journal document.
+            read_at: time of the clock before the read.
 
         Raises:
-            FencedError: the directive is for another driver.
+            FencedError: the directive addresses another driver.
         """
         if (directive.epoch, directive.nonce) != (self._epoch, self._nonce):
             raise FencedError(
-                f"the log is at epoch {directive.epoch}, nonce {directive.nonce!r}; "
+                f"the journal is at epoch {directive.epoch}, nonce {directive.nonce!r}; "
                 f"this driver has epoch {self._epoch}, nonce {self._nonce!r}"
             )
         self._read_at = read_at
 
     def renew(self) -> None:
-        """A report was written after the newest admission: it renews the right to run a query."""
+        """Renew the right to run queries, because the driver has written its status after the newest admission."""
         self._reported_at = self._read_at
 
     def check(self, *, query_may_run: bool) -> None:
-        """Make sure that the lease holds.
+        """Check that the lease is valid.
 
         Args:
             query_may_run: whether a query may be running now.
 
         Raises:
-            FencedError: it has run out.
+            FencedError: the lease has expired.
         """
         if self._overdue_s(self._read_at) >= 0:
             raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) no journal document has named this driver")
         if query_may_run and self.overdue_s() >= 0:
-            raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) this driver has not reported")
+            raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) this driver has not written its status")
 
     def overdue_s(self) -> float:
-        """Seconds since no query may run any more; negative while one may."""
+        """Return the number of seconds since queries must not run any more; negative while they may run."""
         return self._overdue_s(self._reported_at)
 
     def _overdue_s(self, since: float) -> float:

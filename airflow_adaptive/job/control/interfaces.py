@@ -1,4 +1,4 @@
-"""What the control loop is put together from, as protocols: so that it can be tested without Spark."""
+"""Interfaces of the components of the control loop, so that tests can run the control loop without Spark."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class DirectoryError(Exception):
-    """The job directory can't be read or written now."""
+    """A read or write of the job directory failed, perhaps only temporarily."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatefulRun:
-    """A run of a query that keeps state, after its first batch.
+    """A run of a stateful query that has committed a batch.
 
     Attributes:
-        run_id: Spark's id of the run; its jobs have it as their group.
-        batch_id: newest committed batch of the run.
-        state_partitions: partitions of its state.
+        run_id: Spark's id of the run, which is also the group of its jobs.
+        batch_id: number of the newest committed batch of the run.
+        state_partitions: number of partitions of the state.
     """
 
     run_id: str
@@ -39,170 +39,186 @@ class StatefulRun:
 
 
 class Journal(Protocol):
-    """Where directives come from; see `log.JournalReader`."""
+    """Source of directives; see `journal_reader.JournalReader`."""
 
     def newest(self) -> Directive | None:
-        """The newest directive that can be trusted, None if there is none. Raises `DirectoryError`."""
+        """Return the directive of the newest valid document, or None if there is none. Raises `DirectoryError`."""
         ...
 
 
 class RunningWorkload(Protocol):
-    """What comes of the writers; see `queries.JobQueries` and `batch.BatchQuery`."""
+    """Queries or a batch that the driver starts and ends; see `job_queries.JobQueries` and `batch_query.BatchQuery`."""
 
     @property
     def plan(self) -> DriverPlan | None:
-        """The plan that is in force; None if the queries were ended, or never started."""
+        """The active plan, or None if no query was started or the queries were ended."""
         ...
 
     def can_adopt(self, plan: DriverPlan) -> bool:
-        """Whether the queries run and need not be restarted for a plan (`DriverPlan.query_version`)."""
+        """Return whether the queries run and a plan needs no restart of them (`DriverPlan.query_version`)."""
         ...
 
     def adopt(self, plan: DriverPlan) -> None:
-        """Take a plan that `runs_on` for the one that is in force: its executors are there (rescale tier 0)."""
+        """Make a plan active without a restart (rescale tier 0).
+
+        The plan fulfills `can_adopt`, and its executors are registered.
+        """
         ...
 
     def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
-        """Do something while no batch runs, and let the queries go on; False if there was no such moment in time."""
+        """Call `act` while no batch runs, and let the queries continue.
+
+        Returns False if no such moment occurs in time.
+        """
         ...
 
     def start(self, writers: Any, plan: DriverPlan) -> None:
-        """Start what `build` returned. Raises what Spark raises."""
+        """Start the writers that `build` returned. Raises the exceptions of Spark."""
         ...
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """End each query at a batch boundary; False if the batch of one had to be cut after the timeout."""
+        """End each query at a batch boundary. Returns False if a batch had to be interrupted after the timeout."""
         ...
 
     def halt(self) -> None:
-        """Stop all queries at once."""
+        """Stop all queries immediately."""
         ...
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
-        """Whether the first trigger of each query has begun; waits for them so long."""
+        """Return whether the first trigger of each query has begun; wait for it up to the timeout."""
         ...
 
     def has_ended(self) -> bool:
-        """Whether all queries have ended without being told to, or one has failed: then `end` ends the others."""
+        """Return whether all queries have ended without a request, or one has failed.
+
+        After a failure, `end` ends the others.
+        """
         ...
 
     def close(self) -> None:
-        """Let go of queries that have ended without being told to."""
+        """Release queries that have ended without a request."""
         ...
 
     def failure(self) -> FailureReport | None:
-        """Why a query failed, with its name; None if nothing went wrong."""
+        """Return why a query failed, with the name of the query, or None if no query failed."""
         ...
 
     def reports(self) -> tuple[QueryReport, ...]:
-        """Progress of each query."""
+        """Return the progress of each query."""
         ...
 
     def stateful_run(self) -> StatefulRun | None:
-        """What runs with the most state, None if nothing keeps any or has not committed a batch yet."""
+        """Return the run with the most state partitions, or None if no stateful query has committed a batch."""
         ...
 
     def parallelism(self) -> dict[str, int]:
-        """Parallelism per vertex in force."""
+        """Return the effective parallelism of each vertex."""
         ...
 
 
 class Workload(RunningWorkload, Protocol):
-    """The job's queries or its batch; see `work.JobWorkload`."""
+    """The queries or the batch of the job, including their construction; see `workload.JobWorkload`."""
 
     @property
     def vertices_read(self) -> tuple[str, ...] | None:
-        """Vertices whose parallelism the author's function asked for when it was called last, None before."""
+        """Vertices whose parallelism the build function has read since its last call, or None before the first call."""
         ...
 
     def build(self, plan: DriverPlan) -> Any:
-        """Let the author's function make the queries for a plan; what runs goes on meanwhile.
+        """Call the build function for a plan, while running queries continue.
 
         Raises:
-            AdaptiveJobError: it returned something that can't be run, or other queries than those that run, or started one.
-            RepartitionError: the plan wants the state in a number of partitions that it can't have.
-            Exception: what the function raises.
+            AdaptiveJobError: the function returned something that cannot run, returned other queries than before, or
+                started a query.
+            RepartitionError: the state cannot have the number of partitions of the plan.
+            Exception: any exception of the function.
         """
         ...
 
     def is_prepared(self, writers: Any, plan: DriverPlan) -> bool:
-        """Whether `prepare`, which may take long, has nothing to do."""
+        """Return whether `prepare`, which may take long, has nothing to do."""
         ...
 
     def prepare(self, writers: Any, plan: DriverPlan) -> None:
-        """Give the state of each query its partitions, now that nothing runs (rescale tier 2).
+        """Give the state of each query the number of partitions of the plan, while no query runs (rescale tier 2).
 
-        A repartition that was interrupted is finished first, whatever the plan.
+        First completes a repartition that was interrupted, even if the plan does not need it.
 
         Raises:
-            RepartitionError: the state can't be used by the query.
+            RepartitionError: the query cannot use the state.
         """
         ...
 
 
 class StateRepartitioner(Protocol):
-    """Gives the state in a checkpoint another number of partitions; see `repartition.CheckpointRepartitioner`."""
+    """Changes the number of partitions of the state in a checkpoint; see `repartition.CheckpointRepartitioner`."""
 
     def check(self, checkpoint: str, partitions: int, writer: DataStreamWriter) -> None:
-        """Find out, without changing anything, whether the query's state can have that many. Raises `RepartitionError`."""
+        """Check, without a change, whether the state of the query can have that many partitions.
+
+        Raises `RepartitionError`.
+        """
         ...
 
     def ensure(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:
-        """Finish what was interrupted, then give the state that many, unless None. Raises `RepartitionError`."""
+        """Complete an interrupted repartition, then repartition the state unless `partitions` is None.
+
+        Raises `RepartitionError`.
+        """
         ...
 
 
 class ExecutorPool(Protocol):
-    """The application's executors; see `executors.Executors`."""
+    """The executors of the application; see `executor_pool.SparkExecutorPool`."""
 
     def alive(self) -> bool:
-        """Whether the SparkContext is."""
+        """Return whether the SparkContext is running."""
         ...
 
     def registered(self) -> tuple[ExecutorReport, ...]:
-        """The executors that take tasks, in the order in which they were started."""
+        """Return the executors that accept tasks, oldest first."""
         ...
 
     def are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
-        """Whether each of these has done more tasks than it has slots, so that its code is loaded."""
+        """Return whether each executor has completed more tasks than it has slots, so that its JVM is warm."""
         ...
 
     def exiting(self) -> Sequence[str]:
-        """Ids of those that were given back and have not ended yet."""
+        """Return the ids of executors that were released and have not exited yet."""
         ...
 
     def request_total(self, total: int) -> None:
-        """Tell the cluster manager how many executors the application wants."""
+        """Request a total number of executors from the cluster manager."""
         ...
 
     def release(self, total: int, keep: Mapping[str, int]) -> None:
-        """Give back executors above `total` that have no task now; `keep` tells how many stay on each worker."""
+        """Release executors above `total` that run no task. `keep` is the number that remains on each worker."""
         ...
 
 
 class TaskBalancer(Protocol):
-    """Spreads stateful tasks over executors; see `balance.Balancer`."""
+    """Spreads stateful tasks over executors; see `task_balancer.LocalityBalancer`."""
 
     def rebalance(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
-        """Look whether the tasks lie evenly, if that is open; whether no more is to be done about it."""
+        """Continue the balancing, and return whether it is complete."""
         ...
 
     def ignore_locality(self) -> None:
-        """Let tasks leave executors that are given back, at once."""
+        """Let tasks move off released executors immediately."""
         ...
 
     def restore(self) -> None:
-        """Leave Spark's configuration as it was found."""
+        """Restore Spark's original configuration."""
         ...
 
 
 class StatusReporter(Protocol):
-    """Writes the status; see `reporter.Reporter`."""
+    """Writes the driver status; see `status_reporter.FileStatusReporter`."""
 
     def report(self, status: DriverStatus) -> bool:
-        """Write the status if it says something new, or if a heartbeat is due; whether it was written."""
+        """Write the status if it has changed or a heartbeat is due. Returns whether it was written."""
         ...
 
     def report_fenced(self, status: DriverStatus) -> None:
-        """Write the last status of a fenced driver, unless its successor writes there already."""
+        """Write the last status of a fenced driver, unless its successor has already written a status."""
         ...

@@ -1,4 +1,4 @@
-"""Finds the newest directive in the job's log."""
+"""Finds the newest directive in the journal of the job."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from airflow_adaptive.job.protocol.codec import DocumentError, decode_journal
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 
 LISTING_INTERVAL_S: Final = 10.0
-"""How often the log is listed: the next number is asked for more often, but it may have been compacted away unseen."""
+"""Interval between listings of the journal, in seconds. The reader polls the next document number more often, but a
+compaction may have deleted that document before the reader saw it."""
 
 
 class JournalFiles(Protocol):
-    """The log's documents as files."""
+    """The files of the journal."""
 
     def journal_numbers(self) -> Iterable[int]:
-        """Numbers of the documents that are there. Raises `DirectoryError`."""
+        """Return the numbers of the existing documents. Raises `DirectoryError`."""
         ...
 
     def read_journal(self, number: int) -> bytes | None:
-        """A document, None if it is not there. Raises `DirectoryError`."""
+        """Return a document, or None if it does not exist. Raises `DirectoryError`."""
         ...
 
 
 class JournalReader:
-    """Follows the log to its newest document that can be trusted.
+    """Follows the journal to its newest valid document.
 
-    Whoever looks after the job writes to its log now and then, if only to say so. After a long silence what was said last
-    does not count any more: the task was ended while no triggerer ran, say, and nobody is left who could stop the driver.
+    A loop that observes the job writes to the journal regularly. If no new document appears for `orphan_timeout_s`, no
+    process may be left that could stop the driver; for example, the task ended while no triggerer was running. The
+    driver then stops.
     """
 
     def __init__(
@@ -42,45 +44,45 @@ class JournalReader:
         report: Callable[[str], None],
         orphan_timeout_s: float = math.inf,
     ) -> None:
-        """Start before the log's beginning.
+        """Start before the beginning of the journal.
 
         Args:
-            files: the log.
-            job: id of the job; a document of another job is not trusted.
-            clock: monotonic, seconds.
-            report: told once of each document that can't be trusted, and of the end of the patience.
-            orphan_timeout_s: after a silence of this length the word is to stop.
+            files: files of the journal.
+            job: id of the job; the reader ignores documents of other jobs.
+            clock: monotonic clock, in seconds.
+            report: called once for each invalid document, and when the orphan timeout has expired.
+            orphan_timeout_s: time without a new document, in seconds, after which the directive is STOP.
         """
         self._files = files
         self._job = job
         self._clock = clock
         self._report = report
         self._orphan_timeout_s = orphan_timeout_s
-        self._spoken = (0, clock())
+        self._newest_since = (0, clock())
         self._reported: set[int] = set()
         self._newest: JournalDocument | None = None
         self._listed_at: float | None = None
 
     def newest(self) -> Directive | None:
-        """Directive of the newest document that can be trusted, None if there is none.
+        """Return the directive of the newest valid document, or None if there is none.
 
         Raises:
-            DirectoryError: the log can't be read now.
+            DirectoryError: the read of the journal failed.
         """
         if self._listing_due():
             self._newest = self._from_listing()
             self._listed_at = self._clock()
         else:
             self._advance()
-        return None if self._newest is None else self._counting(self._newest)
+        return None if self._newest is None else self._unless_orphaned(self._newest)
 
-    def _counting(self, newest: JournalDocument) -> Directive:
-        """What the newest document says, as long as that counts."""
-        number, since = self._spoken
+    def _unless_orphaned(self, newest: JournalDocument) -> Directive:
+        """Return the directive of the newest document, or STOP after the orphan timeout."""
+        number, since = self._newest_since
         if newest.number != number:
-            self._spoken = (newest.number, self._clock())
+            self._newest_since = (newest.number, self._clock())
         elif self._clock() - since > self._orphan_timeout_s and newest.directive.action is not Action.STOP:
-            self._ignore(number, f"nobody has looked after the job for {self._orphan_timeout_s:g} s: stopping")
+            self._ignore(number, f"no new document for {self._orphan_timeout_s:g} s (orphan timeout): stopping")
             return replace(newest.directive, action=Action.STOP)
         return newest.directive
 
@@ -88,22 +90,28 @@ class JournalReader:
         return self._newest is None or self._listed_at is None or self._clock() - self._listed_at >= LISTING_INTERVAL_S
 
     def _from_listing(self) -> JournalDocument | None:
-        """The listing is the truth, also where it falls behind what was read: the directory was made anew then."""
+        """Return the newest valid document of the listing, even if it is older than a document that was read before.
+
+        The listing is older if the job directory was deleted and created again.
+        """
         for number in sorted(self._files.journal_numbers(), reverse=True):
             if self._newest is not None and number == self._newest.number:
                 return self._newest
-            document = self._trusted(number, self._files.read_journal(number))
+            document = self._decode(number, self._files.read_journal(number))
             if document is not None:
                 return document
         return None
 
     def _advance(self) -> None:
-        """Go on from the newest document, past those that can't be trusted (yet: one may be half-written)."""
+        """Read on from the newest document, past invalid ones.
+
+        An invalid document may become valid if it is incomplete now.
+        """
         number = self._newest.number if self._newest is not None else 0
         while (data := self._files.read_journal(number := number + 1)) is not None:
-            self._newest = self._trusted(number, data) or self._newest
+            self._newest = self._decode(number, data) or self._newest
 
-    def _trusted(self, number: int, data: bytes | None) -> JournalDocument | None:
+    def _decode(self, number: int, data: bytes | None) -> JournalDocument | None:
         if data is None:
             return None
         try:
@@ -112,7 +120,7 @@ class JournalReader:
             self._ignore(number, str(error))
             return None
         if (document.job, document.number) != (self._job, number):
-            self._ignore(number, f"it says that it is number {document.number!r} of job {document.job!r}")
+            self._ignore(number, f"its content is number {document.number!r} of job {document.job!r}")
             return None
         return document
 

@@ -1,4 +1,4 @@
-"""What ties a driver to its scheduler: it hears directives and is heard of, and runs queries only as long as that holds."""
+"""The link between a driver and its scheduler: reads directives, writes the driver status, and enforces the lease."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Result = TypeVar("Result")
 
 
 class SupersededDirectiveError(Exception):
-    """Another directive has come than the one that is being obeyed."""
+    """A newer directive has superseded the directive that the driver executes."""
 
 
 class SchedulerLink:
-    """Reads the log and writes the status, between turns of the control loop and inside of long ones."""
+    """Reads the journal and writes the driver status, between cycles of the control loop and during long operations."""
 
     def __init__(
         self,
@@ -33,18 +33,18 @@ class SchedulerLink:
         sleep: Callable[[float], None],
         warn: Callable[[str], None],
     ) -> None:
-        """Nothing is read or written yet.
+        """Create a link; it reads and writes nothing yet.
 
         Args:
-            journal: where directives come from.
-            fence: whether this driver may run.
-            reporter: of the status.
-            driver_status: gives the status of this moment.
-            query_may_run: whether a query may be running now.
-            poll_interval_s: between two looks at the log.
-            clock: monotonic, seconds.
-            sleep: waits that many seconds.
-            warn: for people who read the driver's output.
+            journal: source of directives.
+            fence: right of this driver to run queries.
+            reporter: writer of the driver status.
+            driver_status: returns the current driver status.
+            query_may_run: returns whether a query may be running now.
+            poll_interval_s: interval between polls of the journal, in seconds.
+            clock: monotonic clock, in seconds.
+            sleep: waits for a number of seconds.
+            warn: writes a warning to the driver's output.
         """
         self._journal = journal
         self._fence = fence
@@ -60,7 +60,7 @@ class SchedulerLink:
         self._newest: Directive | None = None
 
     def poll(self) -> Directive | None:
-        """Read the log; None if there is nothing to obey now. Raises `FencedError`."""
+        """Read the journal. Returns None if there is no directive to execute now. Raises `FencedError`."""
         self._polled_at = self._clock()
         directive = None
         try:
@@ -68,7 +68,7 @@ class SchedulerLink:
             self._readable = True
         except DirectoryError as error:
             if self._readable:
-                self._warn(f"log not read, trying on within the lease: {error}")
+                self._warn(f"journal not read, will retry within the lease: {error}")
             self._readable = False
         if directive is not None:
             self._fence.admit(directive, self._polled_at)
@@ -77,19 +77,22 @@ class SchedulerLink:
         return directive
 
     def report(self) -> None:
-        """Report, but not before the log has named this driver: the status may be another's."""
+        """Write the driver status, but not before the journal has named this driver.
+
+        Before that, the status may belong to another driver.
+        """
         if self._newest is not None and self._reporter.report(self._driver_status()):
             self._fence.renew()
 
     def report_fenced(self) -> None:
-        """Report for the last time: this driver is fenced."""
+        """Write the last status of this driver, which is fenced."""
         self._reporter.report_fenced(self._driver_status())
 
     def pause(self, seconds: float) -> None:
-        """Wait inside of a turn, without becoming deaf or silent.
+        """Wait within a cycle while polling the journal and writing the status.
 
         Raises:
-            FencedError: this driver must not run a query any more.
+            FencedError: this driver must not run queries any more.
         """
         self._sleep(seconds)
         if self._clock() - self._polled_at >= self._poll_interval_s:
@@ -97,46 +100,49 @@ class SchedulerLink:
             self.report()
 
     def interruptible_pause(self) -> Callable[[float], None]:
-        """As `pause`, but raises `SupersededDirectiveError` too, once there is a newer directive than now: what waits can be given up."""
-        obeyed = self._newest
+        """Return a function like `pause` that raises `SupersededDirectiveError` when the directive changes."""
+        current = self._newest
 
         def pause(seconds: float) -> None:
             self.pause(seconds)
-            if self._newest != obeyed:
+            if self._newest != current:
                 raise SupersededDirectiveError
 
         return pause
 
     def run_while_polling(self, act: Callable[[], Result]) -> Result:
-        """Do what may outlast the lease, in a thread of its own with the Spark properties of this one.
+        """Run an operation that may take longer than the lease, in a thread with the Spark properties of this thread.
 
         Raises:
-            FencedError: this driver must not run a query any more; the act is left to itself.
-            BaseException: what the act raises.
+            FencedError: this driver must not run queries any more; the operation continues in its thread.
+            BaseException: the exception of the operation.
         """
-        from pyspark import InheritableThread  # noqa: PLC0415  the control loop is also run without Spark
+        from pyspark import InheritableThread  # noqa: PLC0415  tests run the control loop without Spark
 
         done: Future[Result] = Future()
 
-        def work() -> None:
+        def run() -> None:
             try:
                 done.set_result(act())
-            except BaseException as error:  # noqa: BLE001  (is raised where it is waited for)
+            except BaseException as error:  # noqa: BLE001  (raised by the waiting thread)
                 done.set_exception(error)
 
-        InheritableThread(target=work, name="long-act", daemon=True).start()
+        InheritableThread(target=run, name="long-operation", daemon=True).start()
         while wait([done], self._poll_interval_s).not_done:
             self.pause(0.0)
         if (error := done.exception()) is not None:
-            raise error  # here, so that its traceback has no frame of the Future's that would be told as the script's
+            raise error  # not by `Future.result`, whose frames a failure report would attribute to the script
         return done.result()
 
     def holds_query_lease(self) -> bool:
-        """Whether the scheduler knows that this driver may run a query: if it can't, it may start another."""
+        """Return whether the scheduler knows that this driver may run queries.
+
+        Otherwise it may start another driver.
+        """
         return self._fence.overdue_s() < 0
 
     def may_start(self, directive: Directive) -> bool:
-        """Look again, since time has passed: start nothing on an outdated word, nor unknown to the scheduler."""
+        """Poll again, and return whether the directive is unchanged and the query lease is valid."""
         current = self.poll() == directive
         if current and not self.holds_query_lease():
             self.report()

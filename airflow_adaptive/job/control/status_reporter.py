@@ -1,4 +1,4 @@
-"""Writes the driver's status: what changed at once, and a heartbeat if nothing does."""
+"""Writes the driver status: a change immediately, and a heartbeat if nothing changes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
 
 
 class StatusFile(Protocol):
-    """Where the status is kept."""
+    """The file of the driver status."""
 
     def read_status(self) -> bytes | None:
-        """The status, whoever wrote it. Raises `DirectoryError`."""
+        """Return the status, of any driver. Raises `DirectoryError`."""
         ...
 
     def write_status(self, data: bytes) -> None:
-        """Replace it. Raises `DirectoryError`."""
+        """Replace the status. Raises `DirectoryError`."""
         ...
 
 
 class FileStatusReporter:
-    """Writes the status of one driver."""
+    """Writes the status of one driver to the job directory."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class FileStatusReporter:
         clock: Callable[[], float],
         warn: Callable[[str], None],
     ) -> None:
-        """Nothing is written yet.
+        """Create a reporter; it writes nothing yet.
 
         Args:
-            file: where to.
-            heartbeat_interval_s: the status is written at least so often.
-            clock: monotonic, seconds.
-            warn: told when the status can't be written, once until it can again.
+            file: file of the status.
+            heartbeat_interval_s: maximum interval between two statuses, in seconds.
+            clock: monotonic clock, in seconds.
+            warn: called when a write fails, and again only after a successful write.
         """
         self._file = file
         self._heartbeat_interval_s = heartbeat_interval_s
@@ -53,20 +53,20 @@ class FileStatusReporter:
         self._written_at = 0.0
 
     def report(self, status: DriverStatus) -> bool:
-        """Write the status if it says something new, or if a heartbeat is due. A failure is no error: see `warn`.
+        """Write the status if it has changed or a heartbeat is due. A failure is not an error; see `warn`.
 
         Args:
-            status: its `sequence` and `at` are set here.
+            status: status of the driver; the reporter sets its `sequence` and `at`.
 
         Returns:
-            Whether it was written.
+            Whether the status was written.
         """
         if status != self._written or self._clock() - self._written_at >= self._heartbeat_interval_s:
             return self._write(status)
         return False
 
     def report_fenced(self, status: DriverStatus) -> None:
-        """Write the last status of a fenced driver, unless its successor writes there already."""
+        """Write the last status of a fenced driver, unless its successor has already written a status."""
         try:
             data = self._file.read_status()
             current = None if data is None else decode_status(data)
@@ -82,7 +82,7 @@ class FileStatusReporter:
             self._file.write_status(encode_status(replace(status, sequence=self._sequence, at=at)))
         except DirectoryError as error:
             if not self._failing:
-                self._warn(f"status not written, trying on: {error}")
+                self._warn(f"status not written, will retry: {error}")
             self._failing = True
             return False
         self._failing = False

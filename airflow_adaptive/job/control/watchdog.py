@@ -1,7 +1,7 @@
-"""Ends the process if the control loop is too late to stop the queries of a driver whose lease has run out.
+"""Ends the process if the control loop does not stop the queries of a driver whose lease has expired.
 
-The control loop checks the lease itself, but it may hang: in a storage that neither answers nor fails, in the author's
-own code. A query must not outlive the lease for that.
+The control loop checks the lease itself, but it may hang in storage that neither responds nor fails, or in the code of
+the script. A query must not run longer than the lease in these cases either.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 EXIT_FENCED: Final = 3
-"""Exit code of a driver that was fenced."""
+"""Exit code of a fenced driver."""
 
 CHECKS_PER_GRACE: Final = 4
 
 
 class LeaseWatchdog(threading.Thread):
-    """Looks at the lease from a thread of its own, while it is guarding."""
+    """Checks the lease in a thread of its own while a query may run."""
 
     def __init__(
         self, overdue_s: Callable[[], float], *, grace_s: float, end: Callable[[int], object] = os._exit
     ) -> None:
-        """Prepare; `start` starts the thread.
+        """Create the thread; `start` starts it.
 
         Args:
-            overdue_s: seconds since the lease ran out.
-            grace_s: how long the control loop may take to stop the queries by itself.
-            end: ends the process, whatever its other threads do; the JVM that started it follows.
+            overdue_s: returns the number of seconds since the lease expired.
+            grace_s: time in seconds within which the control loop has to stop the queries itself.
+            end: ends the process regardless of its other threads; the JVM that started the process then exits, too.
         """
         super().__init__(name="lease-watchdog", daemon=True)
         self._overdue_s = overdue_s
@@ -41,20 +41,20 @@ class LeaseWatchdog(threading.Thread):
         self._closed = threading.Event()
 
     def guard(self, on: bool) -> None:
-        """Say whether a query may be running: only then has the lease to be enforced."""
+        """Enforce the lease from now on, or stop enforcing it. The lease matters only while a query may run."""
         if on:
             self._guarding.set()
         else:
             self._guarding.clear()
 
     def close(self) -> None:
-        """Let the thread end."""
+        """End the thread."""
         self._closed.set()
 
     def run(self) -> None:
-        """Look until closed."""
+        """Check the lease until `close` is called."""
         while not self._closed.wait(self._grace_s / CHECKS_PER_GRACE):
             if self._overdue_s() > self._grace_s and self._guarding.is_set():
-                log.warning("The lease has run out and the control loop hangs: exit")
+                log.warning("The lease has expired and the control loop does not respond: exiting")
                 self._end(EXIT_FENCED)
                 return

@@ -1,4 +1,7 @@
-"""The protocol between the loop and the driver: documents, their codec, and Spark properties.
+"""The protocol between the scheduler loop and the Spark driver.
 
-The only package of `job` that other packages import. It needs the standard library only.
+`documents` defines the documents of the job directory, and `codec` reads and writes them as JSON. `conf` defines the
+Spark properties with which a driver is submitted, and `failures` converts exceptions to failure reports. The package
+requires the standard library only, because both sides import it: the loop runs in Airflow, and the driver receives the
+package in the runtime's zip file. No other package of `job` is imported outside the driver, except by tests.
 """

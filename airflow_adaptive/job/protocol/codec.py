@@ -1,6 +1,7 @@
-"""The documents as bytes: JSON with a kind and a format version, read with distrust.
+"""Converts the documents of the job directory to bytes and back: JSON objects with a kind and a format version.
 
-Standard library only, as `job.protocol.documents` is, and for the same reason.
+Readers validate each document, because another process may have written it only in part, or a different program may
+have written it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from airflow_adaptive.job.protocol.documents import (
 )
 
 FORMAT = 1
-"""Version of the documents' format; a reader refuses a newer one."""
+"""Version of the document format. A reader rejects a newer version."""
 
 MAX_DOCUMENT_BYTES = 1 << 20
-"""A document larger than this is not ours: it is reported and ignored."""
+"""Maximum size of a document in bytes. Readers report and skip a larger document."""
 
 JOURNAL_KIND = "airflow-adaptive/journal"
 STATUS_KIND = "airflow-adaptive/status"
@@ -36,63 +37,69 @@ ENCODING = "utf-8"
 
 
 class DocumentError(ValueError):
-    """A document is half-written, oversized, foreign or of a newer format; it must not be trusted."""
+    """A document is incomplete, too large, from another program or of a newer format.
+
+    The reader must not use its content.
+    """
 
 
 class NewerFormatError(DocumentError):
-    """A newer airflow-adaptive wrote the document: it is the truth, but this side can't read it."""
+    """A newer version of airflow-adaptive wrote the document.
+
+    The document is valid, but this version cannot read it.
+    """
 
 
 def journal_name(number: int) -> str:
-    """File name of journal document `number`: sorts like the number."""
+    """Return the file name of journal document `number`. File names sort in the order of the numbers."""
     return f"{number:010d}.json"
 
 
 def journal_number(name: str) -> int | None:
-    """Inverse of `journal_name`; None for a name that is not a journal document's."""
+    """Return the number of the journal document with this file name, or None for any other file name."""
     stem, dot, suffix = name.partition(".")
     return int(stem) if dot and suffix == "json" and len(stem) == 10 and stem.isdecimal() else None  # noqa: PLR2004
 
 
 def encode_journal(document: JournalDocument) -> bytes:
-    """Bytes of a journal document."""
+    """Encode a journal document."""
     return _encode(JOURNAL_KIND, asdict(document))
 
 
 def encode_rescale(document: RescaleDocument) -> bytes:
-    """Bytes of a rescale document."""
+    """Encode a rescale document."""
     return _encode(RESCALE_KIND, asdict(document))
 
 
 def encode_status(status: DriverStatus) -> bytes:
-    """Bytes of a status document."""
+    """Encode a driver status."""
     return _encode(STATUS_KIND, asdict(status))
 
 
 def decode_journal(data: bytes) -> JournalDocument:
-    """Read a journal document.
+    """Decode a journal document.
 
     Raises:
-        DocumentError: it can't be trusted; says why.
+        DocumentError: the document is invalid; the message gives the reason.
     """
     fields = _decode(JOURNAL_KIND, data)
     return _build(JournalDocument, {**fields, "directive": _directive(fields.get("directive"))})
 
 
 def decode_rescale(data: bytes) -> RescaleDocument:
-    """Read a rescale document.
+    """Decode a rescale document.
 
     Raises:
-        DocumentError: it can't be trusted; says why.
+        DocumentError: the document is invalid; the message gives the reason.
     """
     return _build(RescaleDocument, _decode(RESCALE_KIND, data))
 
 
 def decode_status(data: bytes) -> DriverStatus:
-    """Read a status document.
+    """Decode a driver status.
 
     Raises:
-        DocumentError: it can't be trusted; says why.
+        DocumentError: the document is invalid; the message gives the reason.
     """
     fields = _decode(STATUS_KIND, data)
     status = _build(DriverStatus, {**fields, **_status_parts(fields)})
@@ -161,7 +168,7 @@ def _plan(value: Any) -> DriverPlan:
 
 
 def _require_counts(document: str, *counts: object) -> None:
-    """The driver compares and computes with these: a wrong type would end it instead of being ignored."""
+    """Require counts, because the driver compares these values and computes with them."""
     if not all(type(count) is int and count >= 0 for count in counts):
         raise DocumentError(f"{document}: not all of {counts} are counts")
 
@@ -182,18 +189,21 @@ def _status_parts(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _query(value: Any) -> QueryReport:
-    """A query's report. Its figures may be any numbers: a driver that measures nonsense is still heard."""
+    """Decode the progress of a query.
+
+    The metrics may be any numbers, so that implausible metrics do not make the driver appear silent.
+    """
     query = _build(QueryReport, value)
-    figures = (query.batch_id, query.committed, query.input_rows, query.batch_rows, query.batch_duration_ms)
+    required = (query.batch_id, query.committed, query.input_rows, query.batch_rows, query.batch_duration_ms)
     optional = (query.backlog, query.trigger_interval_ms, query.input_rate)
-    _require_numbers("QueryReport", *figures, *(figure for figure in optional if figure is not None))
+    _require_numbers("QueryReport", *required, *(number for number in optional if number is not None))
     return query
 
 
-def _require_numbers(document: str, *figures: object) -> None:
-    """Whoever reads them computes with these."""
-    if not all(type(figure) in (int, float) for figure in figures):
-        raise DocumentError(f"{document}: not all of {figures} are numbers")
+def _require_numbers(document: str, *numbers: object) -> None:
+    """Require numbers, because the readers compute with these values."""
+    if not all(type(number) in (int, float) for number in numbers):
+        raise DocumentError(f"{document}: not all of {numbers} are numbers")
 
 
 def _failure_fields(failure: Any) -> dict[str, Any]:

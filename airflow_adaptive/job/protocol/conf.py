@@ -1,4 +1,4 @@
-"""Spark properties of an adaptive job: what it is submitted with, and how its driver learns what it is."""
+"""Spark properties of an adaptive job, and the settings that the driver reads from them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from dataclasses import dataclass
 PREFIX = "spark.airflow.adaptive."
 
 OUT_OF_REACH = "1000000s"
-"""A timeout of dynamic allocation that never passes: executors come and go by our word alone."""
+"""A timeout of dynamic allocation that never expires: only the driver's requests add or remove executors."""
 
 
 class NotSubmittedError(RuntimeError):
-    """The script was not submitted by the adaptive scheduler, so there is nobody whose directives it could obey."""
+    """The adaptive scheduler did not submit the script, so no scheduler sends directives to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSettings:
-    """How the driver learns what it is and how it behaves, from the properties it was submitted with.
+    """Identity and settings of a driver, from the Spark properties with which it was submitted.
 
     Attributes:
         job: id of the job.
         directory: URI of the job directory.
-        epoch: of this driver.
-        nonce: of the log that gave the epoch.
-        lease_timeout_s: the driver stops when it could not read the log for so long.
-        poll_interval_s: between two looks at the log.
-        heartbeat_interval_s: the status is written at least so often.
-        stop_timeout_s: a batch that does not end within it is cut when its query has to stop.
-        orphan_timeout_s: the driver stops when nobody has written to the log for so long.
+        epoch: epoch of this driver.
+        nonce: nonce of the journal that assigned the epoch.
+        lease_timeout_s: time without a successful read of the journal, in seconds, after which the driver stops.
+        poll_interval_s: interval between polls of the journal, in seconds.
+        heartbeat_interval_s: maximum interval between two driver statuses, in seconds.
+        stop_timeout_s: time in seconds until the driver interrupts the batch of a query that has to stop.
+        orphan_timeout_s: time without a new journal document, in seconds, after which the driver stops.
     """
 
     job: str
@@ -43,7 +43,7 @@ class DriverSettings:
     orphan_timeout_s: float = math.inf
 
     def __post_init__(self) -> None:
-        """Refuse intervals that would let the lease run out by themselves."""
+        """Reject intervals that would let the lease expire during normal operation."""
         durations = ("lease_timeout_s", "poll_interval_s", "heartbeat_interval_s", "stop_timeout_s", "orphan_timeout_s")
         for name in durations:
             if not getattr(self, name) > 0:
@@ -53,21 +53,21 @@ class DriverSettings:
 
 
 def read_settings(get: Callable[[str], str | None]) -> DriverSettings:
-    """Settings from Spark's properties.
+    """Read the settings of a driver from Spark properties.
 
     Args:
-        get: value of a Spark property, None if it is not set.
+        get: function that returns the value of a Spark property, or None if the property is not set.
 
     Raises:
-        NotSubmittedError: a property that names the job is missing.
-        ValueError: a property has no sense.
+        NotSubmittedError: a property that identifies the job is missing.
+        ValueError: a property has an invalid value.
     """
     identity = {name: get(PREFIX + name) for name in ("job", "directory", "epoch", "nonce")}
     missing = [PREFIX + name for name, value in identity.items() if not value]
     if missing:
         raise NotSubmittedError(
             f"{', '.join(missing)} not set: a script with AdaptiveJob is submitted by AdaptiveSparkOperator "
-            "(airflow-adaptive), which sets them; it can't be run by spark-submit or python alone"
+            "(airflow-adaptive), which sets them; spark-submit or python alone cannot run it"
         )
     timings = {
         "lease_timeout_s": get(f"{PREFIX}leaseTimeout"),
@@ -86,20 +86,22 @@ def read_settings(get: Callable[[str], str | None]) -> DriverSettings:
 
 
 def session_conf(*, executors: int, max_executors: int, executor_cores: int, executor_memory_mb: int) -> dict[str, str]:
-    """Properties that start a session with exactly `executors` executors and let only its driver change their number.
+    """Return the properties that start a session with exactly `executors` executors, which only its driver changes.
 
-    The queries of a job share the executors by pools (`pools.py`), which is what `FAIR` is for; one query has all as ever.
+    The FAIR scheduler mode lets the queries of a job share the executors by pools (`queries/fair_pools.py`). A single
+    query uses all executors.
 
-    A standalone application takes `spark.cores.max` at once unless dynamic allocation is on. Dynamic allocation
-    declares its own target whenever that changes: minimum = initial keeps it from sinking when there are few tasks, and
-    timeouts out of reach from rising (`org.apache.spark.ExecutorAllocationManager`). The driver then declares other
-    totals behind its back, also smaller ones (`executors.py`).
+    A standalone application acquires `spark.cores.max` cores immediately unless dynamic allocation is on. Dynamic
+    allocation requests its own target whenever that target changes. The minimum equals the initial number, so that the
+    target does not decrease when there are few tasks, and the timeouts never expire, so that the target does not
+    increase (`org.apache.spark.ExecutorAllocationManager`). The driver then requests other totals, also smaller ones,
+    without changing that target (`executors/executor_pool.py`).
 
     Args:
-        executors: to start with.
-        max_executors: the most that the job may ever hold.
+        executors: number of executors at the start.
+        max_executors: maximum number of executors of the job.
         executor_cores: cores (slots) of an executor.
-        executor_memory_mb: heap of an executor, MiB.
+        executor_memory_mb: heap of an executor in MiB.
     """
     if not 1 <= executors <= max_executors:
         raise ValueError(f"executors must be in 1..{max_executors} (max_executors), is {executors}")

@@ -1,12 +1,11 @@
-"""The JSON documents that the scheduler and the Spark driver exchange through the job directory.
+"""The JSON documents that the scheduler loop and the Spark driver exchange through the job directory.
 
-Both sides import this module, and `job.protocol.codec` for the bytes, and nothing else of each other, so they are standard library
-only: they also ship to the cluster in the runtime's zip.
-
-* `JournalDocument`: one saved step of the scheduler (`journal/0000000042.json`), created only if absent. Its `directive` is all
-  that the driver reads.
-* `DriverStatus`: the driver's report (`status.json`), rewritten with each batch and heartbeat.
-* `RescaleDocument`: a rescale that has ended (`history/0000000007.json`), created only if absent; for the scheduler's side alone.
+* `JournalDocument`: one step of the scheduler (`journal/0000000042.json`), created only if absent. The driver reads
+  only its `directive`.
+* `DriverStatus`: the status of the driver (`status.json`), which the driver rewrites after each batch and with each
+  heartbeat.
+* `RescaleDocument`: a completed rescale (`history/0000000007.json`), created only if absent. The driver does not read
+  it.
 """
 
 from __future__ import annotations
@@ -17,69 +16,72 @@ from enum import StrEnum
 from typing import Any
 
 SECRET_CONF_VARIABLE = "AIRFLOW_ADAPTIVE_SECRET_CONF"
-"""Variable in the driver's environment: the Spark properties that its arguments must not show, a JSON object."""
+"""Environment variable of the driver: Spark properties with secret values, as a JSON object. Arguments of a process are
+not secret."""
 
 
 class Action(StrEnum):
-    """What the driver is to do with its queries."""
+    """The action that a directive requests from the driver."""
 
     RUN = "run"
-    """Run the queries on the directive's plan; start, restart or rescale them if they run on another."""
+    """Run the queries on the plan of the directive; start, restart or rescale the queries if they run on another plan."""
     HOLD = "hold"
-    """Keep the session and its executors; run no query (restart backoff of a failed query)."""
+    """Keep the session and its executors, but run no query (restart delay after a failed query)."""
     STOP = "stop"
-    """Stop all queries at a batch boundary, report STOPPED and exit."""
+    """Stop all queries at a batch boundary, write the state STOPPED and exit."""
 
 
 class DriverState(StrEnum):
-    """How the driver describes itself in its status."""
+    """State of the driver in its status."""
 
     STARTING = "STARTING"
-    """The session is up, no query has been started yet."""
+    """The session exists; no query has started yet."""
     RUNNING = "RUNNING"
-    """The queries run on the plan named by `DriverStatus.version`."""
+    """The queries run on the plan `DriverStatus.version`."""
     RESCALING = "RESCALING"
-    """A newer plan is being put in force; the queries may still run on the old one."""
+    """The driver is deploying a newer plan; the queries may still run on the old plan."""
     HOLDING = "HOLDING"
-    """No query runs because the directive says so."""
+    """No query runs, because the directive is HOLD."""
     STOPPED = "STOPPED"
-    """All queries were stopped as told; the driver exits."""
+    """All queries have stopped as requested; the driver exits."""
     FAILED = "FAILED"
-    """A query failed; the driver lives on and waits for the next directive."""
+    """A query has failed; the driver waits for the next directive."""
     FINISHED = "FINISHED"
-    """All queries ended by themselves (bounded input); the driver exits."""
+    """All queries have reached the end of a bounded input; the driver exits."""
     FENCED = "FENCED"
-    """The driver found itself outdated (another epoch, or its lease ran out); the driver exits."""
+    """Another driver has replaced this driver (another epoch), or the lease has expired; the driver exits."""
 
 
 NONE = "none"
-"""`DriverPlan.load_balance_mode`: nothing is spread."""
+"""`DriverPlan.load_balance_mode`: no load balancing."""
 SLOTS = "slots"
-"""`DriverPlan.load_balance_mode`: executors are spread over the workers."""
+"""`DriverPlan.load_balance_mode`: spread the executors over the workers."""
 TASKS = "tasks"
-"""`DriverPlan.load_balance_mode`: stateful tasks are spread over the executors as well."""
+"""`DriverPlan.load_balance_mode`: also spread stateful tasks over the executors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverPlan:
-    """The plan as the driver needs it.
+    """The part of a plan that the driver needs.
 
     Attributes:
-        parallelism: subtasks per job vertex.
-        executors: number of executors that the queries are to run on.
-        state_partitions: partitions of a query's state (`spark.sql.shuffle.partitions`), by slot sharing group: a query of
-            that name. With one group they are those of every query of the job.
-        query_version: version of the plan that the queries are built for. They are restarted when it changes, and only then: a
-            plan that leaves it as it was is one of executors alone (rescale tier 0).
-        repartition: whether state that a checkpoint has in another number of partitions is repartitioned before its query
-            starts (rescale tier 2); else the query goes on with the number that the checkpoint has.
-        pool_weights: slots of each slot sharing group, which are the weights of the queries' pools.
-        retained_executors: executors that the application may hold at most. What it has beyond `executors` is not asked for again
-            when it is lost, but kept until this falls. 0, or less than `executors`, means `executors`.
-        load_balance_mode: what is spread over the executors (FLIP-370): `NONE` nothing, `SLOTS` the executors over the
-            workers, `TASKS` the stateful tasks too, after executors were added.
-        remaining_per_worker: when executors are given back, how many stay on each worker (`ExecutorReport.worker` -> count). Where
-            more are than that, they go first; empty: the youngest of all go first.
+        parallelism: number of subtasks of each job vertex.
+        executors: number of executors on which the queries run.
+        state_partitions: number of state partitions of a query (`spark.sql.shuffle.partitions`), by slot sharing group;
+            the group has the name of the query. A single group applies to all queries of the job.
+        query_version: version of the plan for which the queries are built. The driver restarts the queries only when
+            this version changes; a plan with the same version changes only executors (rescale tier 0).
+        repartition: whether the driver repartitions the state in a checkpoint before it starts the query (rescale tier
+            2). Otherwise the query keeps the number of state partitions of its checkpoint.
+        pool_weights: number of slots of each slot sharing group, which is the weight of the query's FAIR pool.
+        retained_executors: maximum number of executors that the application keeps. The driver does not replace a lost
+            executor beyond `executors`, but keeps existing ones until this number decreases. A value below `executors`
+            has no effect.
+        load_balance_mode: load balancing (FLIP-370): `NONE`, `SLOTS` to spread executors over the workers, or `TASKS`
+            to spread stateful tasks too, after executors were added.
+        remaining_per_worker: number of executors that remain on each worker (`ExecutorReport.worker`) when the driver
+            releases executors. Workers above their number release executors first. Without an entry, the youngest
+            executors go first.
     """
 
     parallelism: Mapping[str, int]
@@ -94,24 +96,28 @@ class DriverPlan:
 
     @property
     def executor_limit(self) -> int:
-        """How many executors the application may hold."""
+        """Maximum number of executors of the application."""
         return max(self.executors, self.retained_executors)
 
     def partitions_of(self, query: str) -> int:
-        """Partitions of the state of a query of that name; of a name that no group has, the most of all."""
+        """Return the number of state partitions of a query.
+
+        A query without a group of its name gets the maximum of all groups.
+        """
         return self.state_partitions.get(query, max(self.state_partitions.values(), default=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directive:
-    """What the newest journal document tells the driver.
+    """The instruction for the driver in the newest journal document.
 
     Attributes:
-        epoch: the one driver that may run a query carries this epoch ...
-        nonce: ... and this mark of the log, so that an epoch of a deleted directory is not mistaken for ours.
-        version: of the plan; the driver reports the version that is in force.
-        action: see `Action`.
-        plan: None only while no plan has been made.
+        epoch: epoch of the only driver that may run queries.
+        nonce: random identifier of the journal, which distinguishes an epoch of a deleted job directory from a current
+            epoch.
+        version: version of the plan; the driver status contains the version that is active.
+        action: requested action.
+        plan: plan of the queries; None before the first plan.
     """
 
     epoch: int
@@ -123,22 +129,24 @@ class Directive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalDocument:
-    """One saved step of the scheduler.
+    """One step of the scheduler.
 
     Attributes:
-        job: id of the job that the directory belongs to.
-        number: position in the log, from 1.
-        at: when the step was taken, ISO 8601 in UTC.
-        owner: token of the loop that wrote it; a loop that reads another's token in a newer document yields.
-        directive: what the driver is to do.
-        scheduler: snapshot of the scheduler's state, opaque to the driver.
-        commands: what the loop was about to do when it wrote this.
-        transitions: state transitions taken in this step.
-        decisions: reasons, for the timeline.
-        rescales: that ended with this step.
-        driver_heartbeat: newest driver status that the loop has read (epoch and sequence), and when the loop read it first.
-        requirements_resolver: snapshot of the requirements resolver: the active source of the requirements, the newest control
-            requests and the memory of the rescale policy; empty while the requirements are the DAG's.
+        job: id of the job to which the directory belongs.
+        number: position in the journal, starting at 1.
+        at: time of the step, ISO 8601 in UTC.
+        owner: token of the loop that wrote the document. A loop that reads the token of another loop in a newer
+            document stops.
+        directive: instruction for the driver.
+        scheduler: snapshot of the scheduler's state; the driver does not read it.
+        commands: commands that the loop executes after it has written the document.
+        transitions: state transitions of the step.
+        decisions: decisions of the step with their reasons, for the timeline.
+        rescales: rescales that ended with the step.
+        driver_heartbeat: newest driver status that the loop has read (epoch and sequence), and when the loop read it
+            first.
+        requirements_resolver: snapshot of the requirements resolver: the active source of the requirements, the newest
+            control requests and the memory of the rescale policy; empty while the requirements are the DAG's.
     """
 
     job: str
@@ -157,12 +165,12 @@ class JournalDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleDocument:
-    """A rescale that has ended; it stays when the journal document that told it is gone.
+    """A completed rescale, which outlives the journal document of the step that completed it.
 
     Attributes:
-        job: id of the job that the directory belongs to.
-        number: of the rescale, from 1.
-        rescale: what there is to tell of it (`scheduler.timeline.Rescale`).
+        job: id of the job to which the directory belongs.
+        number: number of the rescale, starting at 1.
+        rescale: fields of the rescale (`scheduler.timeline.Rescale`).
     """
 
     job: str
@@ -176,8 +184,8 @@ class ExecutorReport:
 
     Attributes:
         executor_id: Spark's id of the executor.
-        cores: its slots.
-        worker: address of the worker's web UI (as the master's JSON gives it), "" if unknown.
+        cores: slots of the executor.
+        worker: address of the worker's web UI, as in the master's JSON, or "" if unknown.
     """
 
     executor_id: str
@@ -187,22 +195,23 @@ class ExecutorReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryReport:
-    """Progress of one query in this run of it.
+    """Progress of one query since the driver started.
 
     Attributes:
         name: Spark's query name.
-        active: whether it runs.
-        batch_id: newest committed batch, -1 before the first.
-        committed: batches committed since the driver started.
-        input_rows: rows read by these batches.
-        batch_rows: rows read by the newest batch.
-        batch_duration_ms: of the newest batch.
-        backlog: rows that its sources had and it had not read when that batch began, None if a source does not tell.
-        watermark: event-time watermark, ISO 8601, None without one.
-        idle: it runs, and no batch does: it is at a batch boundary now.
-        trigger_interval_ms: of a processing-time trigger, 0 for "as fast as possible"; None with another trigger, and
-            before the query was started.
-        input_rate: rows per second that came in for the newest batch, since the trigger before; None if that is not known.
+        active: whether the query runs.
+        batch_id: number of the newest committed batch, -1 before the first commit.
+        committed: number of batches that the query has committed since the driver started.
+        input_rows: number of rows that these batches have read.
+        batch_rows: number of rows that the newest batch has read.
+        batch_duration_ms: duration of the newest batch in milliseconds.
+        backlog: number of rows that were available but not read when the newest batch began, or None if a source does
+            not provide it.
+        watermark: event-time watermark, ISO 8601, or None without a watermark.
+        idle: whether the query runs but no batch does, so that the query is at a batch boundary.
+        trigger_interval_ms: interval of a processing-time trigger in milliseconds, 0 for "as soon as possible"; None
+            for another trigger, and before the start of the query.
+        input_rate: rows per second that arrived between the previous trigger and the newest batch, or None if unknown.
     """
 
     name: str
@@ -221,13 +230,14 @@ class QueryReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureReport:
-    """Why a query failed.
+    """The reason why a query failed.
 
     Attributes:
-        error_class: Spark's error condition or the exception's class name.
-        message: first lines of the message, without secrets, at most some thousand characters.
-        causes: class names of the exception and its causes, outermost first (recoverability is judged by them).
-        query: name of the query, None if the script itself failed.
+        error_class: Spark's error condition, or the class name of the exception.
+        message: first lines of the message without secrets, at most some thousand characters.
+        causes: class names of the exception and its causes, outermost first. The scheduler uses them to decide whether
+            a restart can help.
+        query: name of the query, or None if the script itself failed.
     """
 
     error_class: str
@@ -238,31 +248,33 @@ class FailureReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverStatus:
-    """The driver's report.
+    """The status of a driver.
 
     Attributes:
         job: id of the job.
-        epoch: epoch of the reporting driver.
-        nonce: its nonce.
-        sequence: grows with every report: a reader measures the heartbeat by its own clock when it sees it grow.
-        at: the driver's clock, ISO 8601 in UTC; for people, never compared.
-        state: see `DriverState`.
-        version: version of the plan in force, 0 before the first.
-        parallelism: effective parallelism per vertex under that plan.
+        epoch: epoch of the driver.
+        nonce: nonce of the driver.
+        sequence: number that increases with every status. A reader records by its own clock when the number increases,
+            and computes the heartbeat from that.
+        at: time by the driver's clock, ISO 8601 in UTC; informational, readers do not compare it.
+        state: state of the driver.
+        version: version of the active plan, 0 before the first plan.
+        parallelism: effective parallelism of each vertex under that plan.
         executors: registered executors.
-        queries: progress per query.
-        failure: of the last query that failed under the current directive, None if none did.
-        submission_id: the driver's id on the master, None where the driver can't know it.
+        queries: progress of each query.
+        failure: the last failure of a query under the current directive, or None.
+        submission_id: id of the driver on the master, or None if the driver cannot determine it.
         application_id: Spark's application id.
-        ui_url: address of the driver's web UI, None if it is off.
-        rejected_version: version of a plan that can't be carried out, 0 without one: the queries go on as they did before it.
-        rejection: why, None without one.
-        vertices_read: vertices whose parallelism the script's function asked for when it built the queries: these can't follow a
-            plan of another parallelism without being built anew. None while that is unknown.
-        downtime_ms: dead time of the last rescale in this driver: from the end of the old query, after its last batch,
-            until the new one's first trigger began; or, if the queries ran on, how long all of them were held for it. None
-            before the first rescale, and while one restarts them.
-        notice: what people should know of this driver, None if there is nothing.
+        ui_url: address of the driver's web UI, or None if the web UI is off.
+        rejected_version: version of a plan that the driver cannot deploy, or 0. The queries continue on the active
+            plan.
+        rejection: reason for the rejection, or None.
+        vertices_read: vertices whose parallelism the build function has read. A plan that changes the parallelism of
+            one of these vertices requires new queries. None while the vertices are unknown.
+        downtime_ms: downtime of the last rescale in this driver, in milliseconds: from the end of the last batch of the
+            old query until the first trigger of the new query, or the time for which all queries were blocked if they
+            continued. None before the first rescale, and while a rescale restarts the queries.
+        notice: information about this driver for the user, or None.
     """
 
     job: str

@@ -1,4 +1,4 @@
-"""From an exception, Python's or the JVM's, to the report by which the scheduler judges whether to try again."""
+"""Converts exceptions of Python and of the JVM to failure reports, by which the scheduler decides whether to retry."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from airflow_adaptive.job.protocol.documents import FailureReport
 MAX_MESSAGE_CHARACTERS: Final = 2000
 
 MAX_CAUSES: Final = 20
-"""Chains of causes are short; one longer than this goes round in circles."""
+"""Maximum length of a chain of exceptions. A longer chain is a cycle."""
 
 WRAPPERS: Final = frozenset({"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"})
-"""Spark's error conditions that say no more than that there is a cause."""
+"""Spark's error conditions that only wrap a cause."""
 
 CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
-"""How Spark begins the message of each of its conditions (`SparkThrowableHelper.getMessage`)."""
+"""Start of a message that belongs to one of Spark's error conditions (`SparkThrowableHelper.getMessage`)."""
 
 PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 """The first line after a Python traceback that is not indented."""
 
 BUILD_FUNCTION_ERROR: Final = "BUILD_FUNCTION_ERROR"
-"""First cause of what the author's function raised; the scheduler judges it by whether the function has ever worked."""
+"""First cause of a failure that the build function raised. The scheduler retries it only if the function has worked
+before."""
 
 TRACEBACK: Final = "Traceback (most recent call last):"
 
 FRAME: Final = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
-"""Of a Python traceback."""
+"""A frame of a Python traceback."""
 
 MAX_MESSAGE_LINES: Final = 5
-"""Of the message at the end of a traceback; the plan of a query may follow it."""
+"""Maximum number of lines of the message at the end of a traceback, because the plan of a query may follow the message."""
 
 LIBRARY_PATHS: Final = ("pyspark", "py4j", "airflow_adaptive")
-"""Parts of the paths of code that is not the author's."""
+"""Parts of the paths of code that does not belong to the author of the script."""
 
 SECRETS: Final = (
     re.compile(
@@ -46,13 +47,13 @@ SECRETS: Final = (
     ),
     re.compile(r"(://)[^/\s:@]+:[^/\s@]+(?=@)"),
 )
-"""What follows the first group is a secret."""
+"""Patterns of secrets: the text after the first group is a secret."""
 
 SHORTEST_SECRET: Final = 6
-"""Shorter values are found in innocent words, or are flags."""
+"""Minimum length of a registered secret. A shorter value also occurs in ordinary words, or is a flag."""
 
 _secrets: set[str] = set()
-"""Values that this process was given as secrets; see `register_secrets`."""
+"""Secret values that this process has received; see `register_secrets`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,33 +65,35 @@ class ChainedError:
 
     @property
     def condition(self) -> str | None:
-        """Spark's error condition, None if it has none or one that only wraps a cause."""
+        """Spark's error condition of the exception, or None if it has none or one that only wraps a cause."""
         found = CONDITION.match(self.message)
         return found[1] if found and found[1] not in WRAPPERS else None
 
 
 def report_exception(error: BaseException) -> FailureReport:
-    """Report of an exception of the script or of starting its query, with the author's line that it came from."""
+    """Return the report of an exception that the script or the start of a query raised, with the line of the script."""
     report = report_chain([link for exception in _python_chain(error) for link in _links(exception)])
     place = _script_location(error)
     return replace(report, message=f"{report.message} ({place})") if place else report
 
 
 def report_build_failure(error: Exception) -> FailureReport:
-    """Report of an exception of the author's function, while it made the query."""
+    """Return the report of an exception that the build function raised while it built the queries."""
     report = report_exception(error)
     return replace(report, causes=(BUILD_FUNCTION_ERROR, *report.causes))
 
 
 def report_throwable(throwable: Any, query: str) -> FailureReport:
-    """Report of the JVM's exception that ended a query."""
+    """Return the report of the JVM exception that ended a query."""
     return report_chain(list(_java_chain(throwable)), query)
 
 
 def report_chain(links: list[ChainedError], query: str | None = None) -> FailureReport:
-    """Report of a chain of exceptions, outermost first; Python exceptions inside the JVM's are made links of their own.
+    """Return the report of a chain of exceptions, outermost first.
 
-    The failure gets its name from the first condition of Spark in the chain, else from the innermost exception.
+    A Python exception in a JVM message becomes a member of the chain.
+
+    The error class is the first of Spark's error conditions in the chain, or else the class of the innermost exception.
     """
     chain = [part for link in links for part in (link, *_nested_python_error(link))]
     named = next((link for link in chain if link.condition), chain[-1])
@@ -105,13 +108,19 @@ def report_chain(links: list[ChainedError], query: str | None = None) -> Failure
 
 
 def register_secrets(secrets: Iterable[str]) -> None:
-    """Keep these values out of all reports of this process; those that are too short to be told from words stay."""
+    """Remove these values from all reports of this process.
+
+    Values that are too short to distinguish from words remain.
+    """
     _secrets.update(secret for secret in secrets if len(secret) >= SHORTEST_SECRET)
 
 
 def redact(message: str) -> str:
-    """The message without secrets, and without its middle if it is long: its first and its last lines tell most."""
-    for known in sorted(_secrets, key=len, reverse=True):  # one may be a part of another
+    """Return the message without secrets.
+
+    A long message loses its middle, because its first and last lines contain the most information.
+    """
+    for known in sorted(_secrets, key=len, reverse=True):  # a secret may be part of another secret
         message = message.replace(known, "***")
     for secret in SECRETS:
         message = secret.sub(r"\1***", message)
@@ -123,14 +132,14 @@ def redact(message: str) -> str:
 
 
 def _script_location(error: BaseException) -> str:
-    """File and line of the innermost frame that belongs to neither Spark nor this package, "" without one."""
+    """Return file and line of the innermost frame outside Spark and this package, or "" if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not any(library in frame.filename for library in LIBRARY_PATHS)]
     return f"{PurePath(own[-1].filename).name}:{own[-1].lineno}" if own else ""
 
 
 def _links(error: BaseException) -> Iterator[ChainedError]:
-    """An exception, and those of the JVM that it stands for (`_origin` of pyspark's, `java_exception` of Py4J's)."""
+    """Yield an exception, and the JVM exceptions that it wraps (`_origin` in pyspark, `java_exception` in Py4J)."""
     throwable = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     java = list(_java_chain(throwable))
     yield ChainedError(_class_name(type(error)), java[0].message if java else str(error))
@@ -154,18 +163,19 @@ def _java_chain(throwable: Any) -> Iterator[ChainedError]:
 
 
 def last_python_error(text: str) -> ChainedError | None:
-    """The Python exception whose traceback is the last in a text, with the author's line; None without one.
+    """Return the Python exception of the last traceback in a text, with the line of the script.
 
-    Spark has it in messages (`PythonException`, an error in `foreachBatch`), and a driver's output may end with it.
+    Returns None for a text without a traceback. Spark puts tracebacks into messages (`PythonException`, an error in
+    `foreachBatch`), and the output of a driver may end with one.
     """
     _, begins, after = text.rpartition(TRACEBACK)
     found = PYTHON_ERROR.search(after.lstrip("\n")) if begins else None
     if found is None:
         return None
-    said = after.lstrip("\n")[found.end() :].strip().splitlines()[:MAX_MESSAGE_LINES]
+    message = after.lstrip("\n")[found.end() :].strip().splitlines()[:MAX_MESSAGE_LINES]
     own = [frame for frame in FRAME.findall(after) if not any(library in frame[0] for library in LIBRARY_PATHS)]
     place = [f"({PurePath(own[-1][0]).name}:{own[-1][1]})"] if own else []
-    return ChainedError(found[1], " ".join([*(line.strip() for line in said), *place]))
+    return ChainedError(found[1], " ".join([*(line.strip() for line in message), *place]))
 
 
 def _nested_python_error(link: ChainedError) -> Iterator[ChainedError]:

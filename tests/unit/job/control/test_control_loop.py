@@ -186,7 +186,7 @@ def test_is_fenced_when_the_log_is_unreadable_for_the_lease():
     assert driver.run(lambda: setattr(driver, "newest_directive", DirectoryError("gone"))) is DriverState.FENCED
     assert driver.history[-3:] == ["RUNNING 1", "halt", "FENCED"]
     assert [warning for warning in driver.warnings if "gone" in warning] == [
-        "log not read, trying on within the lease: gone"
+        "journal not read, will retry within the lease: gone"
     ]
 
 
@@ -312,7 +312,7 @@ def test_warns_when_a_batch_was_cut():
     driver = running(1)
     driver.boundary_reached = False
     driver.run()
-    assert driver.warnings == ["no batch boundary within 30 s: a batch may be cut, to be replayed"]
+    assert driver.warnings == ["no batch boundary within 30 s: a batch may be interrupted and replayed"]
 
 
 def test_finishes_when_a_bounded_query_ends():
@@ -673,7 +673,7 @@ def test_queries_go_on_as_before_when_they_can_not_be_built_for_a_plan():
     assert (status.state, status.version, status.rejected_version, status.failure) == (DriverState.RUNNING, 1, 2, None)
     assert status.rejection is not None
     assert (status.rejection.error_class, status.rejection.causes) == ("KeyError", (BUILD_FUNCTION_ERROR, "KeyError"))
-    assert "plan 2 refused: KeyError: 'carrier'" in driver.warnings[0]
+    assert "plan 2 rejected: KeyError: 'carrier'" in driver.warnings[0]
 
 
 def test_executors_of_a_refused_plan_go_back():

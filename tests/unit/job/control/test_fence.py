@@ -56,7 +56,7 @@ def test_query_may_run_until_timeout_after_the_reading_before_the_last_report():
     fence.check(query_may_run=True)
     clock.time = 1060.0
     fence.check(query_may_run=False)
-    with pytest.raises(FencedError, match="60 s.* not reported"):
+    with pytest.raises(FencedError, match="60 s.* not written its status"):
         fence.check(query_may_run=True)
 
 

@@ -133,7 +133,7 @@ def test_word_does_not_count_any_more_when_nobody_has_spoken_for_long() -> None:
     assert reading.action() is Action.RUN
     reading.time += 1.0
     assert [reading.action(), reading.action()] == [Action.STOP, Action.STOP]
-    assert reading.reported == ["journal document 1 ignored: nobody has looked after the job for 86400 s: stopping"]
+    assert reading.reported == ["journal document 1 ignored: no new document for 86400 s (orphan timeout): stopping"]
 
 
 def test_word_counts_for_ever_while_somebody_repeats_it() -> None:

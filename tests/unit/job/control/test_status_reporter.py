@@ -60,7 +60,7 @@ def test_a_status_that_was_not_written_is_tried_again_and_warned_of_once():
     reporting.writable = False
     assert not reporting.reporter.report(RUNNING)
     assert not reporting.reporter.report(RUNNING)
-    assert reporting.warnings == ["status not written, trying on: disk full"]
+    assert reporting.warnings == ["status not written, will retry: disk full"]
     reporting.writable = True
     reporting.reporter.report(RUNNING)
     assert reporting.written.state is DriverState.RUNNING
