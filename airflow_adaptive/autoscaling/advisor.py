@@ -1,6 +1,7 @@
-"""A rescale policy as a loop asks it: with its memory of one job, which survives the loop in the job's log.
+"""Advisors: the form in which a loop consults a rescale policy, with the memory that the policy has of one job.
 
-A policy travels as text: in a trigger's arguments, which are stored in clear and outlive versions of the code.
+The journal carries the memory from loop to loop. A policy travels as text in the arguments of a trigger, which Airflow stores in
+clear text and which outlive versions of the code.
 """
 
 from __future__ import annotations
@@ -25,74 +26,72 @@ MEMORIES: Final[Mapping[type, type]] = {
     LoadPolicy: LoadMemory,
     CombinedPolicy: CombinedMemory,
 }
-"""Kinds of policies that a job may have, each with its memory."""
+"""Classes of policies that a job may have -> class of the memory of the policy."""
 
 MAX_MEMORY_BYTES: Final = 64 << 10
-"""A memory that is larger is not kept: each document of the job's log would have it."""
+"""A larger memory is not kept, because every document in the journal would contain it."""
 
-OUT_OF_DATE: Final = timedelta(hours=1)
-"""After so long without a look the memory is begun anew: nobody knows what was needed meanwhile."""
+MAX_MEMORY_AGE: Final = timedelta(hours=1)
+"""An older memory is discarded, because the load in the meantime is unknown."""
 
-BACKWARDS: Final = timedelta(seconds=5)
-"""A clock that is set back by more makes the memory one of the future: it is begun anew."""
+MAX_CLOCK_STEP_BACK: Final = timedelta(seconds=5)
+"""A clock that is set back by more than this makes the memory a memory of the future, which is discarded."""
 
-UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading raises that a version wrote which knew other fields, or somebody by hand."""
+INVALID_ENCODING = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Exceptions that the decoder raises for text of another version, or for text that was edited by hand."""
 
 
-def written(policy: Policy) -> str:
-    """The policy as text."""
+def policy_to_text(policy: Policy) -> str:
+    """Return a policy as text."""
     return json.dumps(encode(policy), separators=(",", ":"))
 
 
-def read(text: str) -> Policy:
-    """The policy that `written` gave.
+def policy_from_text(text: str) -> Policy:
+    """Return the policy that `policy_to_text` encoded.
 
     Raises:
-        RescalePolicyError: it is none that this version knows.
+        RescalePolicyError: this version does not know the policy.
     """
     try:
         policy: Policy = decode(Policy, json.loads(text))
     except RescalePolicyError:
         raise
-    except UNREADABLE as error:
-        finding = f"it can't be read by this version ({type(error).__name__}: {error}): deploy the job again"
-        raise RescalePolicyError("rescale policy", [finding]) from error
+    except INVALID_ENCODING as error:
+        violation = f"this version cannot read the policy ({type(error).__name__}: {error}): deploy the job again"
+        raise RescalePolicyError("rescale policy", [violation]) from error
     return policy
 
 
 def require(policy: object, graph: JobGraph, *, reactive: bool = False) -> None:
-    """See that a job can have the policy.
+    """Check that a job can follow a policy.
 
     Args:
-        policy: as declared.
-        graph: of the job.
-        reactive: whether the job takes all slots that there are.
+        policy: declared policy.
+        graph: graph of the job.
+        reactive: whether the job is in reactive mode.
 
     Raises:
-        RescalePolicyError: it can't; lists everything that is wrong.
+        RescalePolicyError: the job cannot follow the policy; the message lists every violation.
     """
     if not isinstance(policy, ScheduledPolicy | LoadPolicy | CombinedPolicy):
         kinds = " or a ".join(kind.__name__ for kind in MEMORIES)
         raise RescalePolicyError("job", [f"rescale_policy is a {type(policy).__name__}: give a {kinds}"])
     if reactive:
-        finding = (
-            "rescale_policy is given for a reactive job, which takes all slots that there are: leave one of the two out"
-        )
-        raise RescalePolicyError("job", [finding])
+        violation = "rescale_policy has no effect on a job in reactive mode, which takes all available slots: remove one of the two"
+        raise RescalePolicyError("job", [violation])
     calendar = policy.calendar if isinstance(policy, CombinedPolicy) else policy
     if isinstance(calendar, ScheduledPolicy):
         calendar.require(limits_of(graph, graph.requirements))
 
 
 class PolicyAdvisor:
-    """`runtime.requirements.advice.Advisor` over a policy."""
+    """Advisor (`runtime.requirements.advice.Advisor`) that consults a policy."""
 
     def __init__(self, policy: Policy) -> None:
-        """Nothing is remembered yet."""
+        """The memory is empty."""
         self._policy: Any = policy
         self._memory: Any = policy.remember()
-        self._asked: datetime | None = None
+        self._consulted_at: datetime | None = None
 
     @property
     def kind(self) -> str:
@@ -105,48 +104,52 @@ class PolicyAdvisor:
         return bool(self._policy.dry_run)
 
     def restore(self, snapshot: Any) -> str | None:
-        """See `Advisor`; the memory of another kind of policy is nothing to go on with."""
-        self._begin_anew()
+        """See `Advisor`. The memory of a policy of another class counts as missing."""
+        self._discard_memory()
         if not isinstance(snapshot, Mapping) or snapshot.get("kind") != self.kind:
             return None
         try:
             memory = decode(MEMORIES[type(self._policy)], snapshot["memory"])
-            self._asked = decode(datetime, snapshot["at"])
-        except UNREADABLE as error:
-            return f"the policy's memory can't be read, and is begun anew ({type(error).__name__}: {error})"
+            self._consulted_at = decode(datetime, snapshot["at"])
+        except INVALID_ENCODING as error:
+            return f"the memory of the policy is invalid and is discarded ({type(error).__name__}: {error})"
         self._memory = memory
         return None
 
     def to_snapshot(self) -> Mapping[str, Any]:
-        """See `Advisor`; nothing before it was asked, or if it is too much for the log."""
-        if self._asked is None:
+        """See `Advisor`. The snapshot is empty before the first consultation, and if the memory is too large."""
+        if self._consulted_at is None:
             return {}
-        snapshot = {"kind": self.kind, "at": self._asked.isoformat(), "memory": encode(self._memory)}
+        snapshot = {"kind": self.kind, "at": self._consulted_at.isoformat(), "memory": encode(self._memory)}
         return snapshot if len(json.dumps(snapshot)) <= MAX_MEMORY_BYTES else {}
 
-    def advise(self, seen: PolicyInput) -> Advice | None:
+    def advise(self, observed: PolicyInput) -> Advice | None:
         """See `Advisor`."""
-        asked, self._asked = self._asked, seen.at
-        if asked is not None and not -BACKWARDS <= seen.at - asked <= OUT_OF_DATE:
-            self._begin_anew()
-            self._asked = seen.at
-        memory, advice = self._policy.advise(self._memory, seen)
+        previous, self._consulted_at = self._consulted_at, observed.at
+        if previous is not None and not -MAX_CLOCK_STEP_BACK <= observed.at - previous <= MAX_MEMORY_AGE:
+            self._discard_memory()
+            self._consulted_at = observed.at
+        memory, advice = self._policy.advise(self._memory, observed)
         self._memory = memory
-        found: Advice | None = advice
-        return found
+        result: Advice | None = advice
+        return result
 
-    def _begin_anew(self) -> None:
-        self._memory, self._asked = self._policy.remember(), None
+    def _discard_memory(self) -> None:
+        self._memory, self._consulted_at = self._policy.remember(), None
 
 
 class UnreadablePolicy:
-    """An advisor in place of a policy that this version can't read: the job goes on as it is, and people are told."""
+    """Advisor in place of a policy that this version cannot read. The job keeps its bounds, and the problem is reported."""
 
     kind: Final = "unreadable"
     dry_run: Final = False
 
     def __init__(self, error: RescalePolicyError) -> None:
-        """Take note."""
+        """Nothing happens before the first consultation.
+
+        Args:
+            error: error that every consultation raises.
+        """
         self._error = error
 
     def restore(self, snapshot: Any) -> str | None:
@@ -157,16 +160,16 @@ class UnreadablePolicy:
         """See `Advisor`."""
         return {}
 
-    def advise(self, seen: PolicyInput) -> Advice | None:
-        """Raises `RescalePolicyError`."""
+    def advise(self, observed: PolicyInput) -> Advice | None:
+        """Raise `RescalePolicyError`."""
         raise self._error
 
 
 def advisor(text: str | None) -> PolicyAdvisor | UnreadablePolicy | None:
-    """The advisor that a deployment asks for, None if it asks for none."""
+    """Return the advisor for the policy of a deployment, None without a policy."""
     if text is None:
         return None
     try:
-        return PolicyAdvisor(read(text))
+        return PolicyAdvisor(policy_from_text(text))
     except RescalePolicyError as error:
         return UnreadablePolicy(error)

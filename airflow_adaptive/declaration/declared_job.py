@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_adaptive.autoscaling.advisor import policy_to_text
 from airflow_adaptive.autoscaling.advisor import require as require_policy
-from airflow_adaptive.autoscaling.advisor import written
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import configured_options
@@ -123,7 +123,7 @@ class DeclaredJob:
             executor=executor,
             attempt=attempt,
             priority=self.priority,
-            rescale_policy=None if self.rescale_policy is None else written(self.rescale_policy),
+            rescale_policy=None if self.rescale_policy is None else policy_to_text(self.rescale_policy),
         )
 
     async def last_attempt(self) -> str | None:

@@ -1,86 +1,89 @@
-"""How often the loops of one process look: as often as each likes while they are few, in turn when they are many."""
+"""Rate limit of the reads that the loops of one process share.
+
+A few loops read as often as their own interval allows. Many loops read in turn, so that all loops together stay below the limit.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
 GOLDEN_RATIO = 0.618
-"""Multiples of it, modulo 1, lie evenly: those who begin together come in turn from their second look on."""
+"""Multiples of the golden ratio modulo 1 are spread evenly, so members that join together read at different times later."""
 
 
 class RateLimiter:
-    """Reads per second that the loops of one process share.
+    """Number of reads per second that the loops of one process share (a token bucket).
 
-    What comes back unread is not lost but read later: everything that is looked at shows levels, not edges.
+    A read that is refused is only delayed: every read returns levels and not edges.
     """
 
     def __init__(self, per_second: float) -> None:
-        """Nothing has been spent yet.
+        """All tokens are available.
 
         Args:
-            per_second: reads that all members together make at most, those apart that can't wait.
+            per_second: limit for the reads of all members together, urgent reads excepted.
         """
         self.per_second = per_second
         self.members = 0
         self._joined = 0
-        self._left = per_second
-        self._counted: datetime | None = None
+        self._tokens = per_second
+        self._refilled_at: datetime | None = None
 
     def join(self) -> Turn:
-        """A place in the round."""
+        """Add a member."""
         self.members += 1
         self._joined += 1
         return Turn(self, phase=self._joined * GOLDEN_RATIO % 1)
 
     @property
     def round(self) -> timedelta:
-        """How long it takes until all members have had their turn."""
+        """Time in which every member can read once."""
         return timedelta(seconds=self.members / self.per_second)
 
-    def spend(self, now: datetime, *, at_once: bool) -> bool:
-        """Whether a read may be made now; one that can't wait may always be, at the cost of the others."""
-        passed = timedelta(0) if self._counted is None else now - self._counted
-        self._left = min(self._left + passed.total_seconds() * self.per_second, self.per_second)
-        self._counted = now
-        if self._left < 1 and not at_once:
+    def take(self, now: datetime, *, urgent: bool) -> bool:
+        """Take a token; return whether the read is allowed. An urgent read is always allowed and delays later reads."""
+        elapsed = timedelta(0) if self._refilled_at is None else now - self._refilled_at
+        self._tokens = min(self._tokens + elapsed.total_seconds() * self.per_second, self.per_second)
+        self._refilled_at = now
+        if self._tokens < 1 and not urgent:
             return False
-        self._left = max(self._left - 1, -self.per_second)
+        self._tokens = max(self._tokens - 1, -self.per_second)
         return True
 
 
 class Turn:
-    """One member's place in the round of a `RateLimiter`."""
+    """Turn of one member of a `RateLimiter`."""
 
-    def __init__(self, budget: RateLimiter, phase: float) -> None:
+    def __init__(self, limiter: RateLimiter, phase: float) -> None:
         """Use `RateLimiter.join`.
 
         Args:
-            budget: shared with the others.
-            phase: in [0, 1), which part of a round passes between the first look and the second.
+            limiter: limiter that the members share.
+            phase: part of a round, in [0, 1), that passes between the first read and the second read.
         """
-        self._budget = budget
+        self._limiter = limiter
         self._phase = phase
         self._last: datetime | None = None
 
-    def due(self, now: datetime, every: timedelta, *, at_once: bool = False) -> bool:
-        """Whether to read now; if so, it counts as done.
+    def due(self, now: datetime, interval: timedelta, *, urgent: bool = False) -> bool:
+        """Return whether the member may read now; if so, the read counts.
 
         Args:
-            now: the time.
-            every: how often this member likes to read; less often if the round takes longer.
-            at_once: it can't wait. The first read never can.
+            now: time.
+            interval: interval between two reads of this member. The interval grows if a round takes longer.
+            urgent: whether the read cannot wait. The first read of a member is always urgent.
         """
-        interval = max(every, self._budget.round)
+        longer = max(interval, self._limiter.round)
         if self._last is None:
-            self._last = now - (1 - self._phase) * (interval - every)
-            return self._budget.spend(now, at_once=True)
-        if not at_once and now - self._last < interval:
+            self._last = now - (1 - self._phase) * (longer - interval)
+            return self._limiter.take(now, urgent=True)
+        if not urgent and now - self._last < longer:
             return False
-        if not self._budget.spend(now, at_once=at_once):
+        if not self._limiter.take(now, urgent=urgent):
             return False
         self._last = now
         return True
 
     def leave(self) -> None:
-        """Give the place up."""
-        self._budget.members -= 1
+        """Remove the member from the limiter."""
+        self._limiter.members -= 1

@@ -61,7 +61,7 @@ class AirflowJobStore:
     async def control_requests(self) -> ControlRequests:
         """Return the control requests of the last successful read; read again if a read is due."""
         is_notified = await self._is_notified()
-        if self._request_turn.due(self._clock.now(), REQUEST_INTERVAL, at_once=is_notified):
+        if self._request_turn.due(self._clock.now(), REQUEST_INTERVAL, urgent=is_notified):
             if is_notified:
                 self._reader.read_all_next()
             await self._access.read(lambda: self._log_errors(self._read_requests))

@@ -29,7 +29,7 @@ class FilePolling:
 
     def begin(self, now: datetime, every: timedelta) -> None:
         """A turn begins."""
-        self.reads = self._turn.due(now, every, at_once=not self._calm)
+        self.reads = self._turn.due(now, every, urgent=not self._calm)
 
     def settle(self, state: SchedulerState, seen: Iterable[Event]) -> None:
         """What was seen has led to this state."""

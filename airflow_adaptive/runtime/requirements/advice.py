@@ -1,6 +1,6 @@
-"""What a loop and the rescale policy of its job tell each other: what is seen of the job, and what it is advised to have.
+"""Interface between a loop and the rescale policy of its job: the input of the policy, and its advice.
 
-The loop knows no policy, only an `Advisor`; policies (`airflow_adaptive.autoscaling`) know no loop.
+The loop knows only an `Advisor` and no policy. The policies (`airflow_adaptive.autoscaling`) know no loop.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from airflow_adaptive.scheduler.requirements import Parallelism, ParallelismRang
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VertexLimits:
-    """What the job itself allows a vertex.
+    """Limits that a job sets for one of its vertices.
 
     Attributes:
-        max_parallelism: most subtasks that it may ever have.
-        declared: bounds that its DAG declares.
+        max_parallelism: maximum parallelism of the vertex, in subtasks.
+        declared: bounds without a user and a policy: those of a calendar in a DAG of its own, else those of the job's DAG.
     """
 
     max_parallelism: int
@@ -29,7 +29,12 @@ class VertexLimits:
 
 
 def limits_of(graph: JobGraph, declared: Requirements) -> Mapping[str, VertexLimits]:
-    """What a job allows each vertex, with these bounds as the declared ones."""
+    """Return the limits of every vertex of a job.
+
+    Args:
+        graph: graph of the job.
+        declared: bounds of every vertex without a user and a policy.
+    """
     return {
         vertex.name: VertexLimits(max_parallelism=vertex.effective_max_parallelism, declared=declared[vertex.name])
         for vertex in graph.vertices
@@ -38,14 +43,14 @@ def limits_of(graph: JobGraph, declared: Requirements) -> Mapping[str, VertexLim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What a policy advises.
+    """Advice of a policy.
 
     Attributes:
-        bounds: of every vertex of the job.
-        reason: why, in plain words.
-        next_at: when the advice changes by itself next, None if it does not.
-        source: who set the bounds, for people: "calendar", "load", "calendar and load", or whoever overrides both.
-        dry_run: whether it is to be told only, and not acted on.
+        bounds: advised bounds of every vertex of the job.
+        reason: human-readable reason.
+        next_at: time of the next change of the advice that needs no new metrics, None if there is none.
+        source: human-readable source of the bounds: "calendar", "load", "calendar and load", or the name of the user.
+        dry_run: whether the advice is only reported, and never followed.
     """
 
     bounds: Requirements
@@ -113,19 +118,19 @@ def _text(at: datetime | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMetrics:
-    """What was measured of a query; every figure is as it came in, and may be nonsense.
+    """Metrics of a query, as the driver measured them. The values are not validated.
 
     Attributes:
-        vertices: names of its vertices.
-        input_rate: rows per second that came in.
-        busy_rate: rows per second that it processed while it was busy.
-        backlog: rows that it has not read yet, None if its sources do not tell.
-        busy: share of the time in which it was busy, 0 to 1.
-        batch_duration: of its last batches, in ms.
-        trigger_interval: in ms, None if it starts a batch as soon as the last one has ended.
-        epoch: of the driver that measured.
-        sequence: of the report within the epoch; it does not move while figures are frozen.
-        running: how long the batch that runs now has been running, in ms; None if none runs, or if that is unknown.
+        vertices: names of the vertices of the query.
+        input_rate: input rate, in rows per second.
+        busy_rate: rows per second that the query processes while it is busy.
+        backlog: rows that the query has not read yet, None if its sources do not report a backlog.
+        busy: share of the time in which the query is busy, from 0 to 1.
+        batch_duration: duration of the last batches, in ms.
+        trigger_interval: interval between the starts of two batches, in ms; None if batches follow each other without a pause.
+        epoch: epoch of the driver that measured the metrics.
+        sequence: sequence number of the driver status within the epoch; it stays the same while the metrics are frozen.
+        running: time for which the current batch has been running, in ms; None without a current batch or if it is unknown.
     """
 
     vertices: tuple[str, ...]
@@ -142,11 +147,11 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """Bounds that a person has set; they win over a policy.
+    """Override of a user, which has precedence over a policy.
 
     Attributes:
-        by: who, for people.
-        until: when they expire, None if they hold until they are lifted.
+        by: human-readable name of the user.
+        until: expiry of the override, None if the override applies until it is cleared.
     """
 
     by: str
@@ -155,18 +160,18 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInput:
-    """What is known of a job at an instant.
+    """Input of a policy: a job at one point in time.
 
     Attributes:
-        at: the instant, with a time zone.
-        requirements: in force, of every vertex.
-        limits: what the job allows, per vertex.
-        parallelism: in force, None while it does not run.
-        queries: figures per query (slot sharing group).
-        rescale_costs: how long a rescale took until its parallelism was in force, per tier, as measured.
-        state_partitions: partitions of the state, by slot sharing group.
-        override: of a person, None if there is none.
-        tier: rung of the ladder that a change of parallelism takes, None if that is unknown.
+        at: time of the input, with a time zone.
+        requirements: active bounds of every vertex.
+        limits: limits of every vertex.
+        parallelism: active parallelism of every vertex, None while the job does not run.
+        queries: metrics per query (slot sharing group).
+        rescale_costs: measured time from the cause of a rescale until its parallelism was active, per rescale tier.
+        state_partitions: partitions of the state, per query (slot sharing group).
+        override: override of a user, None without an override.
+        tier: rescale tier that a change of parallelism takes, None if it is unknown.
     """
 
     at: datetime
@@ -181,16 +186,16 @@ class PolicyInput:
 
 
 class Advisor(Protocol):
-    """A rescale policy with its memory of one job."""
+    """A rescale policy with the memory that it has of one job."""
 
     @property
     def kind(self) -> str:
-        """Name of the policy's class."""
+        """Class name of the policy."""
         ...
 
     @property
     def dry_run(self) -> bool:
-        """Whether its advice is told only."""
+        """Whether the advice is only reported, and never followed."""
         ...
 
     def restore(self, snapshot: Any) -> str | None:
@@ -201,10 +206,10 @@ class Advisor(Protocol):
         """Return the memory for the next loop, JSON-compatible."""
         ...
 
-    def advise(self, seen: PolicyInput) -> Advice | None:
-        """What the job is to have; None: nothing to say yet.
+    def advise(self, observed: PolicyInput) -> Advice | None:
+        """Return the advice, None if the policy has no advice yet.
 
         Raises:
-            ValueError: the job can't have what the policy wants; says why. Or whatever else the policy raises.
+            ValueError: the job cannot have the bounds that the policy wants. A policy may raise any other exception, too.
         """
         ...

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from airflow_adaptive.autoscaling.advisor import Policy, advisor, written
+from airflow_adaptive.autoscaling.advisor import Policy, advisor, policy_to_text
 from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.scheduler.config.options import Options
@@ -54,7 +54,7 @@ class Simulation:
 
     def follow(self, policy: Policy | None) -> None:
         """From the next loop on the job is deployed with this rescale policy."""
-        self.spec = replace(self.spec, rescale_policy=None if policy is None else written(policy))
+        self.spec = replace(self.spec, rescale_policy=None if policy is None else policy_to_text(policy))
 
     def run(self, leave: RunLimits | None = None) -> SchedulerState:
         """Run a loop to its end."""

@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Asset
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
-from airflow_adaptive.autoscaling.advisor import advisor, read
+from airflow_adaptive.autoscaling.advisor import advisor, policy_from_text
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
@@ -118,7 +118,7 @@ TOO_MUCH = scheduled_policy(zone="UTC", windows=[window("day", (2, 9), start="08
 @pytest.mark.parametrize("policy", [CALENDAR, LoadPolicy(dry_run=True), CombinedPolicy(calendar=CALENDAR)])
 def test_rescale_policy_reaches_the_triggerer_as_it_was_declared(make, policy):
     spec = decode(JobSpec, json.loads(json.dumps(encode(staged(make(rescale_policy=policy))))))
-    assert read(spec.rescale_policy) == policy
+    assert policy_from_text(spec.rescale_policy) == policy
     asked = advisor(spec.rescale_policy)
     assert asked is not None
     assert asked.kind == type(policy).__name__
@@ -140,7 +140,7 @@ def test_another_policy_is_no_reason_for_another_driver(make):
             "window 'day': upper bound 9 of vertex 'job' is above its max_parallelism 4: lower it",
         ),
         ({"rescale_policy": CombinedPolicy(calendar=TOO_MUCH)}, "is above its max_parallelism 4"),
-        ({"rescale_policy": CALENDAR, "reactive": True}, "rescale_policy is given for a reactive job"),
+        ({"rescale_policy": CALENDAR, "reactive": True}, "rescale_policy has no effect on a job in reactive mode"),
         ({"rescale_policy": CALENDAR, "parallelism": "1-4"}, "parallelism '1-4' must be a whole number"),
     ],
 )

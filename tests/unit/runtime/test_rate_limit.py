@@ -16,8 +16,8 @@ SECOND = timedelta(seconds=1)
 
 def looks(members: int, per_second: float, seconds: int) -> Counter[int]:
     """How often each of so many members looks, all of them asking every second."""
-    budget = RateLimiter(per_second)
-    turns = [budget.join() for _ in range(members)]
+    limiter = RateLimiter(per_second)
+    turns = [limiter.join() for _ in range(members)]
     counted: Counter[int] = Counter()
     for second in range(seconds):
         for number, turn in enumerate(turns):
@@ -40,22 +40,22 @@ def test_first_look_never_waits() -> None:
 
 
 def test_look_that_can_not_wait_is_made_at_the_cost_of_the_others() -> None:
-    budget = RateLimiter(10)
-    urgent, other = budget.join(), budget.join()
+    limiter = RateLimiter(10)
+    urgent, other = limiter.join(), limiter.join()
     assert urgent.due(START, SECOND)
     assert other.due(START, SECOND)
-    assert all(urgent.due(START + SECOND, SECOND, at_once=True) for _ in range(20))
+    assert all(urgent.due(START + SECOND, SECOND, urgent=True) for _ in range(20))
     assert not other.due(START + SECOND, SECOND)
     assert other.due(START + 3 * SECOND, SECOND)
 
 
 def test_round_gets_shorter_when_members_leave() -> None:
-    budget = RateLimiter(10)
-    turns = [budget.join() for _ in range(100)]
-    assert budget.round == 10 * SECOND
+    limiter = RateLimiter(10)
+    turns = [limiter.join() for _ in range(100)]
+    assert limiter.round == 10 * SECOND
     for turn in turns[:50]:
         turn.leave()
-    assert budget.round == 5 * SECOND
+    assert limiter.round == 5 * SECOND
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
@@ -63,10 +63,10 @@ def test_round_gets_shorter_when_members_leave() -> None:
 
 def reads(job: Scenario, *seen: Event, others: int = 1000) -> bool:
     """Whether files are read a second after a turn in which this was seen, with many other jobs around."""
-    budget = RateLimiter(10)
+    limiter = RateLimiter(10)
     for _ in range(others):
-        budget.join()
-    attention = FilePolling(budget)
+        limiter.join()
+    attention = FilePolling(limiter)
     attention.begin(START, SECOND)
     attention.settle(job.state, seen)
     attention.begin(START + SECOND, SECOND)

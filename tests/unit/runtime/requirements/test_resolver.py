@@ -420,7 +420,7 @@ def test_policy_that_this_version_can_not_read_costs_the_job_nothing():
     job = roomy()
     job.spec = replace(job.spec, rescale_policy='{"type": "PolicyOfTheFuture"}')
     assert running_on(until(job, 10 * MINUTES)) == 4
-    assert "can't be read by this version" in shown(job)["policy"]["problem"]
+    assert "this version cannot read the policy" in shown(job)["policy"]["problem"]
 
 
 def test_memory_that_can_not_be_read_is_begun_anew_with_a_word_in_the_timeline():
@@ -432,7 +432,7 @@ def test_memory_that_can_not_be_read_is_begun_anew_with_a_word_in_the_timeline()
     document["requirements_resolver"]["policy"]["memory"] = {"queries": "of another version"}
     job.channel.journal[newest] = json.dumps(document).encode()
     assert running_on(until(job, 20 * MINUTES)) == before
-    assert sum("memory can't be read, and is begun anew" in text for text in reasons(job)) == 1
+    assert sum("memory of the policy is invalid and is discarded" in text for text in reasons(job)) == 1
 
 
 def test_loop_that_is_killed_between_the_advice_and_the_deed_is_followed_by_one_that_does_it():
