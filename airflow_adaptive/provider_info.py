@@ -1,4 +1,4 @@
-"""What Airflow's providers manager is told about this package."""
+"""Metadata of this package for Airflow's providers manager."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ INTEGRATION = "Adaptive Spark"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Metadata for the `apache_airflow_provider` entry point.
+    """Return the metadata for the entry point `apache_airflow_provider`.
 
-    There is no connection type: the cluster is reached through Airflow's own `spark` connections.
+    The provider defines no connection type, because it uses Airflow's connections of type `spark`.
 
     Source: Airflow's `provider_info.schema.json`.
     """
     return {
         "package-name": "airflow-adaptive",
         "name": "Adaptive Spark",
-        "description": "Spark Structured Streaming jobs under an adaptive scheduler.",
+        "description": "Adaptive scheduler for Spark Structured Streaming jobs.",
         "integrations": [{"integration-name": INTEGRATION, "tags": ["apache"]}],
         "operators": [
             _modules(
@@ -39,7 +39,10 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "cli": ["airflow_adaptive.cli.definition.get_adaptive_cli_commands"],
         "config": {
-            "adaptive": {"description": "Defaults of adaptive jobs; a task's own options win.", "options": _options()}
+            "adaptive": {
+                "description": "Defaults of the options of adaptive jobs. The options of a task take precedence.",
+                "options": _options(),
+            }
         },
         "extra-links": [
             f"airflow_adaptive.links.spark.{link}"

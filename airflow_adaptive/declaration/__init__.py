@@ -1,1 +1,1 @@
-"""The declaration of a job in a DAG: parameters, validation, `airflow.cfg`, and batches."""
+"""The declaration of a job in a DAG: parameters, validation, defaults in `airflow.cfg`, batches and lineage."""

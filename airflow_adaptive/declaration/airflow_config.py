@@ -1,4 +1,4 @@
-"""The deployment's own defaults of the scheduler's options: section `[adaptive]` of airflow.cfg."""
+"""Defaults of the scheduler's options for all jobs of a deployment: section `[adaptive]` of airflow.cfg."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ SECTION = "adaptive"
 
 
 def configured_options() -> dict[str, object]:
-    """What `[adaptive]` sets, as text. Mappings are written as JSON.
+    """Return the options that section `[adaptive]` sets, as text. The section contains mappings as JSON.
 
-    An empty value is not set; nor is the default, which Airflow tells of every option (and which may depend on others).
+    An empty value is ignored. A value that equals the default is ignored, too, because Airflow reports the default of every option, and
+    some defaults depend on other options.
 
     Raises:
-        OptionError: there is no such option, or a value begins like JSON and is not.
+        OptionError: the section contains an unknown option, or a value starts with `{` and is not valid JSON.
     """
     unknown = [name for name in conf.getsection(SECTION) or {} if name not in OPTIONS]
     if unknown:
@@ -34,4 +35,4 @@ def _value(name: str, text: str) -> object:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise OptionError(f"[{SECTION}] {name} = {text} is no JSON: {error}") from error
+        raise OptionError(f"[{SECTION}] {name} = {text} is not valid JSON: {error}") from error

@@ -1,8 +1,8 @@
-"""A declared batch: submitted with spark-submit through the Spark provider, as its `SparkSubmitOperator` does.
+"""Submits a declared batch with spark-submit, through the hook that `SparkSubmitOperator` uses.
 
-In client mode, for `spark-submit --deploy-mode cluster` refuses Python on a standalone cluster: the driver runs on the
-Airflow worker, beside the task. Secret properties come from the connection and travel in a file that only their owner can
-read: everybody on the host can list command lines.
+The driver runs in client mode on the Airflow worker, because `spark-submit --deploy-mode cluster` rejects Python applications on a standalone
+cluster. Secret properties come from the connection. A file that only its owner can read passes them to spark-submit, because every
+user of the host can list command lines.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.spark.secrets import SECRET_PROPERTY
 
 PYTHON_VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
-"""Which Python the driver is; the first that is set counts."""
+"""Environment variables that select the Python interpreter of the driver, by precedence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A batch as deployed.
+    """A batch for spark-submit.
 
     Attributes:
         job: id of the job, and name of the Spark application.
         conn_id: Airflow connection of the cluster.
         application: path of the PySpark script.
-        slots: the most that it may take.
+        slots: largest number of slots.
         args: arguments of the script.
-        py_files: paths of extra modules and zips.
-        conf: Spark properties without secrets.
-        env: environment of spark-submit and the driver.
-        driver: size of the driver; its cores are the Airflow worker's own.
+        py_files: paths of additional Python modules and zip files.
+        conf: Spark properties, without secrets.
+        env: environment of spark-submit and of the driver.
+        driver: size of the driver. The driver uses cores of the Airflow worker.
         executor: size of an executor.
     """
 
@@ -58,28 +58,28 @@ class Batch:
 
     @property
     def cores(self) -> int:
-        """Cores of all executors: whole executors, or none would start."""
+        """Cores of all executors. The number is a multiple of the cores of an executor, because Spark starts whole executors only."""
         return executors(self.slots, self.executor) * self.executor.cores
 
 
 class BatchSubmission:
-    """Runs one batch, and can kill it."""
+    """Runs and kills one batch."""
 
     def __init__(self, batch: Batch) -> None:
-        """Take note; nothing is read or run before `run`."""
+        """Assign. `run` reads the connection and starts the batch."""
         self._batch = batch
         self._hook: SparkSubmitHook | None = None
 
     def run(self) -> None:
-        """Run the batch to its end; its output goes to the task's log.
+        """Run the batch to its end. The log of the task contains the output.
 
         Raises:
             AddressError: the connection does not describe a standalone cluster.
-            AirflowException: spark-submit failed; shows the end of its output.
+            AirflowException: spark-submit failed. The message contains the end of the output.
         """
-        given = AdaptiveSparkHook(self._batch.conn_id).address().conf
-        secret = {name: value for name, value in given.items() if SECRET_PROPERTY.search(name)}
-        conf = {name: value for name, value in given.items() if name not in secret} | dict(self._batch.conf)
+        properties = AdaptiveSparkHook(self._batch.conn_id).address().conf
+        secret = {name: value for name, value in properties.items() if SECRET_PROPERTY.search(name)}
+        conf = {name: value for name, value in properties.items() if name not in secret} | dict(self._batch.conf)
         if not secret:
             self._submit(conf, None)
             return
@@ -89,7 +89,7 @@ class BatchSubmission:
             self._submit(conf, file.name)
 
     def kill(self) -> None:
-        """Kill spark-submit, and with it the driver."""
+        """Kill spark-submit and the driver."""
         if self._hook is not None:
             self._hook.on_kill()
 
@@ -114,23 +114,26 @@ class BatchSubmission:
 
 
 def spark_submit(conn_id: str) -> str | None:
-    """The spark-submit of this environment's pyspark; None for the one that the connection names, or that is on PATH."""
+    """Return the path of spark-submit in the pyspark package of this environment.
+
+    None means that the connection names a spark-submit, or that PATH contains one.
+    """
     if "spark-binary" in BaseHook.get_connection(conn_id).extra_dejson:
         return None
     try:
         return str(find_spark().home / "bin" / "spark-submit")
-    except LocalClusterError:  # no pyspark, or one without Spark's jars
+    except LocalClusterError:  # pyspark is not installed, or is installed without the jars of Spark
         return None
 
 
 def environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The task's environment, in which the driver is this Python unless somebody chose another."""
+    """Return the environment of the task. Unless a variable selects another interpreter, the driver uses the interpreter of this process."""
     chosen = any(name in env or name in os.environ for name in PYTHON_VARIABLES)
     return dict(env) if chosen else {PYTHON_VARIABLES[0]: sys.executable, **env}
 
 
 def default_properties(env: Mapping[str, str]) -> str:
-    """The text of spark-defaults.conf, which spark-submit does not read any more when it is given another file."""
+    """Return the text of spark-defaults.conf. spark-submit does not read this file when it receives another properties file."""
     home = env.get("SPARK_HOME")
     folder = env.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
     file = None if folder is None else Path(folder, "spark-defaults.conf")
@@ -138,7 +141,7 @@ def default_properties(env: Mapping[str, str]) -> str:
 
 
 def as_properties(properties: Mapping[str, str]) -> str:
-    """Properties as `java.util.Properties.load` reads them."""
+    """Return properties in the format of `java.util.Properties.load`."""
     return "".join(f"{_escaped(name, ' :=#!')}={_escaped(value, ' ')}\n" for name, value in properties.items())
 
 

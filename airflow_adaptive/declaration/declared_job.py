@@ -1,4 +1,4 @@
-"""A job as its DAG declares it: what is wrong with it, and what is deployed of it."""
+"""A job as its DAG declares it: validation, staging, and conversion to the specification of the loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredJob:
-    """The parameters of `AdaptiveSparkOperator`, rendered; see there. Nothing is checked before `batch` or `stage`."""
+    """The rendered parameters of `AdaptiveSparkOperator`. The methods `batch` and `stage` validate the parameters."""
 
     job: str
     application: str
@@ -58,17 +58,17 @@ class DeclaredJob:
 
     @property
     def is_batch(self) -> bool:
-        """Whether the job is declared BATCH, by the operator or by its graph."""
+        """Whether the operator or the graph declares the job BATCH."""
         graph = self.job_graph
         return str(self.job_type).upper() == JobType.BATCH or (graph is not None and graph.job_type is JobType.BATCH)
 
     def batch(self) -> Batch:
-        """The job for spark-submit.
+        """Validate the job, and return the batch for spark-submit.
 
         Raises:
-            DeclarationError: it can't run; says everything that is wrong.
+            DeclarationError: the declaration is invalid. The message lists all violations.
         """
-        from airflow_adaptive.declaration.batch import Batch  # noqa: PLC0415  imports much that no other job needs
+        from airflow_adaptive.declaration.batch import Batch  # noqa: PLC0415  Only batches need the imports.
 
         self._check(streaming=False)
         graph, (driver, executor) = self.graph(), self._shapes()
@@ -86,19 +86,19 @@ class DeclaredJob:
         )
 
     async def stage(self, attempt: str, *, begun: bool = False) -> JobSpec:
-        """Check everything that can be checked before a cluster is asked, then copy the code to where Spark finds it.
+        """Validate the job without a request to the cluster, and copy its code to the job directory.
 
         Args:
-            attempt: token of the attempt that deploys it.
-            begun: whether it has a log, which must then be there.
+            attempt: token of the attempt that deploys the job.
+            begun: whether the job must have a journal, because the job was deployed before.
 
         Raises:
-            DeclarationError: it can't run; says everything that is wrong.
-            JobDirectoryError: its directory can't be used.
-            SnapshotError: its log was written by a newer version.
+            DeclarationError: the declaration is invalid. The message lists all violations.
+            JobDirectoryError: the job directory cannot be used.
+            SnapshotError: a newer version of airflow-adaptive wrote the journal.
         """
         if self.is_batch:
-            raise ValueError("it is declared BATCH, which a streaming job can't become while it runs")
+            raise ValueError("a streaming job cannot become BATCH while it runs")
         self._check()
         driver, executor = self._shapes()
         directory = job_directory(self.job_directory, self.job)
@@ -108,7 +108,7 @@ class DeclaredJob:
                 f"{directory.uri}/journal was there and is gone: bring the directory of the job back"
             )
         if newest is not None:
-            from_json(newest.scheduler)  # refuses what a newer version wrote, before it costs a running job its loop
+            from_json(newest.scheduler)  # rejects a newer format before a running job loses its loop
         code = await stage(directory, self.application, self.py_files)
         return JobSpec(
             graph=self.graph(),
@@ -127,14 +127,19 @@ class DeclaredJob:
         )
 
     async def last_attempt(self) -> str | None:
-        """The attempt that wrote into the job's log last, None without a log. Raises `JobDirectoryError`, or what is wrong with its URI."""
+        """Return the attempt that wrote the newest document of the journal, None without a journal.
+
+        Raises:
+            JobDirectoryError: the job directory cannot be used.
+            ValueError: the URI of the job directory is not absolute.
+        """
         newest = await job_directory(self.job_directory, self.job).newest()
         return None if newest is None else attempt_of(newest.owner)
 
     def _check(self, *, streaming: bool = True) -> None:
-        """Check everything that can be checked before a cluster is asked. Raises `DeclarationError`."""
+        """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""
         files = self.py_files if isinstance(self.py_files, list | tuple) else ()
-        of_streaming = (
+        streaming_checks = (
             self._options,
             lambda: job_directory(str(self.job_directory), self.job).uri,
             lambda: check_code(str(self.application), [str(file) for file in files]),
@@ -154,18 +159,16 @@ class DeclaredJob:
                 lambda: self._check_policy(streaming),
                 lambda: validation.callback(on_rescale_callback=self.on_rescale_callback),
                 lambda: validation.cluster(str(self.conn_id), streaming=streaming),
-                *(of_streaming if streaming else ()),
+                *(streaming_checks if streaming else ()),
             ]
         )
 
     def _check_policy(self, streaming: bool) -> None:
-        """Refuse a rescale policy that the job can't have. Raises `RescalePolicyError`, or what is wrong with graph or options."""
+        """Reject a rescale policy that does not fit the job. Raises `RescalePolicyError`, and the errors of graph and options."""
         if self.rescale_policy is None:
             return
         if not streaming:
-            raise RescalePolicyError(
-                "batch", ["rescale_policy is given for a batch, which never rescales: leave it out"]
-            )
+            raise RescalePolicyError("batch", ["rescale_policy has no effect on a batch: leave it out"])
         validation.graph(self.graph)
         require_policy(self.rescale_policy, self.graph(), reactive=self._options().reactive)
 
@@ -173,7 +176,7 @@ class DeclaredJob:
         return Options.of(self.options, configured_options())
 
     def graph(self) -> JobGraph:
-        """The job's vertices with their bounds. Raises `ValueError` or `AdaptiveSchedulerError` if they are none."""
+        """Return the vertices of the job with their bounds. Raises `ValueError` or `AdaptiveSchedulerError` for invalid bounds."""
         return self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
 
     def _shapes(self) -> tuple[DriverShape, ExecutorShape]:

@@ -1,7 +1,7 @@
-"""What Airflow's OpenLineage provider is told about a job: its bounds when it starts, and how it ended.
+"""Facets of a job for Airflow's OpenLineage provider: its bounds at the start, and its outcome.
 
-The provider is optional, so this module is imported when the provider asks. Datasets are not told: what a script reads and writes is
-known to the script, and the provider takes those that the task names as inlets and outlets.
+The provider is optional, so this module is imported only when the provider requests the facets. The facets contain no datasets, because the
+data that a script reads and writes is unknown. The provider reports the inlets and outlets of the task as datasets.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
 
 FACET = "adaptive_job"
-"""Name of the facet among those of a run."""
+"""Name of the run facet."""
 
 
 @define
 class AdaptiveJobRunFacet(RunFacet):
-    """An adaptive job, as one run of its task sees it.
+    """An adaptive job in one run of its task.
 
     Attributes:
         job: id of the job.
         jobType: STREAMING or BATCH.
         bounds: declared bounds of each vertex.
-        parallelism: of each vertex, that was in force last; None before the job has ended, and if it never ran.
-        restarts: None before the job has ended.
-        rescales: None before the job has ended.
-        outcome: FINISHED, SUSPENDED, CANCELED or FAILED; None before the job has ended, and if its loop could not go on.
+        parallelism: last active parallelism of each vertex; None before the end of the job, and for a job that never ran.
+        restarts: number of restarts; None before the end of the job.
+        rescales: number of rescales; None before the end of the job.
+        outcome: FINISHED, SUSPENDED, CANCELED or FAILED; None before the end of the job, and if its loop failed.
     """
 
     job: str
@@ -44,17 +44,17 @@ class AdaptiveJobRunFacet(RunFacet):
 
 
 def lineage(job: DeclaredJob, event: Mapping[str, Any] | None = None) -> OperatorLineage[Any, Any]:
-    """What is known of a job, for OpenLineage.
+    """Return the facets of a job.
 
     Args:
-        job: as declared.
-        event: how its loop ended, None while it runs.
+        job: the declared job.
+        event: event of the loop (`launch.loop_events`), None while the job runs.
     """
     ended = event or {}
-    told = {name: ended.get(name) for name in ("parallelism", "restarts", "rescales", "outcome")}
+    results = {name: ended.get(name) for name in ("parallelism", "restarts", "rescales", "outcome")}
     kind = "BATCH" if job.is_batch else "STREAMING"
     facets: dict[str, Any] = {
-        FACET: AdaptiveJobRunFacet(job=job.job, jobType=kind, bounds=_bounds(job), **told)  # type: ignore[arg-type]
+        FACET: AdaptiveJobRunFacet(job=job.job, jobType=kind, bounds=_bounds(job), **results)  # type: ignore[arg-type]
     }
     if problem := ended.get("cause") or ended.get("message"):
         facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(message=problem, programmingLanguage="python")
@@ -62,7 +62,7 @@ def lineage(job: DeclaredJob, event: Mapping[str, Any] | None = None) -> Operato
 
 
 def _bounds(job: DeclaredJob) -> dict[str, dict[str, int]]:
-    """Bounds of each vertex; none of a job whose declaration is refused, of which its task tells."""
+    """The bounds of each vertex; empty for an invalid declaration, which the error of the task describes."""
     try:
         requirements = job.graph().requirements
     except (AdaptiveSchedulerError, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""What a task declares of its job, checked as a whole: one error tells all that is wrong, before a cluster is asked."""
+"""Validation of the declaration of a job. One error lists all violations, before the first request to the cluster."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.spark.secrets import SECRET_PROPERTY
 
 Check = Callable[[], object]
-"""Returns something, which does not matter, or raises what is wrong."""
+"""Raises an exception for a violation. The return value is ignored."""
 
-WRONG = (AdaptiveSchedulerError, AirflowException, ImportError, PortError, ValueError)
-"""What checks raise; Airflow its own for a connection in a URI, fsspec `ImportError` for a storage it has no library for."""
+VIOLATION_ERRORS = (AdaptiveSchedulerError, AirflowException, ImportError, PortError, ValueError)
+"""Exceptions of checks. Airflow raises its own exceptions for a connection in a URI; fsspec raises `ImportError` if the library of a storage is missing."""
 
 PARAMETERS = {
     "spark.app.name": "job",
@@ -37,7 +37,7 @@ PARAMETERS = {
     "spark.master": "conn_id",
     "spark.submit.pyFiles": "py_files",
 }
-"""Spark properties that would have no effect, since a parameter of the operator decides."""
+"""Spark properties without effect -> parameter of the operator that determines the value."""
 
 STREAMING_PARAMETERS = {
     "spark.dynamicAllocation.enabled": "parallelism",
@@ -47,7 +47,7 @@ STREAMING_PARAMETERS = {
     "spark.sql.shuffle.partitions": "max_parallelism",
     "spark.sql.streaming.stopTimeout": "stop_timeout",
 }
-"""The same for what the scheduler, or the runtime in the driver, decides."""
+"""The same for properties that the scheduler or the runtime in the driver determines."""
 
 OWN_PREFIX = "spark.airflow.adaptive."
 
@@ -55,10 +55,10 @@ SUPERVISE = "spark.driver.supervise"
 
 
 class DeclarationError(ValueError):
-    """The job as declared can't run.
+    """The declaration of a job is invalid.
 
     Attributes:
-        violations: everything that is wrong.
+        violations: all violations.
     """
 
     def __init__(self, violations: Sequence[str]) -> None:
@@ -88,7 +88,7 @@ def require(checks: Iterable[Check]) -> None:
     """Run all checks.
 
     Raises:
-        DeclarationError: listing what they found.
+        DeclarationError: at least one check failed. The error lists all violations.
     """
     violations = dict.fromkeys(violation for check in checks for violation in _violations(check))
     if violations:
@@ -98,36 +98,36 @@ def require(checks: Iterable[Check]) -> None:
 def _violations(check: Check) -> Sequence[str]:
     try:
         check()
-    except WRONG as error:
+    except VIOLATION_ERRORS as error:
         found: Sequence[str] = getattr(error, "violations", ()) or (str(error),)
         return found
     return ()
 
 
 def graph(make: Callable[[], JobGraph]) -> None:
-    """Refuse a graph that can't run, or can't be made. Raises `JobGraphError`, `DeclarationError`."""
+    """Reject an invalid graph. Raises `JobGraphError`, `DeclarationError`."""
     try:
         make().validate()
-    except (AttributeError, TypeError) as error:  # nothing keeps values of a wrong type out of a DAG file
+    except (AttributeError, TypeError) as error:  # a DAG file may contain values of any type
         raise DeclarationError(
             [f"parallelism, max_parallelism or job_graph has a value of a wrong type: {error}"]
         ) from error
 
 
 def texts(**values: object) -> None:
-    """Refuse what is no text, or empty. Raises `DeclarationError`."""
-    _refuse(
-        f"{name} {value!r} must be a text that is not empty"
+    """Reject values that are not text, and empty text. Raises `DeclarationError`."""
+    _reject(
+        f"{name} {value!r} must be text that is not empty"
         for name, value in values.items()
         if not (isinstance(value, str) and value.strip())
     )
 
 
 def one_of(choices: type[StrEnum], **values: object) -> None:
-    """Refuse what is none of the choices, whatever its case. Raises `DeclarationError`."""
+    """Reject values that are not among the choices, in any case. Raises `DeclarationError`."""
     names = ", ".join(choice.lower() for choice in choices)
-    _refuse(
-        f"{name} {value!r} is none of {names}"
+    _reject(
+        f"{name} {value!r} is not one of {names}"
         for name, value in values.items()
         if str(value).upper() not in choices.__members__
     )
@@ -137,7 +137,7 @@ def job_states(states: Collection[str], known: Collection[str]) -> None:
     """Reject unknown states of a job, and an empty collection. Raises `DeclarationError`."""
     if not states:
         raise DeclarationError(["name a state to wait for"])
-    _refuse(f"unknown state {state!r}{did_you_mean(str(state), known)}" for state in states if state not in known)
+    _reject(f"unknown state {state!r}{did_you_mean(str(state), known)}" for state in states if state not in known)
 
 
 def priority(value: object) -> None:
@@ -147,113 +147,115 @@ def priority(value: object) -> None:
 
 
 def lists(**values: object) -> None:
-    """Refuse what is no list; a string is a sequence, too: of its letters. Raises `DeclarationError`."""
-    _refuse(
-        f"{name} must be a list: [{value!r}], say"
+    """Reject values that are not lists. A string is rejected, too, although it is a sequence. Raises `DeclarationError`."""
+    _reject(
+        f"{name} must be a list, for example [{value!r}]"
         for name, value in values.items()
         if isinstance(value, str | bytes) or not isinstance(value, Sequence)
     )
 
 
 def mappings(**values: object) -> None:
-    """Refuse what is no mapping. Raises `DeclarationError`."""
+    """Reject values that are not mappings. Raises `DeclarationError`."""
     wrong = [name for name, value in values.items() if value is not None and not isinstance(value, Mapping)]
-    _refuse(f"{name} must be a mapping, as {{'name': 'value'}}" for name in wrong)  # it may hold a secret
+    _reject(f"{name} must be a mapping, as {{'name': 'value'}}" for name in wrong)  # The value may contain a secret.
 
 
 def no_secrets(**properties: Mapping[str, str] | None) -> None:
-    """Refuse secret names: a trigger's arguments lie in the metadata database in clear. Raises `DeclarationError`."""
-    names = [(name, str(key)) for name, of in properties.items() for key in _properties(of)]
+    """Reject names of secrets, because Airflow stores the arguments of a trigger in clear text. Raises `DeclarationError`."""
+    names = [(name, str(key)) for name, values in properties.items() for key in _mapping(values)]
     secrets = [f"{name}[{key!r}]" for name, key in names if SECRET_PROPERTY.search(key)]
     if secrets:
         raise DeclarationError(
             [
-                f"{', '.join(secrets)}: secrets would be stored in clear; give them as Spark properties in the field "
-                "'conf' of the connection's extra"
+                f"{', '.join(secrets)}: Airflow would store these secrets in clear text. Set them as Spark properties in the "
+                "field 'conf' of the connection's extra"
             ]
         )
 
 
 def size(shape: Callable[..., object], name: str, cores: object, memory: str) -> None:
-    """Refuse a driver or an executor that Spark would not start. Raises `DeclarationError`.
+    """Reject the size of a driver or an executor that Spark would not start. Raises `DeclarationError`.
 
     Args:
         shape: `DriverShape` or `ExecutorShape`.
         name: "driver" or "executor".
-        cores: of it.
-        memory: of it, as text.
+        cores: number of cores.
+        memory: memory, as text.
     """
     violations = [*_violations(lambda: parse_memory(memory, f"{name}_memory"))]
     memory_mb = LEAST_MEMORY_MB if violations else parse_memory(memory)
-    _refuse([*violations, *_violations(lambda: shape(cores=cores, memory_mb=memory_mb))])
+    _reject([*violations, *_violations(lambda: shape(cores=cores, memory_mb=memory_mb))])
 
 
 def no_overridden_properties(conf: Mapping[str, str] | None, *, streaming: bool = True) -> None:
-    """Refuse Spark properties that a parameter of the operator, or the scheduler, decides. Raises `DeclarationError`."""
-    _refuse(f"conf[{violation}" for violation in _overridden(_properties(conf), streaming))
+    """Reject Spark properties that a parameter of the operator or the scheduler determines. Raises `DeclarationError`."""
+    _reject(f"conf[{violation}" for violation in _overridden(_mapping(conf), streaming))
 
 
 def callback(**callbacks: object) -> None:
-    """Refuse a callback that can't reach the triggerer, or would take secrets there. Raises `DeclarationError`."""
-    for name, given in callbacks.items():
-        if given is None:
+    """Reject a callback that cannot reach the triggerer or has secret arguments. Raises `DeclarationError`."""
+    for name, value in callbacks.items():
+        if value is None:
             continue
-        if not isinstance(given, AsyncCallback):
+        if not isinstance(value, AsyncCallback):
             raise DeclarationError(
-                [f"{name} must be an AsyncCallback: AsyncCallback(SmtpNotifier, kwargs={{...}}), say"]
+                [f"{name} must be an AsyncCallback, for example AsyncCallback(SmtpNotifier, kwargs={{...}})"]
             )
-        no_secrets(**{f"{name}.kwargs": given.kwargs})
+        no_secrets(**{f"{name}.kwargs": value.kwargs})
         try:
-            json.dumps(given.kwargs)
+            json.dumps(value.kwargs)
         except (TypeError, ValueError) as error:
-            raise DeclarationError([f"{name}.kwargs must be texts, numbers, lists and mappings ({error})"]) from error
+            raise DeclarationError(
+                [f"{name}.kwargs must contain text, numbers, lists and mappings only ({error})"]
+            ) from error
 
 
 def cluster(conn_id: str, *, streaming: bool = True) -> None:
-    """Refuse a connection that leads to no standalone cluster, or with properties that would have no effect.
+    """Reject a connection that does not describe a standalone cluster, or that has properties without effect.
 
     Blocks on Airflow's connections. Raises `DeclarationError`, `AddressError`.
     """
     address = AdaptiveSparkHook(conn_id).address()
-    _refuse(f"connection {conn_id!r}: extra conf[{violation}" for violation in _overridden(address.conf, streaming))
+    _reject(f"connection {conn_id!r}: extra conf[{violation}" for violation in _overridden(address.conf, streaming))
 
 
 def known_parameters(operator: type[BaseOperator], names: Iterable[str], options: Iterable[str]) -> None:
-    """Refuse what looks like a misspelled parameter; the rest Airflow refuses, in words of its own.
+    """Reject misspelled parameters. Airflow rejects all other unknown parameters.
 
     Args:
-        operator: whose parameters they are meant to be.
-        names: parameters that it has not taken itself.
-        options: more names that it understands.
+        operator: class of the operator.
+        names: names of the arguments that the operator passes to its base class.
+        options: names of the options that the operator accepts.
 
     Raises:
-        TypeError: naming them, and what was meant.
+        TypeError: a parameter is misspelled. The message contains the correct name.
     """
     known = [*signature(operator.__init__).parameters, *options]
-    airflows = signature(BaseOperator.__init__).parameters
-    hints = {name: did_you_mean(name, known) for name in names if name not in airflows}
-    wrong = [f"{name!r}{hint}" for name, hint in hints.items() if hint]
-    if wrong:
-        raise TypeError(f"{operator.__name__} has no parameter {'; '.join(wrong)}")
+    airflow_parameters = signature(BaseOperator.__init__).parameters
+    hints = {name: did_you_mean(name, known) for name in names if name not in airflow_parameters}
+    misspelled = [f"{name!r}{hint}" for name, hint in hints.items() if hint]
+    if misspelled:
+        raise TypeError(f"{operator.__name__} has no parameter {'; '.join(misspelled)}")
 
 
-def _properties(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """What is a mapping; the rest `mappings` refuses."""
-    return given if isinstance(given, Mapping) else {}
+def _mapping(value: object) -> Mapping[str, Any]:
+    """The value if it is a mapping. The check `mappings` rejects all other values."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _overridden(conf: Mapping[str, Any], streaming: bool) -> Iterator[str]:
-    decided = PARAMETERS | STREAMING_PARAMETERS if streaming else PARAMETERS
+    parameters = PARAMETERS | STREAMING_PARAMETERS if streaming else PARAMETERS
     for name, value in conf.items():
-        if name in decided:
-            yield f"{name!r}] would have no effect: use the parameter {decided[name]!r} of the operator"
+        if name in parameters:
+            yield f"{name!r}] would have no effect: use the parameter {parameters[name]!r} of the operator"
         elif name.startswith(OWN_PREFIX):
-            yield f"{name!r}] belongs to the runtime: leave it out"
+            yield f"{name!r}] is reserved for the runtime: leave it out"
         elif name == SUPERVISE and str(value).lower() != "false":
-            yield f"{name!r}] must be off: the scheduler restarts the driver, not the cluster"
+            yield f"{name!r}] must be off, because the scheduler restarts the driver"
 
 
-def _refuse(violations: Iterable[str]) -> None:
+def _reject(violations: Iterable[str]) -> None:
     found = list(violations)
     if found:
         raise DeclarationError(found)

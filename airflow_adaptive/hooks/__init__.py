@@ -1,1 +1,1 @@
-"""Airflow hooks: connections and storage as ports of the runtime."""
+"""Airflow hooks."""

@@ -1,4 +1,4 @@
-"""Airflow's `spark` connections as clients of a Spark standalone cluster."""
+"""The hook for Airflow's connections of type `spark`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from airflow_adaptive.spark.address import AddressError, ClusterAddress, parse_a
 
 
 class AdaptiveSparkHook(BaseHook):
-    """Builds the client of the cluster that a connection of type `spark` names.
+    """Reads the address of a Spark standalone cluster from a connection of type `spark`.
 
-    The connection's fields: host `spark://h1:7077` or `spark://h1:7077,h2:7077` (masters that stand by for each other);
-    port, of masters that name none; password, the bearer token if masters and workers ask for one
-    (`org.apache.spark.ui.JWSFilter`); extra `ui-port` (8080), `rest-port` (6066), `ui-scheme` and `rest-scheme`
-    ("http" or "https"), `timeout` (10 seconds), `verify` (true, false or a file of certificate authorities), `conf` (Spark properties of every
-    driver; secret ones travel in the driver's environment, never on a command line). The same
-    connection serves Airflow's own `SparkSubmitOperator`.
+    Airflow's `SparkSubmitOperator` can use the same connection. The hook reads these fields:
+
+    - host: `spark://h1:7077`, or `spark://h1:7077,h2:7077` for several masters with standby masters.
+    - port: port of masters without a port in the host field.
+    - password: bearer token, if masters and workers require one (`org.apache.spark.ui.JWSFilter`).
+    - extra `ui-port` (8080), `rest-port` (6066), `ui-scheme` and `rest-scheme` ("http" or "https").
+    - extra `timeout`: timeout of a request (10 seconds).
+    - extra `verify`: true, false, or the path of a file with certificate authorities.
+    - extra `conf`: Spark properties of every driver. The environment of the driver process passes secret properties; no command line contains
+      them.
     """
 
     conn_name_attr: ClassVar[str] = "spark_conn_id"
@@ -27,15 +31,15 @@ class AdaptiveSparkHook(BaseHook):
     conn_type: ClassVar[str] = "spark"
 
     def __init__(self, spark_conn_id: str = default_conn_name) -> None:
-        """Name the connection; it is read when it is needed."""
+        """Assign. `address` reads the connection."""
         super().__init__()
         self.spark_conn_id = spark_conn_id
 
     def address(self) -> ClusterAddress:
-        """How to reach the cluster; blocks on Airflow's connections.
+        """Return the address of the cluster; blocks on Airflow's connections.
 
         Raises:
-            AddressError: there is no such connection, or it does not describe a standalone cluster.
+            AddressError: the connection does not exist or does not describe a standalone cluster.
         """
         try:
             connection = self.get_connection(self.spark_conn_id)
@@ -46,15 +50,15 @@ class AdaptiveSparkHook(BaseHook):
             ) from error
         if connection.conn_type != self.conn_type:
             raise AddressError(
-                f"connection {self.spark_conn_id!r} is of type {connection.conn_type!r}: give one of type {self.conn_type!r}"
+                f"connection {self.spark_conn_id!r} has type {connection.conn_type!r}: use a connection of type {self.conn_type!r}"
             )
         try:
             address = parse_address(connection.host, connection.port, connection.password, connection.extra_dejson)
             address.tls()
         except AddressError as error:
             raise AddressError(f"connection {self.spark_conn_id!r}: {error}") from error
-        except OSError as error:  # the file of certificate authorities
+        except OSError as error:  # The file of certificate authorities cannot be read.
             raise AddressError(f"connection {self.spark_conn_id!r}: extra verify: {error}") from error
-        for secret in address.secrets:  # Airflow masks the password, and of the extra only the whole
+        for secret in address.secrets:  # Airflow masks the password, but not the single values of the extra field.
             mask_secret(secret)
         return address

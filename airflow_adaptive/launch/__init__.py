@@ -1,1 +1,1 @@
-"""Running jobs in an Airflow process: resources that loops share, and helpers of operators and triggers."""
+"""Runs, cancels and observes jobs in Airflow processes. Operators, sensors and triggers share these functions."""

@@ -1,4 +1,4 @@
-"""The way to a job from other tasks and triggers: what it shows, and what may be asked of it."""
+"""Access to a job from other tasks and triggers: its published summary, and control requests."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.stores.control_requests import store_request
 
 VIA: Final = "task"
-"""Interface of the requests that tasks make, as the requester's record shows it."""
+"""Interface through which tasks make requests, in the record of the requester."""
 
 Bounds = int | Sequence[int]
-"""Lower and upper bound of a vertex's parallelism; a single number for both."""
+"""Lower and upper bound of the parallelism of a vertex; a single number sets both."""
 
 
 class UnknownJobError(ValueError):
-    """Airflow knows no such job, or it has never run."""
+    """The job is not known to Airflow, or has never run."""
 
 
 class JobControl:
-    """A job as Airflow's stores have it; all calls block."""
+    """A job in Airflow's stores. All calls block."""
 
     def __init__(self, job: str) -> None:
-        """Nothing is read yet.
+        """Read nothing yet.
 
         Args:
             job: id of the job.
@@ -49,38 +49,38 @@ class JobControl:
         self._store = AssetStateStoreAccessor(name=job)
 
     def summary(self) -> Mapping[str, Any] | None:
-        """Where the job stands (`runtime.publishing.documents`), None if it has not shown it.
+        """Return the published summary of the job (`runtime.publishing.documents`), None if nothing is published.
 
         Raises:
-            AirflowRuntimeError: Airflow can't be asked now.
+            AirflowRuntimeError: Airflow does not answer.
         """
         found = self._store.get(SUMMARY)
         return found if isinstance(found, dict) and "state" in found else None
 
-    def known(self) -> Mapping[str, Any]:
-        """Where the job stands.
+    def known_summary(self) -> Mapping[str, Any]:
+        """Return the published summary of the job.
 
         Raises:
-            UnknownJobError: it has never run.
+            UnknownJobError: the job is not known to Airflow, or has never run.
         """
         summary = self.summary()
         if summary is None:
             raise UnknownJobError(
-                f"job {self._job!r} is not known to Airflow: is that its name, and has it ever run? Before its first run its DAG "
-                "decides"
+                f"job {self._job!r} is not known to Airflow: check the id of the job. Before the first run of a job, only its DAG "
+                "determines its bounds"
             )
         return summary
 
     def request_desired_state(self, desired_state: DesiredState, by: str) -> None:
-        """Ask for a suspension or the end.
+        """Request that the job is suspended or canceled.
 
         Args:
             desired_state: requested state.
-            by: who asks, for people.
+            by: requester, human-readable.
         """
         self._request(DESIRED_STATE, desired_state.value, by)
 
-    def require(
+    def request_requirements(
         self,
         parallelism: Bounds | Mapping[str, Bounds] | None,
         by: str,
@@ -88,44 +88,44 @@ class JobControl:
         *,
         calendar: bool = False,
     ) -> Mapping[str, Any]:
-        """Ask for other bounds; return them as FLIP-291's body, complete.
+        """Request other bounds, and return the complete bounds in the form of FLIP-291.
 
         Args:
-            parallelism: of every vertex, or of all alike; None to lift what was set before.
-            by: who asks, for people.
-            hold: for how long they hold, None until they are lifted.
-            calendar: whether a calendar asks: what people have set wins over that.
+            parallelism: bounds of all vertices alike, or of every vertex; None clears the override.
+            by: requester, human-readable.
+            hold: duration of the request; None for a request that does not expire.
+            calendar: whether the bounds are those of a calendar. The override of a user takes precedence over a calendar.
 
         Raises:
-            UnknownJobError: there is no such job, or it has never run.
-            NotRescalableError: it can't have other bounds.
-            RequirementsError: the bounds can't hold; listing everything that is wrong.
+            UnknownJobError: the job is not known to Airflow, or has never run.
+            NotRescalableError: the job rejects other bounds.
+            RequirementsError: the bounds are invalid. The message lists all violations.
         """
-        summary = self.known()
+        summary = self.known_summary()
         state = self._state()
         require_rescalable(self._job, state, summary.get("job_type"), summary.get("outcome"))
-        asked = _asked(parallelism, state)
-        body = encode_requirements(accepted(asked, state))
+        requested = _requested_body(parallelism, state)
+        body = encode_requirements(accepted(requested, state))
         expires_at = None if hold is None else datetime.now(UTC) + hold
-        self._request(CALENDAR if calendar else REQUIREMENTS, asked, by, expires_at)
+        self._request(CALENDAR if calendar else REQUIREMENTS, requested, by, expires_at)
         return body
 
     def _state(self) -> SchedulerState:
         try:
             return from_json(cast(Mapping[str, Any], self._store.get(SCHEDULER, {})))
         except SnapshotError as error:
-            raise UnknownJobError(f"what job {self._job!r} shows of itself can't be read: {error}") from error
+            raise UnknownJobError(f"the published state of job {self._job!r} cannot be read: {error}") from error
 
     def _request(self, key: str, value: Any, by: str, expires_at: datetime | None = None) -> None:
         requester = Requester(requested_by=by, via=VIA, expires_at=expires_at)
         try:
             store_request(self._job, ControlRequest(key=key, value=value, requester=requester))
         except AirflowRuntimeError as error:
-            raise UnknownJobError(f"The request for job {self._job!r} cannot be stored: {error}") from error
+            raise UnknownJobError(f"the request for job {self._job!r} cannot be stored: {error}") from error
 
 
-def _asked(parallelism: Bounds | Mapping[str, Bounds] | None, state: SchedulerState) -> Mapping[str, Any]:
-    """The body that asks for this."""
+def _requested_body(parallelism: Bounds | Mapping[str, Bounds] | None, state: SchedulerState) -> Mapping[str, Any]:
+    """The requested bounds in the form of FLIP-291."""
     if parallelism is None:
         parallelism = (RESET_TO_DEFAULT, RESET_TO_DEFAULT)
     if not isinstance(parallelism, Mapping):

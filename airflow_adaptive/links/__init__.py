@@ -1,1 +1,1 @@
-"""Extra links of the operators."""
+"""Airflow extra links."""

@@ -1,6 +1,6 @@
-"""Extra links of the operator: buttons in Airflow's UI that lead to Spark's.
+"""Extra links of the operator: buttons in Airflow's UI that lead to Spark's web UIs.
 
-The trigger pushes the addresses while the job runs; Airflow asks `get_link` at the end of each slice on a worker.
+The control loop pushes the URLs as XComs while the job runs. Airflow calls `get_link` each time that the task leaves a worker.
 """
 
 from __future__ import annotations
@@ -24,73 +24,73 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
 
 
-class _PushedLink(BaseOperatorLink):
-    """A button that leads to the address under `xcom_key`."""
+class _XComLink(BaseOperatorLink):
+    """A link to the URL in the XCom `xcom_key`."""
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The address, "" while it is unknown."""
+        """Return the URL, or an empty text while the URL is unknown."""
         return XCom.get_value(ti_key=ti_key, key=self.xcom_key) or ""
 
 
 @attrs.define
-class SparkMasterLink(_PushedLink):
-    """The web UI of the Spark master that the job runs on."""
+class SparkMasterLink(_XComLink):
+    """Link to the web UI of the Spark master of the job."""
 
     name = "Spark master UI"
 
     @property
     def xcom_key(self) -> str:
-        """XCom that holds the address."""
+        """Key of the XCom with the URL."""
         return XCOM_MASTER_URL
 
 
 @attrs.define
-class SparkDriverLink(_PushedLink):
-    """The web UI of the job's driver: its queries, batches and stages."""
+class SparkDriverLink(_XComLink):
+    """Link to the web UI of the driver, with its queries, batches and stages."""
 
     name = "Spark driver UI"
 
     @property
     def xcom_key(self) -> str:
-        """XCom that holds the address."""
+        """Key of the XCom with the URL."""
         return XCOM_DRIVER_URL
 
 
 @attrs.define
-class SparkExecutorsLink(_PushedLink):
-    """The executors in the driver's web UI, with the log of each."""
+class SparkExecutorsLink(_XComLink):
+    """Link to the executors in the web UI of the driver, with their logs."""
 
     name = "Spark executors"
 
     @property
     def xcom_key(self) -> str:
-        """XCom that holds the address."""
+        """Key of the XCom with the URL."""
         return XCOM_EXECUTORS_URL
 
 
 @attrs.define
-class SparkDriverOutputLink(_PushedLink):
-    """What the script and the job's runtime print, on the driver's worker; also after the driver's end."""
+class SparkDriverOutputLink(_XComLink):
+    """Link to the standard output of the driver, also after the end of the driver."""
 
     name = "Spark driver stdout"
 
     @property
     def xcom_key(self) -> str:
-        """XCom that holds the address."""
+        """Key of the XCom with the URL."""
         return XCOM_STDOUT_URL
 
 
 @attrs.define
-class SparkDriverLogLink(_PushedLink):
-    """Spark's own log of the driver, on the driver's worker; also after the driver's end."""
+class SparkDriverLogLink(_XComLink):
+    """Link to the Spark log of the driver, also after the end of the driver."""
 
     name = "Spark driver stderr"
 
     @property
     def xcom_key(self) -> str:
-        """XCom that holds the address."""
+        """Key of the XCom with the URL."""
         return XCOM_STDERR_URL
 
 
 ALL_LINKS = (SparkMasterLink(), SparkDriverLink(), SparkExecutorsLink(), SparkDriverOutputLink(), SparkDriverLogLink())
-"""In the order in which the operator shows them."""
+"""Links of the operator, in the order of the buttons."""

@@ -67,7 +67,7 @@ class SetResourceRequirementsOperator(BaseOperator):
         """
         try:
             by, control = str(TaskKey.of(context)), JobControl(self.job)
-            return control.require(self.parallelism, by=by, hold=self._hold(), calendar=self.is_calendar)
+            return control.request_requirements(self.parallelism, by=by, hold=self._hold(), calendar=self.is_calendar)
         except NotRescalableError as error:
             raise AirflowFailException(str(error)) from error
         except ValueError as error:
@@ -146,7 +146,7 @@ class StopAdaptiveJobOperator(BaseOperator):
     def _request_stop(self, by: str) -> str | None:
         """Request the stop, and return None; or return the outcome of a job that has ended already. Raises `ValueError`."""
         control = JobControl(self.job)
-        if (state := published_state(control.known())) in ENDED:
+        if (state := published_state(control.known_summary())) in ENDED:
             self.log.warning("Job %r has ended already: %s", self.job, state)
             return str(state)
         control.request_desired_state(DesiredState.CANCELED if self.cancel else DesiredState.SUSPENDED, by=by)

@@ -56,7 +56,7 @@ class ApplyRescalePolicyOperator(SetResourceRequirementsOperator):
     def _advised_parallelism(self) -> dict[str, tuple[int, int]]:
         """Vertex -> bounds that the policy advises now."""
         try:
-            summary = JobControl(self.job).known()
+            summary = JobControl(self.job).known_summary()
             state = published_state(summary)
             if state in ENDED:
                 raise AirflowSkipException(f"job {self.job!r} is {state}: the rescale policy does not apply to it")

@@ -1,1 +1,1 @@
-"""A job in Airflow's stores: published state, control requests, the change marker, callbacks and metrics."""
+"""Airflow's stores: control requests, published documents, XComs, change markers, metrics and the rescale callback."""

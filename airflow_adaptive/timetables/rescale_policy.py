@@ -1,4 +1,4 @@
-"""A timetable whose runs are due when a scheduled policy changes its advice."""
+"""A timetable with a run at each change of the advice of a scheduled policy."""
 
 from __future__ import annotations
 
@@ -20,55 +20,55 @@ _INSTANT = timedelta(microseconds=1)
 
 
 class RescalePolicyTimetable(Timetable):
-    """Runs at each change of bounds that a policy foresees, at the very instant, in whatever zone and on whatever day.
+    """Schedules a run at the exact time of each change of the bounds that a policy advises.
 
-    Without catchup a change that was missed is made up for by one run, since its bounds still hold. The limits of the job are
-    not known here, so a change that its declared bounds make none is a run that sets what holds already.
+    Without catchup, one run replaces all missed runs. The timetable does not know the declared bounds of the job. If these bounds cancel a
+    change out, the run sets the bounds that are active already.
     """
 
     def __init__(self, policy: ScheduledPolicy, lead: timedelta | None = None) -> None:
-        """Nothing is looked at yet.
+        """Assign.
 
         Args:
-            policy: it.
-            lead: how early what gives more is set; None as if no rescale was measured.
+            policy: the scheduled policy.
+            lead: time by which larger bounds are set early; None for the lead of a policy without measured rescales.
         """
         self.policy = policy
         self.lead = policy.lead({}) if lead is None else lead
         names = ", ".join(window.when.name for window in policy.windows)
-        self.description = f"When the rescale policy changes: {names} ({policy.zone})"
+        self.description = f"Changes of the rescale policy: {names} ({policy.zone})"
 
     @property
     def summary(self) -> str:
-        """For the list of DAGs."""
+        """Summary for the list of DAGs."""
         return f"Rescale policy ({self.policy.zone})"
 
     def validate(self) -> None:
-        """See that the lead is a length of time.
+        """Validate the lead.
 
         Raises:
-            AirflowTimetableInvalid: it is not.
+            AirflowTimetableInvalid: the lead is negative or longer than one day.
         """
         if not timedelta(0) <= self.lead <= LONGEST_LEAD:
             raise AirflowTimetableInvalid(f"lead {self.lead} must be from 0 to 1 day")
 
     def serialize(self) -> dict[str, Any]:
-        """The policy as JSON."""
+        """Return the policy and the lead as JSON."""
         return {"policy": encode(self.policy), "lead": self.lead.total_seconds()}
 
     @classmethod
     def deserialize(cls, data: Mapping[str, Any]) -> RescalePolicyTimetable:
-        """What `serialize` wrote."""
+        """Return the timetable from the result of `serialize`."""
         return cls(decode(ScheduledPolicy, data["policy"]), timedelta(seconds=data["lead"]))
 
     def infer_manual_data_interval(self, *, run_after: pendulum.DateTime) -> DataInterval:
-        """A run that somebody starts is for that instant."""
+        """Return the time of a manual run as its data interval."""
         return DataInterval.exact(run_after)
 
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """The next change after the last run; without catchup not one before the last that lies in the past."""
+        """Return the next change after the last run. Without catchup, return no change before the newest change in the past."""
         since: datetime | None = restriction.earliest
         if last_automated_data_interval is not None:
             last = last_automated_data_interval.end + _INSTANT
@@ -82,7 +82,7 @@ class RescalePolicyTimetable(Timetable):
         return self._first(since, restriction.latest)
 
     def _first(self, since: datetime, latest: datetime | None) -> DagRunInfo | None:
-        """The first change from an instant on."""
+        """The first change at or after a time."""
         changes = preview(self.policy, since - _INSTANT, 1, lead=self.lead)
         if not changes or (latest is not None and changes[0].at > latest):
             return None

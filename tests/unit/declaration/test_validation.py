@@ -70,8 +70,8 @@ def test_both_parts_of_a_size_are_checked(cores: object, memory: str, expected: 
         ("spark.executor.memory", "conf['spark.executor.memory'] would have no effect: use the parameter 'executor_memory' of the operator"),
         ("spark.cores.max", "conf['spark.cores.max'] would have no effect: use the parameter 'parallelism' of the operator"),
         ("spark.sql.shuffle.partitions", "conf['spark.sql.shuffle.partitions'] would have no effect: use the parameter 'max_parallelism' of the operator"),
-        ("spark.airflow.adaptive.epoch", "conf['spark.airflow.adaptive.epoch'] belongs to the runtime: leave it out"),
-        ("spark.driver.supervise", "conf['spark.driver.supervise'] must be off: the scheduler restarts the driver, not the cluster"),
+        ("spark.airflow.adaptive.epoch", "conf['spark.airflow.adaptive.epoch'] is reserved for the runtime: leave it out"),
+        ("spark.driver.supervise", "conf['spark.driver.supervise'] must be off, because the scheduler restarts the driver"),
     ],
 )  # fmt: skip
 def test_property_that_would_be_overridden_names_the_parameter(name: str, told: str) -> None:
@@ -105,10 +105,10 @@ def test_connection_is_checked_for_properties_too(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("check", "told"),
     [
-        (lambda: validation.texts(conn_id=None), "conn_id None must be a text that is not empty"),
-        (lambda: validation.texts(job_directory=" "), "job_directory ' ' must be a text that is not empty"),
-        (lambda: validation.lists(py_files="a.py"), "py_files must be a list: ['a.py'], say"),
-        (lambda: validation.lists(py_files=None), "py_files must be a list: [None], say"),
+        (lambda: validation.texts(conn_id=None), "conn_id None must be text that is not empty"),
+        (lambda: validation.texts(job_directory=" "), "job_directory ' ' must be text that is not empty"),
+        (lambda: validation.lists(py_files="a.py"), "py_files must be a list, for example ['a.py']"),
+        (lambda: validation.lists(py_files=None), "py_files must be a list, for example [None]"),
         (lambda: validation.mappings(conf=["a=b"]), "conf must be a mapping, as {'name': 'value'}"),
     ],
 )

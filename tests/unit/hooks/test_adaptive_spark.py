@@ -54,7 +54,7 @@ def test_unknown_connection_is_named_with_the_fix() -> None:
 
 
 def test_other_type_of_connection_is_refused(define: Any) -> None:
-    with pytest.raises(AddressError, match="'spark_test' is of type 'http': give one of type 'spark'"):
+    with pytest.raises(AddressError, match="'spark_test' has type 'http': use a connection of type 'spark'"):
         define(conn_type="http", host="h1").address()
 
 

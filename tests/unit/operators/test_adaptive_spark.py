@@ -151,7 +151,7 @@ def test_policy_that_the_job_can_not_have_is_refused_before_anything_is_staged(m
 
 
 def test_batch_with_a_rescale_policy_is_refused(make):
-    with pytest.raises(ValueError, match="rescale_policy is given for a batch, which never rescales: leave it out"):
+    with pytest.raises(ValueError, match="rescale_policy has no effect on a batch: leave it out"):
         make(job_type="batch", rescale_policy=CALENDAR)._declared.batch()
 
 
@@ -183,7 +183,7 @@ def test_job_graph_replaces_the_bounds(make):
         ({"driver_memory": "400m"}, "driver_memory of 400 MiB is below the 450 MiB"),
         ({"job_directory": "file://tmp/jobs"}, "job_directory 'file://tmp/jobs' is not absolute"),
         ({"job_directory": "jobs"}, "job_directory 'jobs' is not absolute"),
-        ({"application_args": "--input=x"}, "application_args must be a list: ['--input=x']"),
+        ({"application_args": "--input=x"}, "application_args must be a list, for example ['--input=x']"),
         ({"restart_strategy": "sometimes"}, "sometimes"),
     ],
 )
@@ -211,7 +211,7 @@ def test_one_error_tells_all_that_is_wrong(make):
     with pytest.raises(AirflowFailException) as raised:
         wrong._spec("attempt")
     told = str(raised.value)
-    assert told.startswith("job 'no/path': job_type 'eternal' is none of streaming, batch; ")
+    assert told.startswith("job 'no/path': job_type 'eternal' is not one of streaming, batch; ")
     for thing in (
         "job id 'no/path'",
         "lower bound 4",
@@ -220,7 +220,7 @@ def test_one_error_tells_all_that_is_wrong(make):
         "/nowhere/more.py",
         "application_args must be a list",
         "'spark.executor.memory'] would have no effect",
-        "'spark.my.password']: secrets would be stored in clear",
+        "'spark.my.password']: Airflow would store these secrets in clear text",
         "driver_memory 'much' is no memory size",
         "executor_cores 0",
         "stop_timeout 'soon'",
@@ -264,8 +264,8 @@ def test_callback_reaches_the_triggerer_as_plain_data(make, airflow):
     ("callback", "told"),
     [
         (print, "on_rescale_callback must be an AsyncCallback"),
-        (AsyncCallback(SmtpNotifier, kwargs={"to": object()}), "on_rescale_callback.kwargs must be texts, numbers"),
-        (AsyncCallback(SmtpNotifier, kwargs={"password": "x"}), "on_rescale_callback.kwargs['password']: secrets"),
+        (AsyncCallback(SmtpNotifier, kwargs={"to": object()}), "on_rescale_callback.kwargs must contain text, numbers"),
+        (AsyncCallback(SmtpNotifier, kwargs={"password": "x"}), "on_rescale_callback.kwargs['password']: Airflow would store these secrets in clear text"),
     ],
 )
 def test_callback_that_can_not_reach_the_triggerer_is_refused(make, callback, told):
@@ -621,7 +621,7 @@ def test_killing_the_task_of_a_batch_kills_the_batch(make_batch):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"job_type": "eternal"}, "job_type 'eternal' is none of streaming, batch"),
+        ({"job_type": "eternal"}, "job_type 'eternal' is not one of streaming, batch"),
         ({"parallelism": (4, 1)}, "lower bound 4 of vertex 'job' is higher"),
         ({"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}, "spark.hadoop.fs.s3a.secret.key"),
         ({"executor_memory": "much"}, "'much' is no memory size"),
