@@ -1,4 +1,4 @@
-"""docs/errors.md: each message in it comes from the code; write it anew with `WRITE_PAGE=1 pytest tests/repository/test_errors_page.py`."""
+"""docs/errors.md contains the messages of the code. Regenerate the page with `WRITE_PAGE=1 pytest tests/repository/test_errors_page.py`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ WRITE = "WRITE_PAGE"
 
 HEAD = """# Errors
 
-What goes wrong, what is said, and what to do. Nothing here is a traceback alone; where it is seen is told by the headings. The
-messages are made by the code itself when the tests run.
+This page lists the errors of adaptive jobs with their messages and remedies. The headings name the place of the message. A test compares
+the messages with the messages of the code.
 
 """
 
@@ -239,59 +239,83 @@ def by_hand() -> str:
 def declared(desk: Desk) -> list[Row]:
     (desk.folder / "broken.py").write_text("def departures(:\n")
     return [
-        Row("unknown connection", desk.refusal(conn_id="spark_test"), "add the connection, or name another"),
+        Row(
+            "unknown connection",
+            desk.refusal(conn_id="spark_test"),
+            "Define the connection, or use another connection.",
+        ),
         Row(
             "connection of another cluster manager",
             desk.refusal(conn_id="yarn"),
-            "Spark standalone is the only one so far",
+            "Use a connection to a Spark standalone cluster. No other cluster manager is supported.",
         ),
-        Row("script missing", desk.refusal(application=f"{desk.folder}/gone.py"), "the path is Airflow's, not Spark's"),
-        Row("script with a syntax error", desk.refusal(application=f"{desk.folder}/broken.py"), "mend that line"),
-        Row("lower bound above the upper", desk.refusal(parallelism=(4, 1)), "swap them"),
-        Row("a bound of zero", desk.refusal(parallelism=(0, 4)), "a job needs a slot at least"),
+        Row(
+            "script missing",
+            desk.refusal(application=f"{desk.folder}/gone.py"),
+            "Use a path that Airflow can read. Spark does not need the path.",
+        ),
+        Row("script with a syntax error", desk.refusal(application=f"{desk.folder}/broken.py"), "Correct the line."),
+        Row("lower bound above the upper", desk.refusal(parallelism=(4, 1)), "Swap the bounds."),
+        Row("a bound of zero", desk.refusal(parallelism=(0, 4)), "Use a lower bound of at least 1."),
         Row(
             "bound above the maximum",
             desk.refusal(parallelism=(1, 8), max_parallelism=4),
-            "raise `max_parallelism`; of a job with a checkpoint it is fixed",
+            "Increase `max_parallelism`. The `max_parallelism` of a job with a checkpoint cannot change.",
         ),
-        Row("bounds that are no numbers", desk.refusal(parallelism="1-4"), "write `(1, 4)`"),
-        Row("misspelled parameter", desk.refusal(stop_timout="5 s"), "found when the DAG is parsed"),
+        Row("bounds that are not numbers", desk.refusal(parallelism="1-4"), "Write `(1, 4)`."),
+        Row(
+            "misspelled parameter",
+            desk.refusal(stop_timout="5 s"),
+            "Correct the name. Airflow reports this error as an import error of the DAG.",
+        ),
         Row(
             "unknown option of Flink's",
             desk.refusal(**{"jobmanager.adaptive-scheduler.scaling-interval.mini": "5 s"}),
-            "[docs/options.md](options.md) has all names",
+            "See [options](options.md) for all names.",
         ),
-        Row("malformed duration", desk.refusal(stop_timeout="soon"), "write it in one of these ways"),
-        Row("contradicting options", desk.refusal(scaling_interval_max="10 s"), "see [options](options.md)"),
+        Row("malformed duration", desk.refusal(stop_timeout="soon"), "Use one of these forms."),
+        Row("contradictory options", desk.refusal(scaling_interval_max="10 s"), "See [options](options.md)."),
         Row(
-            "rescale policy that is none",
+            "object that is not a rescale policy",
             desk.refusal(rescale_policy="daily"),
-            "see [rescale policies](rescale-policies.md)",
+            "See [rescale policies](rescale-policies.md).",
         ),
         Row(
             "rescale policy beyond the job's maximum",
             desk.refusal(rescale_policy=TOO_MUCH),
-            "or give the job a larger `max_parallelism`",
+            "Or increase the `max_parallelism` of the job.",
         ),
-        Row("memory below Spark's least", desk.refusal(executor_memory="100m"), "give it more"),
+        Row("memory below the minimum of Spark", desk.refusal(executor_memory="100m"), "Increase the memory."),
         Row(
-            "a property that a parameter decides",
+            "Spark property that a parameter determines",
             desk.refusal(conf={"spark.executor.memory": "4g"}),
-            "size the job by the operator",
+            "Use the parameter of the operator.",
         ),
         Row(
-            "a secret in the DAG",
+            "secret in the DAG",
             desk.refusal(conf={"spark.hadoop.fs.s3a.secret.key": "..."}),
-            'connection\'s extra: `{"conf": {...}}`; see [secrets](runbook.md#secrets)',
+            'Move the secret to the extra field of the connection: `{"conf": {...}}`. See [secrets](runbook.md#secrets).',
         ),
-        Row("several mistakes", desk.refusal(parallelism=(4, 1), stop_timeout="soon"), "one error tells all of them"),
-        Row("job directory not absolute", desk.refusal(job_directory="jobs"), "Spark and Airflow must find the same"),
-        Row("job directory not writable", not_writable(), "the task is retried, if it has retries"),
-        Row("directory of another job", desk.refused_log("arrivals"), "never point two jobs at one folder"),
+        Row(
+            "several violations",
+            desk.refusal(parallelism=(4, 1), stop_timeout="soon"),
+            "Correct all violations. One message lists all of them.",
+        ),
+        Row(
+            "job directory not absolute",
+            desk.refusal(job_directory="jobs"),
+            "Use an absolute URI. Airflow and Spark must access the same folder.",
+        ),
+        Row(
+            "job directory not writable",
+            not_writable(),
+            "Correct the permissions. Airflow retries the task if the task has retries.",
+        ),
+        Row("directory of another job", desk.refused_log("arrivals"), "Use a different folder for each job."),
         Row(
             "written by a newer version",
             desk.refused_log("departures", format=FORMAT + 1),
-            "upgrade all Airflow components, not some",
+            "Install the same version in all Airflow components.",
         ),
     ]
 
@@ -302,22 +326,22 @@ def at_the_cluster() -> list[Row]:
         Row(
             "master down, at the start or later",
             answer(refused(), lambda cluster: cluster.snapshot()),
-            "nothing is decided while it is down; a running job runs on",
+            "Restart the master. Without the master the scheduler makes no decision, and running queries continue.",
         ),
         Row(
             "not a master",
             answer(foreign, lambda cluster: cluster.snapshot()),
-            "correct host and ports of the connection",
+            "Correct the host and the ports of the connection.",
         ),
         Row(
             "REST server of the master off",
             answer(refused(), lambda cluster: cluster.submit(DriverSubmission(name="n", script="s"))),
-            "the job restarts with backoff until it is on",
+            "Turn the REST server on. Until then the job restarts with backoff.",
         ),
         Row(
-            "master asks for a token",
+            "master requires a token",
             answer(httpx.Response(401), lambda cluster: cluster.snapshot()),
-            "set the connection's password",
+            "Set the password of the connection.",
         ),
     ]
 
@@ -328,71 +352,107 @@ def in_the_driver() -> list[Row]:
         simulation.cluster.kill_driver(driver, said)
 
     return [
-        Row("script that does not import", failed(with_driver(dies(IMPORT_ERROR))), "no restart: it would not help"),
+        Row(
+            "script that does not import",
+            failed(with_driver(dies(IMPORT_ERROR))),
+            "Install the module, or add it to `py_files`. The job does not restart.",
+        ),
         Row(
             "script that starts no query, and never calls `run`",
             failed(with_driver(lambda simulation, driver: simulation.cluster.finish_driver(driver))),
-            "no restart",
+            "Correct the script. The job does not restart.",
         ),
         Row(
-            "[script without `AdaptiveJob`](scripts.md#scripts-without-adaptivejob) that has its own master",
+            "[script without `AdaptiveJob`](scripts.md#scripts-without-adaptivejob) that sets a master",
             local_master(),
-            "no restart",
+            "Correct the script. The job does not restart.",
         ),
-        Row("script that starts a query itself, and then calls `run`", query_before_the_job(), "no restart"),
+        Row(
+            "script that starts a query itself, and then calls `run`",
+            query_before_the_job(),
+            "Correct the script. The job does not restart.",
+        ),
         Row(
             "script without `AdaptiveJob` that ends itself",
             exit_code(),
-            "the job restarts with backoff; exit code 0 is its end",
+            "The job restarts with backoff. With exit code 0 the job finishes.",
         ),
-        Row("script whose function starts its query itself, or returns nothing", returned_nothing(), "no restart"),
+        Row(
+            "script whose function starts its query itself, or returns nothing",
+            returned_nothing(),
+            "Correct the function. The job does not restart.",
+        ),
         Row(
             "script whose function returns other queries for another plan",
             returned_other_queries(),
-            "the queries go on as before (`rejection` in the driver's status)",
+            "Correct the function. The queries continue with the previous plan (`rejection` in the driver status).",
         ),
-        Row("Python missing on a worker", failed(with_driver(dies(NO_PYTHON))), "the job restarts with backoff"),
-        Row("Java missing on a worker", failed(with_driver(launched_without_java)), "the job restarts with backoff"),
+        Row(
+            "Python missing on a worker",
+            failed(with_driver(dies(NO_PYTHON))),
+            "Install Python. The job restarts with backoff.",
+        ),
+        Row(
+            "Java missing on a worker",
+            failed(with_driver(launched_without_java)),
+            "Install Java. The job restarts with backoff.",
+        ),
         Row(
             "no executor stays alive: no Java, no memory, a wrong image",
             failed(with_driver(dies(DriverLog(stderr=NO_EXECUTORS.stderr.splitlines()[-1])))),
-            "the job restarts with backoff",
+            "Read the logs of the workers. The job restarts with backoff.",
         ),
         Row(
-            "driver that dies before its first report, without a word",
+            "driver that ends before its first driver status, without output",
             failed(with_driver(dies(DriverLog()))),
-            "killed from outside? the worker's log and the machine's tell",
+            "Read the log of the worker and the system log. Another program may have killed the driver.",
         ),
-        Row("script that is run by hand", by_hand(), "let the operator run it"),
-        Row("driver that hangs", falls_silent(), "it is killed and replaced; look at its threads if it repeats"),
+        Row("script that a user runs with spark-submit", by_hand(), "Run the script with the operator."),
+        Row(
+            "driver that hangs",
+            falls_silent(),
+            "The scheduler kills and replaces the driver. If the error repeats, read the thread dump of the driver.",
+        ),
     ]
 
 
 def at_the_end(desk: Desk) -> list[Row]:
     taken_over = superseded_event(SupersededError(7, "arrivals/job/manual__2026/2f6c#loop"))
     return [
-        Row("the same job in two DAGs, or in two runs", desk.end(taken_over), "the newest one runs it"),
+        Row(
+            "the same job in two DAGs, or in two runs",
+            desk.end(taken_over),
+            "The newest run controls the job. Remove the other run.",
+        ),
         Row(
             "cluster too small for the minimum until `resource_wait_timeout`",
             desk.end(end_of(too_small())),
-            "the master's UI shows who has the cores",
+            "Add workers, or find the application that uses the cores in the web UI of the master.",
         ),
         Row(
             "master down until `resource_wait_timeout`",
             desk.end(end_of(down())),
-            "a retry of the task tries again; a job that has run before waits without end",
+            "Restart the master, and retry the task. A job that has run before waits without a timeout.",
         ),
-        Row("script that does not import", desk.end(end_of(with_driver(dies(IMPORT_ERROR)))), "no retry"),
-        Row("canceled by somebody", desk.end({"outcome": "CANCELED", "timed_out": False}), "no retry"),
+        Row(
+            "script that does not import",
+            desk.end(end_of(with_driver(dies(IMPORT_ERROR)))),
+            "Correct the script. Airflow does not retry the task.",
+        ),
+        Row(
+            "cancellation by a user",
+            desk.end({"outcome": "CANCELED", "timed_out": False}),
+            "Airflow does not retry the task.",
+        ),
     ]
 
 
 def page(desk: Desk) -> str:
     parts = {
-        "When the task starts": declared(desk),
-        "While the cluster is asked: in the task's log, after `the cluster does not answer`": at_the_cluster(),
-        "Failures of the driver: in the task's log, the XComs `failures` and `transitions`": in_the_driver(),
-        "How a task ends": at_the_end(desk),
+        "Start of the task: in the log of the task": declared(desk),
+        "Requests to the cluster: in the log of the task, after `the cluster does not answer`": at_the_cluster(),
+        "Failures of the driver: in the log of the task, and in the XComs `failures` and `transitions`": in_the_driver(),
+        "End of the task: in the log of the task": at_the_end(desk),
     }
     return HEAD + "\n".join(f"## {title}\n\n{TABLE}{''.join(map(str, rows))}" for title, rows in parts.items())
 

@@ -265,7 +265,10 @@ def test_callback_reaches_the_triggerer_as_plain_data(make, airflow):
     [
         (print, "on_rescale_callback must be an AsyncCallback"),
         (AsyncCallback(SmtpNotifier, kwargs={"to": object()}), "on_rescale_callback.kwargs must contain text, numbers"),
-        (AsyncCallback(SmtpNotifier, kwargs={"password": "x"}), "on_rescale_callback.kwargs['password']: Airflow would store these secrets in clear text"),
+        (
+            AsyncCallback(SmtpNotifier, kwargs={"password": "x"}),
+            "on_rescale_callback.kwargs['password']: Airflow would store these secrets in clear text",
+        ),
     ],
 )
 def test_callback_that_can_not_reach_the_triggerer_is_refused(make, callback, told):
