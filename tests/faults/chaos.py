@@ -106,8 +106,8 @@ USER_REQUESTS: Mapping[str, Callable[[MatrixJob, int], None]] = {
     "other requirements": other_bounds,
     "other state partitions": other_partitions,
     "another driver": other_driver,
-    "suspend, resume": partial(end_for_now, "suspend"),
-    "cancel, run again": partial(end_for_now, "cancel"),
+    "suspend, resume": partial(end_for_now, "suspended"),
+    "cancel, run again": partial(end_for_now, "canceled"),
     "a row that fails its batch": bad_row,
 }
 

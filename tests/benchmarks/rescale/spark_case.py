@@ -91,7 +91,7 @@ class SparkSubject(Subject):
         self._loops: list[subprocess.Popen[bytes]] = []
         self._known: set[str] = set()
         self._counts: dict[int, int] = {}
-        self._ask("run", SLOTS)
+        self._ask("running", SLOTS)
 
     # ---- the job ----
 
@@ -130,7 +130,7 @@ class SparkSubject(Subject):
 
     def end(self) -> None:
         """Stop it at a batch boundary, and wait for the end of its driver: then its event log is complete."""
-        self._ask("suspend", SLOTS)
+        self._ask("suspended", SLOTS)
         self.job.wait_for("the loop's end", lambda: all(map(ended, self._loops)), EFFECT_S)
         self.job.wait_for("the driver's end", lambda: not self.job.cluster.state()["activedrivers"], EFFECT_S)
 
@@ -144,7 +144,7 @@ class SparkSubject(Subject):
         """Another upper bound (tiers 0 and 1), maximum parallelism (tier 2) or Spark property (tier 3)."""
         self._before = self.job.wait_for("a report of a query", self._runs, EFFECT_S)
         if self._tier in {Tier.EXECUTORS, Tier.QUERY}:
-            return self._ask("run", slots)
+            return self._ask("running", slots)
         if self._tier is Tier.STATE:
             graph = JobGraph.single(JOB, ParallelismRange(1, SLOTS), max_parallelism=PARTITIONS // SLOTS * slots)
             self._spec = replace(self._spec, graph=graph)

@@ -159,7 +159,7 @@ class JobUnderFault(WatchedJob):
 
     def finish(self, loop: subprocess.Popen[bytes]) -> Outcome:
         """Suspend the job and see what has come out; no driver must be left."""
-        self.ask("suspend")
+        self.ask("suspended")
         self.wait_exit(loop, 0)
         assert self.is_in("Finished")
         return self.outcome()

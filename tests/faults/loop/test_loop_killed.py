@@ -177,7 +177,7 @@ AGAIN = {
 def test_next_attempt(job: JobUnderFault, record: Record, point: str) -> None:
     first = job.start_loop()
     job.run_well()
-    job.ask("suspend")
+    job.ask("suspended")
     job.wait_exit(first, 0)
     job.ask()
     job.wait_death(job.start_loop(point, attempt="2"))

@@ -166,7 +166,7 @@ class MatrixJob(JobUnderFault):
 
     def resume(self) -> None:
         """The next attempt, of a job that has ended."""
-        self.ask("run")
+        self.ask("running")
         self.attempt += 1
         self.look_after()
 

@@ -116,7 +116,7 @@ def _lose_an_executor(job: MatrixJob) -> None:
 
 
 def _suspend(job: MatrixJob) -> None:
-    job.ask("suspend")
+    job.ask("suspended")
     job.wait_end()
 
 
@@ -158,13 +158,13 @@ RESTARTING_LOCALLY = Moment(
 BACKOFF = Moment(name="Restarting", lead=MatrixJob.poison, seen=backs_off, go_on=MatrixJob.cure)
 SUSPENDING = Moment(
     name="StopWithSavepoint",
-    lead=lambda job: job.ask("suspend"),
+    lead=lambda job: job.ask("suspended"),
     seen=in_state("StopWithSavepoint"),
     passes=True,
     go_on=_resume,
 )
 CANCELING = Moment(
-    name="Canceling", lead=lambda job: job.ask("cancel"), seen=in_state("Canceling"), passes=True, go_on=_resume
+    name="Canceling", lead=lambda job: job.ask("canceled"), seen=in_state("Canceling"), passes=True, go_on=_resume
 )
 
 MOMENTS = (

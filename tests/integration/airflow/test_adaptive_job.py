@@ -205,7 +205,7 @@ def test_recycled_trigger_leaves_the_driver_alone(begin: Begin) -> None:
     owner = run.owner()
     wait_until(lambda: run.owner() != owner, TIMEOUT_S, "another loop to claim the log")
     assert run.task_state in ("deferred", "scheduled", "queued", "running")
-    run.ask("suspend")
+    run.ask("suspended")
     run.until_task("success")
     assert run.status().epoch == first.epoch
 
@@ -215,7 +215,7 @@ def test_cleared_task_adopts_the_running_driver(begin: Begin) -> None:
     before, owner = run.status(), run.owner()
     run.clear()
     wait_until(lambda: run.owner() != owner, TIMEOUT_S, "the second attempt to claim the log")
-    run.ask("suspend")
+    run.ask("suspended")
     run.until_task("success")
     assert (run.status().epoch, run.status().submission_id) == (before.epoch, before.submission_id)
 
