@@ -1,6 +1,6 @@
-"""The job directory as the driver reaches it: through Hadoop's file systems, like the checkpoint beside it.
+"""The job directory as the driver accesses it: through Hadoop file systems, like the checkpoints of the queries.
 
-All of it reaches into the JVM: `org.apache.hadoop.fs.FileSystem` and
+The module uses these classes of the JVM: `org.apache.hadoop.fs.FileSystem` and
 `org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager` (Spark >= 4.1).
 """
 
@@ -23,46 +23,46 @@ FILE_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.Ch
 
 
 class HadoopJobDirectory:
-    """Journal, status and checkpoints of a job."""
+    """Journal, driver status and checkpoints of a job."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        """Point to a directory; nothing is read or written yet.
+        """Refer to a directory; nothing is read or written yet.
 
         Args:
-            spark: its Hadoop configuration has the credentials.
-            uri: of the directory; `s3://` means Hadoop's `s3a://`.
+            spark: session whose Hadoop configuration has the credentials.
+            uri: URI of the directory; `s3://` stands for Hadoop's `s3a://`.
         """
         self._root = hadoop_uri(uri)
         self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
         self._managers = java_class(spark, FILE_MANAGER)
-        # Kept: it stays usable when the SparkContext is dead and its failure has to be reported.
+        # The configuration is kept, so that the driver can write its status after the SparkContext has stopped.
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
 
     def checkpoint(self, query: str) -> str:
-        """URI of a query's checkpoint."""
+        """Return the URI of a query's checkpoint."""
         folder = quote(query, safe="")
-        # A name of dots alone would be this directory, or the one above.
+        # A name that consists of dots would refer to this directory or its parent.
         return f"{self._root}/checkpoints/{folder if folder.strip('.') else folder.replace('.', '%2E')}"
 
     def journal_numbers(self) -> list[int]:
-        """Numbers of the log's documents, in no order. Raises `DirectoryError`."""
-        with _reaching(self._root):
+        """Return the numbers of the journal documents, in no order. Raises `DirectoryError`."""
+        with _converting_errors(self._root):
             path = self._path("journal")
             files = path.getFileSystem(self._conf)
             names = [entry.getPath().getName() for entry in files.listStatus(path)] if files.exists(path) else []
         return [number for name in names if (number := journal_number(name)) is not None]
 
     def read_journal(self, number: int) -> bytes | None:
-        """A document of the log, None if it is not there. Raises `DirectoryError`."""
+        """Return a journal document, or None if it does not exist. Raises `DirectoryError`."""
         return self._read(self._path("journal", journal_name(number)))
 
     def read_status(self) -> bytes | None:
-        """The status, whoever wrote it, None if there is none. Raises `DirectoryError`."""
+        """Return the driver status of any driver, or None if there is none. Raises `DirectoryError`."""
         return self._read(self._path("status.json"))
 
     def write_status(self, data: bytes) -> None:
-        """Replace the status in one step, as Spark does with the files of a checkpoint. Raises `DirectoryError`."""
-        with _reaching(self._root):
+        """Replace the driver status atomically, as Spark writes the files of a checkpoint. Raises `DirectoryError`."""
+        with _converting_errors(self._root):
             path = self._path("status.json")
             stream = self._managers.create(path.getParent(), self._conf).createAtomic(path, True)
             try:
@@ -73,7 +73,7 @@ class HadoopJobDirectory:
             stream.close()
 
     def _read(self, path: Any) -> bytes | None:
-        with _reaching(self._root):
+        with _converting_errors(self._root):
             files = path.getFileSystem(self._conf)
             if not files.exists(path):
                 return None
@@ -88,14 +88,14 @@ class HadoopJobDirectory:
 
 
 def hadoop_uri(uri: str) -> str:
-    """The URI as Hadoop knows it, without a slash at its end."""
+    """Return the URI as Hadoop expects it, without a trailing slash."""
     scheme, colon, rest = uri.partition("://")
     return f"{'s3a' if scheme == 's3' else scheme}{colon}{rest}".rstrip("/")
 
 
 @contextmanager
-def _reaching(root: str) -> Iterator[None]:
-    """Java's exceptions as ours; a dead JVM (`Py4JNetworkError`) is none of them."""
+def _converting_errors(root: str) -> Iterator[None]:
+    """Convert exceptions of the JVM to `DirectoryError`. A dead JVM (`Py4JNetworkError`) is not converted."""
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:

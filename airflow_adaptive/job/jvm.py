@@ -1,4 +1,4 @@
-"""The little that Spark's Python API lacks for reaching the driver's JVM through Py4J."""
+"""Access to the driver's JVM through Py4J, where Spark's Python API does not suffice."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pyspark.sql import SparkSession
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """A class of the JVM by its full name."""
+    """Return a class of the JVM by its full name."""
     return getattr(spark._jvm, name)
 
 
 def scala_object(spark: SparkSession, name: str) -> Any:
-    """A Scala `object` by its full name."""
+    """Return a Scala `object` by its full name."""
     return getattr(java_class(spark, f"{name}$"), "MODULE$")
 
 
 def from_scala(spark: SparkSession, collection: Any) -> Any:
-    """A Scala collection as Python's list or dict of it."""
+    """Return a Scala collection as a Python list or dict."""
     return java_class(spark, "scala.jdk.javaapi.CollectionConverters").asJava(collection)
 
 
 def scala_seq(spark: SparkSession, items: Iterable[str]) -> Any:
-    """A `Seq[String]` (`org.apache.spark.api.python.PythonUtils`)."""
+    """Return a `Seq[String]` (`org.apache.spark.api.python.PythonUtils`)."""
     return java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(list(items))
 
 
 def empty_scala_map(spark: SparkSession) -> Any:
-    """An empty immutable `Map` (`org.apache.spark.api.python.PythonUtils`)."""
+    """Return an empty immutable `Map` (`org.apache.spark.api.python.PythonUtils`)."""
     return java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap({})

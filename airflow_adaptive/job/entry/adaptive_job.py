@@ -1,4 +1,4 @@
-"""What a DAG author's script calls: `AdaptiveJob(build).run()`."""
+"""The interface for the author's script: `AdaptiveJob(build).run()`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_adaptive.job.state.repartition import CheckpointRepartitioner
 
 
 class AdaptiveJob:
-    """A job whose parallelism is decided elsewhere: streaming, or a batch that runs once.
+    """A job whose parallelism the scheduler decides: streaming queries, or a batch that runs once.
 
     Example:
         ```python
@@ -36,23 +36,24 @@ class AdaptiveJob:
         """Describe the job; nothing runs before `run`.
 
         Args:
-            build: makes the job's query, `(spark, parallelism) -> df.writeStream...`, not started, or a list of
-                queries, each with a `queryName` of its own. It is called again when a plan changes what it has asked
-                `parallelism` for, while the queries of the call before still run; so it must give the same queries each
-                time but for the parallelism. The name of a single query is the job's id unless the function sets one;
-                checkpoints are the runtime's, one that it sets is not used. Or it makes a batch,
-                `-> df.write.mode("overwrite").option("path", ...)`, not saved: the job finishes with it; a restart runs
-                it again from the beginning.
+            build: function that builds the query of the job, `(spark, parallelism) -> df.writeStream...`, not started,
+                or a list of queries, each with its own `queryName`. The driver calls the function again when a plan
+                changes a parallelism that the function has read, while the previous queries still run. Therefore the
+                function must return the same queries every time, except for the parallelism. A single query has the
+                job's id as its name unless the function sets one. The runtime sets the checkpoints and ignores a
+                checkpoint that the function sets. Instead of queries, the function may build a batch, `->
+                df.write.mode("overwrite").option("path", ...)`, not saved. The job finishes with the batch; a restart
+                runs it again from the beginning.
         """
         self._build = build
 
     def run(self) -> None:
-        """Run the queries as the scheduler directs; return when it has finished or was stopped.
+        """Run the queries as the scheduler directs; return when the job has finished or was stopped.
 
         Raises:
-            NotSubmittedError: nobody directs: the script was not submitted by the adaptive scheduler.
+            NotSubmittedError: the adaptive scheduler did not submit the script.
             AdaptiveJobError: the script has started a query before.
-            SystemExit: this driver must not, or can't, run a query any more.
+            SystemExit: this driver must not, or cannot, run queries any more.
         """
         unmanaged_script.disable_hooks()
         spark = SparkSession.builder.getOrCreate()
@@ -66,7 +67,7 @@ class AdaptiveJob:
 
 
 def _run(driver: Driver, build: Build) -> DriverState:
-    """Direct what the author's function makes."""
+    """Run the workload that the build function returns."""
     spark, job = driver.spark, driver.settings.job
     queries = JobQueries(
         spark, build, job=job, checkpoint=driver.directory.checkpoint, repartition=CheckpointRepartitioner(spark)

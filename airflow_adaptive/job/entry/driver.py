@@ -1,4 +1,4 @@
-"""Puts the control loop of a driver together, and lets it run; what it directs is given to it."""
+"""Assembles and runs the control loop of a driver."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
 
 log = logging.getLogger(__name__)
-"""Unless the script configures logging, warnings go to the driver's output, which its worker keeps."""
+"""Unless the script configures logging, warnings go to the driver's output, which the worker keeps."""
 
 EXIT_FAILED: Final = 1
 """Exit code of a driver in which nothing can run any more."""
 
 WATCHDOG_GRACE_S: Final = 5.0
-"""How long after the end of the lease the control loop may take to stop the queries by itself."""
+"""Time in seconds after the expiry of the lease within which the control loop has to stop the queries."""
 
 SUBMISSION_ID: Final = re.compile(r"driver-\d{14}-\d+")
-"""How a standalone master names drivers (`spark.deploy.driverIdPattern`), and a worker their directories."""
+"""Format of the ids that a standalone master assigns to drivers (`spark.deploy.driverIdPattern`), and a worker to their
+directories."""
 
 
 class Driver:
-    """One driver: a session, a job directory, and the loop between them."""
+    """A driver: a session, a job directory, and the control loop between them."""
 
     def __init__(self, spark: SparkSession, settings: DriverSettings) -> None:
-        """Nothing is read or written yet.
+        """Create a driver; nothing is read or written yet.
 
         Args:
-            spark: the session.
-            settings: what the driver was submitted with.
+            spark: session of the driver.
+            settings: settings from the submission.
         """
         self.spark = spark
         self.settings = settings
@@ -60,17 +61,17 @@ class Driver:
         )
 
     def run(self, workload: Workload, notice: str | None = None) -> DriverState:
-        """Obey the scheduler until the end.
+        """Execute the scheduler's directives until the driver ends.
 
         Args:
-            workload: what the driver runs.
-            notice: what people should know of this driver (`DriverStatus.notice`).
+            workload: queries or batch of the job.
+            notice: information about this driver for the user (`DriverStatus.notice`).
 
         Returns:
             See `ControlLoop.run`.
 
         Raises:
-            Exception: the control loop itself failed; the query was stopped and the failure reported.
+            Exception: the control loop itself failed; it has stopped the queries and reported the failure.
         """
         settings, clock = self.settings, time.monotonic
         fence = Fence(epoch=settings.epoch, nonce=settings.nonce, lease_timeout_s=settings.lease_timeout_s, clock=clock)
@@ -100,7 +101,10 @@ class Driver:
 
 
 def _pause(identity: DriverStatus) -> Callable[[float], None]:
-    """Sleeps, and sees to the driver's output before; where a worker keeps none there is nothing to see to."""
+    """Return a function that truncates the driver's output if due, and sleeps.
+
+    Without a worker there is no output to truncate.
+    """
     if identity.submission_id is None:
         return time.sleep
     output = DriverOutput(Path.cwd(), clock=time.monotonic, warn=log.warning)
@@ -113,7 +117,7 @@ def _pause(identity: DriverStatus) -> Callable[[float], None]:
 
 
 def _identity(spark: SparkSession, settings: DriverSettings, notice: str | None) -> DriverStatus:
-    """What all reports of this driver have in common."""
+    """Return the fields that all statuses of this driver share."""
     directory = Path.cwd().name
     return DriverStatus(
         job=settings.job,

@@ -1,9 +1,10 @@
-"""Keeps the files small that a driver's output goes to.
+"""Limits the size of the files to which a driver's output goes.
 
-A worker appends what a driver writes to `stdout` and `stderr` in the driver's directory, for ever: it rolls the files of
-executors only (`spark.executor.logs.rolling.*`; `org.apache.spark.deploy.worker.CommandUtils.redirectStream`). Since it
-appends, the driver may cut its own files from below, as `logrotate` does with `copytruncate`. A worker's log page shows files
-whose names begin alike as one log (`org.apache.spark.util.logging.RollingFileAppender.getSortedRolledOverFiles`).
+A worker appends the output of a driver to `stdout` and `stderr` in the driver's directory without a limit: it rotates
+the files of executors only (`spark.executor.logs.rolling.*`;
+`org.apache.spark.deploy.worker.CommandUtils.redirectStream`). Because the worker appends, the driver may truncate its
+own files, as `logrotate` does with `copytruncate`. A worker's log page presents files with the same prefix as one log
+(`org.apache.spark.util.logging.RollingFileAppender.getSortedRolledOverFiles`).
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from typing import Final
 NAMES: Final = ("stdout", "stderr")
 
 ROTATED_SUFFIX: Final = ".old"
-"""Ending of the file that has what was written before."""
+"""Suffix of the file that contains the output before the last truncation."""
 
 MAX_BYTES: Final = 16 << 20
-"""Of each file; what a driver leaves on its worker is four times as much at most."""
+"""Maximum size of each file. A driver leaves at most four times this size on its worker."""
 
 CHECK_INTERVAL_S: Final = 10.0
-"""Between two looks at the sizes."""
+"""Interval between checks of the sizes, in seconds."""
 
 
 class DriverOutput:
-    """The files of one driver."""
+    """The output files of one driver."""
 
     def __init__(
         self,
@@ -37,13 +38,13 @@ class DriverOutput:
         warn: Callable[[str], None],
         max_bytes: int = MAX_BYTES,
     ) -> None:
-        """Nothing is looked at yet.
+        """Refer to the files; nothing is checked yet.
 
         Args:
-            directory: of the driver, on its worker.
-            clock: monotonic, seconds.
-            warn: told once if that is not possible.
-            max_bytes: of each file; it is cut when it has grown beyond.
+            directory: directory of the driver on its worker.
+            clock: monotonic clock, in seconds.
+            warn: called once if a truncation fails.
+            max_bytes: maximum size of each file; a larger file is truncated.
         """
         self._files = [directory / name for name in NAMES]
         self._clock = clock
@@ -53,7 +54,10 @@ class DriverOutput:
         self._warned = False
 
     def truncate_if_due(self) -> None:
-        """Cut what has grown too large, if it is time to look again; what is written at that very moment may be lost."""
+        """Truncate files that are too large, if a check is due.
+
+        Output that is written during the truncation may be lost.
+        """
         if self._checked_at is not None and self._clock() - self._checked_at < CHECK_INTERVAL_S:
             return
         self._checked_at = self._clock()
@@ -63,12 +67,12 @@ class DriverOutput:
                     _rotate(file)
         except OSError as error:
             if not self._warned:
-                self._warn(f"the driver's output can't be cut, or not be kept: {error}")
+                self._warn(f"cannot truncate the driver's output, or cannot keep a copy: {error}")
             self._warned = True
 
 
 def _rotate(file: Path) -> None:
-    """Begin anew, keep what there was as the old file; on a full disk only begin anew."""
+    """Truncate the file after copying it; on a full disk only truncate it."""
     try:
         shutil.copyfile(file, file.with_name(file.name + ROTATED_SUFFIX))
     finally:

@@ -1,4 +1,7 @@
-"""Runs the author's script as Python would, and has it script_watch: the main program of a driver is a line that calls `launch`."""
+"""Runs the author's script as Python would.
+
+The main program of a driver calls `launch`, which intercepts the script's queries.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,17 @@ def launch(script: Path) -> None:
     """Run a script; `sys.argv` has its arguments.
 
     Args:
-        script: lies beside the main program.
+        script: path of the script, beside the main program.
 
     Raises:
-        SystemExit: as Python would end, or as the job has.
+        SystemExit: exit code of the script or of the job.
     """
     _set_secret_properties()
     error: BaseException | None = None
     script_watch = _intercept_queries()
     try:
         runpy.run_path(str(script), run_name="__main__")
-    except BaseException as raised:  # noqa: BLE001  (all that can end a script)
+    except BaseException as raised:  # noqa: BLE001  (anything that can end a script)
         error = raised
     if error is not None and not isinstance(error, SystemExit):
         _print_traceback(error, script)
@@ -45,11 +48,11 @@ def launch(script: Path) -> None:
 
 
 def _set_secret_properties() -> None:
-    """Spark properties that came in the environment, since arguments can be seen by others, become the JVM's own."""
+    """Set Spark properties from the environment on the JVM, because other users can read the arguments of a process."""
     secrets: dict[str, str] = json.loads(os.environ.pop(SECRET_CONF_VARIABLE, "{}"))
     if not secrets:
         return
-    from pyspark import SparkContext  # noqa: PLC0415  (a driver without it fails where its script asks for it)
+    from pyspark import SparkContext  # noqa: PLC0415  (a driver without pyspark fails when its script imports it)
 
     register_secrets(secrets.values())
     SparkContext._ensure_initialized()
@@ -59,7 +62,7 @@ def _set_secret_properties() -> None:
 
 
 def _intercept_queries() -> UnmanagedScript | None:
-    """The watch over the script; None in a Python that has no pyspark, of which the script will complain."""
+    """Return the hooks for the script's queries, or None in a Python without pyspark, in which no query can start."""
     try:
         from airflow_adaptive.job.entry import unmanaged_script  # noqa: PLC0415
     except ImportError:
@@ -68,14 +71,14 @@ def _intercept_queries() -> UnmanagedScript | None:
 
 
 def _wait_for_threads() -> None:
-    """As Python does before it ends: a thread may be about to start a query."""
+    """Wait for the script's threads, as Python does before it exits: a thread may be about to start a query."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
 
 
 def _print_traceback(error: BaseException, script: Path) -> None:
-    """The traceback, without the frames that are not the script's own; its report has none of them either."""
+    """Print the traceback without the frames outside the script, like its failure report."""
     error.with_traceback(_traceback_from(error.__traceback__, str(script)))
     sys.excepthook(type(error), error, error.__traceback__)
 

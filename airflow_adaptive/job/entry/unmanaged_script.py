@@ -1,12 +1,12 @@
-"""An ordinary Structured Streaming script under the scheduler: one that starts its queries itself, without `AdaptiveJob`.
+"""An unmanaged script: a Structured Streaming script that starts its queries itself, without `AdaptiveJob`.
 
-The launcher watches for the script's first `start()`. That waits until the scheduler's log names this driver, so a driver that
-is outdated starts no query; and from then on a control loop runs in a thread beside the script. When the script is told to
-stop, its queries end at a batch boundary, so its `awaitTermination()` returns, and what it does then it may do for a while.
-A script that calls `AdaptiveJob(...).run()` is left alone.
+The launcher intercepts the script's first `start()`. The call waits until the scheduler's journal names this driver, so
+that an outdated driver starts no query. From then on a control loop runs in a thread beside the script. When the driver
+stops, the queries end at a batch boundary, so the script's `awaitTermination()` returns, and the script has a limited
+time to end. A script that calls `AdaptiveJob(...).run()` keeps its calls unchanged.
 
-Changes classes of pyspark in this process: `start` and `toTable` of `DataStreamWriter`, `awaitTermination` of `StreamingQuery`,
-`awaitAnyTermination` of `StreamingQueryManager`, and `stop` of `SparkContext`.
+The module replaces methods of pyspark in this process: `start` and `toTable` of `DataStreamWriter`, `awaitTermination`
+of `StreamingQuery`, `awaitAnyTermination` of `StreamingQueryManager`, and `stop` of `SparkContext`.
 """
 
 from __future__ import annotations
@@ -36,26 +36,24 @@ from airflow_adaptive.job.queries.writers import AdaptiveJobError, query_option
 log = logging.getLogger(__name__)
 
 NOTE: Final = (
-    "the script starts its queries itself, without AdaptiveJob: executors come and go under them, every other change takes a "
+    "the script starts its queries itself, without AdaptiveJob: a rescale adds and removes executors, and every other change needs a "
     "new driver"
 )
 
-NO_CHECKPOINT: Final = (
-    "has no checkpointLocation, so each restart begins anew: set it, on storage that all workers reach"
-)
+NO_CHECKPOINT: Final = "has no checkpointLocation, so each restart starts from the beginning: set it, on storage that all workers can access"
 
 THREADS_GRACE_S: Final = 10.0
-"""How long threads that the script has left behind may keep a process whose work is over."""
+"""Time in seconds for which threads of the script may keep a process that has completed its work."""
 
 CHECKPOINT_OPTION: Final = "checkpointLocation"
 CHECKPOINT_CONF: Final = "spark.sql.streaming.checkpointLocation"
 
 
 class UnmanagedScript:
-    """The script of this process, from its first query on."""
+    """The script of this process, from its first query."""
 
     def __init__(self, end: Callable[[int], object] = os._exit) -> None:
-        """Nothing is watched yet; `end` ends the process, whatever its threads do."""
+        """Create an object that intercepts nothing yet; `end` ends the process regardless of its threads."""
         self._end_process = end
         self._lock = threading.Lock()
         self._hooks_disabled = False
@@ -67,18 +65,21 @@ class UnmanagedScript:
 
     @property
     def has_started(self) -> bool:
-        """Whether the script has wanted to start a query itself."""
+        """Whether the script has tried to start a query itself."""
         return self._queries is not None
 
     def install_hooks(self) -> None:
-        """Have the script's calls pass through here."""
+        """Intercept the script's calls."""
         _replace_methods(DataStreamWriter, ("start", "toTable"), self._on_start)
         _replace_methods(StreamingQuery, ("awaitTermination",), self._on_await)
         _replace_methods(StreamingQueryManager, ("awaitAnyTermination",), self._on_await)
         _replace_methods(SparkContext, ("stop",), self._on_stop)
 
     def disable_hooks(self) -> None:
-        """The script hands its queries to `AdaptiveJob`. Raises `AdaptiveJobError` if it has started one before."""
+        """Disable the hooks, because the script uses `AdaptiveJob`.
+
+        Raises `AdaptiveJobError` if it has started a query before.
+        """
         if self.has_started:
             raise AdaptiveJobError(
                 "the script started a query before AdaptiveJob(...).run(): let the function that AdaptiveJob is given return "
@@ -87,10 +88,10 @@ class UnmanagedScript:
         self._hooks_disabled = True
 
     def finish(self, error: BaseException | None) -> int:
-        """The script has come to its end: wait for the control loop's.
+        """Wait for the control loop after the end of the script.
 
         Args:
-            error: what the script raised, None if nothing.
+            error: exception of the script, or None.
 
         Returns:
             The exit code of the process.
@@ -126,7 +127,7 @@ class UnmanagedScript:
                 self._queries.block_if_halted()
 
     def _on_stop(self, stop: Callable[[SparkContext], None], context: SparkContext) -> None:
-        """The session is needed until the last report: the queries are ended now, and it ends with the process."""
+        """End the queries now; the session ends with the process, because the driver needs it for the last status."""
         if self._queries is None:
             stop(context)
         else:
@@ -135,7 +136,7 @@ class UnmanagedScript:
     # ---- the control loop ----
 
     def _start_control_loop(self, writer: DataStreamWriter, without: str) -> ScriptQueries:
-        """Start the control loop."""
+        """Start the control loop in a thread."""
         spark = writer._spark
         master = str(spark.sparkContext.master)
         if master.startswith("local"):
@@ -155,7 +156,7 @@ class UnmanagedScript:
         return queries
 
     def _run_control_loop(self, driver: Driver, queries: ScriptQueries, notice: str) -> None:
-        """Obey the scheduler; then the script may come to its end by itself, but not for ever."""
+        """Execute directives; after that, the script has a limited time to end by itself."""
         try:
             self._state = driver.run(queries, notice)
         except Exception:
@@ -166,11 +167,11 @@ class UnmanagedScript:
         if self._state is DriverState.FENCED:
             self._exit(EXIT_FENCED)
         elif not self._script_ended.wait(driver.settings.stop_timeout_s):
-            log.warning("the script has not ended within %g s of its queries: exit", driver.settings.stop_timeout_s)
+            log.warning("the script has not ended within %g s of its queries: exiting", driver.settings.stop_timeout_s)
             self._exit(EXIT_FAILED if self._state is DriverState.FAILED else 0)
 
     def _exit_after(self, seconds: float, code: int) -> None:
-        """Python waits for threads of a script that has failed; they have that long."""
+        """Exit after a time, because Python waits for the threads of a script that has failed."""
         timer = threading.Timer(seconds, self._exit, (code,))
         timer.daemon = True
         timer.start()
@@ -182,7 +183,7 @@ class UnmanagedScript:
 
 
 class _StopOnHold:
-    """A log: the queries of a script can't be held, since it goes on with their end. Where others are held it is stopped."""
+    """A journal in which HOLD means STOP, because the script continues when its queries end."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -195,7 +196,7 @@ class _StopOnHold:
 
 
 class _ExecutorPoolOfScript:
-    """Executors that are of no use any more when the script has failed."""
+    """An executor pool that is not alive any more when the script has failed."""
 
     def __init__(self, executors: ExecutorPool, queries: ScriptQueries) -> None:
         self._queries = queries
@@ -211,13 +212,13 @@ _script = UnmanagedScript()
 
 
 def install_hooks() -> UnmanagedScript:
-    """Watch the script of this process, from before it begins."""
+    """Intercept the calls of this process's script, before the script starts."""
     _script.install_hooks()
     return _script
 
 
 def disable_hooks() -> None:
-    """The script of this process hands its queries to `AdaptiveJob`. Raises `AdaptiveJobError` if it has started one."""
+    """Disable the hooks, because the script uses `AdaptiveJob`. Raises `AdaptiveJobError` if it has started a query."""
     _script.disable_hooks()
 
 
@@ -236,7 +237,7 @@ def _replacement(original: Callable[..., Any], around: Callable[..., Any]) -> Ca
 
 
 def _label_without_checkpoint(writer: DataStreamWriter, options: dict[str, Any]) -> str:
-    """What to call a query that is started without a checkpoint location, "" if it has one."""
+    """Return a label for a query that is started without a checkpoint location, or "" if it has one."""
     given = options.get(CHECKPOINT_OPTION) or query_option(writer, CHECKPOINT_OPTION)
     if given or writer._spark.conf.get(CHECKPOINT_CONF, None):
         return ""
@@ -249,7 +250,10 @@ def _is_normal_end(error: BaseException) -> bool:
 
 
 def report_end(error: BaseException) -> FailureReport:
-    """Report of what ended the script: what the script raised; of an exit that stands for nothing else its code is all that is known."""
+    """Return the report of the exception that ended the script.
+
+    Of an exit without another cause, only the code is known.
+    """
     report = report_build_failure(error) if isinstance(error, Exception) else report_exception(error)
     if isinstance(error, SystemExit) and report.error_class == "SystemExit":
         return replace(report, message=f"the script ended itself with exit code {report.message}")

@@ -1,7 +1,8 @@
-"""The executors of the application: how many are declared, which are there, which go.
+"""The executors of the application: their requested total, the registered executors, and their release.
 
-All of it reaches into the JVM: `org.apache.spark.SparkContext`, its `AppStatusStore`, and the scheduler backend
-`org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend` (of standalone, YARN and Kubernetes alike).
+The module uses these classes of the JVM: `org.apache.spark.SparkContext`, its `AppStatusStore`, and the scheduler
+backend `org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend` (the same for standalone, YARN and
+Kubernetes).
 """
 
 from __future__ import annotations
@@ -20,29 +21,31 @@ from airflow_adaptive.job.jvm import empty_scala_map, from_scala, scala_seq
 from airflow_adaptive.job.protocol.documents import ExecutorReport
 
 REQUEST_INTERVAL_S: Final = 10.0
-"""A master that was recovered from its failure has forgotten the total, and one that was away has not heard of what was
-given back: it is told so often."""
+"""Interval in seconds at which requests are repeated. A master that has recovered from a failure has lost the total,
+and a master that was unreachable has not received the releases."""
 
 ANSWER_TIMEOUT_S: Final = 5.0
-"""How long the control loop waits for the master. Spark itself would wait for two minutes (`spark.rpc.askTimeout`)."""
+"""Time in seconds for which the control loop waits for the master. Spark itself would wait for two minutes
+(`spark.rpc.askTimeout`)."""
 
 RELEASE_TIMEOUT_S: Final = 1.0
-"""As above, for what is given back while queries are held for it. Spark marks that before it asks: it gets no task."""
+"""Like `ANSWER_TIMEOUT_S`, for a release while queries are blocked. Spark marks the executors before the request, so
+that they get no tasks."""
 
 KILL_OPTIONS: Final = {"adjustTargetNumExecutors": False, "countFailures": False, "force": False}
-"""The target is declared before; nobody is to blame; an executor that runs a task is spared until it has none."""
+"""The target was requested before; the exit is not a failure; and a busy executor is removed only once it is idle."""
 
 
 class SparkExecutorPool:
     """The executors of one session."""
 
     def __init__(self, spark: SparkSession, *, clock: Callable[[], float], warn: Callable[[str], None]) -> None:
-        """Take hold of the session's scheduler.
+        """Connect to the session's scheduler.
 
         Args:
-            spark: the session.
-            clock: monotonic, seconds.
-            warn: told when the cluster manager refuses.
+            spark: session of the driver.
+            clock: monotonic clock, in seconds.
+            warn: called when the cluster manager rejects a request.
         """
         self._spark = spark
         self._clock = clock
@@ -54,27 +57,27 @@ class SparkExecutorPool:
         self._request_thread: threading.Thread | None = None
 
     def alive(self) -> bool:
-        """Whether the SparkContext is; without it nothing can run in this process any more."""
+        """Return whether the SparkContext is running; without it, nothing can run in this process."""
         return not self._context.isStopped()
 
     def registered(self) -> tuple[ExecutorReport, ...]:
-        """The executors that take tasks, in the order in which they were started."""
+        """Return the executors that accept tasks, oldest first."""
         ids = [name for name in self._ids() if self._is_active(name)]
         self._known = {name: report for name in ids if (report := self._known.get(name) or self._report_of(name))}
         return tuple(sorted(self._known.values(), key=_age))
 
     def are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
-        """Whether each of these has done more tasks than it has slots."""
+        """Return whether each executor has completed more tasks than it has slots."""
         return all(self._summary(each.executor_id).completedTasks() > each.cores for each in executors)
 
     def exiting(self) -> list[str]:
-        """Ids of the executors that take no task any more: given back, and not ended yet."""
+        """Return the ids of executors that accept no tasks: they were released and have not exited yet."""
         return [name for name in self._ids() if not self._is_active(name)]
 
     def request_total(self, total: int) -> None:
-        """Tell the cluster manager how many executors the application wants; it starts and replaces up to that number.
+        """Request a total number of executors; the cluster manager starts and replaces executors up to that number.
 
-        More is never taken away by that: see `release`.
+        A smaller total removes no executors: see `release`.
         """
         if self._requested is not None:
             declared, at = self._requested
@@ -84,18 +87,18 @@ class SparkExecutorPool:
             self._requested = (total, self._clock())
 
     def release(self, total: int, keep: Mapping[str, int]) -> None:
-        """Give back the executors above `total` (see `surplus`) that have no task now; the others when called again.
+        """Release the executors above `total` (see `surplus`) that run no task; another call releases the others.
 
-        `SparkContext.killExecutors` refuses under dynamic allocation; the backend does not. The total has to be
-        declared first, else the manager replaces what is given back.
+        `SparkContext.killExecutors` rejects calls under dynamic allocation; the backend does not. The total has to be
+        requested first, or else the cluster manager replaces the released executors.
         """
-        given_back = surplus(self.registered(), total, keep)
-        if given_back:
-            names = scala_seq(self._spark, given_back)
+        released = surplus(self.registered(), total, keep)
+        if released:
+            names = scala_seq(self._spark, released)
             self._request(lambda: self._backend.killExecutors(names, *KILL_OPTIONS.values()), RELEASE_TIMEOUT_S)
 
     def _request_total(self, total: int) -> None:
-        """What is wanted, and again what is not: `killExecutors` asks for each executor but once (SPARK-9795)."""
+        """Request the total, and repeat the releases: `killExecutors` requests each release only once (SPARK-9795)."""
         self._context.requestTotalExecutors(total, 0, empty_scala_map(self._spark))
         if leaving := self.exiting():
             self._backend.doKillExecutors(scala_seq(self._spark, leaving))
@@ -105,7 +108,10 @@ class SparkExecutorPool:
         return found
 
     def _request(self, request: Callable[[], object], timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
-        """Ask the cluster manager, without hanging if it does; False if it has not answered an older request yet."""
+        """Send a request without blocking longer than the timeout.
+
+        Returns False while an older request has no answer.
+        """
         if self._request_thread is not None and self._request_thread.is_alive():
             return False
         self._request_thread = threading.Thread(target=self._attempt, args=(request,), daemon=True)
@@ -117,18 +123,21 @@ class SparkExecutorPool:
         try:
             request()
         except (Py4JError, PySparkException) as error:
-            self._warn(f"the cluster manager did not do what was asked, trying on: {error}")
+            self._warn(f"the cluster manager did not fulfill a request, will retry: {error}")
 
     def _is_active(self, name: str) -> bool:
-        """Not lost, and not given back."""
+        """Return whether the executor is neither lost nor released."""
         return bool(self._backend.isExecutorActive(name))
 
     def _summary(self, name: str) -> Any:
-        """What the listeners have heard of it. Raises `Py4JJavaError` (NoSuchElementException) while that is nothing."""
+        """Return Spark's metrics of an executor.
+
+        Raises `Py4JJavaError` (NoSuchElementException) before the first one.
+        """
         return self._context.statusStore().executorSummary(name)
 
     def _report_of(self, name: str) -> ExecutorReport | None:
-        """None while the listeners have not heard of it."""
+        """Return the report of an executor, or None before its first metrics."""
         try:
             summary = self._summary(name)
         except Py4JJavaError:
@@ -140,24 +149,25 @@ class SparkExecutorPool:
 
 
 def surplus(executors: Sequence[ExecutorReport], total: int, keep: Mapping[str, int]) -> list[str]:
-    """Ids of the executors above `total`, in the order in which they go.
+    """Return the ids of the executors above `total`, in the order in which they are released.
 
     Args:
-        executors: in the order in which they were started.
-        total: how many stay.
-        keep: how many stay on each worker, as far as `total` allows. The worker that has most above that gives first;
-            of one worker, of workers that are equal, and once all have what they keep, the youngest goes first.
+        executors: registered executors, oldest first.
+        total: number of executors that remain.
+        keep: number of executors that remain on each worker, as far as `total` allows. The worker with the most
+            executors above its number releases first. The youngest executor of a worker, of equal workers, and of all
+            workers without surplus goes first.
     """
     left = list(executors)
-    going: list[str] = []
+    released: list[str] = []
     while len(left) > total:
-        first = _first_to_go(left, keep)
+        first = _next_to_release(left, keep)
         left.remove(first)
-        going.append(first.executor_id)
-    return going
+        released.append(first.executor_id)
+    return released
 
 
-def _first_to_go(executors: Sequence[ExecutorReport], keep: Mapping[str, int]) -> ExecutorReport:
+def _next_to_release(executors: Sequence[ExecutorReport], keep: Mapping[str, int]) -> ExecutorReport:
     above = Counter(executor.worker for executor in executors)
     above.subtract(keep)
     most = max(above[executor.worker] for executor in executors)
@@ -167,11 +177,11 @@ def _first_to_go(executors: Sequence[ExecutorReport], keep: Mapping[str, int]) -
 
 
 def worker_address(log_url: str) -> str:
-    """Address of a worker's web UI, from the URL where it shows an executor's output; "" if that has none."""
+    """Return the address of a worker's web UI from the URL of an executor's output, or "" if the URL has none."""
     parts = urlsplit(log_url)
     return f"{parts.scheme}://{parts.netloc}" if parts.scheme and parts.netloc else ""
 
 
 def _age(executor: ExecutorReport) -> tuple[int, str]:
-    """Spark numbers executors in the order of their start."""
+    """Return the sort key of an executor's age: Spark numbers executors in the order of their start."""
     return int(executor.executor_id) if executor.executor_id.isdecimal() else 0, executor.executor_id

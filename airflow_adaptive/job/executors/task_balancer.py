@@ -1,17 +1,18 @@
-"""Spreads the stateful tasks of a running query over its executors: what `load_balance = "tasks"` means on Spark.
+"""Spreads the stateful tasks of a running query over its executors (`load_balance_mode = "tasks"` on Spark).
 
-Theory: Spark runs a stateful task where its state is (`StateStoreRDD.getPreferredLocations`). So the first batch of a
-run decides for all that follow: executors that were warm took most of its tasks, one that came later gets none. A task
-goes elsewhere only if its own place is taken for `spark.locality.wait`, and short tasks never wait for so long. Without
-that wait a free executor takes any task, loads its state, and is the place of that state from then on. So the wait is
-dropped until the tasks lie evenly, for a few batches at most, since each task that moves pays for its state. And it is
-dropped when executors are given back: Spark counts them as places until their JVMs have ended, which takes seconds, and
-tasks that can't run there any more would wait for them.
+Theory: Spark runs a stateful task where its state is (`StateStoreRDD.getPreferredLocations`). Therefore the first batch
+of a run determines the placement for all later batches: warm executors have taken most tasks, and an executor that
+registers later gets none. A task runs elsewhere only if its preferred executor has been busy for `spark.locality.wait`,
+and short tasks never wait that long. Without that wait, a free executor takes any task, loads its state, and becomes
+the preferred executor of that state. Therefore the balancer sets the wait to 0 until the tasks are balanced, for at
+most a few batches, because each move of a task reloads its state. The balancer also sets the wait to 0 when executors
+are released: Spark prefers them until their JVMs have exited, which takes seconds, and tasks would wait for executors
+on which they cannot run.
 
-`TaskSetManager` reads the wait from the SparkContext's own configuration when a stage is submitted and when executors
-come or go, so a change holds for the next stage. Where tasks ran is read from the stages of the query's last batch in
-the `AppStatusStore`: what that has per executor of a stage is complete once the stage is (its figures of an executor
-as a whole are written with delay, and mix all stages). The same in Spark 4.2 and 4.3.
+`TaskSetManager` reads the wait from the configuration of the SparkContext when a stage is submitted and when executors
+are added or removed, so a change applies to the next stage. The stages of the query's last batch in the
+`AppStatusStore` show where tasks ran. Their values for each executor are complete when the stage is complete; the
+totals of an executor are delayed and include all stages. The same applies to Spark 4.2 and 4.3.
 """
 
 from __future__ import annotations
@@ -29,47 +30,49 @@ from airflow_adaptive.job.jvm import from_scala
 from airflow_adaptive.job.protocol.documents import ExecutorReport
 
 MAX_BATCHES: Final = 4
-"""So many batches without the wait at most; the first of them had begun, perhaps, when it was dropped."""
+"""Maximum number of batches without the wait. The first of them may have begun before the wait was set to 0."""
 
 TIMEOUT_S: Final = 600.0
-"""The wait comes back after that, even if no batch has ended; the next batch shows whether it has to go again."""
+"""Time in seconds after which the wait is restored even if no batch has ended; the next batch shows whether to drop it
+again."""
 
 WAIT: Final = "spark.locality.wait"
 WAITS: Final = (WAIT, f"{WAIT}.process", f"{WAIT}.node", f"{WAIT}.rack")
-"""Those of one level hold for it instead of the first; they are changed if they are set."""
+"""The wait, and the waits of the locality levels, which override it. The balancer changes a level only if it is set."""
 
 MAX_JOBS: Final = 10
-"""A batch may be several Spark jobs (`foreachBatch`), of which one has the stateful stage."""
+"""Maximum number of Spark jobs to inspect: a batch may consist of several jobs (`foreachBatch`), one of which has the
+stateful stage."""
 
 Tasks = Mapping[str, int]
-"""Executor id -> tasks of one stage."""
+"""Number of tasks of one stage, by executor id."""
 
 
 class Placement(Protocol):
-    """What Spark knows of tasks, and the wait that it places them by; see `SparkPlacement`."""
+    """Spark's placement of tasks, and the wait that controls it; see `SparkPlacement`."""
 
     def last_batch(self, run: StatefulRun) -> Sequence[Tasks]:
-        """Where the tasks of each stateful stage ran in the newest batch; empty if that is not known."""
+        """Return where the tasks of each stateful stage of the newest batch ran; empty if unknown."""
         ...
 
     def drop_locality_wait(self) -> None:
-        """Let every free executor take any task from the next stage on."""
+        """Let every free executor take any task, from the next stage on."""
         ...
 
     def restore_locality_wait(self) -> None:
-        """Undo `drop_wait`."""
+        """Undo `drop_locality_wait`."""
         ...
 
 
 class LocalityBalancer:
-    """Watches one query; does nothing as long as its tasks lie evenly."""
+    """Balances the tasks of one query; does nothing while they are balanced."""
 
     def __init__(self, placement: Placement, *, clock: Callable[[], float]) -> None:
-        """Nothing is watched yet.
+        """Create a balancer; it inspects nothing yet.
 
         Args:
-            placement: of the session.
-            clock: monotonic, seconds.
+            placement: task placement of the session.
+            clock: monotonic clock, in seconds.
         """
         self._placement = placement
         self._clock = clock
@@ -79,10 +82,10 @@ class LocalityBalancer:
         self._dropped_at: float | None = None
 
     def rebalance(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
-        """Look whether the tasks lie evenly, if that is open: in a new run, and after executors came or went.
+        """Check whether the tasks are balanced, in a new run and after executors were added or removed.
 
         Returns:
-            Whether no more is to be done about it: they do, or would not in time.
+            Whether the balancing is complete: the tasks are balanced, or cannot be balanced in time.
         """
         slots = {executor.executor_id: executor.cores for executor in executors}
         there = frozenset(slots)
@@ -91,19 +94,17 @@ class LocalityBalancer:
         if (run.run_id, there) != self._balanced and (there, run) != self._checked:
             self._checked = there, run
             stages = self._placement.last_batch(run)
-            if stages and all(
-                map(there.issuperset, stages)
-            ):  # where the tasks of a lost executor go the next batch shows
+            if stages and all(map(there.issuperset, stages)):  # after the loss of an executor, wait for the next batch
                 self._evaluate(stages, slots, run)
         return (run.run_id, there) == self._balanced
 
     def ignore_locality(self) -> None:
-        """Executors are given back: what would run there runs elsewhere from the next batch on, not after the wait."""
+        """Let the tasks of released executors run elsewhere from the next batch on, not only after the wait."""
         self._balanced = self._checked = self._first_batch = None
         self._drop_locality_wait()
 
     def restore(self) -> None:
-        """The query ends, or nothing is to be spread any more: bring the wait back if it was dropped."""
+        """Restore the wait, because the query ends or the balancing is complete."""
         self._first_batch = None
         self._restore_locality_wait()
 
@@ -128,10 +129,10 @@ class LocalityBalancer:
 
 
 def is_balanced(tasks: Tasks, slots: Mapping[str, int]) -> bool:
-    """Whether the tasks of a stage lie evenly on the executors (id -> slots) that are there now.
+    """Return whether the tasks of a stage are balanced over the executors (id -> slots).
 
-    A slot runs its tasks one after the other, in rounds. No executor may need more of them than an even distribution
-    does, or about a quarter more where that needs several: one more from three on, two more from seven on.
+    A slot runs its tasks one after another, in rounds. No executor may need more rounds than an even distribution
+    needs, plus about a quarter: one more round from three on, and two more from seven on.
     """
     even = math.ceil(sum(tasks.values()) / max(1, sum(slots.values())))
     rounds = max((math.ceil(tasks.get(executor, 0) / count) for executor, count in slots.items()), default=0)
@@ -139,14 +140,14 @@ def is_balanced(tasks: Tasks, slots: Mapping[str, int]) -> bool:
 
 
 class SparkPlacement:
-    """`Placement` of one session."""
+    """Task placement of one session."""
 
     def __init__(self, spark: SparkSession, *, warn: Callable[[str], None]) -> None:
-        """Take hold of the session's context.
+        """Connect to the session's context.
 
         Args:
-            spark: the session.
-            warn: told, once, when Spark does not answer as it should: then nothing is spread.
+            spark: session of the driver.
+            warn: called once if Spark does not provide the placement; the balancer then does nothing.
         """
         self._spark = spark
         self._warn = warn
@@ -155,12 +156,12 @@ class SparkPlacement:
         self._original: dict[str, str] = {}
 
     def last_batch(self, run: StatefulRun) -> Sequence[Tasks]:
-        """See `Placement`. A stage with as many tasks as the query has state partitions is taken for stateful."""
+        """See `Placement`. A stage with as many tasks as the query has state partitions counts as stateful."""
         try:
             jobs = self._context.statusTracker().getJobIdsForGroup(run.run_id)  # the newest first
             return next(filter(None, (self._stages(job, run) for job in islice(jobs, MAX_JOBS))), [])
         except Py4JError as error:
-            self._warn_once(f"no load balancing, Spark does not tell where tasks ran: {error}")
+            self._warn_once(f"no load balancing, because Spark does not report where tasks ran: {error}")
             return []
 
     def drop_locality_wait(self) -> None:
@@ -177,11 +178,11 @@ class SparkPlacement:
             conf.remove(WAIT)
             for name, value in self._original.items():
                 conf.set(name, value)
-        except Py4JError as error:  # the JVM is gone, and the wait with it
+        except Py4JError as error:  # the JVM has exited
             self._warn_once(f"{WAIT} not restored: {error}")
 
     def _stages(self, number: int, run: StatefulRun) -> Sequence[Tasks]:
-        """Of one job; empty while it runs."""
+        """Return the stages of one job; empty while the job runs."""
         job = self._context.statusStore().job(number)
         if str(job.status()) != "SUCCEEDED":
             return []
@@ -189,7 +190,7 @@ class SparkPlacement:
         return [tasks for tasks in found if tasks]
 
     def _tasks(self, stage: int, run: StatefulRun) -> Tasks:
-        """Empty for a stage that is not stateful, or was skipped."""
+        """Return the tasks of a stage; empty for a stage that is stateless or was skipped."""
         store = self._context.statusStore()
         data = store.lastStageAttempt(stage)
         if data.numTasks() != run.state_partitions or str(data.status()) != "COMPLETE":

@@ -63,7 +63,7 @@ def test_file_that_can_not_be_kept_is_cut_all_the_same_and_warned_of_once(driver
         driver.look()
         assert (driver.directory / "stderr").stat().st_size == 0
     assert len(driver.warnings) == 1
-    assert driver.warnings[0].startswith("the driver's output can't be cut, or not be kept: ")
+    assert driver.warnings[0].startswith("cannot truncate the driver's output, or cannot keep a copy: ")
 
 
 def test_directory_without_output_is_hooks_disabled(driver: Driver):

@@ -241,7 +241,7 @@ def test_script_that_outlasts_its_queries_is_ended(process, caplog):
     process.ends(DriverState.STOPPED)
     assert process.exited.wait(TIMEOUT_S)
     assert process.exits == [0]
-    assert "the script has not ended within 0.01 s of its queries: exit" in caplog.text
+    assert "the script has not ended within 0.01 s of its queries: exiting" in caplog.text
 
 
 def test_outdated_driver_ends_at_once_and_its_script_does_not_go_on(process):
