@@ -1,0 +1,161 @@
+"""The control loop stops when the scheduler does not confirm the lease of the driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_adaptive.job.control.interfaces import DirectoryError
+from airflow_adaptive.job.protocol.documents import Action, DriverState
+from airflow_adaptive.local.waiting import wait_until
+from tests.support.driver.control_loop_scenarios import running
+from tests.support.driver.simulated_driver import EPOCH, LEASE_S, NONCE, POLL_S, SimulatedDriver, directive, plan
+
+THREAD_S = 10.0
+"""Longer than another thread takes to be seen."""
+
+
+@pytest.mark.parametrize(("epoch", "nonce"), [(EPOCH + 1, NONCE), (EPOCH, "another")])
+def test_never_starts_when_the_log_names_another(epoch, nonce):
+    driver = SimulatedDriver(
+        newest_directive=directive(Action.RUN, 1, plan(1), epoch=epoch, nonce=nonce), executor_count=1
+    )
+    assert driver.run() is DriverState.FENCED
+    assert driver.history == ["halt", "FENCED"]
+
+
+def test_stops_at_once_when_another_epoch_begins():
+    driver = running(1)
+    successor = directive(Action.RUN, 2, plan(1), epoch=EPOCH + 1)
+    assert driver.run(lambda: setattr(driver, "newest_directive", successor)) is DriverState.FENCED
+    assert driver.history[-3:] == ["RUNNING 1", "halt", "FENCED"]
+    assert not driver.guarded
+
+
+def test_is_fenced_when_nothing_names_it_for_the_lease():
+    driver = SimulatedDriver()
+    assert driver.run() is DriverState.FENCED
+    assert driver.history == ["halt", "FENCED"]
+    assert driver.time == pytest.approx(100.0 + LEASE_S, abs=POLL_S)
+
+
+def test_is_fenced_when_the_log_is_unreadable_for_the_lease():
+    driver = running(1)
+    assert driver.run(lambda: setattr(driver, "newest_directive", DirectoryError("gone"))) is DriverState.FENCED
+    assert driver.history[-3:] == ["RUNNING 1", "halt", "FENCED"]
+    assert [warning for warning in driver.warnings if "gone" in warning] == [
+        "journal not read, will retry within the lease: gone"
+    ]
+
+
+def test_is_fenced_when_it_runs_a_query_and_can_not_report_for_the_lease():
+    driver = running(1)
+    assert driver.run(lambda: setattr(driver, "writable", False), *[driver.nothing] * 200) is DriverState.FENCED
+    assert driver.history[-2:] == ["halt", "FENCED"]
+    assert driver.time == pytest.approx(100.0 + LEASE_S, abs=3 * POLL_S)
+
+
+def test_starts_nothing_as_long_as_it_can_not_report():
+    driver = running(1)
+    driver.writable = False
+    driver.run(driver.nothing, driver.nothing, lambda: setattr(driver, "writable", True), driver.nothing)
+    assert driver.history.count("build") == 1
+    assert driver.history.count("start 1") == 1
+
+
+def test_starts_nothing_when_it_was_frozen_and_the_log_names_another_at_the_second_look():
+    driver = running(1)
+    successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
+
+    def thaw() -> None:
+        driver.time += 2 * LEASE_S
+        driver.newest_directive = successor
+
+    driver.during_build = thaw
+    assert driver.run() is DriverState.FENCED
+    assert "start 1" not in driver.history
+
+
+def test_starts_when_building_outlasts_the_lease_and_the_log_still_names_it():
+    driver = running(1)
+    driver.during_build = lambda: setattr(driver, "time", driver.time + 2 * LEASE_S)
+    assert driver.run(driver.nothing) is DriverState.STOPPED
+    assert "start 1" in driver.history
+
+
+def test_is_fenced_when_it_was_frozen_while_a_query_ran_though_the_log_still_names_it():
+    driver = running(1)
+    assert driver.run(lambda: setattr(driver, "time", driver.time + 2 * LEASE_S)) is DriverState.FENCED
+    assert driver.history[-3:] == ["RUNNING 1", "halt", "FENCED"]
+
+
+def test_runs_on_when_the_log_is_readable_again_within_the_lease():
+    driver = running(1)
+
+    def unreadable() -> None:
+        driver.newest_directive = DirectoryError("gone")
+        driver.time += LEASE_S - 3 * POLL_S
+
+    assert driver.run(unreadable, driver.directs(Action.RUN, 1, plan(1))) is DriverState.STOPPED
+    assert "halt" not in driver.history
+
+
+def test_is_fenced_when_a_batch_is_awaited():
+    driver = running(1)
+    successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
+    end = driver.run(driver.rebuilds(2), lambda: setattr(driver, "newest_directive", successor))
+    assert end is DriverState.FENCED
+    assert driver.history[-3:] == ["end", "halt", "FENCED"]
+
+
+def test_starts_nothing_when_the_directive_changed_while_building():
+    driver = running(1)
+    driver.during_build = driver.directs(Action.HOLD, 1)
+    driver.run(driver.nothing)
+    assert driver.history == ["declare 1", "STARTING 0", "build", "HOLDING 1", "STOPPED 1"]
+
+
+def test_starts_nothing_when_building_outlasts_the_lease():
+    driver = running(1)
+
+    def hang() -> None:
+        driver.time += LEASE_S
+        driver.newest_directive = DirectoryError("gone")
+
+    driver.during_build = hang
+    assert driver.run() is DriverState.FENCED
+    assert driver.history[-3:] == ["build", "halt", "FENCED"]
+
+
+def test_is_fenced_when_it_makes_state_ready_and_can_not_report_for_the_lease():
+    driver = running(1)
+
+    def take_long() -> None:
+        driver.writable = False
+        driver.time += LEASE_S
+        wait_until(lambda: "halt" in driver.history, THREAD_S, "the halt", POLL_S / 100)
+
+    driver.during_prepare = take_long
+    assert driver.run(driver.nothing, driver.nothing) is DriverState.FENCED
+    assert driver.history[-3:] == ["prepare", "halt", "FENCED"]
+    assert not driver.guarded
+
+
+def test_touches_no_state_before_it_is_known_again_when_ending_has_outlasted_the_lease():
+    driver = running(1)
+    driver.during_end = lambda: setattr(driver, "time", driver.time + 2 * LEASE_S)
+    driver.run(driver.rebuilds(2), driver.nothing, driver.nothing)
+    assert driver.after("end")[:5] == ["build", "prepare", "start 1", "RUNNING 2", "end"]
+
+
+def test_ends_the_queries_when_it_is_fenced_while_others_are_built():
+    driver = running(1)
+    successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
+
+    def take_long() -> None:
+        driver.newest_directive = successor
+        driver.time += POLL_S
+        wait_until(lambda: "halt" in driver.history, THREAD_S, "the halt", POLL_S / 100)
+
+    steps = (lambda: setattr(driver, "during_build", take_long), driver.rebuilds(2), driver.nothing)
+    assert driver.run(*steps) is DriverState.FENCED
+    assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "halt", "FENCED"]

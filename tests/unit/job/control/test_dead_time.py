@@ -1,0 +1,74 @@
+"""The dead time of a restart, as the control loop measures it."""
+
+from __future__ import annotations
+
+from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
+from tests.support.driver.control_loop_scenarios import running
+from tests.support.driver.simulated_driver import POLL_S, plan
+
+FAILURE = FailureReport(error_class="DIVIDE_BY_ZERO", message="no", causes=("SparkArithmeticException",), query="j")
+
+
+def test_measures_the_dead_time_of_a_restart_without_the_building():
+    driver = running(1)
+    driver.run(
+        driver.nothing,
+        lambda: setattr(driver, "during_build", lambda: setattr(driver, "time", driver.time + 7.0)),
+        lambda: setattr(driver, "during_prepare", lambda: setattr(driver, "time", driver.time + 1.25)),
+        driver.rebuilds(2),
+        driver.nothing,
+    )
+    reported = {(status.version, status.state): status.downtime_ms for status in driver.statuses}
+    assert reported[1, DriverState.RUNNING] is None
+    assert reported[1, DriverState.RESCALING] is None
+    assert reported[2, DriverState.RUNNING] == 1250
+
+
+def test_measures_on_when_the_first_trigger_takes_its_time():
+    driver = running(1)
+    driver.run(
+        lambda: setattr(driver, "first_trigger_after_s", 3 * POLL_S),
+        driver.rebuilds(2),
+        driver.nothing,  # while the old query ends
+        driver.nothing,
+        driver.nothing,
+    )
+    reported = [status.downtime_ms for status in driver.statuses if status.version == 2]
+    assert list(dict.fromkeys(reported)) == [None, 2500]
+
+
+def test_executors_that_come_take_no_time_from_the_queries_and_those_that_go_as_long_as_they_are_held():
+    driver = running(1)
+    driver.during_release = lambda: setattr(driver, "time", driver.time + 0.02)
+    driver.run(driver.directs_plan(2, 2), driver.has_executors(2), driver.directs_plan(3, 1), driver.nothing)
+    reported = {status.version: status.downtime_ms for status in driver.statuses if status.state is DriverState.RUNNING}
+    assert reported == {1: None, 2: 0, 3: 20}
+
+
+def test_a_restart_is_still_measured_when_executors_come_before_its_first_trigger():
+    driver = running(1)
+    driver.run(
+        lambda: setattr(driver, "first_trigger_after_s", 3 * POLL_S),
+        driver.rebuilds(2),
+        driver.directs_plan(3, 1, query_version=2),  # while the old query ends
+        driver.rebuilds(2),
+        driver.directs_plan(3, 1, query_version=2),
+        driver.nothing,
+        driver.nothing,
+    )
+    assert driver.statuses[-1].downtime_ms is not None
+    assert driver.statuses[-1].downtime_ms > 0
+
+
+def test_a_restart_after_a_hold_or_a_failure_is_no_rescale():
+    driver = running(1)
+    driver.run(
+        driver.directs(Action.HOLD, 1, plan(1)),
+        driver.directs(Action.RUN, 1, plan(1)),  # while the query ends
+        driver.nothing,
+        driver.ends_query(FAILURE),
+        driver.directs(Action.RUN, 2, plan(1)),
+        driver.nothing,
+    )
+    assert driver.history.count("start 1") == 3
+    assert {status.downtime_ms for status in driver.statuses} == {None}

@@ -1,0 +1,96 @@
+"""A job that is declared as a batch."""
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_adaptive.declaration import batch
+from airflow_adaptive.declaration.batch import Batch
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import decode, encode
+from tests.support.airflow.operator_fakes import FakeInstance, staged
+
+pytestmark = pytest.mark.usefixtures("spark_default")
+
+
+class FakeSubmission:
+    """A `BatchSubmission` that notes what becomes of it."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.history: list[str] = []
+
+    def run(self) -> None:
+        self.history.append("run")
+
+    def kill(self) -> None:
+        self.history.append("kill")
+
+
+@pytest.fixture
+def make_batch(make, monkeypatch):
+    monkeypatch.setattr(batch, "BatchSubmission", FakeSubmission)
+    return lambda **changes: make(**({"job_type": "batch"} | changes))
+
+
+def test_declared_batch_is_left_to_spark_submit(make_batch, script):
+    operator = make_batch(conf={"spark.sql.shuffle.partitions": 4}, application_args=["--day", 1], env={"DEPTH": 3})
+    assert operator.execute({"ti": FakeInstance()}) == {"outcome": "FINISHED", "restarts": 0, "rescales": 0}
+    submission = operator._batch
+    assert submission.history == ["run"]
+    assert submission.batch.application == script
+    assert (submission.batch.slots, submission.batch.cores) == (4, 4)
+    assert submission.batch.args == ("--day", "1")
+    assert submission.batch.conf == {"spark.sql.shuffle.partitions": "4"}
+    assert submission.batch.env == {"DEPTH": "3"}
+
+
+def test_graph_may_declare_a_batch_too(make_batch):
+    vertices = (
+        JobVertex(name="read", parallelism=ParallelismRange(1, 3), slot_sharing_group="in"),
+        JobVertex(name="count", parallelism=ParallelismRange(1, 5), slot_sharing_group="out"),
+    )
+    operator = make_batch(job_type="streaming", job_graph=JobGraph(job="j", vertices=vertices, job_type=JobType.BATCH))
+    operator.execute({"ti": FakeInstance()})
+    assert operator._batch.batch.slots == 8
+
+
+@pytest.mark.parametrize(("options", "told"), [({}, "none"), ({"stop_timeout": "7 s"}, "stop_timeout")])
+def test_declared_batch_is_told_in_the_log_once(make_batch, capsys, options, told):
+    make_batch(**options).execute({"ti": FakeInstance()})
+    warning = (
+        "Job 'departures' is declared BATCH. The adaptive scheduler runs streaming jobs only, so the job is submitted with "
+        f"spark-submit, as by SparkSubmitOperator, on at most 4 core(s). Options of the scheduler without effect: {told}"
+    )
+    assert capsys.readouterr().out.count(warning) == 1
+
+
+def test_killing_the_task_of_a_batch_kills_the_batch(make_batch):
+    operator = make_batch()
+    operator.on_kill()
+    operator.execute({"ti": FakeInstance()})
+    operator.on_kill()
+    assert operator._batch.history == ["run", "kill"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"job_type": "eternal"}, "job_type 'eternal' is not one of streaming, batch"),
+        ({"parallelism": (4, 1)}, "lower bound 4 of vertex 'job' is higher"),
+        ({"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}, "spark.hadoop.fs.s3a.secret.key"),
+        ({"executor_memory": "much"}, "'much' is no memory size"),
+        ({"conn_id": "nowhere"}, "connection 'nowhere' is not defined"),
+        ({"application_args": "--day"}, "application_args must be a list"),
+    ],
+)
+def test_bad_batch_names_the_thing(make_batch, changes, named):
+    with pytest.raises(AirflowFailException, match="departures") as raised:
+        make_batch(**changes).execute({"ti": FakeInstance()})
+    assert named in str(raised.value)
+
+
+def test_running_job_is_not_turned_into_a_batch_by_a_new_deployment(make, make_batch):
+    event = {"attempt": "attempt", "spec": encode(staged(make()))}
+    assert make_batch()._newest_spec(event) == decode(JobSpec, event["spec"])

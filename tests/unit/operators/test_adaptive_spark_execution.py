@@ -1,0 +1,238 @@
+"""The task defers to its trigger, resumes, and is killed."""
+
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+
+from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
+from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
+from airflow_adaptive.launch.task_result import task_result
+from airflow_adaptive.operators import adaptive_spark
+from airflow_adaptive.ports import ClusterUnreachableError
+from airflow_adaptive.runtime.journal.journal import SupersededError
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.machine import create
+from airflow_adaptive.scheduler.snapshot import decode, encode, to_json
+from airflow_adaptive.stores.task_xcoms import LINKS
+from tests.support.airflow.operator_fakes import FakeInstance, deferral, staged
+
+pytestmark = pytest.mark.usefixtures("spark_default")
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        ({"status": "error", "message": "no connection"}, AirflowException),
+        ({"outcome": "FAILED", "cause": "X: y", "recoverable": True}, AirflowException),
+        ({"outcome": "FAILED", "cause": "X: y", "recoverable": False}, AirflowFailException),
+        ({"outcome": "CANCELED", "timed_out": True}, AirflowTaskTimeout),
+        ({"outcome": "CANCELED", "timed_out": False}, AirflowFailException),
+        ({"status": "superseded", "attempt": "other run/1"}, AirflowFailException),
+    ],
+)
+def test_an_unhappy_end_fails_the_task(event, error):
+    with pytest.raises(error) as raised:
+        task_result("departures", {"status": "finished"} | event, None)
+    assert type(raised.value) is error
+    assert "departures" in str(raised.value)
+
+
+@pytest.mark.parametrize("outcome", ["FINISHED", "SUSPENDED"])
+def test_a_happy_end_is_the_result(outcome):
+    event = {"status": "finished", "outcome": outcome, "restarts": 1, "rescales": 2, "cause": None}
+    assert task_result("departures", event, None) == {"outcome": outcome, "restarts": 1, "rescales": 2}
+
+
+ENDED = {"status": "finished", "restarts": 1, "rescales": 2}
+
+
+@pytest.mark.parametrize(("map_index", "meant"), [(None, -1), (-1, -1), (0, 0), (2, 2)])
+def test_trigger_knows_the_task_instance(make, airflow, map_index, meant):
+    trigger = deferral(make().execute, {"ti": FakeInstance(map_index)})
+    assert trigger.task_key == {"dag_id": "d", "task_id": "departures", "run_id": "r", "map_index": meant}
+
+
+def test_new_attempt_is_announced_and_withdraws_the_wish_of_an_earlier_run(make, airflow):
+    airflow.asset_states = {"desired_state": "canceled"}
+    instance = FakeInstance()
+    trigger = deferral(make().execute, {"ti": instance})
+    assert airflow.asset_states == {"desired_state": "running"}
+    assert instance.pushed == {"attempt": trigger.spec["attempt"], **dict.fromkeys(LINKS, "")}
+
+
+def begin_log(tmp_path: Path, spec: JobSpec, attempt: str = "") -> Path:
+    """The loop of this job wrote its first document."""
+    directive = Directive(epoch=0, nonce="n", version=0, action=Action.STOP, plan=None)
+    state = to_json(create(spec.graph, spec.options))
+    document = JournalDocument(
+        job="departures", number=1, at="", owner=f"{attempt}#1", directive=directive, scheduler=state
+    )
+    log = tmp_path / "jobs" / "departures" / "journal"
+    log.mkdir(parents=True, exist_ok=True)
+    (log / journal_name(1)).write_bytes(encode_journal(document))
+    return log
+
+
+def test_wish_that_a_dead_try_left_is_followed_by_the_next(make, airflow, tmp_path):
+    """Its attempt too: an end that the dead try had begun is this one's end, not the start of a new life."""
+    first = deferral(make().execute, {"ti": FakeInstance()})._job
+    begin_log(tmp_path, first, first.attempt)
+    airflow.asset_states = {"desired_state": "suspended"}
+    second = deferral(make().execute, {"ti": FakeInstance(try_number=2)})._job
+    assert airflow.asset_states == {"desired_state": "suspended"}
+    assert second.attempt == first.attempt
+
+
+@pytest.mark.parametrize(
+    ("desired_state", "attempt"),
+    [("suspend", "d/departures/another run/1"), ("run", "d/departures/r/1"), (7, "d/departures/r/1")],
+)
+def test_job_is_to_run_if_its_task_left_no_wish_to_stop(make, airflow, tmp_path, desired_state, attempt):
+    begin_log(tmp_path, staged(make()), attempt)
+    airflow.asset_states = {"desired_state": desired_state}
+    spec = deferral(make().execute, {"ti": FakeInstance()})._job
+    assert airflow.asset_states == {"desired_state": "running"}
+    assert spec.attempt != attempt
+
+
+@pytest.mark.parametrize(
+    ("event", "left"),
+    [
+        (ENDED | {"outcome": "SUSPENDED"}, {}),
+        (ENDED | {"outcome": "CANCELED", "timed_out": False}, {}),
+        (ENDED | {"outcome": "FAILED", "cause": "X", "recoverable": True}, {}),
+        ({"status": "superseded", "attempt": "another"}, {"desired_state": "suspended"}),
+        ({"status": "error", "message": "no master"}, {"desired_state": "suspended"}),
+    ],
+)
+def test_wish_is_taken_back_when_the_jobs_end_is_told(make, airflow, event, left):
+    """So a task that is cleared runs its job; another attempt's wish is not touched."""
+    airflow.asset_states = {"desired_state": "suspended"}
+    with suppress(AirflowException):
+        make().execute_complete({"ti": FakeInstance()}, event)
+    assert airflow.asset_states == left
+
+
+def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_path):
+    first = deferral(make(execution_timeout=timedelta(hours=1)).execute, {"ti": FakeInstance()})
+    begin_log(tmp_path, first._job)
+    event = {"status": "recycle", "attempt": first.spec["attempt"], "cancel_at": first.cancel_at}
+    airflow.asset_states = {"desired_state": "suspended"}
+    assert deferral(make().execute_complete, {"ti": FakeInstance()}, event).serialize() == first.serialize()
+    assert airflow.asset_states == {"desired_state": "suspended"}
+
+
+def test_what_the_triggerer_stores_has_no_secret_of_the_connection(make, airflow, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://:hush@127.0.0.1:1")
+    assert "hush" not in str(deferral(make(conn_id="spark_test").execute, {"ti": FakeInstance()}).serialize())
+
+
+def test_execution_timeout_in_a_worker_cancels_the_job(make, airflow, tmp_path, monkeypatch):
+    operator = make(conn_id="spark_test", deferrable=False, poll_interval="10 ms")
+
+    async def until_the_alarm(*_):
+        raise AirflowTaskTimeout
+
+    monkeypatch.setattr(adaptive_spark, "run_job_loop", until_the_alarm)
+    with pytest.raises(AirflowTaskTimeout):
+        operator.execute({"ti": FakeInstance()})
+    operator.on_kill()
+    assert airflow.xcoms["state"] == "CANCELED"
+
+
+def test_job_that_runs_elsewhere_now_is_not_canceled(make, airflow, monkeypatch):
+    operator = make(conn_id="spark_test", deferrable=False)
+
+    async def taken_over(*_):
+        raise SupersededError(7, "other run/1#loop")
+
+    monkeypatch.setattr(adaptive_spark, "run_job_loop", taken_over)
+    with pytest.raises(AirflowFailException, match="taken over by 'other run/1'"):
+        operator.execute({"ti": FakeInstance()})
+    operator.on_kill()
+    assert "state" not in airflow.xcoms
+
+
+def test_flinks_names_and_the_deployments_defaults_are_understood(make, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__ADAPTIVE__STOP_TIMEOUT", "7 s")
+    monkeypatch.setenv("AIRFLOW__ADAPTIVE__SCALING_INTERVAL_MIN", "8 s")
+    flink = {"jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "9 s"}
+    options = staged(make(**flink)).options
+    assert options.stop_timeout == timedelta(seconds=7)
+    assert options.scaling_interval_min == timedelta(seconds=9)
+
+
+def test_unknown_connection_is_told_before_anything_runs(make):
+    with pytest.raises(AirflowFailException, match="connection 'nowhere' is not defined: add it"):
+        make(conn_id="nowhere")._spec("attempt")
+
+
+def test_job_runs_on_as_it_was_when_its_new_code_is_broken(make, script):
+    operator = make()
+    event = {"attempt": "attempt", "spec": encode(staged(operator))}
+    Path(script).write_text("def broken(:")
+    assert operator._newest_spec(event) == decode(JobSpec, event["spec"])
+
+
+def test_recycled_job_whose_directory_is_away_is_not_staged_in_its_place(make, tmp_path):
+    spec = staged(make())
+    log = begin_log(tmp_path, spec)
+    log.parent.rename(tmp_path / "away")
+    assert make()._newest_spec({"attempt": "attempt", "spec": encode(spec)}) == spec
+    assert not log.parent.exists()
+
+
+class Kills:
+    """`kill_driver`, in memory."""
+
+    def __init__(self) -> None:
+        self.killed: list[str] = []
+        self.error: Exception | None = None
+
+    async def __call__(self, conn_id: str, driver: str) -> None:
+        if self.error is not None:
+            raise self.error
+        self.killed.append(driver)
+
+
+@pytest.fixture
+def kills(monkeypatch) -> Kills:
+    kills = Kills()
+    monkeypatch.setattr(adaptive_spark, "kill_driver", kills)
+    return kills
+
+
+LOST = {"status": "error", "message": "the directory is away", "driver": "driver-1"}
+
+
+def test_driver_is_killed_when_nobody_will_look_after_it_any_more(make, kills):
+    with pytest.raises(AirflowException, match="the directory is away"):
+        make().execute_complete({"ti": FakeInstance(try_number=3, max_tries=2)}, LOST)
+    assert kills.killed == ["driver-1"]
+
+
+def test_driver_is_left_to_the_next_try(make, kills):
+    with pytest.raises(AirflowException, match="the directory is away"):
+        make().execute_complete({"ti": FakeInstance(try_number=2, max_tries=2)}, LOST)
+    assert not kills.killed
+
+
+def test_driver_that_can_not_be_killed_is_named(make, kills, capsys):
+    kills.error = ClusterUnreachableError("no master answers")
+    with pytest.raises(AirflowException, match="the directory is away"):
+        make().execute_complete({"ti": FakeInstance(try_number=1, max_tries=0)}, LOST)
+    assert (
+        "Driver driver-1 of job 'departures' may still run. Kill the driver in the web UI of its master. no master answers"
+        in capsys.readouterr().out
+    )
+
+
+def test_error_before_there_was_a_driver_kills_nothing(make, kills):
+    with pytest.raises(AirflowException, match="no connection"):
+        make().execute_complete(
+            {"ti": FakeInstance(try_number=1, max_tries=0)}, LOST | {"message": "no connection", "driver": None}
+        )
+    assert not kills.killed

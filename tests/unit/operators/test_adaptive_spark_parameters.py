@@ -1,0 +1,204 @@
+"""Parameters of the operator: what it accepts, and how it reports wrong parameters."""
+
+import json
+import re
+from datetime import timedelta
+
+import pytest
+from airflow.sdk import DAG, Asset
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_adaptive.autoscaling.advisor import advisor, policy_from_text
+from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
+from airflow_adaptive.autoscaling.combined import CombinedPolicy
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
+from airflow_adaptive.job.protocol.codec import FORMAT, encode_journal, journal_name
+from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
+from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import decode, encode
+from tests.support.airflow.operator_fakes import staged
+
+pytestmark = pytest.mark.usefixtures("spark_default")
+
+
+def test_options_come_from_default_args(script, tmp_path):
+    with DAG("d", schedule=None, default_args={"stop_timeout": "7 s"}):
+        operator = AdaptiveSparkOperator(
+            task_id="t", job="j", application=script, job_directory=f"file://{tmp_path}", parallelism=2
+        )
+    assert staged(operator).options.stop_timeout == timedelta(seconds=7)
+
+
+CALENDAR = scheduled_policy(zone="Europe/Berlin", windows=[window("day", (2, 4), start="08:00", end="20:00")])
+TOO_MUCH = scheduled_policy(zone="UTC", windows=[window("day", (2, 9), start="08:00", end="20:00")])
+
+
+@pytest.mark.parametrize("policy", [CALENDAR, LoadPolicy(dry_run=True), CombinedPolicy(calendar=CALENDAR)])
+def test_rescale_policy_reaches_the_triggerer_as_it_was_declared(make, policy):
+    spec = decode(JobSpec, json.loads(json.dumps(encode(staged(make(rescale_policy=policy))))))
+    assert policy_from_text(spec.rescale_policy) == policy
+    asked = advisor(spec.rescale_policy)
+    assert asked is not None
+    assert asked.kind == type(policy).__name__
+
+
+def test_another_policy_is_no_reason_for_another_driver(make):
+    assert staged(make(rescale_policy=CALENDAR)).deployment == staged(make()).deployment
+
+
+@pytest.mark.parametrize(
+    ("changes", "finding"),
+    [
+        (
+            {"rescale_policy": "daily"},
+            "rescale_policy is a str: give a ScheduledPolicy or a LoadPolicy or a CombinedPolicy",
+        ),
+        (
+            {"rescale_policy": TOO_MUCH},
+            "window 'day': upper bound 9 of vertex 'job' is above its max_parallelism 4: lower it",
+        ),
+        ({"rescale_policy": CombinedPolicy(calendar=TOO_MUCH)}, "is above its max_parallelism 4"),
+        ({"rescale_policy": CALENDAR, "reactive": True}, "rescale_policy has no effect on a job in reactive mode"),
+        ({"rescale_policy": CALENDAR, "parallelism": "1-4"}, "parallelism '1-4' must be a whole number"),
+    ],
+)
+def test_policy_that_the_job_can_not_have_is_refused_before_anything_is_staged(make, tmp_path, changes, finding):
+    with pytest.raises(ValueError, match=re.escape(finding)):
+        staged(make(**changes))
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_batch_with_a_rescale_policy_is_refused(make):
+    with pytest.raises(ValueError, match="rescale_policy has no effect on a batch: leave it out"):
+        make(job_type="batch", rescale_policy=CALENDAR)._declared.batch()
+
+
+def test_job_graph_replaces_the_bounds(make):
+    vertices = (
+        JobVertex(name="read", parallelism=ParallelismRange(1, 8), stateful=False),
+        JobVertex(name="count", parallelism=ParallelismRange(1, 4)),
+    )
+    spec = staged(make(job_graph=JobGraph(job="departures", vertices=vertices)))
+    assert set(spec.graph.requirements) == {"read", "count"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"parallelism": (4, 1)}, "lower bound 4 of vertex 'job' is higher"),
+        ({"parallelism": (0, 1)}, "greater than zero"),
+        ({"parallelism": (1, 8), "max_parallelism": 4}, "exceeds its maximum parallelism 4"),
+        ({"stop_timeout": "soon"}, "stop_timeout"),
+        ({"executor_memory": "much"}, "'much' is no memory size"),
+        ({"application": "/nowhere/job.py"}, "/nowhere/job.py"),
+        ({"job": "no/path"}, "job id 'no/path'"),
+        ({"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}, "spark.hadoop.fs.s3a.secret.key"),
+        ({"env": {"AWS_SECRET_ACCESS_KEY": "x"}}, "env['AWS_SECRET_ACCESS_KEY']"),
+        ({"parallelism": "1-4"}, "parallelism '1-4' must be a whole number, or a pair"),
+        ({"parallelism": (1, "4")}, "must be a whole number, or a pair"),
+        ({"parallelism": 1.5}, "must be a whole number, or a pair"),
+        ({"executor_cores": 0}, "executor_cores 0 must be 1 or more"),
+        ({"driver_memory": "400m"}, "driver_memory of 400 MiB is below the 450 MiB"),
+        ({"job_directory": "file://tmp/jobs"}, "job_directory 'file://tmp/jobs' is not absolute"),
+        ({"job_directory": "jobs"}, "job_directory 'jobs' is not absolute"),
+        ({"application_args": "--input=x"}, "application_args must be a list, for example ['--input=x']"),
+        ({"restart_strategy": "sometimes"}, "sometimes"),
+    ],
+)
+def test_bad_input_names_the_thing(make, changes, named):
+    with pytest.raises(AirflowFailException, match="departures|no/path") as raised:
+        make(**changes)._spec("attempt")
+    assert named in str(raised.value)
+
+
+def test_one_error_tells_all_that_is_wrong(make):
+    wrong = make(
+        job="no/path",
+        job_type="eternal",
+        parallelism=(4, 1),
+        conn_id="nowhere",
+        application="/nowhere/job.py",
+        py_files=["/nowhere/more.py"],
+        application_args="--input=x",
+        conf={"spark.executor.memory": "4g", "spark.my.password": "hush"},
+        driver_memory="much",
+        executor_cores=0,
+        stop_timeout="soon",
+        poll_interval="never",
+    )
+    with pytest.raises(AirflowFailException) as raised:
+        wrong._spec("attempt")
+    told = str(raised.value)
+    assert told.startswith("job 'no/path': job_type 'eternal' is not one of streaming, batch; ")
+    for thing in (
+        "job id 'no/path'",
+        "lower bound 4",
+        "connection 'nowhere' is not defined",
+        "/nowhere/job.py",
+        "/nowhere/more.py",
+        "application_args must be a list",
+        "'spark.executor.memory'] would have no effect",
+        "'spark.my.password']: Airflow would store these secrets in clear text",
+        "driver_memory 'much' is no memory size",
+        "executor_cores 0",
+        "stop_timeout 'soon'",
+        "poll_interval 'never'",
+    ):
+        assert told.count(thing) == 1, thing
+    assert "hush" not in told
+
+
+@pytest.mark.parametrize(
+    ("job", "content", "told"),
+    [
+        ("other", {}, "was written by job 'other': give each job a directory of its own"),
+        ("departures", {"format": FORMAT + 1}, "newer than 1: upgrade airflow-adaptive on this side"),
+    ],
+)
+def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, job, content, told):
+    directive = Directive(epoch=1, nonce="n", version=1, action=Action.RUN, plan=None)
+    document = json.loads(
+        encode_journal(JournalDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={}))
+    )
+    log = tmp_path / "jobs" / "departures" / "journal"
+    log.mkdir(parents=True)
+    (log / journal_name(1)).write_text(json.dumps(document | content))
+    with pytest.raises(AirflowFailException, match="job 'departures': file://") as raised:
+        make()._spec("attempt")
+    assert told in str(raised.value)
+
+
+def test_misspelled_parameter_is_told_when_the_dag_is_parsed(make):
+    with pytest.raises(TypeError, match=r"'stop_timout': did you mean 'stop_timeout'\?"):
+        make(stop_timout="5 s")
+
+
+def test_secret_is_named_and_not_shown(make):
+    with pytest.raises(AirflowFailException) as raised:
+        make(env={"API_TOKEN": "hush"})._spec("attempt")
+    assert "hush" not in str(raised.value)
+
+
+def test_job_directory_that_does_not_answer_may_be_retried(make, tmp_path):
+    (tmp_path / "jobs").write_text("no directory")
+    with pytest.raises(AirflowException, match="departures") as raised:
+        make()._spec("attempt")
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+@pytest.mark.parametrize("bounds", [2, (2, 2), [2, 2]])
+def test_bounds_may_be_a_number_a_pair_or_a_list(make, bounds):
+    assert staged(make(parallelism=bounds)).graph.requirements == {"job": ParallelismRange(2, 2)}
+
+
+@pytest.mark.parametrize("inlets", [None, Asset("raw"), [Asset("raw")]])
+def test_job_joins_the_assets_that_are_given(make, inlets):
+    assert make(inlets=inlets).inlets[-1] == Asset("departures")
+
+
+def test_unknown_argument_is_refused_when_the_dag_is_parsed(make):
+    with pytest.raises(TypeError, match="cooldown_forever"):
+        make(cooldown_forever=True)
