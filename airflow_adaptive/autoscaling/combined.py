@@ -1,4 +1,4 @@
-"""The calendar and the load together: the calendar sets floor and ceiling, the load moves within, a person wins over both."""
+"""`CombinedPolicy`: the calendar sets the bounds, and the load policy advises within these bounds. An override of a user precedes both."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _INSTANT = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinedMemory:
-    """What is remembered of a job.
+    """Memory of the policy for one job.
 
     Attributes:
-        calendar: by the calendar.
-        load: by the load policy.
-        held: bounds that were advised last outside of the calendar's excluded periods; empty before.
+        calendar: memory of the scheduled policy.
+        load: memory of the load policy.
+        held: the last bounds that were advised outside of excluded periods; empty before the first.
     """
 
     calendar: ScheduledMemory = field(default_factory=ScheduledMemory)
@@ -39,17 +39,18 @@ class CombinedMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinedPolicy:
-    """Bounds by the calendar, parallelism within them by the load.
+    """Bounds by the calendar, and an upper bound by the load within them.
 
-    Bounds that a person has set win until they expire or are lifted; the calendar's excluded periods hold for the load too.
+    An override of a user takes precedence until it expires or is cleared. The excluded periods of the calendar also apply to the
+    load policy.
 
     Attributes:
-        calendar: its bounds take the place of those that the DAG declares.
-        load: advises within these.
-        dry_run: advice is told, and not acted on; for both parts alike.
+        calendar: policy whose bounds replace the bounds that the DAG declares.
+        load: policy that advises within the bounds of the calendar.
+        dry_run: whether the advice of both policies is reported only.
 
     Raises:
-        RescalePolicyError: a part is something else, or has a dry run of its own.
+        RescalePolicyError: a part has the wrong type or a `dry_run` of its own.
     """
 
     calendar: ScheduledPolicy
@@ -65,7 +66,7 @@ class CombinedPolicy:
             if not isinstance(part, kind)
         ]
         wrong += [
-            f"{name} has a dry_run of its own: set it on the combined policy, it holds for both"
+            f"{name} has a dry_run of its own: set dry_run of the combined policy, which applies to both"
             for name, part, _ in parts
             if getattr(part, "dry_run", False)
         ]
@@ -77,34 +78,36 @@ class CombinedPolicy:
         """See `RescalePolicy`."""
         return CombinedMemory(calendar=self.calendar.remember(), load=self.load.remember())
 
-    def advise(self, memory: CombinedMemory, seen: PolicyInput) -> tuple[CombinedMemory, Advice | None]:
-        """See `RescalePolicy`; there is always an answer.
+    def advise(self, memory: CombinedMemory, policy_input: PolicyInput) -> tuple[CombinedMemory, Advice | None]:
+        """See `RescalePolicy`; the policy always returns advice.
 
         Raises:
-            RescalePolicyError: the job can't have the bounds of a window; lists everything.
+            RescalePolicyError: the job cannot have the bounds of a window; lists all violations.
         """
-        overridden = override(seen)
+        overridden = override(policy_input)
         if overridden is not None:
             return memory, replace(overridden, dry_run=self.dry_run)
-        calendar, by_calendar = self.calendar.advise(memory.calendar, seen)
+        calendar, by_calendar = self.calendar.advise(memory.calendar, policy_input)
         planned = replace(memory, calendar=calendar)
-        if memory.held.keys() == seen.limits.keys() and is_excluded(self.calendar, seen.at):
+        if memory.held.keys() == policy_input.limits.keys() and is_excluded(self.calendar, policy_input.at):
             held = replace(by_calendar, bounds=memory.held, source=CALENDAR, dry_run=self.dry_run)
             return planned, held
-        load, by_load = self.load.advise(memory.load, replace(seen, limits=_within(by_calendar.bounds, seen.limits)))
+        load, by_load = self.load.advise(
+            memory.load, replace(policy_input, limits=_within(by_calendar.bounds, policy_input.limits))
+        )
         advice = replace(_joined(by_calendar, by_load), dry_run=self.dry_run)
         return replace(planned, load=load, held=advice.bounds), advice
 
 
 def is_excluded(calendar: ScheduledPolicy, at: datetime) -> bool:
-    """Whether an instant lies in a period in which nothing may move."""
+    """Whether an instant lies in an excluded period."""
     days_off = days_of(calendar.holidays)
     spans = (span for period in calendar.excluded for span in period.spans(calendar.clock, days_off, at, at + _INSTANT))
     return any(begin <= at < end for begin, end in spans)
 
 
 def _within(bounds: Requirements, limits: Mapping[str, VertexLimits]) -> Mapping[str, VertexLimits]:
-    """The limits of the job, with the calendar's bounds in place of the declared ones."""
+    """The limits of the job, with the bounds of the calendar instead of the declared bounds."""
     return {name: replace(limit, declared=bounds[name]) for name, limit in limits.items()}
 
 

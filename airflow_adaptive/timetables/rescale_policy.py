@@ -10,7 +10,7 @@ import pendulum
 from airflow.exceptions import AirflowTimetableInvalid
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
 
-from airflow_adaptive.autoscaling.calendar.changes import last_change, preview
+from airflow_adaptive.autoscaling.calendar.changes import last_change, upcoming_changes
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 from airflow_adaptive.scheduler.snapshot import decode, encode
 
@@ -83,7 +83,7 @@ class RescalePolicyTimetable(Timetable):
 
     def _first(self, since: datetime, latest: datetime | None) -> DagRunInfo | None:
         """The first change at or after a time."""
-        changes = preview(self.policy, since - _INSTANT, 1, lead=self.lead)
+        changes = upcoming_changes(self.policy, since - _INSTANT, 1, lead=self.lead)
         if not changes or (latest is not None and changes[0].at > latest):
             return None
         return DagRunInfo.exact(pendulum.instance(changes[0].at))

@@ -11,7 +11,7 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_adaptive.autoscaling.calendar.changes import preview
+from airflow_adaptive.autoscaling.calendar.changes import upcoming_changes
 from airflow_adaptive.dag_factories import TASK_ID
 from tests.support.repository import ROOT
 
@@ -29,7 +29,7 @@ def dags() -> dict[str, Any]:
 def changes(policy: Any, day: tuple[int, int, int], days: int = 1) -> list[tuple[str, str | None, tuple[int, int]]]:
     """When bounds change within some days, for which window, and to which, without being early."""
     begin = pendulum.datetime(*day, tz=ZONE)
-    found = preview(policy, begin - timedelta(seconds=1), 50, lead=timedelta(0))
+    found = upcoming_changes(policy, begin - timedelta(seconds=1), 50, lead=timedelta(0))
     kept = [change for change in found if change.at < begin.add(days=days)]
     return [(change.local[:16], change.window, (change.after["*"].lower, change.after["*"].upper)) for change in kept]
 
@@ -66,7 +66,7 @@ def test_calendar_knows_working_days_weekends_holidays_and_the_days_around_thank
 def test_calendar_goes_by_new_yorks_clocks_and_is_early(dags: dict[str, Any]):
     timetable = dags["flight_departures_calendar"].timetable
     assert timetable.lead == timedelta(minutes=5)
-    (change,) = preview(timetable.policy, pendulum.datetime(2026, 3, 9, tz=ZONE), 1, lead=timetable.lead)
+    (change,) = upcoming_changes(timetable.policy, pendulum.datetime(2026, 3, 9, tz=ZONE), 1, lead=timetable.lead)
     assert change.local == "2026-03-09T05:55:00-04:00", "the first Monday of summer time"
 
 

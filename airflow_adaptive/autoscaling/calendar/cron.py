@@ -1,4 +1,4 @@
-"""Cron expressions as days and times of day; croniter reads them, since Airflow's timetables take it, too."""
+"""Cron expressions as days and times of day, parsed by croniter, which Airflow's timetables also use."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Cron:
     """A cron expression of five fields.
 
     Attributes:
-        minutes: of a day, at which it fires, in order.
-        days_of_month: None for all; 0 is the last one.
-        months: None for all.
-        weekdays: (weekday, 0 is Sunday; which one of the month, 0 for the last, None for all); None for all.
-        every_hour: whether it fires in each hour, so that it goes by real time where clocks are set.
+        minutes: minutes of a day at which the expression fires, in order.
+        days_of_month: days of the month, None for all; 0 is the last day.
+        months: months, None for all.
+        weekdays: pairs of a weekday (0 is Sunday) and its number in the month (0 is the last, None is every); None for all.
+        every_hour: whether the expression fires every hour; such an expression uses real time where clocks are set.
     """
 
     minutes: tuple[int, ...]
@@ -33,12 +33,12 @@ class Cron:
 
     @property
     def is_weekly(self) -> bool:
-        """Whether every week is like the other."""
+        """Whether all weeks are equal."""
         numbered = any(number is not None for _, number in self.weekdays or ())
         return self.days_of_month is None and self.months is None and not numbered
 
     def fires_on(self, day: date) -> bool:
-        """Whether it fires on a day: if both fields of the day are restricted, one is enough."""
+        """Whether the expression fires on a day: if both day fields are restricted, one match is sufficient."""
         if self.months is not None and day.month not in self.months:
             return False
         by_month = self.days_of_month is None or not self.days_of_month.isdisjoint({day.day, _or_last(day)})
@@ -57,21 +57,21 @@ class Cron:
 
 @cache
 def parse_cron(expression: str) -> Cron:
-    """Read an expression of five fields, or a preset such as "@daily".
+    """Parse an expression with five fields, or a preset such as "@daily".
 
     Raises:
-        ValueError: it is none.
+        ValueError: the expression is invalid.
     """
     if _CHANCE.search(expression):
-        raise ValueError(f"cron {expression!r} leaves its times to chance (H, R): write them out")
+        raise ValueError(f"cron {expression!r} uses random times (H, R): use fixed times")
     if not expression.startswith("@") and len(expression.split()) != _FIELDS:
         raise ValueError(f"cron {expression!r} must have five fields: minute, hour, day, month and weekday")
     try:
         fields, numbered = croniter.expand(expression)
     except ValueError as error:
-        raise ValueError(f"cron {expression!r} can't be read: {error}") from error
+        raise ValueError(f"cron {expression!r} cannot be parsed: {error}") from error
     minutes, hours, days, months, weekdays = fields
-    if numbered and "*" not in days:  # croniter itself takes neither both nor one of them
+    if numbered and "*" not in days:  # croniter supports neither both nor one of them
         raise ValueError(
             f"cron {expression!r} has a day of month and a numbered weekday: give each a window of its own"
         )

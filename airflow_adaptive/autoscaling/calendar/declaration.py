@@ -1,6 +1,6 @@
-"""Scheduled policies as people write them: dates as dates or text, weekdays as ranges, windows as tables of a document.
+"""Scheduled policies from user input: dates as objects or text, weekdays as ranges, windows as mappings.
 
-What can't be read is left as it is: the policy lists it with all that is wrong besides.
+Values that cannot be parsed stay unchanged, so that the validation of the policy lists them with all other violations.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Part = TypeVar("Part")
 _LONG = dict(zip(WEEKDAYS, ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"), strict=True))
 
 Day = date | str | tuple[date | str, date | str]
-"""A date, a text that a period knows, or the first and the last of some dates."""
+"""A date, a text in the format of `Period.dates`, or a pair of the first and the last date."""
 
 Days = Iterable[Day] | Callable[[], Iterable[Day]] | str
-"""Dates, a callable that returns them, or its name as "module:callable"."""
+"""Dates, a callable that returns dates, or the name of the callable as "module:callable"."""
 
 Parallelism = Bounds | int | Sequence[int] | Mapping[str, Any]
-"""Of every vertex (a number, or a lower and an upper bound), or per vertex."""
+"""Bounds of all vertices (a number, or a lower and an upper bound), or a mapping of vertex to bounds."""
 
 
 def period(
@@ -43,17 +43,17 @@ def period(
     dates: Days = (),
     holidays: Holidays | str = Holidays.LIKE_OTHERS,
 ) -> Period:
-    """A period, such as an excluded one.
+    """Create a period, for example an excluded period.
 
     Args:
-        name: for people; unique within a policy.
-        cron: when it begins, five fields.
-        lasts: how long, by the wall clock, such as "8 h".
-        weekdays: on which it begins: "mon-fri", "sat, sun", or some of them; none for all.
-        start: when it begins, such as "08:00"; midnight unless given.
-        end: when it has ended, such as "20:00"; not later than `start` means on the next day.
-        dates: on which it begins; none for all.
-        holidays: whether it begins on holidays (`like_others`), never on them, or on them only.
+        name: name of the period, unique within a policy.
+        cron: cron expression of the begin, with five fields.
+        lasts: duration on the wall clock, for example "8 h".
+        weekdays: weekdays of the begin, for example "mon-fri" or "sat, sun"; empty for all.
+        start: time of the begin, for example "08:00"; midnight by default.
+        end: time of the end, for example "20:00"; a time that is not later than `start` lies on the next day.
+        dates: dates of the begin; empty for all.
+        holidays: "like_others", "only" or "never".
     """
     known = [each.value for each in Holidays]
     return Period(
@@ -69,13 +69,13 @@ def period(
 
 
 def window(name: str, parallelism: Parallelism, *, priority: int = 0, **when: Any) -> Window:
-    """A window.
+    """Create a window.
 
     Args:
-        name: for people; unique within a policy.
-        parallelism: that holds in it.
-        priority: of overlapping windows the one with the highest holds.
-        when: as of `period`.
+        name: name of the window, unique within a policy.
+        parallelism: bounds within the window.
+        priority: the window with the highest priority applies where windows overlap.
+        when: arguments of `period`.
     """
     return Window(when=period(name, **when), bounds=_bounds(parallelism), priority=priority)
 
@@ -91,20 +91,20 @@ def scheduled_policy(
     repeated: Repeated | str = Repeated.FIRST,
     dry_run: bool = False,
 ) -> ScheduledPolicy:
-    """A scheduled policy.
+    """Create a scheduled policy.
 
     Args:
         zone: time zone of all times and dates.
-        windows: as `window` makes them, or its arguments as a mapping.
-        default: what holds outside of all windows; None for what the job's DAG declares.
-        excluded: when nothing may move, as `period` makes them, or its arguments.
-        holidays: dates; a callable is called now, and not again.
-        look_ahead: how early a change that gives more is advised, or its fields as a mapping; None for not early.
-        repeated: which instant a local time means that clocks show twice, "first" or "second".
-        dry_run: advice is told, and not acted on.
+        windows: windows, or mappings with the arguments of `window`.
+        default: bounds outside of all windows; None for the bounds that the DAG declares.
+        excluded: periods without changes, or mappings with the arguments of `period`.
+        holidays: dates; a callable is called once, now.
+        look_ahead: lead time of scale-ups, or a mapping of its fields; None for no lead time.
+        repeated: instant of a local time that occurs twice, "first" or "second".
+        dry_run: whether the advice is reported only.
 
     Raises:
-        RescalePolicyError: listing everything that is wrong.
+        RescalePolicyError: lists all violations.
     """
     wrong: list[str] = []
     read_windows = [_read(window, each, wrong) for each in windows]
@@ -122,20 +122,24 @@ def scheduled_policy(
         )
     except RescalePolicyError as error:
         wrong += [
-            finding for finding in error.violations if any(read_windows) or finding != NO_WINDOW or not read_windows
+            violation
+            for violation in error.violations
+            if any(read_windows) or violation != NO_WINDOW or not read_windows
         ]
-        raise RescalePolicyError("scheduled policy", wrong) from None  # an import error of Airflow shows all of a chain
+        raise RescalePolicyError(
+            "scheduled policy", wrong
+        ) from None  # Airflow displays the whole chain of an import error
     if wrong:
         raise RescalePolicyError("scheduled policy", wrong)
     return policy
 
 
 def _read(make: Callable[..., Part], given: Part | Mapping[str, Any], wrong: list[str]) -> Part | None:
-    """A part of the policy, as it is or as its arguments; None if they are none, which is then told."""
+    """A part of the policy, from an object or a mapping of arguments; None if the input is invalid, which is added to `wrong`."""
     if not isinstance(given, Mapping):
         if isinstance(given, (Window, Period)):
             return given
-        wrong.append(f"{make.__name__} {given!r} must be made by {make.__name__}(), or be a mapping of its arguments")
+        wrong.append(f"{make.__name__} {given!r} must be the result of {make.__name__}() or a mapping of its arguments")
         return None
     try:
         return make(**given)
@@ -155,7 +159,7 @@ def _tried(read: Callable[[], Part], wrong: list[str]) -> Part | None:
 
 
 def _bounds(parallelism: Any) -> Bounds:
-    """Bounds, or what was given."""
+    """Bounds, or the input if it is invalid."""
     with suppress(ValueError):
         return Bounds.of(parallelism)
     return cast(Bounds, parallelism)
@@ -170,7 +174,7 @@ def _duration(lasts: Any) -> timedelta | None:
 
 
 def _looking(given: LookAhead | Mapping[str, Any] | None) -> LookAhead | None:
-    """How early, or what was given if it can't be read."""
+    """The lead time, or the input if it is invalid."""
     if not isinstance(given, Mapping):
         return given
     read: dict[str, Any] = {name: value if name == "margin" else _duration(value) for name, value in given.items()}
@@ -198,7 +202,7 @@ def _weekdays(given: str | Iterable[str]) -> Iterator[str]:
 
 
 def _weekday(name: str) -> str:
-    """The short name of a weekday, however it is written; what is none stays as it is."""
+    """The short name of a weekday; invalid input stays unchanged."""
     short = name.strip().lower()
     return next((day for day in WEEKDAYS if short in (day, _LONG[day])), name)
 
@@ -207,7 +211,7 @@ def _dates(given: Days, label: str) -> tuple[str, ...]:
     """Dates as text.
 
     Raises:
-        RescalePolicyError: they can't be had.
+        RescalePolicyError: the dates cannot be determined.
     """
     if isinstance(given, str):
         given = _imported(given, label) if ":" in given else [given]
@@ -224,19 +228,19 @@ def _imported(name: str, label: str) -> Callable[[], Iterable[Day]]:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise RescalePolicyError("period", [f"{label}: {name!r} can't be imported: {error}"]) from error
+        raise RescalePolicyError("period", [f"{label}: {name!r} cannot be imported: {error}"]) from error
     if not callable(found):
-        raise RescalePolicyError("period", [f"{label}: {name!r} is no callable: give one that returns dates"])
+        raise RescalePolicyError("period", [f"{label}: {name!r} is not a callable: name a callable that returns dates"])
     return cast(Callable[[], Iterable[Day]], found)
 
 
 def _called(days: Callable[[], Iterable[Day]], label: str) -> Iterable[Day]:
     try:
         return list(days())
-    except Exception as error:  # it is a callable of others
+    except Exception as error:  # user code may raise anything
         name = getattr(days, "__qualname__", repr(days))
-        told = f"{label}: {name} returned no dates: {type(error).__name__}: {error}"
-        raise RescalePolicyError("period", [told]) from error
+        reported = f"{label}: {name} returned no dates: {type(error).__name__}: {error}"
+        raise RescalePolicyError("period", [reported]) from error
 
 
 def _text(day: Any) -> str:

@@ -1,10 +1,9 @@
-"""What the windows of a policy come to over a stretch of time: one answer for each instant.
+"""The schedule of a policy: the window that applies at each instant of an interval.
 
-Theory: where windows overlap, the one of highest priority holds; outside of all, the default does. A job that is to have
-something at an instant has to begin to rescale before it, and what it gives up it keeps until it may go. So what is asked
-for at an instant is the most that any window wants from then until a rescale that begins then would have ended. A
-rescale is never begun early for a window within an excluded period, since it would have to move in it; and in an excluded
-period all stays as it was when it began.
+Theory: where windows overlap, the window with the highest priority applies. Outside of all windows, the default applies. A job that needs
+slots at an instant must begin its rescale earlier, and keeps slots until it may release them. Therefore the requested bounds at an instant are
+the maximum over all windows from that instant until a rescale that begins then would end. The schedule never begins a rescale early for
+a window within an excluded period, because the rescale would run in that period. In an excluded period, the bounds do not change.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from airflow_adaptive.autoscaling.calendar.wall_clock import WallClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A stretch of time in which one window holds, or none.
+class Segment:
+    """An interval in which one window or the default applies.
 
     Attributes:
-        begin: its first instant.
-        window: index of the window, None outside of all.
+        begin: first instant of the interval.
+        window: index of the window, None for the default.
     """
 
     begin: datetime
@@ -32,93 +31,93 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What the calendar says at an instant.
+class ScheduleAt:
+    """The schedule at an instant.
 
     Attributes:
-        window: that holds, None outside of all; in an excluded period the one that held when it began.
-        ahead: pieces that begin later and that may need something before they begin, in order.
-        excluded: whether nothing may move.
+        window: index of the window that applies, None for the default; in an excluded period, the window at the begin of the period.
+        ahead: later segments that may need slots before they begin, in order.
+        excluded: whether the instant lies in an excluded period.
     """
 
     window: int | None
-    ahead: tuple[Piece, ...]
+    ahead: tuple[Segment, ...]
     excluded: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """Windows and excluded periods over a stretch of time.
+class Schedule:
+    """Windows and excluded periods of an interval.
 
     Attributes:
-        pieces: in order; the first begins where the stretch does.
-        excluded: in order, joined.
+        segments: segments in order; the first one begins with the interval.
+        excluded: excluded periods in order, merged.
     """
 
-    pieces: tuple[Piece, ...]
+    segments: tuple[Segment, ...]
     excluded: tuple[Span, ...]
 
-    def at(self, instant: datetime, lead: timedelta) -> Standing:
-        """What is asked for at an instant, if a rescale takes as long as `lead`."""
+    def at(self, instant: datetime, lead: timedelta) -> ScheduleAt:
+        """The schedule at an instant, with the lead time `lead`."""
         held = next((span for span in self.excluded if span[0] <= instant < span[1]), None)
         if held is not None:
             return self._held(held[0], lead)
         barrier = next((begin for begin, _ in self.excluded if begin > instant), None)
         until = instant + lead if barrier is None else min(instant + lead, barrier)
         first = self._index(instant)
-        return Standing(window=self.pieces[first].window, ahead=self._between(first, until), excluded=False)
+        return ScheduleAt(window=self.segments[first].window, ahead=self._between(first, until), excluded=False)
 
-    def turns(self, after: datetime, until: datetime, lead: timedelta) -> list[datetime]:
-        """Instants after `after` and up to `until` at which what is asked for may change, in order."""
-        begins = {piece.begin for piece in self.pieces}
+    def change_points(self, after: datetime, until: datetime, lead: timedelta) -> list[datetime]:
+        """Instants after `after` and up to `until` at which the advice may change, in order."""
+        begins = {segment.begin for segment in self.segments}
         moments = begins | {begin - lead for begin in begins} | {end for span in self.excluded for end in span}
         return sorted(moment for moment in moments if after < moment <= until)
 
-    def _held(self, since: datetime, lead: timedelta) -> Standing:
-        """What held just before, and what was to have come into force by then."""
-        first = bisect_right(self.pieces, since, key=lambda piece: piece.begin) - 1
-        if self.pieces[first].begin == since and first > 0:
+    def _held(self, since: datetime, lead: timedelta) -> ScheduleAt:
+        """The window before the excluded period, and the segments that were due by then."""
+        first = bisect_right(self.segments, since, key=lambda segment: segment.begin) - 1
+        if self.segments[first].begin == since and first > 0:
             ahead = self._between(first - 1, since) if lead else ()
-            return Standing(window=self.pieces[first - 1].window, ahead=ahead, excluded=True)
-        return Standing(window=self.pieces[first].window, ahead=(), excluded=True)
+            return ScheduleAt(window=self.segments[first - 1].window, ahead=ahead, excluded=True)
+        return ScheduleAt(window=self.segments[first].window, ahead=(), excluded=True)
 
-    def _between(self, first: int, until: datetime) -> tuple[Piece, ...]:
-        return self.pieces[first + 1 : self._index(until) + 1]
+    def _between(self, first: int, until: datetime) -> tuple[Segment, ...]:
+        return self.segments[first + 1 : self._index(until) + 1]
 
     def _index(self, instant: datetime) -> int:
-        return max(0, bisect_right(self.pieces, instant, key=lambda piece: piece.begin) - 1)
+        return max(0, bisect_right(self.segments, instant, key=lambda segment: segment.begin) - 1)
 
 
-def timeline(
+def schedule(
     windows: Sequence[tuple[Period, int]],
     excluded: Sequence[Period],
     clock: WallClock,
     holidays: Collection[date],
     stretch: Span,
-) -> Timeline:
-    """The timeline of windows with their priorities; of two with the same the first one holds."""
+) -> Schedule:
+    """Create the schedule of windows with their priorities; with equal priorities, the first window applies."""
     spans = [
         (index, priority, span)
         for index, (period, priority) in enumerate(windows)
         for span in period.spans(clock, holidays, *stretch)
     ]
-    return Timeline(
-        pieces=tuple(_pieces(spans, stretch[0])),
+    return Schedule(
+        segments=tuple(_segments(spans, stretch[0])),
         excluded=tuple(joined([span for period in excluded for span in period.spans(clock, holidays, *stretch)])),
     )
 
 
-def _pieces(spans: Sequence[tuple[int, int, Span]], begin: datetime) -> Iterator[Piece]:
-    turns: dict[datetime, list[tuple[bool, tuple[int, int]]]] = {begin: []}
+def _segments(spans: Sequence[tuple[int, int, Span]], begin: datetime) -> Iterator[Segment]:
+    change_points: dict[datetime, list[tuple[bool, tuple[int, int]]]] = {begin: []}
     for index, priority, (start, end) in spans:
-        turns.setdefault(max(begin, start), []).append((True, (-priority, index)))
-        turns.setdefault(end, []).append((False, (-priority, index)))
+        change_points.setdefault(max(begin, start), []).append((True, (-priority, index)))
+        change_points.setdefault(end, []).append((False, (-priority, index)))
     holding: set[tuple[int, int]] = set()
     current: int | None = None
-    for moment in sorted(turns):
-        for begins, window in turns[moment]:
+    for moment in sorted(change_points):
+        for begins, window in change_points[moment]:
             (holding.add if begins else holding.discard)(window)
         held = min(holding)[1] if holding else None
         if moment == begin or held != current:
-            yield Piece(begin=moment, window=held)
+            yield Segment(begin=moment, window=held)
         current = held

@@ -1,8 +1,8 @@
 """The scheduled policy: bounds by the calendar.
 
-Theory: load that follows the clock is known before any metric shows it. Windows name when which bounds are to hold; a change
-that gives more is advised so early that the rescale has ended when the window begins, one that gives less when it begins
-(`calendar_timeline`). The time zone's own rules decide what a local time means (`calendar_clock`).
+Theory: a load that follows the clock is known before any metric shows it. Windows declare the times of bounds. The policy advises
+a scale-up so early that the rescale has ended when the window begins, and a scale-down when the window begins (`schedule`). The rules of the
+time zone map local times to instants (`wall_clock`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from datetime import date, datetime, timedelta
 from functools import cache
 
 from airflow_adaptive.autoscaling.calendar.period import Period, joined, read_dates
-from airflow_adaptive.autoscaling.calendar.schedule import Piece, Standing, Timeline, timeline
-from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock, plain
+from airflow_adaptive.autoscaling.calendar.schedule import Schedule, ScheduleAt, Segment, schedule
+from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock, to_utc
 from airflow_adaptive.autoscaling.policy import (
     Advice,
     Bounds,
@@ -27,24 +27,24 @@ from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
 
 CALENDAR = "calendar"
-"""Source of its advice."""
+"""Name of this policy in advice."""
 
 _DAY = timedelta(days=1)
 _INSTANT = timedelta(microseconds=1)
 _STRETCHES = tuple(days * _DAY for days in (2, 9, 40, 400))
 _LONGEST_STRETCH = 3300 * _DAY
-"""Longer than the eight years that can lie between two 29ths of February."""
+"""Longer than eight years, the longest time between two 29ths of February."""
 _SHORTEST_LEAD = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Bounds, and when they hold.
+    """Bounds and the times at which they apply.
 
     Attributes:
-        when: the times, with the window's name.
-        bounds: that hold in it.
-        priority: of overlapping windows the one with the highest holds.
+        when: times and name of the window.
+        bounds: bounds within the window.
+        priority: the window with the highest priority applies where windows overlap.
     """
 
     when: Period
@@ -54,12 +54,12 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookAhead:
-    """How early a change that gives more is advised.
+    """How early the policy advises a scale-up.
 
     Attributes:
-        margin: what is added to the measured time, as a share of it.
-        unmeasured: how long a rescale is taken to last before one was measured.
-        at_most: never earlier than this.
+        margin: share of the measured duration of rescales that is added to it.
+        unmeasured: assumed duration of a rescale before the first measurement.
+        at_most: longest lead time.
     """
 
     margin: float = 0.5
@@ -67,9 +67,9 @@ class LookAhead:
     at_most: timedelta = timedelta(minutes=15)
 
     def lead(self, costs: Mapping[Tier, timedelta]) -> timedelta:
-        """How early, if rescales took this long.
+        """The lead time for these measured durations of rescales.
 
-        Other bounds never ask for a new driver, so its time counts only if there is no other.
+        A change of bounds never starts a new driver, so that duration counts only if no other was measured.
         """
         measured = {tier: cost for tier, cost in costs.items() if cost >= timedelta(0)}
         likely = [cost for tier, cost in measured.items() if tier < Tier.DRIVER] or list(measured.values())
@@ -79,11 +79,11 @@ class LookAhead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledMemory:
-    """What the policy remembers: an early change stays, though rescales are measured to be shorter after all.
+    """Memory of the policy: an early change stays, even if later measurements of rescales are shorter.
 
     Attributes:
-        lead: how early it was advised.
-        until: when the window begins that it is for.
+        lead: lead time of the change.
+        until: begin of the window of the change.
     """
 
     lead: timedelta = timedelta(0)
@@ -91,15 +91,15 @@ class ScheduledMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """What the policy says at an instant, and until when.
+class CalendarAdvice:
+    """Advice of the calendar at an instant.
 
     Attributes:
-        bounds: of every vertex.
-        window: name of the window that the bounds are for, None for the default.
-        reason: in plain words; the same until `next_at`.
-        next_at: when one of these is another next, None for never.
-        ready_at: when the last of the windows begins that something is advised early for, None if nothing is.
+        bounds: bounds of every vertex.
+        window: name of the window of the bounds, None for the default.
+        reason: human-readable reason; does not change before `next_at`.
+        next_at: time of the next change of the bounds or the reason, None for never.
+        ready_at: begin of the last window for which the advice is early, None without early advice.
     """
 
     bounds: Requirements
@@ -111,20 +111,20 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledPolicy:
-    """Bounds by the calendar. `scheduled_policy` makes one of what people write.
+    """Bounds by the calendar. Use `scheduled_policy` to create a policy from user input.
 
     Attributes:
-        zone: time zone of all times and dates, such as "Europe/Berlin".
-        windows: at least one; of two with the same priority none overlap.
-        default: what holds outside of all windows; None for what the job's DAG declares.
-        excluded: when nothing may move: what held when such a period began holds until its end.
-        holidays: dates, as those of a period.
-        look_ahead: how early a change that gives more is advised; None for not early.
-        repeated: which instant a local time means that clocks show twice.
-        dry_run: advice is told, and not acted on.
+        zone: time zone of all times and dates, for example "Europe/Berlin".
+        windows: at least one window; windows with the same priority do not overlap.
+        default: bounds outside of all windows; None for the bounds that the DAG declares.
+        excluded: periods without changes: the bounds at the begin of such a period apply until its end.
+        holidays: dates in the format of `Period.dates`.
+        look_ahead: lead time of scale-ups; None for no lead time.
+        repeated: instant of a local time that occurs twice.
+        dry_run: whether the advice is reported only.
 
     Raises:
-        RescalePolicyError: listing everything that is wrong.
+        RescalePolicyError: lists all violations.
     """
 
     zone: str
@@ -137,7 +137,7 @@ class ScheduledPolicy:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
-        from airflow_adaptive.autoscaling.calendar.violations import violations  # noqa: PLC0415  it knows this module
+        from airflow_adaptive.autoscaling.calendar.violations import violations  # noqa: PLC0415  imports this module
 
         wrong = [*violations(self), *dry_run_violations(self.dry_run)]
         if wrong:
@@ -145,7 +145,7 @@ class ScheduledPolicy:
 
     @property
     def clock(self) -> WallClock:
-        """The wall clock that its times are of."""
+        """The wall clock of the times of this policy."""
         return WallClock(zone=self.zone, repeated=self.repeated)
 
     def remember(self) -> ScheduledMemory:
@@ -153,10 +153,10 @@ class ScheduledPolicy:
         return ScheduledMemory()
 
     def require(self, limits: Mapping[str, VertexLimits]) -> None:
-        """See that the job can have all the bounds.
+        """Check that the job can have all bounds of the policy.
 
         Raises:
-            RescalePolicyError: listing everything that is wrong.
+            RescalePolicyError: lists all violations.
         """
         named = [(f"window {window.when.name!r}", window.bounds) for window in self.windows]
         named += [("the default", self.default)] if self.default is not None else []
@@ -164,93 +164,95 @@ class ScheduledPolicy:
         if wrong:
             raise RescalePolicyError("scheduled policy", wrong)
 
-    def advise(self, memory: ScheduledMemory, seen: PolicyInput) -> tuple[ScheduledMemory, Advice]:
-        """See `RescalePolicy`; there is always an answer.
+    def advise(self, memory: ScheduledMemory, policy_input: PolicyInput) -> tuple[ScheduledMemory, Advice]:
+        """See `RescalePolicy`; the policy always returns advice.
 
         Raises:
-            RescalePolicyError: the job can't have the bounds of a window; lists everything.
+            RescalePolicyError: the job cannot have the bounds of a window; lists all violations.
         """
-        self.require(seen.limits)
-        lead = self.lead(seen.rescale_costs)
-        if memory.until is not None and seen.at < memory.until:
+        self.require(policy_input.limits)
+        lead = self.lead(policy_input.rescale_costs)
+        if memory.until is not None and policy_input.at < memory.until:
             lead = max(lead, memory.lead)
-        outlook = self.outlook(seen.at, seen.limits, lead)
+        advise_at = self.advise_at(policy_input.at, policy_input.limits, lead)
         remembered = (
-            ScheduledMemory() if outlook.ready_at is None else ScheduledMemory(lead=lead, until=outlook.ready_at)
+            ScheduledMemory() if advise_at.ready_at is None else ScheduledMemory(lead=lead, until=advise_at.ready_at)
         )
         return remembered, Advice(
-            bounds=outlook.bounds,
-            reason=outlook.reason,
-            next_at=outlook.next_at,
+            bounds=advise_at.bounds,
+            reason=advise_at.reason,
+            next_at=advise_at.next_at,
             source=CALENDAR,
             dry_run=self.dry_run,
         )
 
     def lead(self, costs: Mapping[Tier, timedelta]) -> timedelta:
-        """How early a change that gives more is advised if rescales took this long."""
+        """Lead time of scale-ups for these measured durations of rescales."""
         return timedelta(0) if self.look_ahead is None else self.look_ahead.lead(costs)
 
-    def outlook(self, at: datetime, limits: Mapping[str, VertexLimits], lead: timedelta) -> Outlook:
-        """What it says at an instant.
+    def advise_at(self, at: datetime, limits: Mapping[str, VertexLimits], lead: timedelta) -> CalendarAdvice:
+        """The advice at an instant.
 
         Args:
-            at: with a time zone.
-            limits: of the job, which can have all the bounds (`require`).
-            lead: how long a rescale takes.
+            at: instant with a time zone.
+            limits: limits of the job, checked by `require`.
+            lead: lead time of scale-ups.
 
         Raises:
             ValueError: `at` has no time zone.
         """
-        at = plain(at)
+        at = to_utc(at)
         begin = self._since(at)
-        now = self._outlook(self._timeline(begin, at + lead + _INSTANT), at, limits, lead)
+        now = self._advise_at(self._schedule(begin, at + lead + _INSTANT), at, limits, lead)
         for stretch in self._stretches(at):
-            found = self._timeline(begin, at + stretch + lead + _INSTANT)
-            for turn in found.turns(at, at + stretch, lead):
-                then = self._outlook(found, turn, limits, lead)
+            found = self._schedule(begin, at + stretch + lead + _INSTANT)
+            for turn in found.change_points(at, at + stretch, lead):
+                then = self._advise_at(found, turn, limits, lead)
                 if (then.bounds, then.reason) != (now.bounds, now.reason):
                     return replace(now, next_at=turn)
         return now
 
-    def _outlook(self, found: Timeline, at: datetime, limits: Mapping[str, VertexLimits], lead: timedelta) -> Outlook:
-        standing = found.at(at, lead)
-        bounds, window, early = self._bounds(standing.window).complete(limits), standing.window, list[Piece]()
-        for piece in standing.ahead:
-            more = _most(bounds, self._bounds(piece.window).complete(limits))
+    def _advise_at(
+        self, found: Schedule, at: datetime, limits: Mapping[str, VertexLimits], lead: timedelta
+    ) -> CalendarAdvice:
+        now = found.at(at, lead)
+        bounds, window, early = self._bounds(now.window).complete(limits), now.window, list[Segment]()
+        for segment in now.ahead:
+            more = _most(bounds, self._bounds(segment.window).complete(limits))
             if more != bounds:
-                bounds, window = more, piece.window
-                early.append(piece)
-        return Outlook(
+                bounds, window = more, segment.window
+                early.append(segment)
+        return CalendarAdvice(
             bounds=bounds,
             window=None if window is None else self.windows[window].when.name,
-            reason=self._reason(standing, early),
-            ready_at=early[-1].begin if early and not standing.excluded else None,
+            reason=self._reason(now, early),
+            ready_at=early[-1].begin if early and not now.excluded else None,
         )
 
-    def _reason(self, standing: Standing, early: Sequence[Piece]) -> str:
-        if standing.excluded:
-            held = " and ".join(map(self._name, [standing.window, *(piece.window for piece in early)]))
-            return f"nothing may move: what {held} asked for stays"
-        ahead = (f"early for {self._name(piece.window)} from {self._shown(piece.begin)}" for piece in early)
-        return ", ".join([self._name(standing.window), *ahead])
+    def _reason(self, now: ScheduleAt, early: Sequence[Segment]) -> str:
+        if now.excluded:
+            held = " and ".join(map(self._name, [now.window, *(segment.window for segment in early)]))
+            return f"excluded period: the bounds of {held} stay"
+        ahead = (f"early for {self._name(segment.window)} from {self._zoned(segment.begin)}" for segment in early)
+        return ", ".join([self._name(now.window), *ahead])
 
     def _name(self, window: int | None) -> str:
         return "the default" if window is None else f"window {self.windows[window].when.name!r}"
 
-    def _shown(self, at: datetime) -> str:
-        return f"{self.clock.shown(at).isoformat(sep=' ', timespec='minutes')} ({self.zone})"
+    def _zoned(self, at: datetime) -> str:
+        return f"{self.clock.zoned(at).isoformat(sep=' ', timespec='minutes')} ({self.zone})"
 
     def _bounds(self, window: int | None) -> Bounds:
         if window is None:
             return self.default if self.default is not None else Bounds(vertices={})
         return self.windows[window].bounds
 
-    def _timeline(self, begin: datetime, end: datetime) -> Timeline:
+    def _schedule(self, begin: datetime, end: datetime) -> Schedule:
         windows = [(window.when, window.priority) for window in self.windows]
-        return timeline(windows, self.excluded, self.clock, self._days_off, (begin, end))
+        return schedule(windows, self.excluded, self.clock, self._days_off, (begin, end))
 
     def _since(self, at: datetime) -> datetime:
-        """From when on the windows have to be known: from now, or from just before the excluded period that holds now."""
+        """Begin of the schedule: now, or just before the current excluded period."""
         back = _DAY
         while True:
             stretch = (at - back, at + _INSTANT)
@@ -265,7 +267,7 @@ class ScheduledPolicy:
             back *= 8
 
     def _stretches(self, at: datetime) -> Iterator[timedelta]:
-        """How far is looked for the next change, in ever longer steps: a calendar of weeks repeats itself within a year."""
+        """Durations of the search for the next change, in increasing order: a weekly calendar repeats itself within a year."""
         yield from _STRETCHES
         periods = [*(window.when for window in self.windows), *self.excluded]
         if not all(period.is_weekly for period in periods):
@@ -282,14 +284,14 @@ class ScheduledPolicy:
 
 @cache
 def days_of(dates: tuple[str, ...]) -> frozenset[date]:
-    """All the days that dates and ranges of dates name. Raises `ValueError`."""
+    """All days of dates and ranges of dates. Raises `ValueError`."""
     return frozenset(
         first + number * _DAY for first, last in read_dates(dates) for number in range((last - first).days + 1)
     )
 
 
 def _most(bounds: Requirements, other: Requirements) -> Requirements:
-    """What is enough for both."""
+    """The larger bounds of both."""
     return {
         name: ParallelismRange(max(one.lower, other[name].lower), max(one.upper, other[name].upper))
         for name, one in bounds.items()

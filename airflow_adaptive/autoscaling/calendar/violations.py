@@ -1,8 +1,8 @@
-"""Everything that is wrong with a scheduled policy, found before it is used.
+"""Validation of a scheduled policy before its use.
 
-What overlaps is found on the wall clock: what does not overlap there does not in real time either (`calendar_clock`), in no
-zone and no year. Weekly periods are compared over a week; where months or days of months matter, over the 28 years after
-which the calendar repeats itself; and on all dates that are named.
+The validation finds overlaps on the wall clock: periods that do not overlap there do not overlap in real time (`wall_clock`), in any
+time zone and year. It compares weekly periods over one week, periods with months or days of months over the 28 years after which the calendar
+repeats itself, and all named dates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from airflow_adaptive.scheduler.errors import did_you_mean
 if TYPE_CHECKING:
     from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy, Window
 
-NO_WINDOW = "there is no window: give at least one, or no policy"
+NO_WINDOW = "the policy has no window: declare at least one, or no policy"
 
 _DAY = timedelta(days=1)
 LONGEST_PERIOD = 366 * _DAY
@@ -41,21 +41,23 @@ LONGEST_RANGE = 3660 * _DAY
 """Longest range of dates."""
 
 _WEEK = tuple(date(1990, 1, 1) + day * _DAY for day in range(7))
-"""Some week; no date that is named lies in it."""
+"""A week without named dates."""
 _CYCLE = (date(1972, 1, 1), 10227)
-"""28 years, after which dates have the same weekdays again."""
+"""28 years, after which dates have the same weekdays."""
 
 
 def violations(policy: ScheduledPolicy) -> list[str]:
-    """Everything that is wrong, each with the fix."""
+    """All violations, each with the fix."""
     wrong = _zone(policy.zone) + _dates("the holidays", policy.holidays) + _look_ahead(policy.look_ahead)
     wrong += _member("repeated", policy.repeated, Repeated)
     if not policy.windows:
         wrong.append(NO_WINDOW)
     if policy.default is not None:
         wrong += _bounds("the default", policy.default)
-    wrong += [finding for window in policy.windows for finding in _window(window)]
-    wrong += [finding for period in policy.excluded for finding in _period(f"excluded period {period.name!r}", period)]
+    wrong += [violation for window in policy.windows for violation in _window(window)]
+    wrong += [
+        violation for period in policy.excluded for violation in _period(f"excluded period {period.name!r}", period)
+    ]
     wrong += _names(policy)
     return wrong if wrong else _together(policy)
 
@@ -64,7 +66,7 @@ def _zone(zone: Any) -> list[str]:
     if isinstance(zone, str) and zone in known_zones():
         return []
     return [
-        f"time zone {zone!r} is not known{did_you_mean(str(zone), known_zones()) or ': give one such as Europe/Berlin'}"
+        f"time zone {zone!r} is unknown{did_you_mean(str(zone), known_zones()) or ': use a name such as Europe/Berlin'}"
     ]
 
 
@@ -88,7 +90,7 @@ def _window(window: Window) -> list[str]:
 def _bounds(label: str, bounds: Any) -> list[str]:
     if not isinstance(bounds, Bounds):
         return [f"{label}: parallelism {bounds!r} must be a number, a pair (lower, upper), or vertex: one of these"]
-    return [f"{label}: {finding}" for finding in bounds.violations()]
+    return [f"{label}: {violation}" for violation in bounds.violations()]
 
 
 def _period(label: str, period: Period) -> list[str]:
@@ -96,7 +98,7 @@ def _period(label: str, period: Period) -> list[str]:
     wrong += _member("holidays", period.holidays, Holidays)
     if not period.name or not isinstance(period.name, str):
         wrong.append(f"the name {period.name!r} must be a text that is not empty")
-    return [f"{label}: {finding}" for finding in wrong] + _dates(label, period.dates)
+    return [f"{label}: {violation}" for violation in wrong] + _dates(label, period.dates)
 
 
 def _member(name: str, value: Any, kind: type[StrEnum]) -> list[str]:
@@ -109,16 +111,16 @@ def _cron(period: Period) -> Iterator[str]:
         return
     yield from _tried(parse_cron, period.cron)
     if period.lasts is None:
-        yield "cron says when it begins: say with lasts how long it is"
+        yield "cron declares the begin only: declare the duration with lasts"
     if period.start is not None or period.end is not None or period.weekdays:
-        yield "cron goes with lasts, dates and holidays: leave out start, end and weekdays"
+        yield "cron can be combined with lasts, dates and holidays only: remove start, end and weekdays"
 
 
 def _lasts(lasts: Any) -> Iterator[str]:
     if lasts is None:
         return
     if not isinstance(lasts, timedelta):
-        yield f"lasts {lasts!r} is no duration: give a timedelta, or text such as '8 h'"
+        yield f"lasts {lasts!r} is not a duration: use a timedelta, or text such as '8 h'"
     elif not timedelta(0) < lasts <= LONGEST_PERIOD:
         yield f"lasts {lasts} must be longer than zero and at most {LONGEST_PERIOD.days} days"
 
@@ -126,38 +128,38 @@ def _lasts(lasts: Any) -> Iterator[str]:
 def _days(period: Period) -> Iterator[str]:
     for weekday in period.weekdays:
         if weekday not in WEEKDAYS:
-            yield f"weekday {weekday!r} is not known: they are {', '.join(WEEKDAYS)}"
+            yield f"weekday {weekday!r} is unknown: use one of {', '.join(WEEKDAYS)}"
 
 
 def _times(period: Period) -> Iterator[str]:
     given = [text for text in (period.start, period.end) if text is not None]
-    wrong = [finding for text in given for finding in _tried(read_time, text)]
+    wrong = [violation for text in given for violation in _tried(read_time, text)]
     yield from wrong
     if period.end is not None and period.lasts is not None:
-        yield "end and lasts exclude each other: leave one out"
+        yield "end and lasts exclude each other: remove one"
     if wrong or period.lasts is not None:
         return
     start, end = read_time(period.start or MIDNIGHT), read_time(period.end or NEXT_MIDNIGHT)
     if start == _DAY:
-        yield "it starts at 24:00: give 00:00 of the next day"
+        yield "the start is 24:00: use 00:00 of the next day"
     if start == end:
-        yield f"it is empty, it starts and ends at {period.start or period.end}: give 00:00 to 24:00 for the whole day"
+        yield f"the period is empty, because it starts and ends at {period.start or period.end}: use 00:00 to 24:00 for the whole day"
 
 
 def _dates(label: str, dates: tuple[str, ...]) -> list[str]:
     found = [(text, list(_tried(lambda text: read_dates((text,)), text))) for text in dates]
-    wrong = [finding for _, violations in found for finding in violations]
+    wrong = [violation for _, violations in found for violation in violations]
     sound = [text for text, violations in found if not violations]
     wrong += [
-        f"dates {text!r} are more than ten years: split them, or leave them out"
+        f"dates {text!r} cover more than ten years: split or remove them"
         for text, (first, last) in zip(sound, read_dates(tuple(sound)), strict=True)
         if last - first > LONGEST_RANGE
     ]
-    return [f"{label}: {finding}" for finding in wrong]
+    return [f"{label}: {violation}" for violation in wrong]
 
 
 def _look_ahead(look_ahead: Any) -> list[str]:
-    from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead  # noqa: PLC0415  it knows this module
+    from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead  # noqa: PLC0415  imports this module
 
     if look_ahead is None:
         return []
@@ -169,7 +171,7 @@ def _look_ahead(look_ahead: Any) -> list[str]:
         wrong.append(f"margin {margin!r} must be a number from 0 to {LARGEST_MARGIN}")
     for name, value in (("unmeasured", look_ahead.unmeasured), ("at_most", look_ahead.at_most)):
         wrong += [] if _is_short(value) else [f"{name} {value!s} must be a duration from 0 to 1 day"]
-    return [f"look_ahead: {finding}" for finding in wrong]
+    return [f"look_ahead: {violation}" for violation in wrong]
 
 
 def _is_short(value: Any) -> bool:
@@ -187,8 +189,8 @@ def _tried(read: Callable[[Any], object], text: Any) -> Iterator[str]:
 
 
 def _together(policy: ScheduledPolicy) -> list[str]:
-    """What is wrong though each period by itself is sound."""
-    from airflow_adaptive.autoscaling.calendar.scheduled_policy import days_of  # noqa: PLC0415  it knows this module
+    """Violations of the combination of valid periods."""
+    from airflow_adaptive.autoscaling.calendar.scheduled_policy import days_of  # noqa: PLC0415  imports this module
 
     holidays, periods = days_of(policy.holidays), _periods(policy)
     reach = 1 + max((period.lasts or _DAY).days for period in periods)
@@ -205,21 +207,21 @@ def _together(policy: ScheduledPolicy) -> list[str]:
     week = set(_week(reach))
     excluded = joined([span for each in policy.excluded for span in _spans(each, week.intersection(begins[each.name]))])
     if any(begin.date() <= _WEEK[0] and end.date() > _WEEK[-1] for begin, end in excluded):
-        wrong.append("the excluded periods leave no time in which anything may move: shorten them")
+        wrong.append("the excluded periods cover all of the time: shorten them")
     return wrong
 
 
 def _never(name: str, policy: ScheduledPolicy) -> str:
     period = next(period for period in _periods(policy) if period.name == name)
     if period.cron is not None and not period.dates:
-        return f"there is no day on which cron {period.cron!r} fires"
+        return f"cron {period.cron!r} fires on no day"
     if period.holidays is Holidays.ONLY and not policy.holidays:
-        return "it is for holidays only, and the policy has none"
-    return "none of its dates is such a day: look at its weekdays, cron and holidays"
+        return "the period begins on holidays only, and the policy has no holidays"
+    return "none of its dates matches: check its weekdays, cron and holidays"
 
 
 def _all_days(periods: Sequence[Period], holidays: Collection[date], reach: int) -> list[date]:
-    """Days on which anything can begin that the others do not repeat, in order."""
+    """All days on which a period can begin, without repetitions of the calendar, in order."""
     days = set(_week(reach))
     if any(period.plan is not None and not period.plan.is_weekly for period in periods):
         days |= {_CYCLE[0] + number * _DAY for number in range(_CYCLE[1])}
@@ -245,13 +247,13 @@ def _spans(period: Period, days: Iterable[date]) -> list[Span]:
 
 
 def _overlap(one: Period, other: Period, begins: Mapping[str, list[date]], reach: int) -> list[datetime]:
-    """The first local time at which both hold, if there is one; looked for around the days of the one that is rarer."""
+    """The first local time at which both periods apply, if one exists; searched around the days of the rarer period."""
     rare, often = sorted((one, other), key=lambda period: len(begins[period.name]))
     days = begins[rare.name]
     near = _around(days, reach).intersection(begins[often.name])
-    turns = sorted([(*span, 0) for span in _spans(rare, days)] + [(*span, 1) for span in _spans(often, near)])
+    change_points = sorted([(*span, 0) for span in _spans(rare, days)] + [(*span, 1) for span in _spans(often, near)])
     until = [datetime.min] * 2  # noqa: DTZ901  a local time
-    for begin, end, which in turns:
+    for begin, end, which in change_points:
         if begin < until[1 - which]:
             return [begin]
         until[which] = end
@@ -259,11 +261,11 @@ def _overlap(one: Period, other: Period, begins: Mapping[str, list[date]], reach
 
 
 def _when(begin: datetime) -> str:
-    """When it is, for people: a day of a week like all others by its weekday."""
+    """Human-readable time of an overlap: the weekday of a normal week, or a date."""
     if abs(begin.date() - _WEEK[3]) < 7 * _DAY:
         return f"each {begin:%A} at {begin:%H:%M}"
-    shown = begin if begin.date() > _CYCLE[0] + _CYCLE[1] * _DAY else begin + 2 * _CYCLE[1] * _DAY
-    return f"first on {shown:%Y-%m-%d} at {shown:%H:%M}"
+    repeated = begin if begin.date() > _CYCLE[0] + _CYCLE[1] * _DAY else begin + 2 * _CYCLE[1] * _DAY
+    return f"first on {repeated:%Y-%m-%d} at {repeated:%H:%M}"
 
 
 def _periods(policy: ScheduledPolicy) -> list[Period]:

@@ -1,8 +1,8 @@
-"""Wall clock of a time zone: which instant a local time means, also where clocks are set forward or back.
+"""The wall clock of a time zone: the mapping of local times to instants, also where clocks are set forward or back.
 
-A time that clocks skip means the instant at which they are set forward, so what begins then begins at the gap's end. A
-time that clocks show twice means the first of both instants unless the second is asked for. So later local times never
-mean earlier instants, and what adjoins on the wall clock adjoins in real time.
+A skipped local time maps to the instant at which clocks are set forward, which is the end of the gap. A local time that occurs twice maps
+to the first instant, or to the second one as an option. Therefore later local times never map to earlier instants, and periods that
+adjoin on the wall clock adjoin in real time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INSTANT = timedelta(microseconds=1)
 
 
 class Repeated(StrEnum):
-    """Which instant a local time means that clocks show twice."""
+    """Instant of a local time that occurs twice."""
 
     FIRST = "first"
     SECOND = "second"
@@ -26,10 +26,10 @@ class Repeated(StrEnum):
 
 @cache
 def zone_of(name: str) -> tzinfo:
-    """The time zone of that name.
+    """The time zone with this name.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the time zone is unknown.
     """
     if name not in known_zones():
         raise ValueError(f"time zone {name!r} is not known")
@@ -42,11 +42,11 @@ def known_zones() -> frozenset[str]:
     return frozenset(pendulum.timezones())
 
 
-def plain(at: datetime) -> datetime:
-    """An instant in UTC, as the standard library has it: other kinds calculate in their own way.
+def to_utc(at: datetime) -> datetime:
+    """The instant in UTC as a `datetime` of the standard library, because subclasses calculate differently.
 
     Raises:
-        ValueError: it has no time zone.
+        ValueError: the instant has no time zone.
     """
     if at.tzinfo is None:
         raise ValueError(f"{at} has no time zone: give one, such as UTC")
@@ -59,41 +59,41 @@ class WallClock:
     """The wall clock of a zone.
 
     Attributes:
-        zone: its name.
-        repeated: which of two instants a local time means.
+        zone: name of the time zone.
+        repeated: instant of a local time that occurs twice.
     """
 
     zone: str
     repeated: Repeated = Repeated.FIRST
 
-    def shown(self, at: datetime) -> datetime:
-        """What it shows at an instant, with the zone."""
+    def zoned(self, at: datetime) -> datetime:
+        """The local time of an instant, with the time zone."""
         return at.astimezone(zone_of(self.zone))
 
     def local(self, at: datetime) -> datetime:
-        """What it shows at an instant, without a zone."""
-        return self.shown(at).replace(tzinfo=None)
+        """The local time of an instant, without a time zone."""
+        return self.zoned(at).replace(tzinfo=None)
 
-    def both(self, local: datetime) -> tuple[datetime, ...]:
-        """All instants at which it shows a local time: none, one or two, in UTC."""
+    def instants_of(self, local: datetime) -> tuple[datetime, ...]:
+        """All instants of a local time: none, one or two, in UTC."""
         folds = (local.replace(tzinfo=zone_of(self.zone), fold=fold).astimezone(UTC) for fold in (0, 1))
         return tuple(sorted({at for at in folds if self.local(at) == local}))
 
     def instant(self, local: datetime) -> datetime:
-        """The instant that a local time means, in UTC."""
-        found = self.both(local)
+        """The instant to which a local time maps, in UTC."""
+        found = self.instants_of(local)
         if not found:
             return self._end_of_gap(local)
         return found[-1 if self.repeated is Repeated.SECOND else 0]
 
     def _end_of_gap(self, local: datetime) -> datetime:
-        """The instant at which the clock was set forward over a local time."""
+        """The instant at which the clock skipped a local time."""
         zone = zone_of(self.zone)
         before, after = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
-        old = self.shown(before).utcoffset()
+        old = self.zoned(before).utcoffset()
         while after - before > _INSTANT:
             middle = before + (after - before) // 2
-            if self.shown(middle).utcoffset() == old:
+            if self.zoned(middle).utcoffset() == old:
                 before = middle
             else:
                 after = middle

@@ -1,10 +1,10 @@
-"""`LoadPolicy`: as many slots as the load takes, after DS2 (OSDI'18) and Flink's autoscaler, fitted to micro-batches.
+"""`LoadPolicy`: the slots that the load requires, after DS2 (OSDI'18) and Flink's autoscaler, adapted to micro-batches.
 
-Theory: every query has a share of the trigger interval in which it is busy. `load_model` tells what share another number of slots
-would give. Above `high` the query gets, in one step, the slots that bring it to `target`, its backlog worked off within
-`catch_up`; below, it gives back what it has not needed for all of `down_delay`. Between the two nothing moves. A rise that
-did not make the query faster is taken back and not tried again for a while. The advice is an upper bound within the declared
-bounds, never a higher lower bound: a job must not stop for a wish (FLINK-34311).
+Theory: each query is busy for a share of the trigger interval. `batch_cost` computes the share for another number of slots. Above
+`high`, the query gets in one step the slots that bring the share to `target` and process the backlog within `catch_up`. The
+query releases the slots that it did not need during `down_delay`. In between, the policy changes nothing. If a scale-up did
+not make the query faster, the policy reverts it and does not repeat it for a while. The policy advises an upper bound within the
+declared bounds and never a higher lower bound, because advice must not stop a job (FLINK-34311).
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_adaptive.autoscaling.load.query_load import Allowed, QueryMemory, Seen, follow, hold
+from airflow_adaptive.autoscaling.load.query_load import (
+    QueryInput,
+    QueryMemory,
+    RescaleAllowance,
+    keep_target,
+    update_target,
+)
 from airflow_adaptive.autoscaling.load.settings import LoadSettings, setting_violations
 from airflow_adaptive.autoscaling.policy import (
     Advice,
@@ -34,19 +40,19 @@ SOURCE = "load"
 DAY = timedelta(days=1)
 
 RESERVE = 0.25
-"""Share of the day's budget that is kept for rises: a job that has used up the rest keeps what it has."""
+"""Share of the daily rescales that is reserved for scale-ups: without the others, a job keeps its slots."""
 
 ASSUMED_COST = timedelta(seconds=12)
-"""Of a rescale, before one was measured."""
+"""Assumed duration of a rescale before the first measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadMemory:
-    """What the policy remembers of a job.
+    """Memory of the policy for one job.
 
     Attributes:
-        queries: per query.
-        rescales: when it asked for another parallelism within the last day, oldest first.
+        queries: memory for each query, by name.
+        rescales: times within the last day at which the policy advised another parallelism, oldest first.
     """
 
     queries: Mapping[str, QueryMemory] = field(default_factory=dict)
@@ -55,10 +61,10 @@ class LoadMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPolicy(LoadSettings):
-    """Advises as many slots as the load takes; see `LoadSettings` for what can be set.
+    """Advises the slots that the load requires. `LoadSettings` documents the settings.
 
     Attributes:
-        dry_run: advice is told, and not acted on.
+        dry_run: whether the advice is reported only.
     """
 
     dry_run: bool = False
@@ -71,10 +77,10 @@ class LoadPolicy(LoadSettings):
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> LoadPolicy:
-        """From plain values, as in JSON: durations as text ("10 min") or seconds.
+        """Create a policy from JSON values: durations as text ("10 min") or seconds.
 
         Raises:
-            RescalePolicyError: listing every unknown setting and every impossible value.
+            RescalePolicyError: lists every unknown setting and every invalid value.
         """
         known = {row.name: row.default for row in fields(cls)}
         wrong = [f"there is no setting {name!r}{did_you_mean(name, known)}" for name in settings if name not in known]
@@ -90,101 +96,108 @@ class LoadPolicy(LoadSettings):
         return cls(**given)
 
     def remember(self) -> LoadMemory:
-        """Nothing was seen yet."""
+        """An empty memory."""
         return LoadMemory()
 
-    def advise(self, memory: LoadMemory, seen: PolicyInput) -> tuple[LoadMemory, Advice | None]:
-        """See `RescalePolicy`; None before any query has told figures that can be believed."""
-        overridden = override(seen)
+    def advise(self, memory: LoadMemory, policy_input: PolicyInput) -> tuple[LoadMemory, Advice | None]:
+        """See `RescalePolicy`; None before the first plausible metrics of any query."""
+        overridden = override(policy_input)
         if overridden is not None:
             return memory, replace(overridden, dry_run=self.dry_run)
-        allowed = self._allowed(memory, seen.at)
+        allowed = self._allowed(memory, policy_input.at)
         queries: dict[str, QueryMemory] = {}
         reasons: list[str] = []
-        for name, figures in seen.queries.items():
+        for name, metrics in policy_input.queries.items():
             known = memory.queries.get(name, QueryMemory())
-            queries[name], reason = self._query(name, known, figures, seen, allowed)
+            queries[name], reason = self._query(name, known, metrics, policy_input, allowed)
             reasons.append(f"query {name!r}: {reason}")
         changed = any(is_changed(memory.queries.get(name), query) for name, query in queries.items())
-        rescales = (*allowed.rescales, seen.at) if changed else allowed.rescales
+        rescales = (*allowed.rescales, policy_input.at) if changed else allowed.rescales
         kept = replace(memory, queries={**memory.queries, **queries}, rescales=rescales)
         if all(query.target is None for query in kept.queries.values()):
             return kept, None
-        bounds = {name: limit.declared for name, limit in seen.limits.items()} | dict(_bounds(kept.queries, seen))
-        reason = "; ".join(reasons) or "no query tells figures"
+        bounds = {name: limit.declared for name, limit in policy_input.limits.items()} | dict(
+            _bounds(kept.queries, policy_input)
+        )
+        reason = "; ".join(reasons) or "no query reports metrics"
         return kept, Advice(bounds=bounds, reason=reason, source=SOURCE, dry_run=self.dry_run)
 
     def _query(
-        self, name: str, memory: QueryMemory, figures: QueryMetrics, seen: PolicyInput, allowed: Allowed
+        self,
+        name: str,
+        memory: QueryMemory,
+        metrics: QueryMetrics,
+        policy_input: PolicyInput,
+        allowed: RescaleAllowance,
     ) -> tuple[QueryMemory, str]:
-        limits = _limits(figures.vertices, seen)
+        limits = _limits(metrics.vertices, policy_input)
         if not limits:
-            return memory, "it names no vertex of the job: its figures are ignored"
+            return memory, "the query names no vertex of the job, so its metrics are ignored"
         memory = replace(memory, vertices=tuple(limits))
-        partitions = seen.state_partitions.get(name, 1)
+        partitions = policy_input.state_partitions.get(name, 1)
         lower = max(limit.declared.lower for limit in limits.values())
         upper = max(limit.declared.upper for limit in limits.values())
-        if seen.parallelism is None:
-            return hold(memory, lower, upper), "the job does not run"
-        look = Seen(
-            at=seen.at,
-            figures=figures,
-            slots=max(1, *(seen.parallelism.get(vertex, 1) for vertex in limits)),
+        if policy_input.parallelism is None:
+            return keep_target(memory, lower, upper), "the job is not running"
+        query_input = QueryInput(
+            at=policy_input.at,
+            metrics=metrics,
+            slots=max(1, *(policy_input.parallelism.get(vertex, 1) for vertex in limits)),
             lower=lower,
             upper=upper,
             partitions=partitions,
-            cost=_cost(seen),
-            pauses=seen.tier is not Tier.EXECUTORS,
+            cost=_cost(policy_input),
+            pauses=policy_input.tier is not Tier.EXECUTORS,
         )
-        return follow(self, memory, look, allowed)
+        return update_target(self, memory, query_input, allowed)
 
-    def _allowed(self, memory: LoadMemory, now: datetime) -> Allowed:
+    def _allowed(self, memory: LoadMemory, now: datetime) -> RescaleAllowance:
         recent = tuple(at for at in memory.rescales if now - DAY < at <= now)
         left = self.rescales_per_day - len(recent)
-        return Allowed(rescales=recent, up=left > 0, down=left > RESERVE * self.rescales_per_day)
+        return RescaleAllowance(rescales=recent, up=left > 0, down=left > RESERVE * self.rescales_per_day)
 
 
-def override(seen: PolicyInput) -> Advice | None:
-    """What is advised while a person's bounds hold: these. None if there are none, or they have expired."""
-    person = seen.override
-    if person is None or (person.until is not None and person.until <= seen.at):
+def override(policy_input: PolicyInput) -> Advice | None:
+    """Advice that repeats the override of a user; None without an override and after it has expired."""
+    user = policy_input.override
+    if user is None or (user.until is not None and user.until <= policy_input.at):
         return None
-    until = "until they are lifted" if person.until is None else f"until {person.until.isoformat()}"
+    until = "until it is cleared" if user.until is None else f"until {user.until.isoformat()}"
     return Advice(
-        bounds=seen.requirements,
-        reason=f"the bounds of {person.by} hold {until}",
-        next_at=person.until,
-        source=person.by,
+        bounds=policy_input.requirements,
+        reason=f"the override of {user.by} applies {until}",
+        next_at=user.until,
+        source=user.by,
     )
 
 
 def is_changed(before: QueryMemory | None, after: QueryMemory) -> bool:
-    """Whether another parallelism is asked for than before; the first that is asked for is what runs."""
+    """Whether the advised parallelism has changed; the first advised parallelism is the active one."""
     return before is not None and before.target is not None and before.target != after.target
 
 
-def _limits(vertices: tuple[str, ...], seen: PolicyInput) -> Mapping[str, VertexLimits]:
-    return {name: seen.limits[name] for name in vertices if name in seen.limits}
+def _limits(vertices: tuple[str, ...], policy_input: PolicyInput) -> Mapping[str, VertexLimits]:
+    return {name: policy_input.limits[name] for name in vertices if name in policy_input.limits}
 
 
-def _bounds(queries: Mapping[str, QueryMemory], seen: PolicyInput) -> Iterator[tuple[str, ParallelismRange]]:
-    """Of the vertices of all queries that were ever seen: one that tells nothing now keeps what it has.
+def _bounds(queries: Mapping[str, QueryMemory], policy_input: PolicyInput) -> Iterator[tuple[str, ParallelismRange]]:
+    """Bounds of the vertices of all known queries; a query without metrics keeps its slots.
 
-    Where queries share their slots, the one that needs the most decides.
+    If queries share their slots, the query with the largest need decides.
     """
     targets: dict[str, int] = {}
     for query in queries.values():
         for vertex in query.vertices:
             targets[vertex] = max(query.target or 0, targets.get(vertex, 0))
     for vertex, target in targets.items():
-        if target and vertex in seen.limits:
-            lower, upper = seen.limits[vertex].declared.lower, seen.limits[vertex].declared.upper
+        if target and vertex in policy_input.limits:
+            lower, upper = policy_input.limits[vertex].declared.lower, policy_input.limits[vertex].declared.upper
             yield vertex, ParallelismRange(lower, min(max(target, lower), upper))
 
 
-def _cost(seen: PolicyInput) -> timedelta:
-    """Of the rescale that a change would take: as measured for its tier, else the dearest one known."""
-    measured = seen.rescale_costs
-    if seen.tier is not None and seen.tier in measured:
-        return measured[seen.tier]
+def _cost(policy_input: PolicyInput) -> timedelta:
+    """Duration of the rescale that a change requires: the measurement of its tier, or the longest known one."""
+    measured = policy_input.rescale_costs
+    if policy_input.tier is not None and policy_input.tier in measured:
+        return measured[policy_input.tier]
     return max(measured.values(), default=ASSUMED_COST)

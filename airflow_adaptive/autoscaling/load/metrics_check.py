@@ -1,4 +1,4 @@
-"""Whether figures of a query may be believed: what is missing, impossible, frozen or outdated is ignored, with a reason."""
+"""Plausibility of the metrics of a query: the policy ignores metrics that are missing, impossible, frozen or outdated, and gives the reason."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from datetime import datetime, timedelta
 
 from airflow_adaptive.autoscaling.policy import QueryMetrics
 
-MOST = 1e15
-"""No figure is larger: rows, or rows per second."""
+MAX_VALUE = 1e15
+"""Largest plausible value, in rows or rows per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Newest:
-    """Which figures of a query were the newest that were believed.
+class AcceptedMetrics:
+    """The newest metrics of a query that were plausible.
 
     Attributes:
-        epoch: of the driver.
-        sequence: of the report.
-        at: when it was seen first.
-        backlog: that it told, None if it did not.
+        epoch: epoch of the driver.
+        sequence: sequence number of the driver status.
+        at: time of the first poll that returned these metrics.
+        backlog: unread rows, None if the sources do not report them.
     """
 
     epoch: int = -1
@@ -30,68 +30,70 @@ class Newest:
     backlog: float | None = None
 
 
-def doubts(figures: QueryMetrics, newest: Newest, now: datetime, patience: timedelta) -> list[str]:
-    """Why the figures are not to be acted on, for people; empty if they are.
+def implausibilities(
+    metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime, frozen_after: timedelta
+) -> list[str]:
+    """Reasons why the policy ignores the metrics; empty if the metrics are plausible.
 
     Args:
-        figures: as they came in.
-        newest: that were believed before.
-        now: when they came in.
-        patience: how long figures may stand still until they are called frozen.
+        metrics: metrics of the query.
+        newest: the metrics that were accepted before.
+        now: time of the poll.
+        frozen_after: time after which unchanged metrics count as frozen.
     """
-    return list(_impossible(figures)) or list(_outdated(figures, newest, now, patience))
+    return list(_impossible(metrics)) or list(_outdated(metrics, newest, now, frozen_after))
 
 
-def is_repeated(figures: QueryMetrics, newest: Newest) -> bool:
-    """Whether they are those that were believed last."""
-    return (figures.epoch, figures.sequence) == (newest.epoch, newest.sequence)
+def is_unchanged(metrics: QueryMetrics, newest: AcceptedMetrics) -> bool:
+    """Whether the metrics are the ones that were accepted last."""
+    return (metrics.epoch, metrics.sequence) == (newest.epoch, newest.sequence)
 
 
-def believed(figures: QueryMetrics, newest: Newest, now: datetime) -> Newest:
-    """What to remember of figures without doubts."""
-    if is_repeated(figures, newest):
+def accepted(metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime) -> AcceptedMetrics:
+    """The accepted metrics after a plausible poll."""
+    if is_unchanged(metrics, newest):
         return newest
-    return replace(newest, epoch=figures.epoch, sequence=figures.sequence, at=now, backlog=figures.backlog)
+    return replace(newest, epoch=metrics.epoch, sequence=metrics.sequence, at=now, backlog=metrics.backlog)
 
 
-def _impossible(figures: QueryMetrics) -> Iterator[str]:
+def _impossible(metrics: QueryMetrics) -> Iterator[str]:
     needed = {
-        "rows per second that came in": figures.input_rate,
-        "rows per second while busy": figures.busy_rate,
-        "busy share": figures.busy,
-        "batch duration": figures.batch_duration,
+        "input rate": metrics.input_rate,
+        "busy rate": metrics.busy_rate,
+        "busy share": metrics.busy,
+        "batch duration": metrics.batch_duration,
     }
     yield from (f"{name} is missing" for name, value in needed.items() if value is None)
-    optional = {"backlog": figures.backlog, "trigger interval": figures.trigger_interval, "running": figures.running}
+    optional = {"backlog": metrics.backlog, "trigger interval": metrics.trigger_interval, "running": metrics.running}
     for name, value in {**needed, **optional}.items():
         if value is not None and _is_nonsense(value):
-            yield f"{name} is {value!r}, which is no amount"
-    if not _is_count(figures.epoch) or not _is_count(figures.sequence):
-        yield f"epoch {figures.epoch!r} and sequence {figures.sequence!r} are no counters"
-    if _contradicts(figures):
-        yield "rows came in and were processed in no time"
+            yield f"{name} is {value!r}, which is not a valid amount"
+    if not _is_count(metrics.epoch) or not _is_count(metrics.sequence):
+        yield f"epoch {metrics.epoch!r} and sequence {metrics.sequence!r} are not counters"
+    if _contradicts(metrics):
+        yield "rows were processed in a batch without a duration"
 
 
 def _is_nonsense(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return True
-    return not (math.isfinite(value) and 0 <= value <= MOST)
+    return not (math.isfinite(value) and 0 <= value <= MAX_VALUE)
 
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _contradicts(figures: QueryMetrics) -> bool:
-    return bool(figures.busy_rate) and figures.batch_duration == 0
+def _contradicts(metrics: QueryMetrics) -> bool:
+    return bool(metrics.busy_rate) and metrics.batch_duration == 0
 
 
-def _outdated(figures: QueryMetrics, newest: Newest, now: datetime, patience: timedelta) -> Iterator[str]:
-    if figures.epoch < newest.epoch:
-        yield f"they are of epoch {figures.epoch}, the newest is {newest.epoch}"
-    elif figures.epoch == newest.epoch and figures.sequence < newest.sequence:
-        yield f"their count jumped back from {newest.sequence} to {figures.sequence}"
+def _outdated(metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime, frozen_after: timedelta) -> Iterator[str]:
+    if metrics.epoch < newest.epoch:
+        yield f"the metrics are of epoch {metrics.epoch}, and the newest epoch is {newest.epoch}"
+    elif metrics.epoch == newest.epoch and metrics.sequence < newest.sequence:
+        yield f"the sequence number decreased from {newest.sequence} to {metrics.sequence}"
     elif newest.at is not None and now < newest.at:
-        yield f"the clock jumped back from {newest.at.isoformat()}"
-    elif is_repeated(figures, newest) and newest.at is not None and now - newest.at >= patience:
-        yield f"they have been frozen since {newest.at.isoformat()}"
+        yield f"the clock stepped back from {newest.at.isoformat()}"
+    elif is_unchanged(metrics, newest) and newest.at is not None and now - newest.at >= frozen_after:
+        yield f"the metrics have not changed since {newest.at.isoformat()}"

@@ -1,4 +1,4 @@
-"""One query under `LoadPolicy`: what is remembered of it, and what a look at its figures leads to."""
+"""One query under `LoadPolicy`: its memory, and the target that follows from its metrics."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from airflow_adaptive.autoscaling.load.batch_cost import BatchCost, aligned, effective
-from airflow_adaptive.autoscaling.load.metrics_check import Newest, believed, doubts, is_repeated
+from airflow_adaptive.autoscaling.load.metrics_check import AcceptedMetrics, accepted, implausibilities, is_unchanged
 from airflow_adaptive.autoscaling.load.settings import LoadSettings
 from airflow_adaptive.autoscaling.policy import QueryMetrics
 
 BUCKETS = 8
-"""What was needed is remembered as this many maxima over `down_delay`."""
+"""Number of maxima that cover the needs of `down_delay`."""
 
-SETTLING = timedelta(seconds=30)
-"""After a rise it is not judged for so long, and for as long as a rescale takes: slots that came may still be warming up."""
+TRIAL_PERIOD = timedelta(seconds=30)
+"""Minimum time between a scale-up and its evaluation, beside the duration of the rescale: new slots may still warm up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """Most slots that were needed in a bucket of time which began then."""
+class RecentNeed:
+    """Maximum of the needed slots in an interval that began at `at`."""
 
     at: datetime
     slots: int
@@ -28,7 +28,14 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A rise whose effect is not known yet: slots before and after, rows per busy second before, when it was asked for."""
+    """A scale-up that is not evaluated yet.
+
+    Attributes:
+        before: slots before the scale-up.
+        after: slots after the scale-up.
+        rate: rows per busy second before the scale-up.
+        at: time of the advice.
+    """
 
     before: int
     after: int
@@ -37,8 +44,8 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Barred:
-    """More slots than these gained nothing; none above are tried before `until`."""
+class ScaleUpBlock:
+    """Until `until`, the policy advises no more than `slots`, because more slots had no effect."""
 
     slots: int
     until: datetime
@@ -46,28 +53,28 @@ class Barred:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMemory:
-    """What is remembered of a query.
+    """Memory of a query.
 
     Attributes:
-        vertices: that it consists of.
-        newest: figures that were believed last.
-        cost: of its batches.
+        vertices: vertices of the query.
+        newest: the metrics that were accepted last.
+        cost: cost of the batches.
         sample_rate: rows per busy second of the batch that was counted last.
-        sample_ms: its duration.
-        slots: in force when it was looked at last, 0 before.
-        slots_since: since when these have been in force.
-        target: slots that are advised; None before the first figures.
-        changed_at: when the target changed last.
-        needs: what was needed lately, oldest first.
-        over_since: since when it has been too busy, None if it is not.
-        last_need: slots that the last look asked for while it was too busy, 0 while it is not.
-        idle_since: since when no row has come in, and none waited; None if there are some.
-        trial: see `Trial`.
-        barred: see `Barred`.
+        sample_ms: duration of that batch, in milliseconds.
+        slots: active slots at the last input, 0 before the first.
+        slots_since: time since which these slots are active.
+        target: advised slots; None before the first metrics.
+        changed_at: time of the last change of the target.
+        needs: needs within `down_delay`, oldest first.
+        over_since: time since which the query is too busy, None if the query is not too busy.
+        last_need: needed slots at the last input at which the query was too busy, 0 otherwise.
+        idle_since: time since which the query has neither input nor backlog, None otherwise.
+        trial: the scale-up that is not evaluated yet, None without one.
+        blocked: the block of further scale-ups, None without one.
     """
 
     vertices: tuple[str, ...] = ()
-    newest: Newest = field(default_factory=Newest)
+    newest: AcceptedMetrics = field(default_factory=AcceptedMetrics)
     cost: BatchCost = field(default_factory=BatchCost)
     sample_rate: float = 0.0
     sample_ms: float = 0.0
@@ -75,31 +82,31 @@ class QueryMemory:
     slots_since: datetime | None = None
     target: int | None = None
     changed_at: datetime | None = None
-    needs: tuple[Need, ...] = ()
+    needs: tuple[RecentNeed, ...] = ()
     over_since: datetime | None = None
     last_need: int = 0
     idle_since: datetime | None = None
     trial: Trial | None = None
-    barred: Barred | None = None
+    blocked: ScaleUpBlock | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A query at an instant.
+class QueryInput:
+    """Input for one query.
 
     Attributes:
-        at: the instant.
-        figures: as they came in.
-        slots: in force.
-        lower: least that may be advised.
-        upper: most that may be advised.
-        partitions: of its state, 1 without any.
-        cost: of a rescale.
-        pauses: whether the query stands still for it.
+        at: time of the poll.
+        metrics: metrics of the query.
+        slots: active slots.
+        lower: smallest number of slots that may be advised.
+        upper: largest number of slots that may be advised.
+        partitions: state partitions of the query, 1 for a stateless query.
+        cost: duration of a rescale.
+        pauses: whether a rescale pauses the query.
     """
 
     at: datetime
-    figures: QueryMetrics
+    metrics: QueryMetrics
     slots: int
     lower: int
     upper: int
@@ -109,7 +116,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowed:
+class RescaleAllowance:
     """What the budget of the day leaves: past rescales, whether parallelism may still rise, and fall."""
 
     rescales: tuple[datetime, ...]
@@ -118,13 +125,13 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class QueryLoad:
     """The load of a query.
 
     Attributes:
-        rate: rows per second that come in.
-        wanted: rows per second that it has to process to work off its backlog in time as well.
-        trigger: seconds between two triggers, None for as fast as possible.
+        rate: input rows per second.
+        wanted: rows per second that the query must process to finish its backlog within `catch_up`, too.
+        trigger: seconds between two triggers, None without a trigger interval.
     """
 
     rate: float
@@ -132,191 +139,204 @@ class Load:
     trigger: float | None
 
 
-def hold(memory: QueryMemory, lower: int, upper: int) -> QueryMemory:
-    """The target stays, within the bounds; so does what was needed before."""
+def keep_target(memory: QueryMemory, lower: int, upper: int) -> QueryMemory:
+    """Keep the target within the bounds, and keep the needs."""
     return memory if memory.target is None else replace(memory, target=_within(memory.target, lower, upper))
 
 
-def follow(policy: LoadSettings, memory: QueryMemory, seen: Seen, allowed: Allowed) -> tuple[QueryMemory, str]:
-    """The memory with the target that the figures lead to, and why."""
-    wrong = doubts(seen.figures, memory.newest, seen.at, policy.frozen_after)
+def update_target(
+    policy: LoadSettings, memory: QueryMemory, query_input: QueryInput, allowed: RescaleAllowance
+) -> tuple[QueryMemory, str]:
+    """The memory with the target that follows from the metrics, and the reason."""
+    wrong = implausibilities(query_input.metrics, memory.newest, query_input.at, policy.frozen_after)
     if wrong:
-        return hold(memory, seen.lower, seen.upper), f"figures are ignored: {', '.join(wrong)}"
-    known = _started(memory, seen)
-    if is_repeated(seen.figures, memory.newest):
-        return known, "no news"
-    learned = _learned(known, seen)
-    load = _load(policy, learned, seen)
-    fresh = replace(learned, newest=believed(seen.figures, memory.newest, seen.at))
+        return keep_target(memory, query_input.lower, query_input.upper), f"metrics are ignored: {', '.join(wrong)}"
+    known = _with_target(memory, query_input)
+    if is_unchanged(query_input.metrics, memory.newest):
+        return known, "no new metrics"
+    learned = _with_batch(known, query_input)
+    load = _load(policy, learned, query_input)
+    fresh = replace(learned, newest=accepted(query_input.metrics, memory.newest, query_input.at))
     if load.rate > 0 and not fresh.cost.is_known:
-        return fresh, "no batch with rows has ended yet"
+        return fresh, "no batch with rows has ended"
     if load.trigger is None and load.rate > 0 and not fresh.cost.has_spread:
-        return fresh, "its batches are all alike, and triggered as fast as possible: how busy it is can't be told"
-    return _decided(policy, fresh, seen, load, allowed)
+        return fresh, "all batches have the same size and no trigger interval, so the busy share is unknown"
+    return _decide(policy, fresh, query_input, load, allowed)
 
 
-def _started(memory: QueryMemory, seen: Seen) -> QueryMemory:
-    """The target is within the bounds, at first what runs; what runs is noted."""
-    target = _within(seen.slots if memory.target is None else memory.target, seen.lower, seen.upper)
-    if memory.slots == seen.slots:
+def _with_target(memory: QueryMemory, query_input: QueryInput) -> QueryMemory:
+    """Start with the active slots as the target, and record the active slots."""
+    target = _within(
+        query_input.slots if memory.target is None else memory.target, query_input.lower, query_input.upper
+    )
+    if memory.slots == query_input.slots:
         return replace(memory, target=target)
-    return replace(memory, target=target, slots=seen.slots, slots_since=seen.at)
+    return replace(memory, target=target, slots=query_input.slots, slots_since=query_input.at)
 
 
-def _learned(memory: QueryMemory, seen: Seen) -> QueryMemory:
-    """The batch is counted, unless it was before, or began on other slots."""
-    rate, duration = seen.figures.busy_rate or 0.0, seen.figures.batch_duration or 0.0
+def _with_batch(memory: QueryMemory, query_input: QueryInput) -> QueryMemory:
+    """Count the batch once, unless it began on other slots."""
+    rate, duration = query_input.metrics.busy_rate or 0.0, query_input.metrics.batch_duration or 0.0
     if (rate, duration) == (memory.sample_rate, memory.sample_ms):
         return memory
     noted = replace(memory, sample_rate=rate, sample_ms=duration)
-    began_before = memory.slots_since is not None and seen.at - memory.slots_since < timedelta(
+    began_before = memory.slots_since is not None and query_input.at - memory.slots_since < timedelta(
         milliseconds=min(duration, 1e9)
     )
     if began_before and memory.cost.is_known:
         return noted
     seconds = duration / 1000
-    return replace(noted, cost=memory.cost.count(rate * seconds, seconds, effective(seen.slots, seen.partitions)))
+    return replace(
+        noted, cost=memory.cost.count(rate * seconds, seconds, effective(query_input.slots, query_input.partitions))
+    )
 
 
-def _load(policy: LoadSettings, memory: QueryMemory, seen: Seen) -> Load:
-    """Rows that come in: those that are read, and those by which the backlog grows; a batch that overruns hides some more."""
-    figures, newest = seen.figures, memory.newest
-    trigger = (figures.trigger_interval or 0.0) / 1000
-    duration = (figures.batch_duration or 0.0) / 1000
-    rate = (figures.input_rate or 0.0) + _growth(figures, newest, seen.at)
+def _load(policy: LoadSettings, memory: QueryMemory, query_input: QueryInput) -> QueryLoad:
+    """The input rate: rows that the query reads, growth of the backlog, and rows that a long running batch hides."""
+    metrics, newest = query_input.metrics, memory.newest
+    trigger = (metrics.trigger_interval or 0.0) / 1000
+    duration = (metrics.batch_duration or 0.0) / 1000
+    rate = (metrics.input_rate or 0.0) + _growth(metrics, newest, query_input.at)
     interval = max(trigger, duration) or 1.0
-    running = (figures.running or 0.0) / 1000
-    # How long a batch that overruns will last is not known: on average it is half done when one looks at it.
+    running = (metrics.running or 0.0) / 1000
+    # The duration of a running batch is unknown: on average, half of the batch is done at a poll.
     lasts = 2 * running if running > interval else running
-    running = memory.cost.rows(lasts, effective(seen.slots, seen.partitions))
+    running = memory.cost.rows(lasts, effective(query_input.slots, query_input.partitions))
     rate = max(rate, running / interval)
     late = rate * max(0.0, duration - trigger) if trigger else 0.0
-    behind = late + max(0.0, (figures.backlog or 0.0) - rate * interval)
-    return Load(rate=rate, wanted=rate + behind / policy.catch_up.total_seconds(), trigger=trigger or None)
+    behind = late + max(0.0, (metrics.backlog or 0.0) - rate * interval)
+    return QueryLoad(rate=rate, wanted=rate + behind / policy.catch_up.total_seconds(), trigger=trigger or None)
 
 
-def _growth(figures: QueryMetrics, newest: Newest, now: datetime) -> float:
-    if figures.backlog is None or newest.backlog is None or newest.at is None or figures.epoch != newest.epoch:
+def _growth(metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime) -> float:
+    if metrics.backlog is None or newest.backlog is None or newest.at is None or metrics.epoch != newest.epoch:
         return 0.0
     passed = (now - newest.at).total_seconds()
-    return max(0.0, figures.backlog - newest.backlog) / passed if passed > 0 else 0.0
+    return max(0.0, metrics.backlog - newest.backlog) / passed if passed > 0 else 0.0
 
 
-def _decided(
-    policy: LoadSettings, memory: QueryMemory, seen: Seen, load: Load, allowed: Allowed
+def _decide(
+    policy: LoadSettings, memory: QueryMemory, query_input: QueryInput, load: QueryLoad, allowed: RescaleAllowance
 ) -> tuple[QueryMemory, str]:
-    judged, verdict = _judged(policy, memory, seen)
-    if verdict:
-        return judged, verdict
-    ceiling = seen.upper if judged.barred is None else min(seen.upper, judged.barred.slots)
-    desired_state = _slots(judged.cost, load, policy.target, seen.partitions)
-    need = _trimmed(_within(desired_state, seen.lower, max(ceiling, seen.lower)), seen)
-    idle = (judged.idle_since or seen.at) if load.wanted <= 0 else None
-    noted = replace(judged, needs=_noted(judged.needs, need, seen.at, policy.down_delay), idle_since=idle)
-    target = noted.target or seen.slots
-    busy = judged.cost.busy(load.wanted, load.trigger, effective(target, seen.partitions))
+    judged, reversal = _evaluate_trial(policy, memory, query_input)
+    if reversal:
+        return judged, reversal
+    ceiling = query_input.upper if judged.blocked is None else min(query_input.upper, judged.blocked.slots)
+    wanted = _slots(judged.cost, load, policy.target, query_input.partitions)
+    need = _trimmed(_within(wanted, query_input.lower, max(ceiling, query_input.lower)), query_input)
+    idle = (judged.idle_since or query_input.at) if load.wanted <= 0 else None
+    noted = replace(judged, needs=_with_need(judged.needs, need, query_input.at, policy.down_delay), idle_since=idle)
+    target = noted.target or query_input.slots
+    busy = judged.cost.busy(load.wanted, load.trigger, effective(target, query_input.partitions))
     if busy > policy.high:
-        return _rising(policy, noted, seen, need, busy, allowed)
-    return _falling(policy, replace(noted, over_since=None, last_need=0), seen, busy, allowed)
+        return _scale_up(policy, noted, query_input, need, busy, allowed)
+    return _scale_down(policy, replace(noted, over_since=None, last_need=0), query_input, busy, allowed)
 
 
 # ---- up -------------------------------------------------------------------------------------------------------------
 
 
-def _rising(
-    policy: LoadSettings, memory: QueryMemory, seen: Seen, need: int, busy: float, allowed: Allowed
+def _scale_up(
+    policy: LoadSettings,
+    memory: QueryMemory,
+    query_input: QueryInput,
+    need: int,
+    busy: float,
+    allowed: RescaleAllowance,
 ) -> tuple[QueryMemory, str]:
-    """More slots once it has been too busy for `up_delay`: as many as the last two looks agree on."""
-    since = memory.over_since or seen.at
+    """More slots after `up_delay`: the smaller need of the last two inputs."""
+    since = memory.over_since or query_input.at
     agreed = min(need, memory.last_need)
     waiting = replace(memory, over_since=since, last_need=need)
-    target = memory.target or seen.slots
-    wanted = _trimmed(min(agreed, math.ceil(target * policy.up_factor)), seen)
-    load = f"it would be busy for {min(busy, 99):.0%} of the time on {target} slot(s)"
-    if memory.last_need == 0 or seen.at - since < policy.up_delay:
-        return waiting, f"{load}, not yet for up_delay"
+    target = memory.target or query_input.slots
+    wanted = _trimmed(min(agreed, math.ceil(target * policy.up_factor)), query_input)
+    load = f"busy for {min(busy, 99):.0%} of the time with {target} slot(s)"
+    if memory.last_need == 0 or query_input.at - since < policy.up_delay:
+        return waiting, f"{load}, shorter than up_delay"
     if wanted <= target:
-        barred = "" if memory.barred is None else ", more gained nothing"
-        return waiting, f"{load}, and has all that it may have{barred}"
+        blocked = "" if memory.blocked is None else ", and more slots had no effect"
+        return waiting, f"{load}, and the upper bound is reached{blocked}"
     if not allowed.up:
-        return waiting, f"{load}, but the rescales of the day are used up"
-    if seen.pauses and not _is_worth_a_pause(policy, target, wanted, seen):
-        return waiting, f"{load}, but {wanted} would not make up for the pause within catch_up"
-    trial = Trial(before=target, after=wanted, rate=seen.figures.busy_rate or 0.0, at=seen.at)
-    risen = replace(waiting, target=wanted, changed_at=seen.at, trial=trial, over_since=None, last_need=0)
+        return waiting, f"{load}, but the limit rescales_per_day is reached"
+    if query_input.pauses and not _is_worth_a_pause(policy, target, wanted, query_input):
+        return waiting, f"{load}, but {wanted} slot(s) do not compensate the pause within catch_up"
+    trial = Trial(before=target, after=wanted, rate=query_input.metrics.busy_rate or 0.0, at=query_input.at)
+    risen = replace(waiting, target=wanted, changed_at=query_input.at, trial=trial, over_since=None, last_need=0)
     return risen, f"{load}: {target} -> {wanted}"
 
 
-def _is_worth_a_pause(policy: LoadSettings, target: int, wanted: int, seen: Seen) -> bool:
-    """Whether what is gained within `catch_up` is more than what is lost while the query stands still."""
-    before, after = effective(target, seen.partitions), effective(wanted, seen.partitions)
-    return (after - before) * policy.catch_up.total_seconds() > after * seen.cost.total_seconds()
+def _is_worth_a_pause(policy: LoadSettings, target: int, wanted: int, query_input: QueryInput) -> bool:
+    """Whether the gain within `catch_up` exceeds the loss during the pause."""
+    before, after = effective(target, query_input.partitions), effective(wanted, query_input.partitions)
+    return (after - before) * policy.catch_up.total_seconds() > after * query_input.cost.total_seconds()
 
 
-def _judged(policy: LoadSettings, memory: QueryMemory, seen: Seen) -> tuple[QueryMemory, str]:
-    """Whether a rise was worth it, once its slots have worked for a while; "" if there is nothing to undo."""
-    barred = memory.barred if memory.barred is not None and memory.barred.until > seen.at else None
-    memory = replace(memory, barred=barred)
+def _evaluate_trial(policy: LoadSettings, memory: QueryMemory, query_input: QueryInput) -> tuple[QueryMemory, str]:
+    """Evaluate a scale-up after its slots have worked for a while; the reason is "" if the scale-up is kept."""
+    blocked = memory.blocked if memory.blocked is not None and memory.blocked.until > query_input.at else None
+    memory = replace(memory, blocked=blocked)
     trial, since = memory.trial, memory.slots_since
-    if trial is None or since is None or seen.slots <= trial.before or since < trial.at:
+    if trial is None or since is None or query_input.slots <= trial.before or since < trial.at:
         return memory, ""
-    settled = max(SETTLING, 2 * timedelta(milliseconds=min(seen.figures.batch_duration or 0.0, 1e9)))
-    if seen.at - since < settled + seen.cost:
+    warm_up = max(TRIAL_PERIOD, 2 * timedelta(milliseconds=min(query_input.metrics.batch_duration or 0.0, 1e9)))
+    if query_input.at - since < warm_up + query_input.cost:
         return memory, ""
     done = replace(memory, trial=None)
-    if not seen.figures.trigger_interval:
-        return done, ""  # always busy, and as fast as rows come in: it can't be told
-    gain = effective(seen.slots, seen.partitions) / effective(trial.before, seen.partitions) - 1
-    grown = (seen.figures.busy_rate or 0.0) / trial.rate - 1 if trial.rate > 0 else math.inf
-    if (seen.figures.busy or 0.0) < policy.high or grown >= policy.effectiveness * gain:
+    if not query_input.metrics.trigger_interval:
+        return done, ""  # without a trigger interval, the query is always busy and its speed follows the input
+    gain = effective(query_input.slots, query_input.partitions) / effective(trial.before, query_input.partitions) - 1
+    grown = (query_input.metrics.busy_rate or 0.0) / trial.rate - 1 if trial.rate > 0 else math.inf
+    if (query_input.metrics.busy or 0.0) < policy.high or grown >= policy.effectiveness * gain:
         return done, ""
-    before = _within(trial.before, seen.lower, seen.upper)
-    until = seen.at + policy.ineffective_memory
-    undone = replace(done, target=before, changed_at=seen.at, barred=Barred(slots=before, until=until))
-    reason = f"{seen.slots} slot(s) are no faster than {trial.before}: back to {before}, until {until.isoformat()}"
+    before = _within(trial.before, query_input.lower, query_input.upper)
+    until = query_input.at + policy.ineffective_memory
+    undone = replace(done, target=before, changed_at=query_input.at, blocked=ScaleUpBlock(slots=before, until=until))
+    reason = (
+        f"{query_input.slots} slot(s) are not faster than {trial.before}: back to {before} until {until.isoformat()}"
+    )
     return replace(undone, over_since=None, last_need=0), reason
 
 
 # ---- down -----------------------------------------------------------------------------------------------------------
 
 
-def _falling(
-    policy: LoadSettings, memory: QueryMemory, seen: Seen, busy: float, allowed: Allowed
+def _scale_down(
+    policy: LoadSettings, memory: QueryMemory, query_input: QueryInput, busy: float, allowed: RescaleAllowance
 ) -> tuple[QueryMemory, str]:
-    """Fewer slots once it has needed less for all of `down_delay`, if that saves more than the rescale costs."""
-    target = memory.target or seen.slots
-    idle = memory.idle_since is not None and seen.at - memory.idle_since >= policy.idle_delay
+    """Fewer slots after `down_delay`, if the saved slot-seconds exceed the cost of the rescale."""
+    target = memory.target or query_input.slots
+    idle = memory.idle_since is not None and query_input.at - memory.idle_since >= policy.idle_delay
     needed = max((need.slots for need in memory.needs), default=target)
-    wanted = seen.lower if idle else max(needed, math.ceil(target * policy.down_factor), seen.lower)
-    load = f"it is busy for {busy:.0%} of the time on {target} slot(s)"
+    wanted = query_input.lower if idle else max(needed, math.ceil(target * policy.down_factor), query_input.lower)
+    load = f"busy for {busy:.0%} of the time with {target} slot(s)"
     if wanted >= target:
         return memory, load
-    if not idle and seen.at - memory.needs[0].at < policy.down_delay:
-        return memory, f"{load}: {wanted} would do, not yet for down_delay"
+    if not idle and query_input.at - memory.needs[0].at < policy.down_delay:
+        return memory, f"{load}: {wanted} are sufficient, shorter than down_delay"
     if not allowed.down:
-        return memory, f"{load}: {wanted} would do, but what is left of the day's rescales is for rises"
+        return memory, f"{load}: {wanted} are sufficient, but the remaining daily rescales are reserved for scale-ups"
     saved = (target - wanted) * policy.down_delay.total_seconds()
-    if saved <= target * seen.cost.total_seconds():
-        return memory, f"{load}: {wanted} would do, which saves less than a rescale costs"
-    fallen = replace(memory, target=wanted, changed_at=seen.at, trial=None)
+    if saved <= target * query_input.cost.total_seconds():
+        return memory, f"{load}: {wanted} are sufficient, but a rescale costs more than it saves"
+    fallen = replace(memory, target=wanted, changed_at=query_input.at, trial=None)
     return fallen, f"{load}: {target} -> {wanted}"
 
 
-def _noted(needs: tuple[Need, ...], slots: int, now: datetime, delay: timedelta) -> tuple[Need, ...]:
-    """The needs of the last `delay`, as maxima of buckets; one older than that shows that the window is full."""
+def _with_need(needs: tuple[RecentNeed, ...], slots: int, now: datetime, delay: timedelta) -> tuple[RecentNeed, ...]:
+    """The needs of the last `delay` as maxima of intervals; one older entry shows that the history covers `delay`."""
     if needs and now < needs[-1].at:
         needs = ()
     if needs and now - needs[-1].at < delay / BUCKETS:
         last = needs[-1]
         return (*needs[:-1], replace(last, slots=max(last.slots, slots)))
     first = next((index for index in range(len(needs) - 1, 0, -1) if now - needs[index].at >= delay), 0)
-    return (*needs[first:], Need(at=now, slots=slots))
+    return (*needs[first:], RecentNeed(at=now, slots=slots))
 
 
 # ---- slots ----------------------------------------------------------------------------------------------------------
 
 
-def _slots(cost: BatchCost, load: Load, share: float, partitions: int) -> int:
+def _slots(cost: BatchCost, load: QueryLoad, share: float, partitions: int) -> int:
     return aligned(cost.effective_slots(load.wanted, load.trigger, share), partitions) if cost.is_known else 1
 
 
@@ -324,8 +344,8 @@ def _within(slots: int, lower: int, upper: int) -> int:
     return min(max(slots, lower), upper)
 
 
-def _trimmed(slots: int, seen: Seen) -> int:
-    """Without the slots that would only idle in a last wave that is short."""
-    if seen.partitions <= 1:
+def _trimmed(slots: int, query_input: QueryInput) -> int:
+    """The slots without those that stay idle in the last wave of tasks."""
+    if query_input.partitions <= 1:
         return slots
-    return max(seen.lower, math.ceil(seen.partitions / math.ceil(seen.partitions / max(slots, 1))))
+    return max(query_input.lower, math.ceil(query_input.partitions / math.ceil(query_input.partitions / max(slots, 1))))

@@ -1,4 +1,4 @@
-"""What can be set of `LoadPolicy`, and what is wrong with it."""
+"""Settings of `LoadPolicy` and their validation."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ NO_TIME = timedelta(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
-    """What can be set of `LoadPolicy`. The defaults were tuned on recorded loads (docs/rescale-policies.md).
+    """Settings of `LoadPolicy`. The defaults were tuned on recorded loads (docs/rescale-policies.md).
 
     Attributes:
-        target: share of the trigger interval in which a query is to be busy after a change.
-        high: share from which it gets more slots (Flink's autoscaler: utilization.max).
-        catch_up: backlog is to be worked off within this time (Flink: catch-up.duration).
-        up_delay: for how long a query is too busy before it gets more slots.
-        down_delay: for how long it has needed less before it gives slots back.
-        idle_delay: for how long no row has come in, and none waited, before it gives back all but its lower bound.
-        up_factor: most that parallelism is multiplied by in one step.
-        down_factor: least that it is multiplied by in one step.
-        effectiveness: least share of the expected gain in speed for which a rise is kept (Flink: scaling.effectiveness.threshold).
-        ineffective_memory: for how long a rise that gained nothing is not tried again.
-        rescales_per_day: most changes within 24 hours; the last quarter of them is for rises.
-        frozen_after: figures that stand still for so long are called frozen.
+        target: busy share of the trigger interval after a change (Flink's autoscaler: utilization.target).
+        high: busy share above which the query gets more slots (Flink: utilization.max).
+        catch_up: time within which the query processes its backlog (Flink: catch-up.duration).
+        up_delay: time for which the query is too busy before it gets more slots.
+        down_delay: time for which the query needs fewer slots before it releases slots.
+        idle_delay: time without input and backlog before the query releases all slots above its lower bound.
+        up_factor: largest factor of a scale-up.
+        down_factor: smallest factor of a scale-down.
+        effectiveness: smallest share of the expected gain with which a scale-up is kept (Flink: scaling.effectiveness.threshold).
+        ineffective_memory: time for which the policy does not repeat a scale-up without effect.
+        rescales_per_day: maximum number of changes within 24 hours; the last quarter is reserved for scale-ups.
+        frozen_after: time after which unchanged metrics count as frozen.
     """
 
     target: float = 0.7
@@ -46,7 +46,7 @@ class LoadSettings:
 
 
 def setting_violations(settings: LoadSettings) -> list[str]:
-    """Everything that is wrong with the settings; each names the setting and the fix."""
+    """All violations of the settings; each text names the setting and the fix."""
     return list(_kinds(settings)) or list(_ranges(settings))
 
 

@@ -23,8 +23,14 @@ from airflow_adaptive.autoscaling.simulation.baselines import (
     DynamicAllocationRule,
     StaticRule,
 )
-from airflow_adaptive.autoscaling.simulation.environment import Run, Shape, World
-from airflow_adaptive.autoscaling.simulation.report import Figures, document, figures, slots_for, table
+from airflow_adaptive.autoscaling.simulation.environment import Run, SimulatedJob, SimulationShape
+from airflow_adaptive.autoscaling.simulation.report import (
+    SimulationMetrics,
+    document,
+    simulation_metrics,
+    slots_for,
+    table,
+)
 from airflow_adaptive.autoscaling.simulation.simulated_query import Query
 from airflow_adaptive.autoscaling.simulation.trace import Trace, read_trace
 from airflow_adaptive.scheduler.config.options import Options
@@ -49,42 +55,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def shape_of(trace: Trace, asked: argparse.Namespace) -> Shape:
+def simulation_shape(trace: Trace, arguments: argparse.Namespace) -> SimulationShape:
     """What all runs have in common.
 
     Raises:
         RescalePolicyError: listing every number that no job can have.
     """
     wrong = [
-        f"--{name.replace('_', '-')} is {getattr(asked, name)}: give a number above 0"
+        f"--{name.replace('_', '-')} is {getattr(arguments, name)}: give a number above 0"
         for name in ("slots", "trigger", "every", "partitions")
-        if not 0 < getattr(asked, name) < math.inf
+        if not 0 < getattr(arguments, name) < math.inf
     ]
-    if not wrong and not 0 <= asked.fixed < asked.trigger:
-        wrong.append(f"--fixed is {asked.fixed}: give at least 0, and less than --trigger ({asked.trigger})")
-    if asked.slot_rate is not None and not 0 < asked.slot_rate < math.inf:
-        wrong.append(f"--slot-rate is {asked.slot_rate}: give a number above 0")
+    if not wrong and not 0 <= arguments.fixed < arguments.trigger:
+        wrong.append(f"--fixed is {arguments.fixed}: give at least 0, and less than --trigger ({arguments.trigger})")
+    if arguments.slot_rate is not None and not 0 < arguments.slot_rate < math.inf:
+        wrong.append(f"--slot-rate is {arguments.slot_rate}: give a number above 0")
     if wrong:
         raise RescalePolicyError("simulation", wrong)
-    at_peak = asked.slots * (PEAK_BUSY * asked.trigger - min(asked.fixed, asked.trigger / 2)) / asked.trigger
+    at_peak = (
+        arguments.slots
+        * (PEAK_BUSY * arguments.trigger - min(arguments.fixed, arguments.trigger / 2))
+        / arguments.trigger
+    )
     query = Query(
-        slot_rate=asked.slot_rate or trace.peak / at_peak,
-        fixed=asked.fixed,
-        trigger=asked.trigger,
-        most_rows=2 * asked.trigger * trace.peak,
-        partitions=asked.partitions,
+        slot_rate=arguments.slot_rate or trace.peak / at_peak,
+        fixed=arguments.fixed,
+        trigger=arguments.trigger,
+        most_rows=2 * arguments.trigger * trace.peak,
+        partitions=arguments.partitions,
     )
-    return Shape(
+    return SimulationShape(
         query=query,
-        slots=asked.slots,
-        first=min(asked.slots, slots_for(query, trace.rates[0])),
-        every=asked.every,
-        tier=Tier(asked.tier),
-        options=Options.of(dict(_option(text) for text in asked.option)),
+        slots=arguments.slots,
+        first=min(arguments.slots, slots_for(query, trace.rates[0])),
+        every=arguments.every,
+        tier=Tier(arguments.tier),
+        options=Options.of(dict(_option(text) for text in arguments.option)),
     )
 
 
-def rivals(shape: Shape, trace: Trace) -> Mapping[str, Policy]:
+def baselines(shape: SimulationShape, trace: Trace) -> Mapping[str, Policy]:
     """The rules of others by name, for a job of this shape."""
     return {
         "static maximum": StaticRule(slots=shape.slots),
@@ -96,48 +106,52 @@ def rivals(shape: Shape, trace: Trace) -> Mapping[str, Policy]:
     }
 
 
-def compare(policies: Mapping[str, Policy], shape: Shape, trace: Trace) -> tuple[Sequence[Figures], Mapping[str, Run]]:
+def compare(
+    policies: Mapping[str, Policy], shape: SimulationShape, trace: Trace
+) -> tuple[Sequence[SimulationMetrics], Mapping[str, Run]]:
     """Every policy on the same load."""
-    runs = {name: World(shape, trace, policy).run() for name, policy in policies.items()}
-    return [figures(name, run, shape.query, trace) for name, run in runs.items()], runs
+    runs = {name: SimulatedJob(shape, trace, policy).run() for name, policy in policies.items()}
+    return [simulation_metrics(name, run, shape.query, trace) for name, run in runs.items()], runs
 
 
-def _simulate(asked: argparse.Namespace) -> int:
-    name, policy = _policy(asked)
-    if asked.plot is not None:
+def _simulate(arguments: argparse.Namespace) -> int:
+    name, policy = _policy(arguments)
+    if arguments.plot is not None:
         plots.require()
-    trace = _part(read_trace(asked.trace), asked)
-    shape = shape_of(trace, asked)
-    others = {} if asked.alone else rivals(shape, trace)
+    trace = _part(read_trace(arguments.trace), arguments)
+    shape = simulation_shape(trace, arguments)
+    others = {} if arguments.alone else baselines(shape, trace)
     rows, runs = compare({name: policy, **others}, shape, trace)
     sys.stdout.write(table(rows) + "\n")
-    if asked.json is not None:
-        _write(asked.json, json.dumps(document(rows, trace=asked.trace.name, days=trace.duration / DAY), indent=2))
-    if asked.plot is not None:
-        plots.draw(asked.plot, trace, shape.query, list(zip(rows, runs.values(), strict=True)))
-    return 1 if asked.strict and any(row.is_better_than(rows[0]) for row in rows[1:]) else 0
+    if arguments.json is not None:
+        _write(
+            arguments.json, json.dumps(document(rows, trace=arguments.trace.name, days=trace.duration / DAY), indent=2)
+        )
+    if arguments.plot is not None:
+        plots.draw(arguments.plot, trace, shape.query, list(zip(rows, runs.values(), strict=True)))
+    return 1 if arguments.strict and any(row.is_better_than(rows[0]) for row in rows[1:]) else 0
 
 
-def _part(trace: Trace, asked: argparse.Namespace) -> Trace:
-    if asked.begin == 0 and asked.days is None:
+def _part(trace: Trace, arguments: argparse.Namespace) -> Trace:
+    if arguments.begin == 0 and arguments.days is None:
         return trace
-    begin = asked.begin * DAY
-    return trace.part(begin, math.inf if asked.days is None else begin + asked.days * DAY)
+    begin = arguments.begin * DAY
+    return trace.part(begin, math.inf if arguments.days is None else begin + arguments.days * DAY)
 
 
-def _policy(asked: argparse.Namespace) -> tuple[str, Policy]:
+def _policy(arguments: argparse.Namespace) -> tuple[str, Policy]:
     """The policy to try, and its name.
 
     Raises:
         RescalePolicyError: it can't be used, or what it needs is missing.
     """
-    load = LoadPolicy.of(_json(asked.settings, "--settings") if asked.settings else {})
-    if asked.policy == "load":
+    load = LoadPolicy.of(_json(arguments.settings, "--settings") if arguments.settings else {})
+    if arguments.policy == "load":
         return "load policy", load
-    if asked.calendar is None:
-        raise RescalePolicyError(f"--policy {asked.policy}", ["give the windows with --calendar"])
-    calendar = _calendar(_json(asked.calendar, "--calendar"))
-    if asked.policy == "calendar":
+    if arguments.calendar is None:
+        raise RescalePolicyError(f"--policy {arguments.policy}", ["give the windows with --calendar"])
+    calendar = _calendar(_json(arguments.calendar, "--calendar"))
+    if arguments.policy == "calendar":
         return "scheduled policy", calendar
     return "combined policy", CombinedPolicy(calendar=calendar, load=load)
 

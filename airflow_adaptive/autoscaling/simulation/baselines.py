@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from airflow_adaptive.autoscaling.load.batch_cost import MOST_SLOTS, effective
+from airflow_adaptive.autoscaling.load.batch_cost import MAX_SLOTS, effective
 from airflow_adaptive.autoscaling.policy import Advice, PolicyInput, QueryMetrics
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
@@ -97,7 +97,7 @@ class DS2Rule(Rule):
             return decided, _advice(seen, 1, "no rows")
         of_slot = query.busy_rate / effective(slots, _partitions(seen))
         wanted = ((query.input_rate or 0.0) + growth) / of_slot
-        return decided, _advice(seen, math.ceil(min(wanted, MOST_SLOTS)), f"{wanted:.2f} slots take this rate")
+        return decided, _advice(seen, math.ceil(min(wanted, MAX_SLOTS)), f"{wanted:.2f} slots take this rate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class DStreamRule(Rule):
         mean = summed.total / summed.looks
         decided = RuleMemory(decided=seen.at)
         if mean > self.up:
-            return decided, _advice(seen, slots + max(round(min(mean, MOST_SLOTS)), 1), f"ratio {mean:.2f}")
+            return decided, _advice(seen, slots + max(round(min(mean, MAX_SLOTS)), 1), f"ratio {mean:.2f}")
         if mean < self.down:
             return decided, _advice(seen, max(1, slots - 1), f"ratio {mean:.2f}")
         return decided, None

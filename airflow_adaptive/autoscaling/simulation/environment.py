@@ -58,7 +58,7 @@ Memory = TypeVar("Memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class SimulationShape:
     """What all policies of a comparison have in common.
 
     Attributes:
@@ -107,10 +107,10 @@ class Run:
     end: float
 
 
-class World(Generic[Memory]):
+class SimulatedJob(Generic[Memory]):
     """One job under one policy."""
 
-    def __init__(self, shape: Shape, trace: Trace, policy: RescalePolicy[Memory]) -> None:
+    def __init__(self, shape: SimulationShape, trace: Trace, policy: RescalePolicy[Memory]) -> None:
         """Nothing runs yet."""
         self.shape, self.trace, self.policy = shape, trace, policy
         self.batches = Batches(shape.query, trace)
@@ -297,13 +297,13 @@ class World(Generic[Memory]):
         current, plan = self.state.current, self.state.plan
         if isinstance(current, Deploying | Restarting):
             plan = current.before  # what is on its way is not in force
-        figures = figures_of(self.batches, self.state.epoch)
+        simulation_metrics = query_metrics_of(self.batches, self.state.epoch)
         return PolicyInput(
             at=self._at(),
             requirements=self.state.requirements,
             limits=self._limits,
             parallelism=None if plan is None else plan.parallelism,
-            queries={} if figures is None else {DEFAULT_SLOT_SHARING_GROUP: figures},
+            queries={} if simulation_metrics is None else {DEFAULT_SLOT_SHARING_GROUP: simulation_metrics},
             rescale_costs=COSTS,
             state_partitions={DEFAULT_SLOT_SHARING_GROUP: self.shape.query.partitions},
             tier=self.shape.tier,
@@ -313,7 +313,7 @@ class World(Generic[Memory]):
 NO_PAUSE = 0.0
 
 
-def figures_of(batches: Batches, epoch: int) -> QueryMetrics | None:
+def query_metrics_of(batches: Batches, epoch: int) -> QueryMetrics | None:
     """What the driver reports of a query: its newest batch, and how long the one that runs has been running."""
     last = batches.last
     if last is None:

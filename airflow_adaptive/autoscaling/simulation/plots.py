@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.autoscaling.simulation.environment import Run
-from airflow_adaptive.autoscaling.simulation.report import Figures, slots_for
+from airflow_adaptive.autoscaling.simulation.report import SimulationMetrics, slots_for
 from airflow_adaptive.autoscaling.simulation.simulated_query import Query
 from airflow_adaptive.autoscaling.simulation.trace import Trace
 
@@ -46,7 +46,7 @@ def require() -> Any:
         raise RescalePolicyError("plot", [fix]) from error
 
 
-def draw(path: Path, trace: Trace, query: Query, rows: Sequence[tuple[Figures, Run]]) -> None:
+def draw(path: Path, trace: Trace, query: Query, rows: Sequence[tuple[SimulationMetrics, Run]]) -> None:
     """Write the picture of some runs.
 
     Raises:
@@ -59,7 +59,7 @@ def draw(path: Path, trace: Trace, query: Query, rows: Sequence[tuple[Figures, R
         raise RescalePolicyError(f"{path}", [f"can't be written: {error}"]) from error
 
 
-def picture(trace: Trace, query: Query, rows: Sequence[tuple[Figures, Run]]) -> Any:
+def picture(trace: Trace, query: Query, rows: Sequence[tuple[SimulationMetrics, Run]]) -> Any:
     """A matplotlib figure with two panels for each run: slots that the load took and slots that were held, and the lag.
 
     All panels of a column have the same axes, so that runs can be compared.

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from airflow_adaptive.autoscaling.load.batch_cost import MOST_SLOTS, aligned
+from airflow_adaptive.autoscaling.load.batch_cost import MAX_SLOTS, aligned
 from airflow_adaptive.autoscaling.simulation.environment import Run
 from airflow_adaptive.autoscaling.simulation.simulated_query import Query
 from airflow_adaptive.autoscaling.simulation.trace import Trace
@@ -19,7 +19,7 @@ P99 = 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class SimulationMetrics:
     """Figures of one run.
 
     Attributes:
@@ -52,12 +52,12 @@ class Figures:
     rows_processed: float
     rows_waiting: float
 
-    def is_better_than(self, other: Figures) -> bool:
+    def is_better_than(self, other: SimulationMetrics) -> bool:
         """Whether it takes fewer slot-hours at equal or less p99 lag."""
         return self.slot_hours < other.slot_hours and self.p99_lag <= other.p99_lag
 
 
-def figures(name: str, run: Run, query: Query, trace: Trace) -> Figures:
+def simulation_metrics(name: str, run: Run, query: Query, trace: Trace) -> SimulationMetrics:
     """The figures of a run."""
     over, under, held = _Sum(), _Sum(), 0.0
     needed = {rate: slots_for(query, rate) for rate in set(trace.rates)}
@@ -67,7 +67,7 @@ def figures(name: str, run: Run, query: Query, trace: Trace) -> Figures:
         (over if spare > 0 else under).add(seconds, abs(spare))
     batches = run.batches
     rows_in = batches.arrived(run.end)
-    return Figures(
+    return SimulationMetrics(
         name=name,
         slot_hours=held / HOUR,
         over_share=over.seconds / run.end,
@@ -88,7 +88,7 @@ def slots_for(query: Query, rate: float) -> int:
     """Fewest slots that can process this rate for ever; at least one."""
     room = query.trigger - query.fixed
     if room <= 0:
-        return MOST_SLOTS
+        return MAX_SLOTS
     return aligned(rate * query.trigger / (room * query.slot_rate), query.partitions)
 
 
@@ -102,16 +102,16 @@ def percentile(values: Sequence[float], weights: Sequence[float], share: float) 
     return math.inf
 
 
-def table(rows: Sequence[Figures]) -> str:
+def table(rows: Sequence[SimulationMetrics]) -> str:
     """The runs as text, the first one compared with the others."""
     head = ("policy", "slot-hours", "over", "by", "under", "by", "mean lag", "p99 lag", "max lag", "rescales")
     cells = [head, *(_cells(row) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     lines = ["  ".join(_padded(row, widths)) for row in cells]
-    return "\n".join([*lines, "", *_verdicts(rows)])
+    return "\n".join([*lines, "", *_comparison(rows)])
 
 
-def document(rows: Iterable[Figures], **about: Any) -> dict[str, Any]:
+def document(rows: Iterable[SimulationMetrics], **about: Any) -> dict[str, Any]:
     """The runs as JSON-able values; what is not finite is null."""
     return {**about, "runs": [{key: _finite(value) for key, value in asdict(row).items()} for row in rows]}
 
@@ -151,7 +151,7 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / total if total else math.inf
 
 
-def _cells(row: Figures) -> tuple[str, ...]:
+def _cells(row: SimulationMetrics) -> tuple[str, ...]:
     return (
         row.name,
         f"{row.slot_hours:.1f}",
@@ -173,11 +173,11 @@ def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     ]
 
 
-def _verdicts(rows: Sequence[Figures]) -> Iterator[str]:
-    ours, *rivals = rows
-    if not rivals:
+def _comparison(rows: Sequence[SimulationMetrics]) -> Iterator[str]:
+    ours, *baselines = rows
+    if not baselines:
         return
-    better = [rival.name for rival in rivals if rival.is_better_than(ours)]
+    better = [rival.name for rival in baselines if rival.is_better_than(ours)]
     if better:
         yield f"fewer slot-hours at equal or less p99 lag than {ours.name}: {', '.join(better)}"
     else:

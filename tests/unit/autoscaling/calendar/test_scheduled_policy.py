@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.autoscaling.calendar import declaration
-from airflow_adaptive.autoscaling.calendar.changes import bounds_at, last_change, preview
+from airflow_adaptive.autoscaling.calendar.changes import bounds_at, last_change, upcoming_changes
 from airflow_adaptive.autoscaling.calendar.declaration import period
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledMemory, ScheduledPolicy, Window
 from airflow_adaptive.autoscaling.policy import Bounds, PolicyInput, RescalePolicyError, VertexLimits
@@ -151,15 +151,15 @@ def test_hourly_cron_begins_in_both_passes_of_a_doubled_hour_and_not_in_a_gap():
     policy = office(
         zone="Europe/Berlin", windows=[window("tick", 7, cron="15 * * * *", lasts="5 min")], look_ahead=None
     )
-    begins = [each.local for each in preview(policy, at("2026-10-24T23:50Z"), 8) if each.window == "tick"]
+    begins = [each.local for each in upcoming_changes(policy, at("2026-10-24T23:50Z"), 8) if each.window == "tick"]
     assert begins[:3] == ["2026-10-25T02:15:00+02:00", "2026-10-25T02:15:00+01:00", "2026-10-25T03:15:00+01:00"]
-    begins = [each.local for each in preview(policy, at("2026-03-29T00:00Z"), 4) if each.window == "tick"]
+    begins = [each.local for each in upcoming_changes(policy, at("2026-03-29T00:00Z"), 4) if each.window == "tick"]
     assert begins == ["2026-03-29T01:15:00+01:00", "2026-03-29T03:15:00+02:00"]
 
 
 def test_leap_day_is_foreseen_years_before():
     policy = office(windows=[window("leap", 7, cron="0 0 29 2 *", lasts="1 d")], look_ahead=None)
-    assert [each.local for each in preview(policy, at("2026-03-01T00:00Z"), 2)] == [
+    assert [each.local for each in upcoming_changes(policy, at("2026-03-01T00:00Z"), 2)] == [
         "2028-02-29T00:00:00+00:00",
         "2028-03-01T00:00:00+00:00",
     ]
@@ -177,7 +177,7 @@ def test_nothing_moves_in_an_excluded_period_and_what_was_due_moves_at_its_end()
     )
     assert [read(policy, f"2026-06-01T{when}Z") for when in ("06:59", "08:30", "09:00")] == [(1, 4), (1, 4), (4, 8)]
     assert [read(policy, f"2026-06-01T{when}Z") for when in ("19:30", "22:59", "23:00")] == [(4, 8), (4, 8), (1, 4)]
-    assert "nothing may move" in advice(policy, "2026-06-01T08:30Z")[1].reason
+    assert "excluded period" in advice(policy, "2026-06-01T08:30Z")[1].reason
 
 
 def test_window_that_begins_with_an_excluded_period_is_in_force_in_it():
@@ -212,7 +212,7 @@ def test_excluded_periods_of_many_years_are_held_throughout():
 
 
 def test_preview_tells_when_what_changes_to_what_and_why():
-    first, second = preview(office(), at("2026-06-01T00:00Z"), 2, limits=LIMITS, lead=timedelta(minutes=2))
+    first, second = upcoming_changes(office(), at("2026-06-01T00:00Z"), 2, limits=LIMITS, lead=timedelta(minutes=2))
     assert first.at == at("2026-06-01T07:58Z")
     assert first.local == "2026-06-01T07:58:00+00:00"
     assert first.ready_at == at("2026-06-01T08:00Z")
@@ -222,12 +222,12 @@ def test_preview_tells_when_what_changes_to_what_and_why():
 
 
 def test_preview_without_limits_tells_what_is_declared_as_minus_one():
-    changes = preview(
+    changes = upcoming_changes(
         office(windows=[window("day", {"read": 3}, start="08:00")], default=None), at("2026-06-01T00:00Z"), 1
     )
     assert changes[0].before == {"read": ParallelismRange(1, -1), "*": ParallelismRange(1, -1)}
-    assert preview(office(), at("2026-06-01T00:00Z"), 0) == []
-    assert preview(office(windows=[window("all", 3)]), at("2026-06-01T00:00Z"), 5) == []
+    assert upcoming_changes(office(), at("2026-06-01T00:00Z"), 0) == []
+    assert upcoming_changes(office(windows=[window("all", 3)]), at("2026-06-01T00:00Z"), 5) == []
 
 
 def test_preview_tells_what_clocks_that_are_set_make_of_windows():
@@ -237,13 +237,13 @@ def test_preview_tells_what_clocks_that_are_set_make_of_windows():
         window("c", 7, start="20:00", end="02:15", priority=2),
     ]
     policy = office(zone="Europe/Berlin", windows=windows, look_ahead=None)
-    spring = [remark for each in preview(policy, at("2026-03-28T12:00Z"), 3) for remark in each.remarks]
+    spring = [remark for each in upcoming_changes(policy, at("2026-03-28T12:00Z"), 3) for remark in each.remarks]
     assert spring == [
         "'c' ends at 2026-03-29T03:00:00+02:00: 2026-03-29 02:15 does not exist (Europe/Berlin)",
         "'a' begins at 2026-03-29T03:00:00+02:00: 2026-03-29 02:30 does not exist (Europe/Berlin)",
-        "'b' does not take place on 2026-03-29: its times do not exist (Europe/Berlin)",
+        "'b' does not take place on 2026-03-29: its local times do not exist (Europe/Berlin)",
     ]
-    autumn = [remark for each in preview(policy, at("2026-10-24T22:30Z"), 2) for remark in each.remarks]
+    autumn = [remark for each in upcoming_changes(policy, at("2026-10-24T22:30Z"), 2) for remark in each.remarks]
     assert (
         "'a' begins at 2026-10-25T02:30:00+02:00: 2026-10-25 02:30 comes twice, the first counts (Europe/Berlin)"
         in autumn
@@ -296,64 +296,64 @@ def test_policy_can_be_written_as_a_document():
 
 def test_instant_without_a_time_zone_is_refused():
     with pytest.raises(ValueError, match="has no time zone"):
-        preview(office(), datetime(2026, 6, 1), 1)  # noqa: DTZ001
+        upcoming_changes(office(), datetime(2026, 6, 1), 1)  # noqa: DTZ001
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ({"zone": "Europe/Berln"}, "time zone 'Europe/Berln' is not known: did you mean 'Europe/Berlin'?"),
-        ({"windows": []}, "there is no window: give at least one, or no policy"),
+        ({"windows": []}, "the policy has no window: declare at least one, or no policy"),
         ({"windows": [window("a", "x")]}, "window 'a': parallelism 'x' must be a number"),
         ({"windows": [window("a", (5, 2))]}, "window 'a': lower bound 5 of every vertex is above its upper bound 2"),
         ({"windows": [window("a", 0)]}, "window 'a': bound 0 of every vertex must be at least 1"),
         ({"windows": [window("a", {})]}, "window 'a': no vertex has bounds"),
-        ({"windows": [window("a", 1, start="8:00", end="08:00")]}, "window 'a': it is empty"),
-        ({"windows": [window("a", 1, start="24:00")]}, "window 'a': it starts at 24:00"),
-        ({"windows": [window("a", 1, start="8 am")]}, "window 'a': '8 am' is no time of day"),
-        ({"windows": [window("a", 1, end="24:30")]}, "window 'a': '24:30' is no time of day"),
+        ({"windows": [window("a", 1, start="8:00", end="08:00")]}, "window 'a': the period is empty"),
+        ({"windows": [window("a", 1, start="24:00")]}, "window 'a': the start is 24:00"),
+        ({"windows": [window("a", 1, start="8 am")]}, "window 'a': '8 am' is not a time of day"),
+        ({"windows": [window("a", 1, end="24:30")]}, "window 'a': '24:30' is not a time of day"),
         ({"windows": [window("a", 1, start=8)]}, "window 'a': 8 must be text"),
         ({"windows": [window("a", 1, weekdays="mon-fry")]}, "window 'a': weekday 'mon-fry' is not known"),
         ({"windows": [window("a", 1, holidays="maybe")]}, "window 'a': holidays 'maybe' must be one of 'like_others'"),
-        ({"windows": [window("a", 1, holidays="only")]}, "it is for holidays only, and the policy has none"),
-        ({"windows": [window("a", 1, dates=["2026-02-30"])]}, "window 'a': '2026-02-30' is no date"),
+        ({"windows": [window("a", 1, holidays="only")]}, "the period begins on holidays only, and the policy has no holidays"),
+        ({"windows": [window("a", 1, dates=["2026-02-30"])]}, "window 'a': '2026-02-30' is not a date"),
         (
             {"windows": [window("a", 1, dates=["2026-03-02/2026-03-01"])]},
             "'2026-03-02/2026-03-01' ends before it begins",
         ),
-        ({"windows": [window("a", 1, dates=["2020-01-01/2099-01-01"])]}, "are more than ten years"),
+        ({"windows": [window("a", 1, dates=["2020-01-01/2099-01-01"])]}, "cover more than ten years"),
         ({"windows": [window("a", 1, dates=["2026-06-06"], weekdays="mon")]}, "'a' never begins: none of its dates"),
         ({"windows": [window("a", 1, cron="0 0 31 2 *", lasts="1 h")]}, "no day on which cron '0 0 31 2 *' fires"),
         ({"windows": [window("a", 1, cron="0 0 * *", lasts="1 h")]}, "window 'a': "),
         ({"windows": [window("a", 1, cron="0 0 * * *")]}, "window 'a': cron says when it begins: say with lasts"),
         (
             {"windows": [window("a", 1, cron="0 0 * * *", lasts="1 h", end="08:00")]},
-            "leave out start, end and weekdays",
+            "remove start, end and weekdays",
         ),
         ({"windows": [window("a", 1, start="01:00", lasts="1 h", end="08:00")]}, "end and lasts exclude each other"),
-        ({"windows": [window("a", 1, lasts="soon")]}, "window 'a': lasts 'soon' is no duration"),
+        ({"windows": [window("a", 1, lasts="soon")]}, "window 'a': lasts 'soon' is not a duration"),
         ({"windows": [window("a", 1, lasts=0)]}, "must be longer than zero"),
         ({"windows": [window("a", 1, priority=1.5)]}, "window 'a': priority 1.5 must be a whole number"),
         ({"windows": [window("", 1)]}, "the name '' must be a text that is not empty"),
         ({"windows": [{"name": "a"}]}, "window 'a': missing 1 required positional argument: 'parallelism'"),
         ({"windows": [{"name": "a", "parallelism": 1, "dates": 5}]}, "period 'a': dates 5 must be a list of dates"),
         ({"default": "x"}, "the default: parallelism 'x' must be a number"),
-        ({"holidays": "no.such:thing"}, "the holidays: 'no.such:thing' can't be imported"),
-        ({"holidays": "math:pi"}, "the holidays: 'math:pi' is no callable"),
-        ({"holidays": "os:getcwd"}, "the holidays: '/' is no date"),
+        ({"holidays": "no.such:thing"}, "the holidays: 'no.such:thing' cannot be imported"),
+        ({"holidays": "math:pi"}, "the holidays: 'math:pi' is not a callable"),
+        ({"holidays": "os:getcwd"}, "the holidays: '/' is not a date"),
         ({"holidays": lambda: 1 / 0}, "returned no dates: ZeroDivisionError"),
         ({"repeated": "third"}, "repeated 'third' must be one of 'first', 'second'"),
         ({"look_ahead": LookAhead(margin=float("nan"))}, "look_ahead: margin nan must be a number from 0 to 10"),
         ({"look_ahead": {"margin": 1, "early": 3}}, "must be a LookAhead, or None"),
         ({"look_ahead": {"at_most": "soon"}}, "look_ahead: at_most soon must be a duration"),
-        ({"windows": ["day"]}, "window 'day' must be made by window()"),
+        ({"windows": ["day"]}, "window 'day' must be the result of window()"),
         ({"look_ahead": LookAhead(at_most=timedelta(days=2))}, "look_ahead: at_most 2 days"),
-        ({"excluded": [period("x")]}, "the excluded periods leave no time in which anything may move"),
+        ({"excluded": [period("x")]}, "the excluded periods cover all of the time"),
         ({"excluded": [period("day", start="01:00", end="02:00")]}, "have the name 'day': give each its own"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_name_and_the_fix(options, told):
-    assert any(told in finding for finding in refused(**options))
+def test_what_is_wrong_is_told_with_its_name_and_the_fix(options, reported):
+    assert any(reported in finding for finding in refused(**options))
 
 
 def test_all_that_is_wrong_is_told_at_once():
@@ -402,7 +402,7 @@ def test_windows_of_the_same_priority_that_overlap_at_any_time_are_refused(one, 
 def test_windows_that_adjoin_do_not_overlap_in_any_zone():
     parts = [window("a", 1, end="02:30"), window("b", 2, start="02:30", end="02:45"), window("c", 3, start="02:45")]
     policy = scheduled_policy(zone="Australia/Lord_Howe", windows=parts)
-    assert all(one.at < other.at for one, other in pairwise(preview(policy, at("2026-04-03T00:00Z"), 12)))
+    assert all(one.at < other.at for one, other in pairwise(upcoming_changes(policy, at("2026-04-03T00:00Z"), 12)))
 
 
 def test_bounds_outside_of_the_jobs_maximum_are_refused_when_it_is_known():

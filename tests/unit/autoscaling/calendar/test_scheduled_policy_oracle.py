@@ -16,7 +16,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from airflow_adaptive.autoscaling.calendar.changes import preview
+from airflow_adaptive.autoscaling.calendar.changes import upcoming_changes
 from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
 from airflow_adaptive.autoscaling.calendar.period import WEEKDAYS
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy
@@ -150,8 +150,8 @@ def test_bounds_are_what_the_oracle_says_in_each_step_and_hold_until_they_are_sa
 
         changes = [(when, answer) for when, answer in zip(moments, answers, strict=True)]
         real = [(when, now) for (_, before), (when, now) in pairwise(changes) if before.bounds != now.bounds]
-        told = preview(policy, begin, len(real), limits=LIMITS, lead=lead)
-        assert [(each.at, each.after, each.reason) for each in told] == [
+        reported = upcoming_changes(policy, begin, len(real), limits=LIMITS, lead=lead)
+        assert [(each.at, each.after, each.reason) for each in reported] == [
             (when, now.bounds, now.reason) for when, now in real
         ]
 

@@ -9,7 +9,7 @@ from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock
 
 def meant(zone: str, local: str, repeated: Repeated = Repeated.FIRST) -> str:
     clock = WallClock(zone=zone, repeated=repeated)
-    return clock.shown(clock.instant(datetime.fromisoformat(local))).isoformat()
+    return clock.zoned(clock.instant(datetime.fromisoformat(local))).isoformat()
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_local_time_that_comes_twice_means_the_instant_that_is_asked_for(zone, l
 
 def test_clock_shows_no_time_in_a_gap_and_two_in_a_doubled_hour():
     clock = WallClock(zone="Europe/Berlin")
-    assert clock.both(datetime.fromisoformat("2026-03-29T02:30")) == ()
-    assert clock.both(datetime.fromisoformat("2026-06-01T02:30")) == (datetime(2026, 6, 1, 0, 30, tzinfo=UTC),)
-    first, second = clock.both(datetime.fromisoformat("2026-10-25T02:30"))
+    assert clock.instants_of(datetime.fromisoformat("2026-03-29T02:30")) == ()
+    assert clock.instants_of(datetime.fromisoformat("2026-06-01T02:30")) == (datetime(2026, 6, 1, 0, 30, tzinfo=UTC),)
+    first, second = clock.instants_of(datetime.fromisoformat("2026-10-25T02:30"))
     assert second - first == timedelta(hours=1)
 
 

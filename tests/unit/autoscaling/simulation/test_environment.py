@@ -13,8 +13,21 @@ from hypothesis import strategies as st
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.autoscaling.simulation.baselines import DS2Rule, StaticRule
-from airflow_adaptive.autoscaling.simulation.environment import EXECUTOR_START, PAUSES, Run, Shape, World
-from airflow_adaptive.autoscaling.simulation.report import Figures, document, figures, percentile, slots_for, table
+from airflow_adaptive.autoscaling.simulation.environment import (
+    EXECUTOR_START,
+    PAUSES,
+    Run,
+    SimulatedJob,
+    SimulationShape,
+)
+from airflow_adaptive.autoscaling.simulation.report import (
+    SimulationMetrics,
+    document,
+    percentile,
+    simulation_metrics,
+    slots_for,
+    table,
+)
 from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, Query
 from airflow_adaptive.autoscaling.simulation.trace import Trace, read_trace
 from airflow_adaptive.scheduler.config.options import Options
@@ -29,12 +42,12 @@ def trace(*rates: float, step: float = 600.0) -> Trace:
     return Trace.of([step * index for index in range(len(rates))], rates, START)
 
 
-def shape(**changes: object) -> Shape:
-    return Shape(**{"query": QUERY, "slots": 20, "first": 4} | changes)  # type: ignore[arg-type]
+def shape(**changes: object) -> SimulationShape:
+    return SimulationShape(**{"query": QUERY, "slots": 20, "first": 4} | changes)  # type: ignore[arg-type]
 
 
-def of(run: Run, load: Trace, query: Query = QUERY) -> Figures:
-    return figures("it", run, query, load)
+def of(run: Run, load: Trace, query: Query = QUERY) -> SimulationMetrics:
+    return simulation_metrics("it", run, query, load)
 
 
 # ---- the model of the job -------------------------------------------------------------------------------------------
@@ -99,11 +112,11 @@ def test_job_without_rows_runs_no_batch():
 def test_rows_that_came_in_were_processed_or_wait(rates: list[float], tier: Tier, most: float, partitions: int):
     query = Query(slot_rate=100.0, fixed=0.5, trigger=10.0, most_rows=most, partitions=partitions)
     load = trace(*rates, step=300)
-    run = World(shape(query=query, tier=tier), load, LoadPolicy()).run()
-    told = of(run, load, query)
-    assert told.rows_in == pytest.approx(load.totals[-1])
-    assert told.rows_processed + told.rows_waiting == pytest.approx(told.rows_in)
-    assert told.rows_waiting >= -1e-6
+    run = SimulatedJob(shape(query=query, tier=tier), load, LoadPolicy()).run()
+    reported = of(run, load, query)
+    assert reported.rows_in == pytest.approx(load.totals[-1])
+    assert reported.rows_processed + reported.rows_waiting == pytest.approx(reported.rows_in)
+    assert reported.rows_waiting >= -1e-6
     assert run.batches.processed <= run.batches.taken + 1e-6
     assert all(lag >= 0 for lag in run.batches.lags)
     assert math.fsum(run.batches.spans) <= run.end + 1e-6
@@ -116,7 +129,7 @@ def test_rows_that_came_in_were_processed_or_wait(rates: list[float], tier: Tier
 
 def test_static_job_holds_its_slots_from_the_start_of_its_executors():
     load = trace(200, 200)
-    run = World(shape(), load, StaticRule(slots=4)).run()
+    run = SimulatedJob(shape(), load, StaticRule(slots=4)).run()
     assert run.held == [(0.0, 0), (EXECUTOR_START, 4)]
     assert run.rescales == 0
     assert of(run, load).slot_hours == pytest.approx(4 * (1200 - EXECUTOR_START) / HOUR)
@@ -124,7 +137,7 @@ def test_static_job_holds_its_slots_from_the_start_of_its_executors():
 
 def test_load_that_steps_up_and_down_is_followed_through_the_scheduler():
     load = trace(*[200] * 6, *[1000] * 6, *[200] * 12)
-    world = World(shape(), load, LoadPolicy())
+    world = SimulatedJob(shape(), load, LoadPolicy())
     run = world.run()
     most = max(slots for _, slots in run.held)
     assert 10 <= most <= 20
@@ -137,7 +150,7 @@ def test_load_that_steps_up_and_down_is_followed_through_the_scheduler():
 @pytest.mark.parametrize("tier", list(Tier))
 def test_a_rescale_takes_its_rung_and_the_query_pauses_for_it(tier: Tier):
     load = trace(*[200] * 2, *[1000] * 4)
-    world = World(shape(tier=tier), load, LoadPolicy())
+    world = SimulatedJob(shape(tier=tier), load, LoadPolicy())
     seen: list[tuple[float, float]] = []
     restart = world._restart_query
 
@@ -156,14 +169,14 @@ def test_a_rescale_takes_its_rung_and_the_query_pauses_for_it(tier: Tier):
 
 def test_cooldown_of_the_scheduler_holds_against_a_policy_that_changes_its_mind_every_minute():
     load = trace(*[200, 900] * 30, step=60)
-    eager = World(shape(), load, DS2Rule()).run()
-    patient = World(shape(options=Options.of({"scaling_interval_min": "20 min"})), load, DS2Rule()).run()
+    eager = SimulatedJob(shape(), load, DS2Rule()).run()
+    patient = SimulatedJob(shape(options=Options.of({"scaling_interval_min": "20 min"})), load, DS2Rule()).run()
     assert patient.rescales <= 3 < eager.rescales
 
 
 def test_slots_that_a_smaller_plan_leaves_over_are_held_until_they_are_idle_for_long_enough():
     load = trace(*[800] * 2, *[100] * 8)
-    run = World(shape(first=9), load, DS2Rule()).run()
+    run = SimulatedJob(shape(first=9), load, DS2Rule()).run()
     given_back = [at for (at, slots), (_, before) in zip(run.held[1:], run.held, strict=False) if slots < before]
     assert given_back
     assert given_back[0] >= 1200 + Options().slot_idle_timeout.total_seconds()
@@ -171,7 +184,7 @@ def test_slots_that_a_smaller_plan_leaves_over_are_held_until_they_are_idle_for_
 
 def test_run_may_end_early():
     load = trace(200, 200)
-    run = World(shape(), load, StaticRule(slots=4)).run(until=100)
+    run = SimulatedJob(shape(), load, StaticRule(slots=4)).run(until=100)
     assert run.end == 100
     assert of(run, load).rows_in == pytest.approx(200 * 100)
 
@@ -181,12 +194,12 @@ def test_run_may_end_early():
 
 def test_over_and_under_provision_are_shares_of_time_and_mean_sizes():
     load = trace(90, 570)  # 1 slot and 6 slots
-    run = World(shape(first=3), load, StaticRule(slots=3)).run()
-    told = of(run, load)
-    assert told.over_share == pytest.approx((600 - EXECUTOR_START) / 1200)
-    assert told.over_slots == pytest.approx(2)
-    assert told.under_share == pytest.approx((600 + EXECUTOR_START) / 1200)
-    assert told.under_slots == pytest.approx((600 * 3 + EXECUTOR_START * 1) / 610)
+    run = SimulatedJob(shape(first=3), load, StaticRule(slots=3)).run()
+    reported = of(run, load)
+    assert reported.over_share == pytest.approx((600 - EXECUTOR_START) / 1200)
+    assert reported.over_slots == pytest.approx(2)
+    assert reported.under_share == pytest.approx((600 + EXECUTOR_START) / 1200)
+    assert reported.under_slots == pytest.approx((600 * 3 + EXECUTOR_START * 1) / 610)
 
 
 def test_percentile_counts_by_weight():
@@ -197,13 +210,15 @@ def test_percentile_counts_by_weight():
 
 def test_table_tells_whether_another_rule_is_better():
     load = trace(*[200] * 20)
-    fine = of(World(shape(), load, StaticRule(slots=4)).run(), load)
-    dear = of(World(shape(), load, StaticRule(slots=12)).run(), load)
+    fine = of(SimulatedJob(shape(), load, StaticRule(slots=4)).run(), load)
+    dear = of(SimulatedJob(shape(), load, StaticRule(slots=12)).run(), load)
     assert not dear.is_better_than(fine)
     assert not fine.is_better_than(dear)  # it lags a little more
     assert "none takes fewer slot-hours than it at equal or less p99 lag" in table([fine, dear])
     worse = of(
-        World(shape(query=Query(slot_rate=80, fixed=1, trigger=10, most_rows=1e9)), load, StaticRule(slots=5)).run(),
+        SimulatedJob(
+            shape(query=Query(slot_rate=80, fixed=1, trigger=10, most_rows=1e9)), load, StaticRule(slots=5)
+        ).run(),
         load,
     )
     assert "equal or less p99 lag than it: it" in table([worse, fine])
@@ -234,7 +249,7 @@ def test_trace_is_read_with_or_without_a_header_and_in_any_notation_of_time(tmp_
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", r"has 0 point\(s\)"),
         ("time,value\n2030-01-01,1\n", r"has 1 point\(s\)"),
@@ -248,16 +263,16 @@ def test_trace_is_read_with_or_without_a_header_and_in_any_notation_of_time(tmp_
         ("2030-01-01,1\n1e400,2\n", "line 2: '1e400' is no time"),
     ],
 )
-def test_trace_that_can_t_be_used_is_refused_with_every_line_that_is_wrong(tmp_path: Path, text: str, told: str):
-    with pytest.raises(RescalePolicyError, match=told):
+def test_trace_that_can_t_be_used_is_refused_with_every_line_that_is_wrong(tmp_path: Path, text: str, reported: str):
+    with pytest.raises(RescalePolicyError, match=reported):
         read_trace(write(tmp_path, text))
 
 
 def test_trace_that_can_t_be_read_is_told(tmp_path: Path):
-    with pytest.raises(RescalePolicyError, match="can't be read"):
+    with pytest.raises(RescalePolicyError, match="cannot be parsed"):
         read_trace(tmp_path / "none.csv")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(RescalePolicyError, match="can't be read"):
+    with pytest.raises(RescalePolicyError, match="cannot be parsed"):
         read_trace(tmp_path / "binary")
 
 

@@ -43,10 +43,10 @@ def test_policy_is_compared_with_every_rival_and_none_is_better(small: Path, tmp
 def test_part_of_a_trace_and_settings_of_the_policy_are_taken(small: Path, tmp_path: Path, capsys):
     settings = tmp_path / "settings.json"
     settings.write_text('{"target": 0.5}')
-    asked = [str(small), "--alone", "--begin", "0.25", "--days", "0.25", "--option", "slot_idle_timeout=0 s"]
-    assert main([*asked, "--settings", str(settings), "--tier", "0"]) == 0
+    arguments = [str(small), "--alone", "--begin", "0.25", "--days", "0.25", "--option", "slot_idle_timeout=0 s"]
+    assert main([*arguments, "--settings", str(settings), "--tier", "0"]) == 0
     roomy = capsys.readouterr().out
-    assert main([*asked, "--settings", '{"target": 0.8}', "--tier", "0"]) == 0
+    assert main([*arguments, "--settings", '{"target": 0.8}', "--tier", "0"]) == 0
     tight = capsys.readouterr().out
     hours = [float(text.splitlines()[1].split()[2]) for text in (roomy, tight)]
     assert hours[0] > hours[1]
@@ -65,8 +65,19 @@ def test_calendar_and_both_together_are_tried_in_the_same_way(small: Path, tmp_p
     hours = {}
     for policy in ("calendar", "combined"):
         out = tmp_path / f"{policy}.json"
-        asked = [str(small), "--alone", "--every", "60", "--policy", policy, "--calendar", CALENDAR, "--json", str(out)]
-        assert main(asked) == 0
+        arguments = [
+            str(small),
+            "--alone",
+            "--every",
+            "60",
+            "--policy",
+            policy,
+            "--calendar",
+            CALENDAR,
+            "--json",
+            str(out),
+        ]
+        assert main(arguments) == 0
         (run,) = json.loads(out.read_text())["runs"]
         hours[run["name"]] = run["slot_hours"]
     assert hours["scheduled policy"] == pytest.approx(12 * 16 + 12 * 6, rel=0.02)
@@ -74,7 +85,7 @@ def test_calendar_and_both_together_are_tried_in_the_same_way(small: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["--slots", "0", "--trigger", "-1"], "--slots is 0.*--trigger is -1"),
         (["--fixed", "10"], "--fixed is 10.0: give at least 0, and less than --trigger"),
@@ -91,33 +102,33 @@ def test_calendar_and_both_together_are_tried_in_the_same_way(small: Path, tmp_p
         (["--alone", "--json", "/nowhere/at/all.json"], "can't be written"),
     ],
 )
-def test_bad_input_is_told_in_one_line_and_ends_with_2(small: Path, capsys, arguments: list[str], told: str):
+def test_bad_input_is_told_in_one_line_and_ends_with_2(small: Path, capsys, arguments: list[str], reported: str):
     assert main([str(small), *arguments]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert re.search(told, error)
+    assert re.search(reported, error)
 
 
 def test_missing_matplotlib_is_told_before_anything_runs(small: Path, tmp_path: Path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main([str(small), "--plot", str(tmp_path / "plot.png")]) == 2
-    told = capsys.readouterr()
-    assert "matplotlib is not installed: pip install 'airflow-adaptive[plots]'" in told.err
-    assert not told.out
+    reported = capsys.readouterr()
+    assert "matplotlib is not installed: pip install 'airflow-adaptive[plots]'" in reported.err
+    assert not reported.out
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that are drawn, before they are written."""
-    figures: list[Any] = []
+    simulation_metrics: list[Any] = []
     picture = plots.picture
 
     def keep(*given: Any) -> Any:
-        figures.append(picture(*given))
-        return figures[-1]
+        simulation_metrics.append(picture(*given))
+        return simulation_metrics[-1]
 
     monkeypatch.setattr(plots, "picture", keep)
-    return figures
+    return simulation_metrics
 
 
 def test_plot_has_slots_and_lag_of_every_rule_on_comparable_axes(small: Path, tmp_path: Path, drawn: list[Any]):
@@ -147,8 +158,8 @@ def test_plotted_slots_are_those_that_were_held_at_the_times_of_the_trace(
     calendar = json.dumps(
         {"zone": "UTC", "windows": [{"name": "day", "parallelism": 9, "start": "08:00", "end": "20:00"}]}
     )
-    asked = [str(small), "--alone", "--begin", "0.25", "--policy", "calendar", "--calendar", calendar]
-    assert main([*asked, "--plot", str(tmp_path / "plot.svg")]) == 0
+    arguments = [str(small), "--alone", "--begin", "0.25", "--policy", "calendar", "--calendar", calendar]
+    assert main([*arguments, "--plot", str(tmp_path / "plot.svg")]) == 0
     (held,) = drawn[0].axes[0].lines
     hours = [num2date(at).hour + num2date(at).minute / 60 for at in held.get_xdata(orig=False)]
     by_day = [count for hour, count in zip(hours, held.get_ydata(), strict=True) if 8.1 < hour < 19.9]
@@ -160,6 +171,6 @@ def test_plotted_slots_are_those_that_were_held_at_the_times_of_the_trace(
 def test_plot_that_can_t_be_written_is_told(small: Path, tmp_path: Path, capsys):
     assert main([str(small), "--alone", "--every", "600", "--plot", str(tmp_path / "no" / "plot.png")]) == 2
     assert main([str(small), "--alone", "--every", "600", "--plot", str(tmp_path / "plot.xyz")]) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 2
-    assert all("can't be written" in line for line in told)
+    reported = capsys.readouterr().err.splitlines()
+    assert len(reported) == 2
+    assert all("can't be written" in line for line in reported)
