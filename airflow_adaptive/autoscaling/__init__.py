@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_adaptive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from airflow_adaptive.autoscaling.calendar.changes import preview
+    from airflow_adaptive.autoscaling.calendar.changes import upcoming_changes
     from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
     from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy
     from airflow_adaptive.autoscaling.combined import CombinedPolicy
@@ -42,15 +42,15 @@ __all__ = [
     "ScheduledPolicy",
     "VertexLimits",
     "period",
-    "preview",
     "scheduled_policy",
+    "upcoming_changes",
     "window",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
-        "airflow_adaptive.autoscaling.calendar.changes": ("preview",),
+        "airflow_adaptive.autoscaling.calendar.changes": ("upcoming_changes",),
         "airflow_adaptive.autoscaling.calendar.declaration": (
             "period",
             "scheduled_policy",

@@ -86,7 +86,7 @@ def read_trace(path: Path) -> Trace:
                 (number, row) for number, row in enumerate(csv.reader(file), 1) if any(cell.strip() for cell in row)
             ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise RescalePolicyError(f"trace {path}", [f"can't be read: {error}"]) from error
+        raise RescalePolicyError(f"trace {path}", [f"cannot be parsed: {error}"]) from error
     points, wrong = _points(rows[1:] if rows and _is_header(rows[0][1]) else rows)
     if not wrong:
         wrong = list(_sequence_violations(points))

@@ -131,7 +131,7 @@ def test_memory_of_long_ago_or_of_the_future_is_begun_anew(passed: timedelta):
 
 
 def test_parts_of_a_combined_policy_have_no_dry_run_of_their_own():
-    with pytest.raises(RescalePolicyError, match="load has a dry_run of its own: set it on the combined policy"):
+    with pytest.raises(RescalePolicyError, match="load has a dry_run of its own: set dry_run of the combined policy"):
         CombinedPolicy(calendar=CALENDAR, load=LoadPolicy(dry_run=True))
 
 

@@ -178,7 +178,7 @@ def test_rise_that_gains_nothing_is_taken_back_and_not_tried_again_for_a_while()
         )
         reasons.append(job.reason)
     assert job.path == [4, 6, 4]
-    assert any("no faster than 4" in reason for reason in reasons)
+    assert any("not faster than 4" in reason for reason in reasons)
     assert "and more slots had no effect" in job.reason
     for look in range(220, 450):
         job.look(figures=figures(100, job.slots, look, busy_rate=100.0, batch_duration=10_000.0, busy=1.0))
@@ -215,7 +215,7 @@ def test_budget_of_the_day_keeps_its_last_quarter_for_rises_and_then_ends():
     job.watch(100, minutes=20)
     assert "the remaining daily rescales are reserved for scale-ups" in job.reason
     job.watch(1900, minutes=2)
-    assert "used up" in job.reason
+    assert "limit rescales_per_day is reached" in job.reason
     job.watch(1900, minutes=6 * 61, seconds=60)
     assert job.slots == 20
 
