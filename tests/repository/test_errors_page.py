@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import httpx
 import pytest
-from airflow.sdk.exceptions import AirflowException
-from fsspec.implementations.local import LocalFileSystem
 
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
-from airflow_adaptive.job.entry import unmanaged_script
-from airflow_adaptive.job.entry.unmanaged_script import UnmanagedScript
-from airflow_adaptive.job.protocol.codec import FORMAT, encode_journal, journal_name
-from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
-from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
-from airflow_adaptive.job.queries.script_queries import ScriptQueries
-from airflow_adaptive.job.queries.writers import AdaptiveJobError, require_same_queries, require_writers
-from airflow_adaptive.launch.loop_events import loop_event, superseded_event
-from airflow_adaptive.launch.task_result import task_result
-from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, DriverSubmission, JobDirectoryError, PortError
+from airflow_adaptive.job.protocol.codec import FORMAT
+from airflow_adaptive.launch.loop_events import superseded_event
+from airflow_adaptive.ports import DriverLog, DriverSubmission
 from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.repository.error_situations import (
+    Desk,
+    answer,
+    by_hand,
+    dies,
+    down,
+    end_of,
+    exit_code,
+    failed,
+    falls_silent,
+    local_master,
+    not_writable,
+    query_before_the_job,
+    refused,
+    returned_nothing,
+    returned_other_queries,
+    too_small,
+    with_driver,
+)
 from tests.support.repository import ROOT
 from tests.unit.runtime.observation.test_driver_log_diagnosis import IMPORT_ERROR, NO_EXECUTORS, NO_PYTHON
 
@@ -50,8 +52,6 @@ TABLE = "| Situation | Message | What to do |\n|---|---|---|\n"
 
 TOO_MUCH = scheduled_policy(zone="UTC", windows=[window("day", (2, 9), start="08:00", end="20:00")])
 
-SCRIPT = "from airflow_adaptive.job import AdaptiveJob\n"
-
 
 class Row(NamedTuple):
     """A situation, what is said then, and what to do."""
@@ -62,178 +62,6 @@ class Row(NamedTuple):
 
     def __str__(self) -> str:
         return f"| {self.situation} | {self.message.replace('|', chr(92) + '|')} | {self.advice} |\n"
-
-
-class Desk:
-    """A DAG author's desk: a script, a place for jobs, and a connection to a cluster that nobody will reach."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "departures.py").write_text(SCRIPT)
-
-    def operator(self, **changes: Any) -> AdaptiveSparkOperator:
-        declared = {
-            "task_id": "departures",
-            "job": "departures",
-            "application": str(self.folder / "departures.py"),
-            "job_directory": f"file://{self.folder}/jobs",
-        }
-        return AdaptiveSparkOperator(**declared | changes)
-
-    def refusal(self, **changes: Any) -> str:
-        """What the task's error says of a wrong declaration."""
-        with pytest.raises((AirflowException, TypeError)) as raised:
-            self.operator(**changes)._spec("attempt")
-        return self._shown(raised.value)
-
-    def refused_log(self, job: str, **fields: Any) -> str:
-        """What it says when this is the newest document in the log of its job."""
-        directive = Directive(epoch=1, nonce="n", version=1, action=Action.RUN, plan=None)
-        document = JournalDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={})
-        log = self.folder / "jobs" / "departures" / "journal"
-        log.mkdir(parents=True, exist_ok=True)
-        (log / journal_name(1)).write_text(json.dumps(json.loads(encode_journal(document)) | fields))
-        told = self.refusal()
-        (log / journal_name(1)).unlink()
-        return told
-
-    def end(self, event: dict[str, Any]) -> str:
-        """What the task's error says of such an end."""
-        with pytest.raises(AirflowException) as raised:
-            task_result("departures", event, None)
-        return self._shown(raised.value)
-
-    def _shown(self, error: BaseException) -> str:
-        return str(error).replace(str(self.folder), "/opt/jobs")
-
-
-def failed(simulation: Simulation) -> str:
-    """The newest failure of a job that has run to its end, as the XCom `failures` shows it."""
-    simulation.run()
-    shown: str = simulation.store.views[-1]["failures"][-1]["failure"]
-    return shown
-
-
-def with_driver(act: Callable[[Simulation, str], None], **options: Any) -> Simulation:
-    """A job whose driver never reports, until something happens to it."""
-    simulation = Simulation(resource_stabilization_timeout="2 s", restart_strategy="none", **options)
-    simulation.cluster.add_worker(cores=2, memory_mb=1024)
-    simulation.drivers.silent = True
-    simulation.clock.at(20, lambda: act(simulation, next(reversed(simulation.cluster.submissions))))
-    return simulation
-
-
-def dies(log: DriverLog) -> Callable[[Simulation, str], None]:
-    def act(simulation: Simulation, driver: str) -> None:
-        simulation.cluster.write(driver, stdout=log.stdout, stderr=log.stderr)
-        simulation.cluster.kill_driver(driver)
-
-    return act
-
-
-def falls_silent() -> str:
-    simulation = Simulation(resource_stabilization_timeout="2 s", restart_strategy="none")
-    simulation.cluster.add_worker(cores=2, memory_mb=1024)
-    simulation.clock.at(60, lambda: setattr(simulation.drivers, "silent", True))
-    return failed(simulation)
-
-
-def end_of(simulation: Simulation) -> dict[str, Any]:
-    """The event by which the trigger tells how a job has ended."""
-    loop = simulation.loop()
-    return loop_event(simulation.spec, asyncio.run(loop.run()), None, loop.trouble)
-
-
-def too_small() -> Simulation:
-    simulation = Simulation(parallelism=(3, 4), resource_wait_timeout="10 s")
-    simulation.cluster.add_worker(cores=2, memory_mb=1024)
-    return simulation
-
-
-def down() -> Simulation:
-    simulation = Simulation(resource_wait_timeout="10 s")
-    simulation.ports = replace(simulation.ports, cluster=client(refused()))
-    return simulation
-
-
-def client(result: httpx.Response | Exception) -> StandaloneCluster:
-    def handle(_: httpx.Request) -> httpx.Response:
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    address = ClusterAddress(masters=(MasterAddress(host="h1"),))
-    return StandaloneCluster(address, transport=httpx.MockTransport(handle))
-
-
-def answer(result: httpx.Response | Exception, ask: Callable[[StandaloneCluster], Coroutine[Any, Any, Any]]) -> str:
-    """What the client of a cluster says whose master answers so."""
-
-    async def told() -> str:
-        cluster = client(result)
-        with pytest.raises((ClusterUnreachableError, PortError)) as raised:
-            await ask(cluster)
-        await cluster.close()
-        return str(raised.value)
-
-    return asyncio.run(told())
-
-
-def refused() -> httpx.ConnectError:
-    error = httpx.ConnectError("refused")
-    error.__cause__ = ConnectionRefusedError()
-    return error
-
-
-class ReadOnly(LocalFileSystem):
-    """A filesystem of somebody else's."""
-
-    def ls(self, path: str, **_: Any) -> Any:
-        raise PermissionError(13, "Permission denied", path)
-
-
-def not_writable() -> str:
-    with pytest.raises(JobDirectoryError) as raised:
-        Storage(ReadOnly(), "/shared/jobs/departures").names("journal")
-    return f"job 'departures': {raised.value}"
-
-
-def returned_nothing() -> str:
-    with pytest.raises(AdaptiveJobError) as raised:
-        require_writers(None, "departures", "departures")
-    return f"AdaptiveJobError: {raised.value}"
-
-
-def returned_other_queries() -> str:
-    with pytest.raises(AdaptiveJobError) as raised:
-        require_same_queries(["hourly", "weekly"], ["hourly", "daily"], "departures")
-    return f"AdaptiveJobError: {raised.value}"
-
-
-def local_master() -> str:
-    writer: Any = SimpleNamespace(_spark=SimpleNamespace(sparkContext=SimpleNamespace(master="local[*]")))
-    with pytest.raises(AdaptiveJobError) as raised:
-        UnmanagedScript()._start_control_loop(writer, "")
-    return f"AdaptiveJobError: {raised.value}"
-
-
-def query_before_the_job() -> str:
-    script = UnmanagedScript()
-    script._queries = ScriptQueries(cast(Any, None), job="departures")
-    with pytest.raises(AdaptiveJobError) as raised:
-        script.disable_hooks()
-    return f"AdaptiveJobError: {raised.value}"
-
-
-def exit_code() -> str:
-    report = unmanaged_script.report_end(SystemExit(3))
-    return f"{report.error_class}: {report.message}"
-
-
-def by_hand() -> str:
-    with pytest.raises(NotSubmittedError) as raised:
-        read_settings(lambda _: None)
-    return f"NotSubmittedError: {raised.value}"
 
 
 def declared(desk: Desk) -> list[Row]:

@@ -3,264 +3,22 @@
 from __future__ import annotations
 
 import getpass
-import json
 import re
 import shlex
 import subprocess
 import sys
-from typing import Any
 
 import pytest
-from airflow.utils import yaml
 
 from airflow_adaptive.provider_info import get_provider_info
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
-from tests.support.airflow.airflow_app import BODY, AirflowApp
-from tests.support.airflow.published_documents import batch, canceled, executing, place, suspended
+from airflow_adaptive.testing.scenario import HOPELESS
+from tests.support.airflow.airflow_app import AirflowApp
+from tests.support.airflow.published_documents import canceled, executing, place, suspended
 from tests.support.repository import ROOT
 from tests.unit.cli.conftest import Ran, Run
-from tests.unit.plugin.api.routes.test_requirements import with_policy
 
 DOCS = ROOT / "docs" / "cli.md"
-
 USER = getpass.getuser()
-
-
-def joined() -> Scenario:
-    """A job of two vertices."""
-    vertices = (
-        JobVertex(name="read", parallelism=ParallelismRange(1, 4), max_parallelism=8),
-        JobVertex(name="write", parallelism=ParallelismRange(1, 2), max_parallelism=8, inputs=("read",)),
-    )
-    return Scenario(
-        graph=JobGraph(job="departures", vertices=vertices), resource_stabilization_timeout=0
-    ).given_executing(2)
-
-
-def properties(out: str) -> dict[str, str]:
-    """A table of two columns."""
-    rows = [line.partition("|") for line in out.splitlines() if "|" in line]
-    return {name.strip(): value.strip() for name, _, value in rows}
-
-
-# ---- reading --------------------------------------------------------------------------------------------------------
-
-
-def test_jobs_are_listed(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, executing())
-    place(airflow_app, executing("arrivals"), "other")
-    ran = run("jobs")
-    assert (ran.code, ran.err) == (0, "")
-    head, _, *rows = ran.out.splitlines()
-    assert [cell.strip() for cell in head.split("|")][:5] == ["job", "state", "parallelism", "bounds", "slots"]
-    assert [[cell.strip() for cell in row.split("|")][:5] for row in rows if "|" in row] == [
-        ["arrivals", "Executing", "2", "1:4", "2/2"],
-        ["departures", "Executing", "2", "1:4", "2/2"],
-    ]
-
-
-def test_jobs_can_be_filtered(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, executing())
-    place(airflow_app, executing("arrivals"), "other")
-    assert [job["job"] for job in json.loads(run("jobs", "--dag-id", "other", "-o", "json").out)] == ["arrivals"]
-    assert json.loads(run("jobs", "--state", "Finished", "--state", "Failing", "-o", "json").out) == []
-    assert len(json.loads(run("jobs", "--state", "Executing", "-o", "json").out)) == 2
-
-
-def test_state_that_does_not_exist_is_refused(run: Run) -> None:
-    ran = run("jobs", "--state", "executing")
-    assert (ran.code, ran.out) == (2, "")
-    assert "no state 'executing'; states are Created, WaitingForResources" in ran.err
-
-
-def test_no_jobs_are_told_as_such(run: Run) -> None:
-    assert (run("jobs").out.strip(), json.loads(run("jobs", "-o", "json").out)) == ("No data found", [])
-
-
-def test_json_and_yaml_are_what_the_rest_api_answers(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, executing())
-    answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures").json() | {"editable": None}
-    assert json.loads(run("show", "departures", "-o", "json").out) == answer
-    assert yaml.safe_load(run("show", "departures", "-o", "yaml").out) == answer
-
-
-def test_job_is_shown(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, executing())
-    told = properties(run("show", "departures").out)
-    assert told["state"].startswith("Executing since 20")
-    assert [told[name] for name in ("parallelism", "bounds", "slots")] == ["2", "1:4", "2 held, 2 held or offered"]
-    assert told["task"] == "flights / stream / manual__2013-01-01"
-    assert told["last transition"].split(" ", 1)[1].startswith("Deploying -> Executing: ")
-    assert run("show", "departures", "-o", "plain").code == 0
-
-
-def test_job_that_has_shown_nothing_is_of_unknown_state(airflow_app: AirflowApp, run: Run) -> None:
-    airflow_app.show(airflow_app.declare("departures"), {"desired_state": "running"})
-    told = properties(run("show", "departures").out)
-    assert told["state"] == "unknown since -"
-    assert [cell.strip() for cell in run("jobs").out.splitlines()[2].split("|")][:2] == ["departures", "unknown"]
-    assert run("requirements", "get", "departures").err == (
-        "Job 'departures' has not shown its vertices and bounds yet, or in another version's form.\n"
-    )
-
-
-@pytest.mark.parametrize("of", ["transitions", "decisions", "rescales"])
-def test_history_begins_with_the_newest(airflow_app: AirflowApp, run: Run, of: str) -> None:
-    place(airflow_app, executing())
-    command = ["history", "departures", "--of", of]
-    everything = json.loads(run(*command, "-o", "json").out)
-    assert everything
-    assert json.loads(run(*command, "--limit", "1", "-o", "json").out) == everything[:1]
-    rows = [line for line in run(*command).out.splitlines()[2:] if "|" in line]
-    assert len(rows) >= len(everything)
-    if of == "transitions":
-        assert (everything[0]["target"], everything[-1]["source"]) == ("Executing", "Created")
-
-
-def test_history_of_rescales_is_flinks(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, executing())
-    answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures/rescales/history").json()
-    assert json.loads(run("history", "departures", "--of", "rescales", "-o", "json").out) == answer
-    assert "INITIAL_SCHEDULE" in run("history", "departures", "--of", "rescales").out
-
-
-def test_history_of_failures_is_that_of_rest(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, executing().when_query_failed().when_driver_ended())
-    answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures/failures").json()["failures"]
-    assert json.loads(run("history", "departures", "--of", "failures", "-o", "json").out) == answer
-    assert answer[0]["failure"]["message"] in run("history", "departures", "--of", "failures").out
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["show", "arivals"],
-        ["history", "arivals"],
-        ["requirements", "get", "arivals"],
-        ["requirements", "set", "arivals", "1:2"],
-        ["cancel", "arivals", "--yes"],
-        ["suspend", "arivals"],
-        ["resume", "arivals"],
-    ],
-)
-def test_unknown_job_is_told_in_one_line(airflow_app: AirflowApp, run: Run, command: list[str]) -> None:
-    ran = run(*command)
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err == (
-        "There is no adaptive job 'arivals': `airflow adaptive jobs` lists them. A job is known from its first run on.\n"
-    )
-    assert airflow_app.audit() == []
-
-
-# ---- requirements ---------------------------------------------------------------------------------------------------
-
-
-def requirements(run: Run) -> dict[str, Any]:
-    return dict(json.loads(run("requirements", "get", "departures", "-o", "json").out))
-
-
-@pytest.mark.parametrize("bounds", ["job=2:4", "2:4"])
-def test_bounds_are_set_and_written_down(airflow_app: AirflowApp, run: Run, bounds: str) -> None:
-    asset = place(airflow_app, executing())
-    ran = run("requirements", "set", "departures", bounds)
-    assert (ran.code, ran.err) == (0, "")
-    wanted = {"job": {"parallelism": {"lowerBound": 2, "upperBound": 4}}}
-    assert (airflow_app.stored(asset, "requirements"), requirements(run)["requirements"]) == (wanted, wanted)
-    assert airflow_app.stored(asset, "requesters")["requirements"]["via"] == "CLI"
-    line = {"event": "adaptive_requirements", "owner": USER, "dag_id": "flights", "job": "departures"}
-    assert airflow_app.audit() == [{**line, "via": "CLI", "asked": wanted}]
-    assert list(airflow_app.marks()) == ["departures"]
-
-
-def test_bounds_are_those_that_rest_shows(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, executing())
-    run("requirements", "set", "departures", "3")
-    answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures/resource-requirements")
-    told = requirements(run)
-    assert (told["requirements"], f'"{told["version"]}"') == (answer.json(), answer.headers["ETag"])
-
-
-def test_bounds_are_reset_by_minus_one(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, executing())
-    run("requirements", "set", "departures", "job=2:2")
-    assert "| 1     | 4     |" in run("requirements", "set", "departures", "job=-1:-1").out
-
-
-def test_bounds_of_several_vertices_are_named(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, joined())
-    assert run("requirements", "set", "departures", "write=1", "read=1:3").code == 0
-    assert requirements(run)["requirements"] == {
-        "read": {"parallelism": {"lowerBound": 1, "upperBound": 3}},
-        "write": {"parallelism": {"lowerBound": 1, "upperBound": 1}},
-    }
-
-
-def test_bounds_that_are_wrong_are_all_told_and_change_nothing(airflow_app: AirflowApp, run: Run) -> None:
-    asset = place(airflow_app, joined())
-    ran = run("requirements", "set", "departures", "read=5:2", "rite=1:x")
-    assert (ran.code, ran.out) == (1, "")
-    for finding in ("read", "rite", "write", '"x" must be a whole number'):
-        assert any(finding in line for line in ran.err.splitlines())
-    assert len(ran.err.splitlines()) >= 3
-    assert (airflow_app.stored(asset, "requirements"), airflow_app.audit()) == (None, [])
-
-
-@pytest.mark.parametrize(
-    "bounds", ["0", "-2:3", "1:", ":", "", "1:2:3", "2:1", "9", "1.5", "NaN", "٣", "9" * 5000, "1e1"]
-)
-@pytest.mark.parametrize("how", [[], ["--preview"]])
-def test_nonsense_is_refused(airflow_app: AirflowApp, run: Run, bounds: str, how: list[str]) -> None:
-    asset = place(airflow_app, executing())
-    ran = run("requirements", "set", "departures", f"job={bounds}", *how)
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err
-    assert len(ran.err) < 1000
-    assert airflow_app.stored(asset, "requirements") is None
-
-
-def test_bounds_without_a_clear_vertex_are_bad_usage(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, joined())
-    ran = run("requirements", "set", "departures", "1:2", "read=1", "read=2")
-    assert (ran.code, ran.err.splitlines()) == (
-        2,
-        [
-            "'1:2' names no vertex: write VERTEX=LOWER:UPPER; this job has read, write",
-            "vertex 'read' is given 2 times",
-        ],
-    )
-
-
-def test_bounds_are_not_set_over_those_of_somebody_else(airflow_app: AirflowApp, run: Run) -> None:
-    asset = place(airflow_app, executing())
-    version = requirements(run)["version"]
-    assert run("requirements", "set", "departures", "2", "--if-version", version).code == 0
-    ran = run("requirements", "set", "departures", "3", "--if-version", version)
-    assert (ran.code, "are not those that you have read" in ran.err) == (1, True)
-    assert airflow_app.stored(asset, "requirements")["job"]["parallelism"]["upperBound"] == 2
-
-
-def test_preview_tells_and_changes_nothing(airflow_app: AirflowApp, run: Run) -> None:
-    asset = place(airflow_app, executing())
-    told = properties(run("requirements", "set", "departures", "1", "--preview").out)
-    assert (told["consequence"], told["parallelism"]) == ("RESCALE", "2 -> 1")
-    answer = (
-        airflow_app.client().post("/adaptive/api/v1/jobs/departures/resource-requirements:preview", json=BODY).json()
-    )
-    same = json.loads(run("requirements", "set", "departures", "1:4", "--preview", "-o", "json").out)
-    assert {*same} == {*answer}
-    assert same["consequence"] == answer["consequence"]
-    assert (airflow_app.stored(asset, "requirements"), airflow_app.audit()) == (None, [])
-
-
-def test_job_that_takes_no_bounds_says_why(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, batch())
-    ran = run("requirements", "set", "departures", "1:2")
-    assert (ran.code, "is a batch" in ran.err) == (1, True)
-
-
-# ---- wishes ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -339,9 +97,6 @@ def test_airflow_writes_down_that_a_changing_command_was_called(airflow_app: Air
         assert session.scalar(select(Log.owner).where(Log.event == "cli_suspend_job")) == USER
 
 
-# ---- the commands themselves ----------------------------------------------------------------------------------------
-
-
 def test_definition_is_light_and_known_to_airflow() -> None:
     """It is imported when any `airflow` command starts."""
     (name,) = get_provider_info()["cli"]
@@ -360,9 +115,6 @@ def test_every_command_has_a_help(run: Run) -> None:
     shown = run("--help").out
     assert all(word in shown for word in ("jobs", "show", "requirements", "cancel", "suspend", "resume", "history"))
     assert "VERTEX=LOWER:UPPER" in run("requirements", "set", "--help").out
-
-
-# ---- that the page is true ------------------------------------------------------------------------------------------
 
 
 def examples() -> list[tuple[str, str]]:
@@ -388,32 +140,3 @@ def test_page_shows_what_the_commands_print(airflow_app: AirflowApp, run: Run) -
     shown = [(command, printed(run(*shlex.split(command)))) for command, _ in examples()]
     assert examples() == shown
     assert len(shown) == 9
-
-
-# ---- policies, and people above them --------------------------------------------------------------------------------
-
-
-def test_bounds_are_set_for_a_while_and_lifted(airflow_app: AirflowApp, run: Run) -> None:
-    asset = place(airflow_app, executing())
-    assert run("requirements", "set", "departures", "2:3", "--for", "2 h").code == 0
-    assert "until" in airflow_app.stored(asset, "requesters")["requirements"]
-    assert " until " in properties(run("show", "departures").out)["asked (requirements)"]
-    ran = run("requirements", "lift", "departures")
-    assert (ran.code, "holds no more" in ran.out) == (0, True)
-    assert airflow_app.stored(asset, "requirements")["job"]["parallelism"] == {"lowerBound": -1, "upperBound": -1}
-
-
-def test_expiry_in_the_past_is_refused(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, executing())
-    ran = run("requirements", "set", "departures", "2:3", "--until", "2013-01-01T00:00:00Z")
-    assert (ran.code, "lies in the past" in ran.err) == (1, True)
-
-
-def test_job_is_shown_with_whose_bounds_hold_and_its_policys_advice(airflow_app: AirflowApp, run: Run) -> None:
-    asset = place(airflow_app, executing())
-    airflow_app.show(asset, with_policy(problem="it wants too much"))
-    told = properties(run("show", "departures").out)
-    assert told["bounds by"].startswith("load since")
-    assert told["rescale policy"] == "LoadPolicy, acts"
-    assert told["policy's problem"] == "it wants too much"
-    assert told["policy's advice"] == "1:4: busy"

@@ -9,54 +9,22 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import FailureReport
-from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.ports import (
     ClusterUnreachableError,
     ControlRequests,
     DesiredState,
-    JobDirectoryError,
     SubmissionStatus,
 )
-from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
-from airflow_adaptive.scheduler.state import Executing, Finished, Outcome, SchedulerState
+from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
-
-BACKOFF = timedelta(seconds=20)
-QUICK: dict[str, Any] = {
-    "resource_stabilization_timeout": "2 s",
-    "scaling_interval_min": "5 s",
-    "executing_stabilization_timeout": "2 s",
-    "max_trigger_delay": "3 s",
-}
-
-
-def ask(simulation: Simulation, desired_state: DesiredState) -> Callable[[], None]:
-    return lambda: setattr(simulation.store, "asked", ControlRequests(desired_state=desired_state))
+from tests.support.loop_simulation import QUICK, ask, newest_driver, outcome
 
 
 def worker(simulation: Simulation) -> Callable[[], str]:
     return lambda: simulation.cluster.add_worker(cores=1, memory_mb=512)
-
-
-@pytest.fixture
-def small() -> Simulation:
-    """A cluster with room for the driver and one slot."""
-    simulation = Simulation(**QUICK)
-    simulation.cluster.add_worker(cores=2, memory_mb=1024)
-    return simulation
-
-
-def outcome(state: SchedulerState) -> Outcome | None:
-    return state.current.outcome if isinstance(state.current, Finished) else None
-
-
-def newest_driver(simulation: Simulation) -> str:
-    return list(simulation.cluster.submissions)[-1]
 
 
 def test_starts_with_what_there_is_and_grows_when_a_worker_joins(small: Simulation) -> None:
@@ -159,67 +127,6 @@ def test_killed_driver_is_replaced_after_the_backoff(small: Simulation) -> None:
     assert state.num_rescales == 0
 
 
-def test_failed_query_restarts_in_the_living_driver(small: Simulation) -> None:
-    small.clock.at(20, small.drivers.fail_query)
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
-    small.run()
-    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 1]
-
-
-def test_failure_that_no_restart_mends_fails_the_job(small: Simulation) -> None:
-    small.clock.at(20, lambda: small.drivers.fail_query("AnalysisException", "no such column"))
-    end = small.run_to_end()
-    assert end.outcome is Outcome.FAILED
-    assert end.cause is not None
-    assert "no such column" in end.cause.summary
-
-
-def test_failures_are_shown_with_what_followed(small: Simulation) -> None:
-    small.clock.at(20, lambda: small.drivers.fail_query("TASK_FAILED", "executor 1 is gone"))
-    small.clock.at(40, ask(small, DesiredState.SUSPENDED))
-    small.run()
-    (shown,) = small.store.views[-1]["failures"]
-    assert shown["failure"] == "TASK_FAILED: executor 1 is gone"
-    assert (shown["state"], shown["decision"], shown["concurrent"]) == ("Executing", "restart in 1 s", [])
-
-
-def test_driver_that_dies_during_the_backoff_is_concurrent_to_what_failed_before(small: Simulation) -> None:
-    small.spec = replace(small.spec, options=replace(small.spec.options, restart_strategy=FixedDelay(delay=BACKOFF)))
-    small.clock.at(20, small.drivers.fail_query)
-    small.clock.at(24, lambda: small.cluster.kill_driver(newest_driver(small)))
-    small.clock.at(80, ask(small, DesiredState.SUSPENDED))
-    state = small.run()
-    assert [record.failure.error_class for record in state.failures] == ["SparkException"]
-    assert [failure.error_class for failure in state.failures[0].concurrent] == ["DRIVER_LOST"]
-
-
-def test_users_list_says_what_no_restart_mends(small: Simulation) -> None:
-    options = replace(small.spec.options, non_recoverable_failures=("payments.*",))
-    small.spec = replace(small.spec, options=options)
-    small.clock.at(20, lambda: small.drivers.fail_query("payments.Refused", "card expired"))
-    assert small.run_to_end().outcome is Outcome.FAILED
-
-
-def test_mistake_in_the_authors_function_fails_a_job_that_has_never_run(small: Simulation) -> None:
-    mistake = FailureReport(error_class="KeyError", message="'flights'", causes=(BUILD_FUNCTION_ERROR, "KeyError"))
-    small.drivers.build_failure = mistake
-    end = small.run_to_end()
-    assert end.cause is not None
-    assert end.cause.summary == "KeyError: 'flights'"
-    assert len(small.cluster.submissions) == 1
-
-
-def test_mistake_in_a_function_that_has_worked_is_tried_again(small: Simulation) -> None:
-    mistake = FailureReport(error_class="KeyError", message="'flights'", causes=(BUILD_FUNCTION_ERROR, "KeyError"))
-    small.clock.at(20, small.drivers.fail_query)
-    small.clock.at(20, lambda: setattr(small.drivers, "build_failure", mistake))
-    small.clock.at(30, lambda: setattr(small.drivers, "build_failure", None))
-    small.clock.at(80, ask(small, DesiredState.SUSPENDED))
-    state = small.run()
-    assert outcome(state) is Outcome.SUSPENDED
-    assert "KeyError" in {record.failure.error_class for record in state.failures}
-
-
 def test_exhausted_input_finishes_the_job(small: Simulation) -> None:
     small.clock.at(20, small.drivers.finish)
     assert small.run_to_end().outcome is Outcome.FINISHED
@@ -260,79 +167,6 @@ def test_new_requirements_are_followed(small: Simulation) -> None:
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 1, 3]
 
 
-def test_next_loop_goes_on_with_the_same_driver(small: Simulation) -> None:
-    first = small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
-    assert isinstance(first.current, Executing)
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
-    second = small.run()
-    assert outcome(second) is Outcome.SUSPENDED
-    assert len(small.drivers.started) == 1
-
-
-def test_bounds_that_were_edited_in_the_dag_are_followed(small: Simulation) -> None:
-    small.cluster.add_worker(cores=2, memory_mb=1024)
-    small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
-    small.spec = replace(small.spec, graph=Simulation(parallelism=(1, 2)).spec.graph)
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
-    small.run()
-    assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 2]
-
-
-def test_slower_of_two_loops_is_superseded(small: Simulation) -> None:
-    small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
-    first = small.loop()
-
-    async def thaw() -> None:
-        taken_over = asyncio.create_task(first.run())
-        await asyncio.sleep(0)
-        await small.loop(RunLimits(recycle_at=START + timedelta(seconds=90))).run()
-        await taken_over
-
-    with pytest.raises(SupersededError):
-        asyncio.run(thaw())
-    assert len(small.drivers.started) == 1
-
-
-def test_same_attempt_does_not_start_a_finished_job_again(small: Simulation) -> None:
-    small.clock.at(20, small.drivers.finish)
-    small.run()
-    assert isinstance(small.run().current, Finished)
-    assert len(small.cluster.submissions) == 1
-
-
-def test_next_attempt_starts_a_finished_job_again_under_the_next_epoch(small: Simulation) -> None:
-    small.clock.at(20, small.drivers.finish)
-    small.run()
-    small.spec = replace(small.spec, attempt="attempt-2")
-    small.clock.at(60, ask(small, DesiredState.CANCELED))
-    small.run()
-    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
-
-
-def test_next_attempt_waits_for_the_end_of_the_job_that_it_finds_ending(small: Simulation) -> None:
-    def hang() -> None:
-        small.drivers.silent = True
-        small.store.asked = ControlRequests(desired_state=DesiredState.CANCELED)
-
-    small.clock.at(20, hang)
-    small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
-    small.spec = replace(small.spec, attempt="attempt-2")
-    small.store.asked = ControlRequests()
-    small.clock.at(85, lambda: setattr(small.drivers, "silent", False))
-    small.clock.at(150, ask(small, DesiredState.SUSPENDED))
-    state = small.run()
-    assert outcome(state) is Outcome.SUSPENDED
-    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
-
-
-def test_killing_the_task_of_a_job_that_ended_before_starts_nothing(small: Simulation) -> None:
-    small.clock.at(20, small.drivers.finish)
-    small.run()
-    small.spec = replace(small.spec, attempt="attempt-2")
-    asyncio.run(small.loop().cancel())
-    assert len(small.cluster.submissions) == 1
-
-
 def test_cluster_away_for_a_while_is_waited_for(small: Simulation) -> None:
     small.clock.at(5, lambda: setattr(small.cluster, "reachable", False))
     small.clock.at(30, lambda: setattr(small.cluster, "reachable", True))
@@ -367,64 +201,6 @@ def test_cluster_none_of_whose_servers_answers_is_told_of_once(
     loop._ports = replace(loop._ports, cluster=TwoServers(small.cluster))
     asyncio.run(loop.run())
     assert len([record for record in caplog.records if "does not answer" in record.message]) == 1
-
-
-def test_lost_answer_to_a_submission_doubles_no_driver(small: Simulation) -> None:
-    small.cluster.answers = False
-    small.clock.at(3, lambda: setattr(small.cluster, "answers", True))
-    small.clock.at(100, ask(small, DesiredState.SUSPENDED))
-    small.run()
-    running = [epoch for epoch, _, _ in small.drivers.started]
-    assert running == sorted(set(running))
-
-
-def test_report_that_is_being_replaced_is_no_loss(small: Simulation) -> None:
-    small.clock.at(20, lambda: setattr(small.drivers, "silent", True))
-    small.clock.at(20, lambda: setattr(small.channel, "reported", None))
-    small.clock.at(23, lambda: setattr(small.drivers, "silent", False))
-    small.clock.at(40, ask(small, DesiredState.SUSPENDED))
-    small.run()
-    assert "RestartingLocally" not in small.states
-
-
-def test_next_loop_that_finds_no_report_yet_loses_no_slot(small: Simulation) -> None:
-    small.run(RunLimits(recycle_at=START + timedelta(seconds=20)))
-    small.drivers.silent, small.channel.reported = True, None
-    small.clock.at(25, lambda: setattr(small.drivers, "silent", False))
-    small.clock.at(40, ask(small, DesiredState.SUSPENDED))
-    small.run()
-    assert "RestartingLocally" not in small.states
-
-
-def test_slots_of_a_dead_driver_are_not_counted_twice(small: Simulation) -> None:
-    small.clock.at(20, lambda: small.cluster.kill_driver(newest_driver(small)))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
-    small.run()
-    assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1, 1]
-
-
-def test_script_that_never_runs_its_job_fails_with_the_advice(small: Simulation) -> None:
-    small.drivers.silent = True
-    small.clock.at(10, lambda: small.cluster.finish_driver(newest_driver(small)))
-    end = small.run_to_end()
-    assert end.cause is not None
-    assert end.cause.summary.startswith("SCRIPT_WITHOUT_JOB: the script ended without a streaming query: ")
-
-
-def test_driver_that_could_not_be_submitted_is_tried_again_and_says_why(small: Simulation) -> None:
-    small.clock.at(2, lambda: setattr(small.cluster, "submits", False))
-    small.clock.at(5, lambda: setattr(small.cluster, "submits", True))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
-    small.run()
-    assert len(small.drivers.started) == 1
-    assert any("NOT_SUBMITTED: " in transition["reason"] for transition in small.transitions)
-
-
-def test_directory_away_for_good_is_an_error_that_names_it(small: Simulation) -> None:
-    small.clock.at(20, lambda: setattr(small.channel, "available", False))
-    with pytest.raises(JobDirectoryError, match="not available"):
-        small.run()
-    assert small.clock.elapsed == pytest.approx(320, abs=5)
 
 
 def test_task_that_is_out_of_time_cancels_the_job(small: Simulation) -> None:

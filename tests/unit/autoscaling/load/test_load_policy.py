@@ -5,39 +5,16 @@ from __future__ import annotations
 import json
 import math
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
-from airflow_adaptive.autoscaling.policy import Override, QueryMetrics, RescalePolicyError
+from airflow_adaptive.autoscaling.policy import Override, RescalePolicyError
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from tests.support.load_policy_inputs import QUERY, START, VERTEX, Watched, bounds, figures, seen
-
-POLICY = LoadPolicy(
-    target=0.7,
-    high=0.85,
-    catch_up=timedelta(minutes=5),
-    up_delay=timedelta(seconds=10),
-    down_delay=timedelta(minutes=10),
-    up_factor=4.0,
-    down_factor=0.5,
-    rescales_per_day=96,
-)
-
-
-def watched(slots: int = 4, **changes: object) -> Watched:
-    policy = LoadPolicy.of(
-        {name: getattr(POLICY, name) for name in ("target", "high", "down_delay", "up_factor", "down_factor")} | changes
-    )
-    return Watched(policy, slots=slots)
-
-
-# ---- what a load leads to -------------------------------------------------------------------------------------------
+from tests.support.load_policy_inputs import QUERY, START, VERTEX, Watched, bounds, figures
+from tests.support.observed_load_policy import POLICY, watched
 
 
 def test_job_within_the_band_is_left_alone():
@@ -165,9 +142,6 @@ def test_query_of_unknown_vertices_is_ignored_with_a_reason():
     assert "names no vertex" in job.reason
 
 
-# ---- what is not worth it -------------------------------------------------------------------------------------------
-
-
 def test_rise_that_gains_nothing_is_taken_back_and_not_tried_again_for_a_while():
     """Each row waits for a service that does not scale: more slots are no faster."""
     job = watched(ineffective_memory="1 h")
@@ -218,166 +192,6 @@ def test_budget_of_the_day_keeps_its_last_quarter_for_rises_and_then_ends():
     assert "limit rescales_per_day is reached" in job.reason
     job.watch(1900, minutes=6 * 61, seconds=60)
     assert job.slots == 20
-
-
-# ---- figures that can't be believed ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "reported"),
-    [
-        ({"input_rate": None}, "input rate is missing"),
-        ({"busy_rate": math.nan}, "busy rate is nan"),
-        ({"backlog": -3.0}, "backlog is -3.0"),
-        ({"busy": math.inf}, "busy share is inf"),
-        ({"batch_duration": -1.0}, "batch duration is -1.0"),
-        ({"trigger_interval": 1e300}, "trigger interval is 1e+300"),
-        ({"running": math.nan}, "running is nan"),
-        ({"input_rate": "many"}, "input rate is 'many'"),
-        ({"input_rate": True}, "input rate is True"),
-        ({"batch_duration": 0.0}, "without a duration"),
-        ({"epoch": 0}, "the metrics are of epoch 0, and the newest epoch is 1"),
-        ({"sequence": 3}, "the sequence number decreased"),
-        ({"sequence": -1}, "not counters"),
-    ],
-)
-def test_figures_that_make_no_sense_are_ignored_with_a_reason(changes: dict[str, Any], reported: str):
-    job = watched().watch(280, minutes=5)
-    for _ in range(20):
-        job.look(900, **changes)
-    assert job.path == [4]
-    assert reported in job.reason
-
-
-def test_frozen_figures_are_ignored_with_a_reason():
-    job = watched().watch(280, minutes=5)
-    frozen = figures(900, 4, 1000)
-    for _ in range(100):
-        job.look(figures=frozen)
-    assert job.path == [4]
-    assert "not changed since" in job.reason
-
-
-def test_new_epoch_counts_from_the_beginning():
-    job = watched().watch(280, minutes=5)
-    job.looks = 0
-    job.watch(900, minutes=3, epoch=2)
-    assert job.slots >= 13
-
-
-def test_clock_that_jumps_back_moves_nothing():
-    job = watched().watch(280, minutes=5)
-    job.look(900, seconds=-120)
-    assert "the clock stepped back" in job.reason
-
-
-def test_job_without_figures_is_given_no_advice():
-    assert POLICY.advise(POLICY.remember(), seen(START, 4, {}))[1] is None
-    bad = figures(1, 4, input_rate=None)
-    assert POLICY.advise(POLICY.remember(), seen(START, 4, {QUERY: bad}))[1] is None
-
-
-def test_job_that_does_not_run_keeps_its_advice():
-    job = watched().watch(800, minutes=5)
-    job.look(0, seen={"parallelism": None})
-    assert job.upper == 12
-    assert "is not running" in job.reason
-
-
-def test_batches_as_fast_as_possible_tell_nothing_while_they_are_all_alike():
-    job = watched().watch(280, minutes=5, trigger_interval=None)
-    assert job.path == [4]
-    assert "the busy share is unknown" in job.reason
-
-
-def test_batches_as_fast_as_possible_are_judged_by_the_cost_of_a_row():
-    job = watched()
-    for look in range(1, 200):
-        rate = 350.0 if look % 2 else 370.0
-        seconds = 0.5 / (1 - rate / (100 * job.slots)) if rate < 100 * job.slots else 60.0
-        job.look(
-            figures=figures(
-                rate, job.slots, look, busy_rate=rate, batch_duration=seconds * 1000, busy=1.0, trigger_interval=0.0
-            )
-        )
-    assert 4 < job.slots <= 8
-
-
-numbers = st.one_of(
-    st.none(),
-    st.floats(allow_nan=True, allow_infinity=True),
-    st.floats(min_value=0, max_value=2000),
-    st.integers(min_value=-5, max_value=10**6),
-)
-nonsense = st.builds(
-    QueryMetrics,
-    vertices=st.sampled_from([(VERTEX,), (), ("gone",), (VERTEX, "gone")]),
-    input_rate=numbers,
-    busy_rate=numbers,
-    backlog=numbers,
-    busy=numbers,
-    batch_duration=numbers,
-    trigger_interval=numbers,
-    epoch=st.integers(-1, 3),
-    sequence=st.integers(-1, 50),
-    running=numbers,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    looks=st.lists(st.tuples(nonsense, st.integers(-60, 900), st.integers(1, 20)), max_size=25),
-    lower=st.integers(1, 20),
-    spread=st.integers(0, 19),
-)
-def test_no_figures_lead_out_of_the_bounds_or_by_more_than_a_factor(
-    looks: list[tuple[QueryMetrics, int, int]], lower: int, spread: int
-):
-    limits = bounds(lower, min(20, lower + spread))
-    memory, now, before = POLICY.remember(), START, None
-    for figured, seconds, slots in looks:
-        now += timedelta(seconds=seconds)
-        memory, advice = POLICY.advise(memory, seen(now, slots, {QUERY: figured}, limits=limits))
-        json.dumps(snapshot.encode(memory), allow_nan=False)
-        if advice is None:
-            continue
-        upper, allowed = advice.bounds[VERTEX].upper, limits[VERTEX].declared
-        assert allowed.lower <= upper <= allowed.upper
-        if before is not None and upper != before:
-            assert upper <= max(math.ceil(before * POLICY.up_factor), allowed.lower)
-        before = upper if QUERY in memory.queries and memory.queries[QUERY].target is not None else before
-
-
-@settings(max_examples=60, deadline=None)
-@given(bad=nonsense)
-def test_nonsense_for_one_look_never_moves_a_job_whose_load_is_steady(bad: QueryMetrics):
-    """It may be believed, but a single look is not enough."""
-    job = watched().watch(280, minutes=6)
-    job.look(figures=bad)
-    assert job.path == [4]
-
-
-def test_query_that_tells_nothing_for_a_while_keeps_its_advice():
-    """A driver that starts anew reports no query."""
-    job = watched().watch(800, minutes=5)
-    memory, advice = job.policy.advise(job.memory, seen(job.now, 12, {}))
-    assert advice is not None
-    assert advice.bounds[VERTEX].upper == 12
-    assert memory.queries == job.memory.queries
-
-
-@settings(max_examples=60, deadline=None)
-@given(rate=st.floats(1, 1300), slots=st.integers(1, 20))
-def test_steady_load_comes_to_rest_within_the_band_and_stays_there(rate: float, slots: int):
-    job = watched(slots=slots).watch(rate, minutes=90)
-    rest, changes = job.slots, len(job.path)
-    assert rate / (100 * rest) <= POLICY.high
-    assert rest == 1 or rest <= math.ceil(rate / 70) + max(1, rest // 8)
-    assert len(job.watch(rate, minutes=60).path) == changes
-    assert changes <= 7
-
-
-# ---- a person, and what is written ----------------------------------------------------------------------------------
 
 
 def test_bounds_of_a_person_win_until_they_expire():

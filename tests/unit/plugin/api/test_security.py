@@ -30,10 +30,10 @@ CHANGING = [
 
 PREVIEW = ("POST", "/jobs/departures/resource-requirements:preview")
 
-EVERY_EPOCH = [*(("GET", path) for path in READING), *CHANGING, PREVIEW]
+REQUESTS = [*(("GET", path) for path in READING), *CHANGING, PREVIEW]
 
 
-@pytest.mark.parametrize(("method", "path"), EVERY_EPOCH)
+@pytest.mark.parametrize(("method", "path"), REQUESTS)
 def test_who_is_not_logged_in_gets_nothing(airflow_app: AirflowApp, method: str, path: str) -> None:
     place(airflow_app, executing())
     answer = airflow_app.client(None).request(method, API + path)

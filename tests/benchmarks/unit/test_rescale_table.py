@@ -1,0 +1,72 @@
+"""The tables of the rescale benchmark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.benchmarks.rescale.case import Found
+from tests.benchmarks.rescale.table import MET, NOT_JUDGED, NOT_MET, delays, results, tables, targets
+from tests.support.rescale_benchmark import found
+
+
+def verdicts(*all_found: Found) -> dict[str, str]:
+    rows = [line.strip("| ").split(" | ") for line in list(targets(all_found))[2:]]
+    return {target: verdict for target, _, verdict in rows}
+
+
+def test_targets_are_judged_as_they_are():
+    told = verdicts(
+        found("tier 0", missed=1),
+        found("tier 1"),
+        found("tier 1", "1,000,000 keys", dead_s=0.4),
+        found("tier 2", dead_s=3.0),
+        found("tier 2", "1,000,000 keys", dead_s=9.0),
+        found("Flink", dead_s=0.1),
+    )
+    assert told == {
+        "tier 0, 10,000 keys: no batch missed": NOT_MET,
+        "tier 0, 10,000 keys, down: worst record delay no worse than in steady running": NOT_MET,
+        "tier 0, 10,000 keys, up: worst record delay no worse than in steady running": NOT_MET,
+        "tier 1, 10,000 keys: dead time <= 0.3 s at p95": MET,
+        "tier 1, 10,000 keys: dead time at p95 not above Flink's": NOT_MET,
+        "tier 1, 1,000,000 keys: dead time <= 0.3 s at p95": NOT_MET,
+        "tier 1, 1,000,000 keys: dead time at p95 not above Flink's": NOT_JUDGED,
+        "tier 2, 10,000 keys: dead time <= 3 s at p95": MET,
+        "0 lost, 0 doubled, equal counts": MET,
+    }
+    assert verdicts(found("tier 0", delay_s=1.0))["tier 0, 10,000 keys: no batch missed"] == MET
+
+
+@pytest.mark.parametrize("wrong", [{"lost": 1}, {"doubled": 1}, {"checksum": "other"}])
+def test_results_that_differ_or_are_not_the_truth_meet_no_target(wrong):
+    all_found = found("tier 1"), replace(found("Flink"), **wrong)
+    assert verdicts(*all_found)["0 lost, 0 doubled, equal counts"] == NOT_MET
+
+
+def test_tables_tell_ratios_to_flink_with_as_much_state_and_what_was_not_measured():
+    flink = found("Flink", dead_s=0.4, delay_s=4.0)
+    missing = Found(title="Flink, 1,000,000 keys", error="FlinkMissingError: no registry")
+    told = list(tables([found("tier 1"), found("tier 1", "1,000,000 keys"), flink, missing]))
+    ours, large, theirs, absent = told[2:6]
+    assert "0.20 (0.20 - 0.20) | 0.20 | 0.50 (0.50 - 0.50)" in ours
+    assert "0.20 (0.20 - 0.20) | 0.20 |  |" in large
+    assert theirs.startswith("| Flink, 10,000 keys | 2 | 0 (0) | 0.40")
+    assert absent.startswith("| Flink, 1,000,000 keys | not measured: FlinkMissingError: no registry |")
+    widths = {line.count("|") for line in told[:6]}
+    assert widths == {10}
+
+
+def test_worst_delays_are_told_as_ratios_to_steady_running_and_to_flink():
+    _, _, down, up, *_ = delays([found("tier 1"), found("Flink", delay_s=4.0)])
+    assert up == down.replace("down", "up")
+    assert down == (
+        "| tier 1, 10,000 keys, down | 2.00 (2.00 - 2.00) | 2.00 | 1.00 (1.00 - 1.00) | 2.00 (2.00 - 2.00) |"
+        " 0.50 (0.50 - 0.50) | 0.50 |"
+    )
+
+
+def test_what_went_wrong_stands_beside_the_results():
+    *_, row = results([replace(found("tier 3"), error="no time left for more")])
+    assert row == "| tier 3, 10,000 keys | 100 | 0 | 0 | `abc` | 1.0 | no time left for more |"
