@@ -1,4 +1,4 @@
-"""A streaming job with a range of parallelism: departures and mean delay per carrier and hour, exactly once."""
+"""Counts departures and computes mean delays per carrier and hour, with a range of parallelism, exactly once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from airflow.sdk import DAG, Param
 from airflow_adaptive.operators import AdaptiveSparkOperator
 from airflow_adaptive.sensors import SparkResourcesSensor
 
-PARALLELISM = (1, 4)  # runs with one slot, and takes up to four
+PARALLELISM = (1, 4)  # from one slot to four slots
 
 with DAG(
     dag_id="flight_departures",
     description=__doc__,
     schedule=None,
-    params={"directory": Param("/tmp/flight_departures", type="string", description="of input, output and the job")},
+    params={
+        "directory": Param("/tmp/flight_departures", type="string", description="directory of input, output and job")
+    },
     tags=["airflow-adaptive", "example"],
 ):
-    # Shows what the job waits for, and reserves nothing; the job waits for resources by itself, too.
+    # The sensor makes the wait for slots visible in the DAG. The sensor reserves no slots, and the job waits for its slots, too.
     resources = SparkResourcesSensor(
         task_id="resources",
         parallelism=PARALLELISM,

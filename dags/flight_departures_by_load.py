@@ -1,4 +1,4 @@
-"""The job of `flight_departures` with a rescale policy of its own: the calendar sets floor and ceiling, the load moves within."""
+"""Runs the job of `flight_departures` with a rescale policy: a calendar sets the bounds, and the load determines the parallelism within."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ POLICY = CombinedPolicy(
     calendar=scheduled_policy(
         zone="America/New_York",
         windows=[
-            # The first bank of departures is known before any batch is slow: two slots are there when it begins.
+            # The morning departures are known in advance, so two slots are available before the first batch becomes slow.
             window("working day", (2, 4), weekdays="mon-fri", start="06:00", end="21:30", holidays="never"),
-            # The newest hours are looked at when they are complete, so nothing may pause then.
+            # The monthly report reads the newest hours, so the job must not rescale during that time.
             window("closing of the month", (3, 4), cron="0 22 l * *", lasts="4 h", priority=1),
         ],
         default=(1, 3),
@@ -31,7 +31,9 @@ with DAG(
     description=__doc__,
     schedule=None,
     params={
-        "directory": Param("/tmp/flight_departures_by_load", type="string", description="of input, output and the job")
+        "directory": Param(
+            "/tmp/flight_departures_by_load", type="string", description="directory of input, output and job"
+        )
     },
     tags=["airflow-adaptive", "example"],
 ):

@@ -1,6 +1,6 @@
-"""What the job of `flight_departures` may use, by the calendar of New York's airports; its own DAG is not touched.
+"""Sets the bounds of the job of `flight_departures` by the calendar of New York's airports, without a change of the job's DAG.
 
-Each run sets the bounds of a window, to the second at which they change.
+Each run sets the bounds of a window, at the second of the change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ YEARS = range(2026, 2031)
 
 
 def holidays() -> Iterator[pendulum.Date]:
-    """On which few people fly to work."""
+    """Holidays with few business travelers."""
     for year in YEARS:
         yield pendulum.date(year, 1, 1)
         yield pendulum.date(year, 5, 1).last_of("month", pendulum.MONDAY)
@@ -37,7 +37,7 @@ policy = scheduled_policy(
     windows=[
         window("working day", (2, 4), weekdays="mon-fri", start="06:00", end="21:30", holidays="never"),
         window("weekend", (1, 3), weekdays="sat, sun", start="08:00", end="20:00"),
-        # Everybody leaves on the day before Thanksgiving, and comes back on the Sunday after it.
+        # Traffic peaks on the day before Thanksgiving and on the following Sunday.
         window(
             "Thanksgiving",
             4,

@@ -1,4 +1,4 @@
-"""One job of two queries that share its slots, two to one: mean delays per carrier and hour, and cancelled flights."""
+"""Runs two queries in one job, which share its slots two to one: mean delays per carrier and hour, and canceled flights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow.sdk import DAG, Param
 from airflow_adaptive.graph import JobGraph, JobVertex, ParallelismRange
 from airflow_adaptive.operators import AdaptiveSparkOperator
 
-# A slot sharing group is a query: the script gives it the same name.
+# Each slot sharing group is a query of the script with the same name.
 GRAPH = JobGraph(
     job="flight_punctuality",
     vertices=(
@@ -27,7 +27,9 @@ with DAG(
     dag_id="flight_punctuality",
     description=__doc__,
     schedule=None,
-    params={"directory": Param("/tmp/flight_punctuality", type="string", description="of input, output and the job")},
+    params={
+        "directory": Param("/tmp/flight_punctuality", type="string", description="directory of input, output and job")
+    },
     tags=["airflow-adaptive", "example"],
 ):
     AdaptiveSparkOperator(

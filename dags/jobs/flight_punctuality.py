@@ -1,4 +1,4 @@
-"""Two queries of one job on a growing directory of flights: mean delay per carrier and hour, and the cancelled flights."""
+"""Runs two queries in one job: mean delays per carrier and hour, and canceled flights, from a directory to which flights are added."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SCHEMA = "carrier string, scheduled timestamp, departed boolean, delay_minutes i
 
 
 def read(options: argparse.Namespace, spark: SparkSession) -> DataFrame:
-    """The flights; each query reads them by itself, and its checkpoint tells how far it has come."""
+    """Return the flights. Each query reads the flights itself, and has its own position in its checkpoint."""
     return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", options.files_per_batch).json(options.input)
 
 
 def write(options: argparse.Namespace, rows: DataFrame, name: str) -> DataStreamWriter:
-    """The query of that name, not started."""
+    """Return the query with a name, without starting it."""
     writer = rows.writeStream.queryName(name).format("parquet").option("path", f"{options.output}/{name}")
     return writer.trigger(processingTime=options.interval)
 
@@ -29,9 +29,9 @@ def write(options: argparse.Namespace, rows: DataFrame, name: str) -> DataStream
 def punctuality(
     options: argparse.Namespace, spark: SparkSession, parallelism: Mapping[str, int]
 ) -> list[DataStreamWriter]:
-    """The queries, each named like its slot sharing group.
+    """Return the queries without starting them. Each query has the name of its slot sharing group.
 
-    The stateful one has as many tasks as its plan says by itself, the other takes its parallelism from the plan.
+    The driver sets the parallelism of the stateful query. The other query uses the parallelism of the plan.
     """
     flights = read(options, spark)
     delays = (
@@ -47,11 +47,9 @@ def punctuality(
 def main() -> None:
     """Read the command line and run the job."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--input", required=True, help="directory of JSON lines files, each renamed into it when complete"
-    )
-    parser.add_argument("--output", required=True, help="directory of one directory of Parquet files per query")
-    parser.add_argument("--files-per-batch", type=int, default=100, help="most files that a batch reads")
+    parser.add_argument("--input", required=True, help="directory of JSON lines files; rename complete files into it")
+    parser.add_argument("--output", required=True, help="directory with a directory of Parquet files for each query")
+    parser.add_argument("--files-per-batch", type=int, default=100, help="largest number of files in a batch")
     parser.add_argument("--interval", default="2 seconds", help="time between the starts of two batches")
     options = parser.parse_args()
     AdaptiveJob(partial(punctuality, options)).run()
