@@ -1,24 +1,27 @@
-"""Finds the batch boundary of running queries: to end them there, or to hold them there for a moment.
+"""Finds the batch boundary of running queries, to end the queries there or to block them there for a moment.
 
-`StreamingQuery.stop()` cuts the batch that runs. A query also ends by itself, after its batch, once its state is
-TERMINATED; but only if that is set at the right moment. Set while a batch is being planned, it makes Spark interrupt
-that batch (`MicroBatchExecution.runBatch`), whose offsets are in the log already. The right moment is found with the
-lock that the query's thread takes three times per trigger: to log the offsets of a new batch, to commit the batch, and
-to tell those who wait for progress. Whoever holds it finds the thread in one of these places:
+`StreamingQuery.stop()` interrupts the running batch. A query also ends by itself after its batch if its state is
+TERMINATED, but only if the state is set at the right moment. If the state is set while Spark plans a batch, Spark
+interrupts that batch (`MicroBatchExecution.runBatch`), whose offsets are already logged. The module finds the right
+moment with the lock that the thread of the query acquires three times per trigger: to log the offsets of a new batch,
+to commit the batch, and to notify threads that wait for progress. The owner of the lock finds the thread in one of
+these places:
 
-* in the queue for the lock, with a batch: it comes to commit. Set the state, let it go: it commits and ends.
-* in the queue for the lock, without a batch: it comes to begin one. Let it go and catch it at the commit.
-* asleep, without a batch: it waits for its next trigger, after which it looks at the state. Set the state; if it awoke
-  and looked just before, it comes to the queue: then take the state back, as above.
-* elsewhere: it is at work. Keep the lock and look again.
+* In the queue for the lock, with a batch: the thread is about to commit. Set the state and release the lock; the query
+  commits and ends.
+* In the queue for the lock, without a batch: the thread is about to begin a batch. Release the lock, and wait for the
+  commit.
+* Asleep, without a batch: the thread waits for its next trigger, after which it reads the state. Set the state. If the
+  thread awoke and read the state just before, it comes to the queue; then reset the state, as above.
+* Elsewhere: the thread is working. Keep the lock and check again.
 
-A query that is blocked instead of ended stands in the second or the third place as long as the lock is kept: without it no
-batch is begun. Where several queries are blocked, those that come to a boundary first stand there until the last one does;
-where several are ended, none waits for another. One thread looks at all of them in turn.
+A query that is blocked instead of ended stays in the second or third place while the lock is held, because it cannot
+begin a batch without the lock. If several queries are blocked, the first ones wait for the last one; if several queries
+end, none waits for another. One thread checks all queries in turn.
 
-All of it reaches into the JVM: `StreamExecution` (`state`, `awaitProgressLock`, `queryExecutionThread`) and
-`MicroBatchExecutionContext` (`isCurrentBatchConstructed`) of `org.apache.spark.sql.execution.streaming.runtime`,
-the same in Spark 4.2 and 4.3. Py4J gives each Python thread a JVM thread of its own, so the lock has an owner.
+The module uses the JVM: `StreamExecution` (`state`, `awaitProgressLock`, `queryExecutionThread`) and
+`MicroBatchExecutionContext` (`isCurrentBatchConstructed`) of `org.apache.spark.sql.execution.streaming.runtime`, the
+same in Spark 4.2 and 4.3. Py4J gives each Python thread its own JVM thread, so the lock has an owner.
 """
 
 from __future__ import annotations
@@ -38,17 +41,18 @@ from airflow_adaptive.job.jvm import java_class, scala_object
 RUNTIME: Final = "org.apache.spark.sql.execution.streaming.runtime"
 
 CHECK_INTERVAL_S: Final = 0.01
-"""Between two looks at the queries' threads."""
+"""Interval between checks of the queries' threads, in seconds."""
 
 END_TIMEOUT_MS: Final = 250
-"""A query that is to end has to commit its batch at most: so long nothing else is done, which would be dead time."""
+"""Time in milliseconds for which the driver waits only for the end of a query, which at most has to commit its batch.
+Other work in this time would add to the downtime."""
 
 WAITING: Final = "Waiting for "
-"""So begins the message of a query that has done a trigger and waits, for the next one or for data."""
+"""Start of the status message of a query that has completed a trigger and waits for the next trigger or for data."""
 
 
 class ThreadPlace(Enum):
-    """Where the thread of a query is, as seen by whoever holds its lock."""
+    """Place of a query's thread, as the owner of its lock finds it."""
 
     COMMITTING = auto()
     """In the queue for the lock, with a batch."""
@@ -61,14 +65,14 @@ class ThreadPlace(Enum):
 
 
 class BatchBoundary:
-    """The batch boundary of one running query; to be used, and let go, by one thread."""
+    """The batch boundary of one running query. One thread uses and releases it."""
 
     def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
-        """Take hold of the query's execution.
+        """Connect to the execution of the query.
 
         Args:
-            spark: the session that it runs in.
-            query: started.
+            spark: session of the query.
+            query: query that was started.
         """
         self._query = query
         self._execution = query._jsq.streamingQuery()
@@ -86,10 +90,10 @@ class BatchBoundary:
         self._unsupported = False
 
     def end(self) -> bool:
-        """Come one look nearer to the query's end at a boundary.
+        """Check once, and end the query if it is at a boundary.
 
         Returns:
-            Whether there is nothing to wait for any more: it has ended, or it is a query that has no such boundary.
+            Whether there is nothing left to wait for: the query has ended, or does not have this kind of boundary.
         """
         try:
             if not self._terminated_set and self._set_terminated():
@@ -98,22 +102,25 @@ class BatchBoundary:
                 self._wake()
                 self._thread.join(END_TIMEOUT_MS)
             return not self._alive()
-        except Py4JError:  # not a micro-batch query, or a Spark whose internals differ
+        except Py4JError:  # not a micro-batch query, or a Spark version with different internals
             self._unsupported = True
             return True
 
     def cut(self) -> bool:
-        """Stop the query at once if it has not ended at a boundary; whether it had to be, so that a batch may be cut."""
+        """Stop the query immediately if it has not ended at a boundary.
+
+        Returns whether its batch may have been interrupted.
+        """
         if not self._unsupported and not self._alive():
             return False
         self._query.stop()
         return True
 
     def block(self) -> bool:
-        """Come one look nearer to where the query begins no batch before it is let go; whether it stands there.
+        """Check once, and block the query if it is at a boundary. Returns whether the query is blocked.
 
         Raises:
-            Py4JError: not a micro-batch query, or a Spark whose internals differ.
+            Py4JError: not a micro-batch query, or a Spark version with different internals.
         """
         if not self._alive() or self._at_boundary:
             return True
@@ -126,18 +133,18 @@ class BatchBoundary:
         return self._at_boundary
 
     def release_lock(self) -> None:
-        """Let the query's thread have its lock."""
+        """Release the lock of the query's thread."""
         if self._locked:
             self._locked = self._at_boundary = False
-            with suppress(Py4JError):  # the JVM is gone, and the query with it
+            with suppress(Py4JError):  # the JVM has exited
                 self._lock.unlock()
 
     def _set_terminated(self) -> bool:
-        """Set the state if this is the right moment; whether it is set."""
+        """Set the state to TERMINATED if this is the right moment. Returns whether it is set."""
         if not self._alive():
             return True
         if self._terminated_set_while_asleep:
-            return self._stays_terminated_set()
+            return self._keeps_terminated()
         if not self._locked and self._state.compareAndSet(self._initializing, self._terminated):
             return True
         if not self._take_lock():
@@ -146,26 +153,26 @@ class BatchBoundary:
         if place in {ThreadPlace.COMMITTING, ThreadPlace.ASLEEP}:
             self._state.set(self._terminated)
             self._terminated_set_while_asleep = place is ThreadPlace.ASLEEP
-            return not self._terminated_set_while_asleep or self._stays_terminated_set()
+            return not self._terminated_set_while_asleep or self._keeps_terminated()
         if place is ThreadPlace.BEGINNING:
             self.release_lock()
         return False
 
-    def _stays_terminated_set(self) -> bool:
-        """Whether a query that slept when the state was set has seen it, or will."""
+    def _keeps_terminated(self) -> bool:
+        """Return whether a query that was asleep when the state was set has read the state, or will."""
         if self._asleep():
             return True
         if not self._queued():
             return not self._alive()
         if not self._in_trigger():
-            return True  # it queues once more at its very end
+            return True  # the thread queues once more at the end of the trigger
         self._state.compareAndSet(self._terminated, self._active)
         self._terminated_set_while_asleep = False
         self.release_lock()
         return False
 
     def _wake(self) -> None:
-        """A query that waits for its next trigger is not waited for."""
+        """Wake a query that waits for its next trigger."""
         if not self._in_trigger():
             self._query.stop()
 
@@ -174,7 +181,7 @@ class BatchBoundary:
         return self._locked
 
     def _place(self) -> ThreadPlace:
-        queued = self._queued()  # first: a thread that stands in the queue changes nothing any more
+        queued = self._queued()  # first: a thread in the queue changes nothing
         if self._has_batch():
             return ThreadPlace.COMMITTING if queued else ThreadPlace.WORKING
         if queued:
@@ -194,49 +201,57 @@ class BatchBoundary:
         return bool(self._query._jsq.status().isTriggerActive())
 
     def _has_triggered(self) -> bool:
-        """Before its first trigger a query may have a batch to replay, for which it does not ask for the lock."""
+        """Return whether the first trigger is complete.
+
+        Before it, a query may replay a batch without acquiring the lock.
+        """
         return str(self._query._jsq.status().message()).startswith(WAITING)
 
     def _has_batch(self) -> bool:
-        """Whether a batch is begun and not committed; the context of a past one stays until the next trigger."""
+        """Return whether a batch has begun and not committed.
+
+        The context of a past batch stays until the next trigger.
+        """
         context = self._execution.getLatestExecutionContext()
         return context is not None and self._in_trigger() and bool(context.isCurrentBatchConstructed())
 
 
 def end_at_boundary(boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None]) -> bool:
-    """End queries, each at its next boundary; those that reach none in time by `stop()`.
+    """End queries, each at its next boundary. Queries that reach no boundary in time are stopped with `stop()`.
 
     Args:
-        boundaries: of the queries.
-        timeout_s: how long their batches may take to their end.
-        pause: waits that many seconds; what it raises (the lease is over, say) ends the attempt.
+        boundaries: boundaries of the queries.
+        timeout_s: maximum time for the running batches, in seconds.
+        pause: waits for a number of seconds; its exceptions, for example after the expiry of the lease, end the
+            attempt.
 
     Returns:
-        Whether all ended at a boundary (or had ended before); else the last batch of some may have been cut.
+        Whether all queries ended at a boundary or had ended before. Otherwise the last batch of some may have been
+        interrupted.
     """
     try:
         _wait_for_all(boundaries, BatchBoundary.end, timeout_s, pause)
     finally:
         _release_locks(boundaries)
-    return not any([boundary.cut() for boundary in boundaries])  # noqa: C419  (all are cut, not the first alone)
+    return not any([boundary.cut() for boundary in boundaries])  # noqa: C419  (stop all queries, not only the first)
 
 
 def act_between_batches(
     boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]
 ) -> bool:
-    """Do something at a moment at which no batch of any query runs, and let the queries go on.
+    """Call a function at a moment at which no query runs a batch, and let the queries continue.
 
     Args:
-        boundaries: of the queries.
-        timeout_s: how long the first to reach a boundary may have to wait for the last.
-        pause: waits that many seconds; what it raises ends the attempt.
-        act: what is to be done; what it raises is raised.
+        boundaries: boundaries of the queries.
+        timeout_s: maximum time for which the first query at a boundary waits for the last one, in seconds.
+        pause: waits for a number of seconds; its exceptions end the attempt.
+        act: function to call; its exceptions are raised.
 
     Returns:
-        Whether it was done: there may be no such moment in time.
+        Whether the function was called. No such moment may occur in time.
     """
     try:
-        blocked = _all_blocked(boundaries, timeout_s, pause)
+        blocked = _block_all(boundaries, timeout_s, pause)
         if blocked:
             act()
         return blocked
@@ -244,7 +259,7 @@ def act_between_batches(
         _release_locks(boundaries)
 
 
-def _all_blocked(boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None]) -> bool:
+def _block_all(boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None]) -> bool:
     try:
         return _wait_for_all(boundaries, BatchBoundary.block, timeout_s, pause)
     except Py4JError:
@@ -257,9 +272,9 @@ def _wait_for_all(
     timeout_s: float,
     pause: Callable[[float], None],
 ) -> bool:
-    """Take the step with each of them, over and over, until it is done with all; False if it was not in time."""
+    """Repeat the step for each boundary until it succeeds for all. Returns False after the timeout."""
     deadline = time.monotonic() + timeout_s
-    while any([not step(boundary) for boundary in boundaries]):  # noqa: C419  (all take the step)
+    while any([not step(boundary) for boundary in boundaries]):  # noqa: C419  (take the step for all boundaries)
         if time.monotonic() >= deadline:
             return False
         pause(CHECK_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""The job's streaming queries: built together by the author's function, started on a plan, ended at one boundary."""
+"""The streaming queries of the job: built by the build function, started on a plan, and ended at a batch boundary."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from airflow_adaptive.job.state.repartition import RepartitionError
 log = logging.getLogger(__name__)
 
 HALT_TIMEOUT_MS: Final = 10_000
-"""How long a query that is stopped at once may take to let go of its thread."""
+"""Time in milliseconds for which an immediate stop waits for the thread of a query."""
 
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 SESSION: Final = {
-    # A vertex keeps the number of tasks that its plan promises.
+    # Keep the number of tasks of each vertex that the plan specifies.
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
     "spark.sql.streaming.stopTimeout": str(HALT_TIMEOUT_MS),
 }
 
 
 class JobQueries:
-    """All queries of the job, run again with each new plan in the same session."""
+    """All queries of the job, which run again with each new plan in the same session."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class JobQueries:
         checkpoint: Callable[[str], str],
         repartition: StateRepartitioner,
     ) -> None:
-        """Prepare the session; nothing is built or started.
+        """Configure the session; nothing is built or started.
 
         Args:
-            spark: the session.
-            build: the author's function.
+            spark: session of the driver.
+            build: build function of the script.
             job: id of the job, and name of a single query unless the script gives it one.
-            checkpoint: URI of the checkpoint of a query of that name.
-            repartition: of the state in the checkpoints.
+            checkpoint: returns the URI of a query's checkpoint.
+            repartition: repartitions the state in the checkpoints.
         """
         self._spark = spark
         self._build = build
@@ -73,36 +73,37 @@ class JobQueries:
         self._plan: DriverPlan | None = None
         self._planned: PlannedParallelism | None = None
         self._ensured: dict[str, int | None] = {}
-        """For which partitions the checkpoint of a query was settled in this driver, None for whatever its state has."""
+        """Number of state partitions for which this driver has prepared the checkpoint of a query; None: unchanged."""
         for name, value in SESSION.items():
             spark.conf.set(name, value)
 
     @property
     def plan(self) -> DriverPlan | None:
-        """The plan that is in force; None if the queries were ended, or never started."""
+        """The active plan, or None if no query was started or the queries were ended."""
         return self._plan
 
     @property
     def vertices_read(self) -> tuple[str, ...] | None:
-        """Vertices whose parallelism the author's function asked for since it was called last, None before."""
+        """Vertices whose parallelism the build function has read since its last call, or None before the first call."""
         return None if self._planned is None else tuple(sorted(self._planned.vertices_read))
 
     def can_adopt(self, plan: DriverPlan) -> bool:
-        """Whether the queries run and need not be restarted for a plan."""
+        """Return whether the queries run and a plan needs no restart of them."""
         return self._plan is not None and self._plan.query_version == plan.query_version
 
     def adopt(self, plan: DriverPlan) -> None:
-        """Take a plan that `runs_on` for the one that is in force. The stages to come share as it has it."""
+        """Make a plan active without a restart. The next stages use its pool weights."""
         self._set_pool_weights(plan)
         self._plan = plan
 
     def build(self, plan: DriverPlan) -> Writers:
-        """Let the author's function make the queries, or the batch, for a plan; what runs goes on meanwhile.
+        """Call the build function for a plan, while running queries continue.
 
         Raises:
-            AdaptiveJobError: it returned something else than writers, or other queries than before, or started one.
-            RepartitionError: the state of a query that runs can't have the plan's partitions.
-            Exception: whatever the function raises.
+            AdaptiveJobError: the function returned something other than writers, returned other queries, or started a
+                query.
+            RepartitionError: the state of a running query cannot have the number of partitions of the plan.
+            Exception: any exception of the function.
         """
         function = function_name(self._build)
         planned = PlannedParallelism(plan.parallelism)
@@ -114,14 +115,17 @@ class JobQueries:
         return writers
 
     def is_prepared(self, writers: Streams, plan: DriverPlan) -> bool:
-        """Whether `prepare` has nothing to do: a checkpoint stays settled until its state is to have other partitions."""
+        """Return whether `prepare` has nothing to do.
+
+        A checkpoint stays prepared until the planned number of its state partitions changes.
+        """
         return all(name in self._ensured and self._ensured[name] == _planned_partitions(name, plan) for name in writers)
 
     def prepare(self, writers: Streams, plan: DriverPlan) -> None:
-        """Give the state of each query the partitions of its plan, and finish what an earlier driver had begun of that.
+        """Repartition the state of each query as planned, and complete a repartition of an earlier driver.
 
         Raises:
-            RepartitionError: the state can't be used by the query.
+            RepartitionError: the query cannot use the state.
         """
         for name, writer in writers.items():
             self._ensured.pop(name, None)
@@ -132,7 +136,10 @@ class JobQueries:
             self._ensured[name] = _planned_partitions(name, plan)
 
     def start(self, writers: Streams, plan: DriverPlan) -> None:
-        """Start what `build` returned, all or none. Raises what Spark raises, an `AnalysisException` say."""
+        """Start the writers that `build` returned, all or none.
+
+        Raises the exceptions of Spark, such as `AnalysisException`.
+        """
         known = self._queries
         self._queries = {
             name: known.get(name) or JobQuery(self._spark, name, self._checkpoint(name)) for name in writers
@@ -151,7 +158,10 @@ class JobQueries:
         self._plan = plan
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """End each query at its batch boundary; see `end_at_boundary`. Without any that was done already."""
+        """End each query at its batch boundary; see `end_at_boundary`.
+
+        Without running queries nothing is left to do.
+        """
         if self._plan is None:
             return True
         exact = end_at_boundary(self._boundaries(), timeout_s, pause)
@@ -159,53 +169,56 @@ class JobQueries:
         return exact
 
     def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
-        """Do something while no query runs a batch; see `act_between_batches`."""
+        """Call `act` while no query runs a batch; see `batch_boundary.act_between_batches`."""
         return act_between_batches(self._boundaries(), timeout_s, pause, act)
 
     def halt(self) -> None:
-        """Stop at once whatever query runs in the session, also those that the script started itself."""
+        """Stop all queries of the session immediately, also those that the script started itself."""
         for query in self._spark.streams.active:
             query.stop()
         self._end_runs()
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
-        """Whether the first trigger of each query has begun; waits for them so long. False if one has failed."""
+        """Return whether the first trigger of each query has begun; wait for it up to the timeout.
+
+        False after a failure.
+        """
         deadline = time.monotonic() + timeout_s
         return bool(self._queries) and all(
             query.wait_for_first_trigger(max(0.0, deadline - time.monotonic())) for query in self._queries.values()
         )
 
     def has_ended(self) -> bool:
-        """Whether the job is over without being told to: all queries have ended, or one has failed."""
+        """Return whether all queries have ended without a request, or one has failed."""
         if self._plan is None:
             return False
         ended = [query for query in self._queries.values() if not query.active()]
         return len(ended) == len(self._queries) or any(query.failure() for query in ended)
 
     def failure(self) -> FailureReport | None:
-        """Why the first query that failed did, None if nothing went wrong."""
+        """Return the failure of the first failed query, or None."""
         return next(filter(None, (query.failure() for query in self._queries.values())), None)
 
     def close(self) -> None:
-        """Let go of queries that have ended without being told to."""
+        """Release queries that have ended without a request."""
         self._end_runs()
 
     def reports(self) -> tuple[QueryReport, ...]:
-        """Progress of each query."""
+        """Return the progress of each query."""
         return tuple(filter(None, (query.report() for query in self._queries.values())))
 
     def stateful_run(self) -> StatefulRun | None:
-        """What runs with the most state partitions: its tasks are the ones to spread. None without state or batch."""
+        """Return the run with the most state partitions, whose tasks the balancer spreads, or None."""
         runs = filter(None, (query.stateful_run() for query in self._queries.values()))
         return None if self._plan is None else max(runs, key=lambda run: run.state_partitions, default=None)
 
     def parallelism(self) -> dict[str, int]:
-        """Parallelism per vertex in force.
+        """Return the effective parallelism of each vertex.
 
-        A checkpoint keeps the number of state partitions with which it was begun. If that is less than planned, no
-        stateful vertex of its query has more subtasks. Which vertices are stateful is unknown here, and of several
-        queries also whose they are, unless one has the name of its query: a number is less than planned only if it
-        must be.
+        A checkpoint keeps its number of state partitions. If the number is smaller than planned, no stateful vertex of
+        the query has more subtasks. The driver knows neither which vertices are stateful nor, with several queries, to
+        which query a vertex belongs, unless the vertex has the name of its query. Therefore the result is smaller than
+        planned only where it must be.
         """
         if self._plan is None:
             return {}
@@ -222,14 +235,17 @@ class JobQueries:
         return min(count, max(caps)) if caps and len(caps) == len(of) else count
 
     def _call_build(self, planned: PlannedParallelism, plan: DriverPlan) -> object:
-        """The author's function. A query that it starts is stopped, whether it returns or raises; raises that, too."""
+        """Call the build function.
+
+        Stop any query that the function starts, whether it returns or raises, and raise that as an error.
+        """
         self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(self._job)))
         before = {query.runId for query in self._spark.streams.active}
         try:
             returned = self._build(self._spark, planned)
         except SystemExit as error:
             called = f"{function_name(self._build)}() called sys.exit({error.code!r})"
-            raise AdaptiveJobError(f"{called}: {HINT}; raise an exception if it can't") from error
+            raise AdaptiveJobError(f"{called}: {HINT}; raise an exception for an error") from error
         finally:
             started = self._stop_others(before)
         if started:
@@ -240,28 +256,29 @@ class JobQueries:
         return returned
 
     def _stop_others(self, runs: Set[str]) -> list[str | None]:
-        """Stop the queries of the session but these; the names of those stopped."""
+        """Stop all queries of the session except these runs, and return the names of the stopped queries."""
         others = [query for query in self._spark.streams.active if query.runId not in runs]
         for query in others:
             query.stop()
         return [query.name for query in others]
 
     def _possible_partitions(self, name: str, plan: DriverPlan, writer: DataStreamWriter) -> int | None:
-        """Partitions that the state of a query is to have; None where it keeps those that it has, or can't have others.
+        """Return the number of state partitions that a query gets, or None to keep the current number.
 
-        Queries that run are refused such a plan. Where none runs, in a new driver, going on is better than not to start.
+        The driver rejects an impossible number while queries run. Without running queries, in a new driver, a start
+        with the current number is better than no start.
         """
         wanted = _planned_partitions(name, plan)
         try:
             if wanted is not None:
                 self._repartition.check(self._checkpoint(name), wanted, writer)
         except RepartitionError as error:
-            log.warning("%s; query %s goes on with those that its state has", error, name)
+            log.warning("%s; query %s keeps the current number of state partitions", error, name)
             return None
         return wanted
 
     def _check_state(self, plan: DriverPlan, writers: Streams) -> None:
-        """Find out what a repartition would fail at while the queries still run. Raises `RepartitionError`."""
+        """Check what a repartition would fail at, while the queries still run. Raises `RepartitionError`."""
         if not plan.repartition or self._plan is None:
             return
         for name, query in self._queries.items():
@@ -275,7 +292,7 @@ class JobQueries:
         return [found for query in self._queries.values() if (found := query.boundary()) is not None]
 
     def _stop_queries(self) -> None:
-        """None runs if not all do."""
+        """Stop all queries, because not all of them started."""
         for query in self._queries.values():
             query.stop()
         self._end_runs()
@@ -287,5 +304,5 @@ class JobQueries:
 
 
 def _planned_partitions(name: str, plan: DriverPlan) -> int | None:
-    """Partitions that the state of a query is to have by a plan; None: those that it has."""
+    """Return the number of state partitions of a query in a plan, or None to keep the current number."""
     return plan.partitions_of(name) if plan.repartition else None

@@ -1,8 +1,8 @@
-"""One streaming query of the job: started again and again under one name, followed, ended.
+"""One streaming query of the job over all its runs.
 
-Reaches into the JVM for what Python does not show: the exception that ended the query with all its causes
-(`org.apache.spark.sql.streaming.StreamingQueryException`), its trigger, and whether that has begun to fire
-(`org.apache.spark.sql.execution.streaming.runtime.StreamExecution`).
+The module uses the JVM where the Python API does not suffice: for the exception that ended the query with all its
+causes (`org.apache.spark.sql.streaming.StreamingQueryException`), for the trigger, and for whether the first trigger
+has begun (`org.apache.spark.sql.execution.streaming.runtime.StreamExecution`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class JobQuery:
     """A query over all its runs in this driver."""
 
     def __init__(self, spark: SparkSession, name: str, checkpoint: str) -> None:
-        """Nothing runs yet.
+        """Create a query that does not run yet.
 
         Args:
-            spark: the session.
-            name: of the query.
-            checkpoint: URI.
+            spark: session of the driver.
+            name: name of the query.
+            checkpoint: URI of the checkpoint.
         """
         self.name = name
         self._spark = spark
@@ -40,57 +40,60 @@ class JobQuery:
         self._progress = ProgressCounter()
 
     def start(self, writer: DataStreamWriter) -> None:
-        """Start the query on the session's configuration of this moment. Raises what Spark raises."""
+        """Start the query on the current configuration of the session. Raises the exceptions of Spark."""
         self._query = None
         self.track(writer.queryName(self.name).option("checkpointLocation", self._checkpoint).start())
 
     def track(self, query: StreamingQuery) -> None:
-        """Follow a run that was started."""
+        """Track a run that was started."""
         self._query = query
         self._progress.begin(self.name, _trigger_interval_ms(query))
 
     def boundary(self) -> BatchBoundary | None:
-        """Its batch boundary; None for a query that was never started."""
+        """Return the batch boundary of the query, or None for a query that was never started."""
         return None if self._query is None else BatchBoundary(self._spark, self._query)
 
     def stop(self) -> None:
-        """Stop it at once."""
+        """Stop the query immediately."""
         if self._query is not None:
             self._query.stop()
 
     def active(self) -> bool:
-        """Whether it runs."""
+        """Return whether the query runs."""
         return self._query is not None and self._query.isActive
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
-        """Whether the first trigger of this run has begun; waits for it so long. False for a query that has failed.
+        """Return whether the first trigger of this run has begun; wait for it up to the timeout.
 
-        The query's thread begins it as soon as it is initialized, whatever the trigger's interval.
+        False for a failed query.
+
+        The thread of the query begins the trigger as soon as it is initialized, regardless of the interval of the
+        trigger.
         """
         if self._query is None:
             return False
         execution = self._query._jsq.streamingQuery()
         try:
             execution.awaitInitialization(max(1, round(timeout_s * 1000)))
-        except Py4JError:  # what ended the query; see `failure`
+        except Py4JError:  # the query has failed; see `failure`
             return False
         return bool(execution.state().get() != scala_object(self._spark, f"{RUNTIME}.INITIALIZING"))
 
     def failure(self) -> FailureReport | None:
-        """Why the newest run ended, None if it runs or nothing went wrong."""
+        """Return why the newest run failed, or None."""
         if self._query is None:
             return None
         exception = self._query._jsq.exception()
         return report_throwable(exception.get(), self.name) if exception.isDefined() else None
 
     def report(self) -> QueryReport | None:
-        """Its progress, None for a query that was never started."""
+        """Return the progress of the query, or None for a query that was never started."""
         self.update()
         report = self._progress.report
         return None if report is None else replace(report, active=report.active and self.active(), idle=self._is_idle())
 
     def stateful_run(self) -> StatefulRun | None:
-        """What runs, None if it does not, keeps no state or has not committed a batch yet."""
+        """Return the current run, or None if the query does not run, is stateless or has not committed a batch."""
         self.update()
         report, partitions = self._progress.report, self._progress.state_partitions
         if self._query is None or report is None or partitions is None or not self.active():
@@ -99,16 +102,16 @@ class JobQuery:
 
     @property
     def state_partitions(self) -> int | None:
-        """In how many partitions the state of the newest run is, None if that is unknown or there is no state."""
+        """Number of state partitions of the newest run, or None if unknown or stateless."""
         return self._progress.state_partitions
 
     def end_run(self) -> None:
-        """The run is over."""
+        """Record the end of the run."""
         self.update()
         self._progress.end()
 
     def update(self) -> None:
-        """Take up the query's progress."""
+        """Read the progress of the query."""
         query = self._query
         if query is not None:
             self._progress.update(query.lastProgress, lambda: query.recentProgress)

@@ -1,6 +1,7 @@
-"""What a query has done, from the progress that Spark keeps of its last hundred triggers.
+"""Metrics of a query, from the progress that Spark keeps of the last hundred triggers.
 
-Polled rather than listened to: a listener's events come late, through a callback server, and are dropped under load.
+The driver polls the progress instead of using a listener, because the events of a listener arrive late, through a
+callback server, and are dropped under load.
 """
 
 from __future__ import annotations
@@ -16,44 +17,45 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from airflow_adaptive.job.protocol.documents import QueryReport
 
 NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
-"""What Spark shows before the first event."""
+"""Spark's watermark before the first event."""
 
 
 class ProgressCounter:
     """Counts the committed batches of a query over all its runs in this driver."""
 
     def __init__(self) -> None:
-        """Count from zero."""
+        """Start at zero."""
         self._last_batch: int | None = None
         self.report: QueryReport | None = None
         self.state_partitions: int | None = None
 
     def begin(self, name: str, trigger_interval_ms: int | None) -> None:
-        """A run of the query was started."""
+        """Begin a run of the query."""
         self._last_batch = None
         self.state_partitions = None
-        before = self.report or QueryReport(name=name, active=True)
-        self.report = replace(before, active=True, trigger_interval_ms=trigger_interval_ms)
+        previous = self.report or QueryReport(name=name, active=True)
+        self.report = replace(previous, active=True, trigger_interval_ms=trigger_interval_ms)
 
     def end(self) -> None:
-        """The run is over; what it did stays."""
+        """End the run; its metrics remain."""
         if self.report is not None:
             self.report = replace(self.report, active=False)
 
     def update(
         self, last: StreamingQueryProgress | None, recent: Callable[[], Sequence[StreamingQueryProgress]]
     ) -> None:
-        """Take up the query's progress.
+        """Read the progress of the query.
 
         Args:
-            last: the newest.
-            recent: all that Spark keeps, the oldest first; dear, asked only if `last` does not tell all.
+            last: newest progress.
+            recent: returns all progress that Spark keeps, oldest first. The call is expensive and occurs only if `last`
+                does not contain all new batches.
         """
         newest = None if last is None else _last_committed(last)
         if last is None or newest is None or newest == self._last_batch:
             return
-        tells_all = _committed(last) and self._last_batch is not None and newest == self._last_batch + 1
-        for progress in [last] if tells_all else recent():
+        is_complete = _committed(last) and self._last_batch is not None and newest == self._last_batch + 1
+        for progress in [last] if is_complete else recent():
             if _committed(progress) and (self._last_batch is None or progress.batchId > self._last_batch):
                 self._count(progress)
         self._last_batch = newest
@@ -78,7 +80,10 @@ class ProgressCounter:
 
 
 def _committed(progress: StreamingQueryProgress) -> bool:
-    """Triggers that found no data report progress too, with the number of the batch to come."""
+    """Return whether the trigger committed a batch.
+
+    A trigger without data reports progress with the number of the next batch.
+    """
     return "addBatch" in progress.durationMs
 
 
@@ -87,17 +92,20 @@ def _last_committed(progress: StreamingQueryProgress) -> int:
 
 
 def _input_rate(progress: StreamingQueryProgress) -> float | None:
-    """Of the first trigger of a run Spark says 0, whatever it read: there is no trigger before (`ProgressContext`)."""
+    """Return the input rate.
+
+    Spark reports 0 for the first trigger of a run, which has no previous trigger (`ProgressContext`).
+    """
     rate = progress.inputRowsPerSecond
     known = math.isfinite(rate) and (rate > 0 or progress.numInputRows == 0)
     return round(rate, 3) if known else None
 
 
 def _backlog(progress: StreamingQueryProgress) -> int | None:
-    """Rows between what was read and what was there, for sources whose offsets count rows per partition (Kafka's do)."""
+    """Return the unread rows, for sources whose offsets count rows per partition, such as Kafka."""
     found = [_rows_behind(source.endOffset, source.latestOffset) for source in progress.sources]
-    told = [rows for rows in found if rows is not None]
-    return sum(told) if told and len(told) == len(found) else None
+    known = [rows for rows in found if rows is not None]
+    return sum(known) if known and len(known) == len(found) else None
 
 
 def _rows_behind(read: str, there: str) -> int | None:

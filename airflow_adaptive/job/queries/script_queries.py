@@ -1,9 +1,10 @@
-"""The queries of an ordinary script, which starts them itself: allowed, followed, ended at one boundary.
+"""The queries of an unmanaged script, which starts them itself: admitted, tracked, and ended at a batch boundary.
 
-The script's threads and the control loop meet here. A query is started only between the loop's word that one may (`prepare`)
-and its word that they have to end (`end`, `halt`); before, the script waits in its `start()`, afterwards that ends the script.
-No plan needs queries that are built anew: executors come and go under them, as under those of a function that asks for no
-parallelism (rescale tier 0). What takes more takes a new driver, in which the script runs from its beginning (tier 3).
+The threads of the script and the control loop meet in this module. The script can start queries after the control loop
+has called `start`, and before the control loop calls `end` or `halt`. Earlier, the script waits in its `start()`;
+later, its `start()` ends the script. No plan requires new queries: executors are added and removed under the queries,
+as for a build function that reads no parallelism (rescale tier 0). Other changes require a new driver, in which the
+script runs from its beginning (tier 3).
 """
 
 from __future__ import annotations
@@ -28,31 +29,34 @@ from airflow_adaptive.job.queries.job_query import JobQuery
 from airflow_adaptive.job.state.repartition import RepartitionError
 
 FIRST_START_TIMEOUT_S: Final = 10.0
-"""A plan is in force with the first query that the script has started, or so long after it may start one."""
+"""Time in seconds after which a plan becomes active even if the script has not started its first query."""
 
 HALT_TIMEOUT_S: Final = 10.0
-"""How long a query that the script is just starting is waited for when all are stopped at once."""
+"""Time in seconds for which an immediate stop waits for a query that the script is starting."""
 
 NEVER_STARTED: Final = FailureReport(
     error_class="SCRIPT_WITHOUT_JOB",
-    message="the script ended, and no query that it wanted to start has ever run",
+    message="the script ended, and none of its queries has run",
     causes=("SCRIPT_WITHOUT_JOB",),
 )
 
 
 class ScriptStoppedError(SystemExit):
-    """The script wants to start a query while its driver is being stopped: it ends here, in good order."""
+    """The script starts a query while its driver is stopping; the script ends here normally."""
 
 
 class ScriptQueries:
-    """See `interfaces.Workload`; what the control loop does not call, the script does."""
+    """The workload of an unmanaged script.
+
+    The control loop calls the methods of `interfaces.Workload`, and the script calls the others.
+    """
 
     def __init__(self, spark: SparkSession, *, job: str) -> None:
-        """No query may be started yet.
+        """Create an object that admits no query yet.
 
         Args:
-            spark: the session.
-            job: id of the job, and name of a query that has none.
+            spark: session of the driver.
+            job: id of the job, and name of a query without a name.
         """
         self._spark = spark
         self._job = job
@@ -70,11 +74,11 @@ class ScriptQueries:
     # ---- the script ----
 
     def start_query(self, start: Callable[[], StreamingQuery]) -> StreamingQuery:
-        """Start a query of the script as soon as one may be started.
+        """Start a query of the script as soon as the control loop permits it.
 
         Raises:
-            ScriptStoppedError: none may be any more.
-            Exception: what Spark raises.
+            ScriptStoppedError: no query may start any more.
+            Exception: any exception of Spark.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._plan is not None or self._closed)
@@ -92,71 +96,71 @@ class ScriptQueries:
                 self._changed.notify_all()
 
     def block_if_halted(self) -> None:
-        """Keep a thread of the script whose query ended because this driver is outdated: the process ends in a moment."""
+        """Block a thread of the script whose query ended because this driver is fenced; the process exits soon."""
         with self._changed:
             self._changed.wait_for(lambda: not self._halted)
 
     def stop_queries(self) -> None:
-        """The script stops its session: its queries end, as they would with that."""
+        """Stop all queries, because the script stops its session."""
         for query in self._running():
             query.stop()
 
     def finish(self, error: FailureReport | None) -> None:
-        """The script has come to its end, with an error or without; queries that run now are waited for."""
+        """Record the end of the script, with or without an error. The driver waits for queries that still run."""
         with self._changed:
             self._script_ended, self._error = True, error
             self._queries_at_end = self._running()
             self._changed.notify_all()
 
     def reject_starts(self) -> None:
-        """No query may be started any more."""
+        """Admit no further queries."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     @property
     def failed(self) -> bool:
-        """Whether the script has ended with an error: nothing can run in this process any more."""
+        """Whether the script has ended with an error, so that nothing can run in this process any more."""
         return self._script_ended and self._error is not None
 
     # ---- the control loop ----
 
     @property
     def plan(self) -> DriverPlan | None:
-        """The plan in force; None before the script may start queries, and after they were ended."""
+        """The active plan, or None before the script may start queries, and after they were ended."""
         return self._plan
 
     @property
     def vertices_read(self) -> tuple[str, ...] | None:
-        """The script asks for no vertex's parallelism: no plan needs other queries."""
+        """An empty tuple: the script reads no parallelism, so that no plan requires other queries."""
         return ()
 
     def can_adopt(self, plan: DriverPlan) -> bool:
-        """Whether the queries can go on under a plan: they can, unless it wants their state in other partitions."""
+        """Return whether the queries can continue under a plan: always, unless the plan repartitions their state."""
         return self._plan is not None and not _repartitions(plan, self._plan)
 
     def adopt(self, plan: DriverPlan) -> None:
-        """The executors of a plan are there."""
+        """Make a plan active, because its executors are registered."""
         self._plan = plan
 
     def build(self, plan: DriverPlan) -> DriverPlan:
-        """Nothing is built here. Raises `RepartitionError`: the state of queries that run is to have other partitions."""
+        """Return the plan. Raises `RepartitionError` if the plan repartitions the state of running queries."""
         if self._plan is not None:
             raise RepartitionError(
-                f"the script starts its queries itself: the partitions of their state are its own, not {plan.state_partitions}; "
-                "hand the queries to AdaptiveJob to have them repartitioned"
+                f"the script starts its queries itself and sets the partitions of their state, not {plan.state_partitions}; "
+                "use AdaptiveJob to repartition the state"
             )
         return plan
 
     def is_prepared(self, _: DriverPlan, __: DriverPlan) -> bool:
-        """See `interfaces.Workload`: the state is the script's own."""
+        """Return True, because the state belongs to the script."""
         return True
 
     def prepare(self, _: DriverPlan, __: DriverPlan) -> None:
-        """There is nothing to do."""
+        """Do nothing, because the state belongs to the script."""
 
     def start(self, _: DriverPlan, plan: DriverPlan) -> None:
-        """Let the script start queries; return when it has started one, or with its end."""
+        """Permit the script to start queries. Returns when it has started one or has ended, or after a timeout."""
         with self._changed:
             self._plan = plan
             self._changed.notify_all()
@@ -167,7 +171,10 @@ class ScriptQueries:
         return act_between_batches(_boundaries(self._running()), timeout_s, pause, act)
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """End all queries, each at its boundary, for good. Without any a script that is over has ended by itself."""
+        """End all queries at their boundaries, permanently.
+
+        Without running queries, a completed script counts as `has_ended`.
+        """
         if self._plan is None:
             return True
         self.reject_starts()
@@ -184,14 +191,14 @@ class ScriptQueries:
         return exact
 
     def halt(self) -> None:
-        """Stop all queries at once; the script does not hear of it."""
+        """Stop all queries immediately, without an effect in the script."""
         with self._changed:
             self._halted = self._closed = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._starting, HALT_TIMEOUT_S)
-        for query in self._spark.streams.active:  # also one that was started a moment ago
+        for query in self._spark.streams.active:  # including a query that was just started
             query.stop()
-        self.stop_queries()  # also those of other sessions
+        self.stop_queries()  # including queries of other sessions
         self.close()
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
@@ -200,47 +207,50 @@ class ScriptQueries:
         return all(query.wait_for_first_trigger(max(0.0, deadline - time.monotonic())) for query in self._running())
 
     def has_ended(self) -> bool:
-        """Whether the script has come to its end, untold: with an error, or with no query that still runs."""
+        """Return whether the script has ended without a request, with an error, or without running queries."""
         over = self._script_ended and not self._end_requested and not self._starting
         return over and (self._error is not None or not self._running())
 
     def close(self) -> None:
-        """Let go of the queries."""
+        """Release the queries."""
         for query in self._queries:
             query.end_run()
         self._plan = None
 
     def failure(self) -> FailureReport | None:
-        """The script's error; else that of a query which failed when the script could not see to it any more."""
+        """Return the error of the script, or else the failure of a query that failed after the end of the script."""
         failures = (query.failure() for query in self._queries_at_end)
         found = self._error or next(filter(None, failures), None)
         return NEVER_STARTED if found is None and self._script_ended and not self._queries else found
 
     def reports(self) -> tuple[QueryReport, ...]:
-        """Progress of each query."""
+        """Return the progress of each query."""
         return tuple(filter(None, (query.report() for query in list(self._queries))))
 
     def stateful_run(self) -> StatefulRun | None:
-        """What runs with the most state partitions."""
+        """Return the run with the most state partitions."""
         runs = filter(None, (query.stateful_run() for query in self._running()))
         return max(runs, key=lambda run: run.state_partitions, default=None)
 
     def parallelism(self) -> dict[str, int]:
-        """Parallelism per vertex in force: as planned, but no more than the partitions of all state, if all queries keep some."""
+        """Return the effective parallelism of each vertex.
+
+        It is the planned parallelism, limited by the number of state partitions if all queries are stateful.
+        """
         if self._plan is None:
             return {}
         kept = [query.state_partitions for query in self._running()]
-        told = [partitions for partitions in kept if partitions is not None]
-        cap = max(told) if told and len(told) == len(kept) else None
+        known = [partitions for partitions in kept if partitions is not None]
+        cap = max(known) if known and len(known) == len(kept) else None
         return {name: count if cap is None else min(count, cap) for name, count in self._plan.parallelism.items()}
 
     def _raise_stopped(self) -> None:
-        """No query is started any more: the script ends, or waits for the end of an outdated driver's process."""
+        """End the script, or wait for the end of the process in a fenced driver."""
         self._changed.wait_for(lambda: not self._halted)
         raise ScriptStoppedError(0)
 
     def _track(self, query: StreamingQuery) -> None:
-        """Follow a new query, or the next run of one that has ended."""
+        """Track a new query, or the next run of a query that has ended."""
         known = self._previous_run(query.name)
         if known is None:
             known = JobQuery(self._spark, query.name or self._free_name(), "")
@@ -248,7 +258,7 @@ class ScriptQueries:
         known.track(query)
 
     def _previous_run(self, name: str | None) -> JobQuery | None:
-        """A query that has ended and of which this is another run, as far as names tell."""
+        """Return a query that has ended and of which this is another run, as far as the names show."""
         ended = [query for query in self._queries if not query.active()]
         alike = [query for query in ended if (query.name == name if name else query.name.startswith(self._job))]
         return alike[0] if alike else None

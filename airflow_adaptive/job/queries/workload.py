@@ -1,4 +1,4 @@
-"""The job's work: streaming queries or a batch, whichever the author's function returns."""
+"""The workload of the job: streaming queries or a batch, depending on what the build function returns."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from airflow_adaptive.job.queries.writers import Streams, Writers
 
 
 class JobWorkload:
-    """Builds, and leaves the rest to the queries or to the batch that comes of it; see `interfaces.Workload`."""
+    """Builds the workload and delegates to the queries or to the batch; see `interfaces.Workload`."""
 
     def __init__(self, queries: JobQueries, batch: BatchQuery) -> None:
-        """Take both; a job is streaming until its function returns a batch."""
+        """Create a workload, which is streaming until the build function returns a batch."""
         self._queries = queries
         self._batch = batch
         self._current: RunningWorkload = queries
@@ -53,7 +53,7 @@ class JobWorkload:
         self._queries.prepare(writers, plan)
 
     def start(self, writers: Writers, plan: DriverPlan) -> None:
-        """Start what `build` returned; nothing of it runs now."""
+        """Start the writers that `build` returned. No query of the job is running."""
         if isinstance(writers, DataFrameWriter):
             self._current = self._batch
             self._batch.start(writers, plan)
@@ -70,7 +70,7 @@ class JobWorkload:
         return self._current.end(timeout_s, pause)
 
     def halt(self) -> None:
-        """Stop at once whatever runs in the session."""
+        """Stop everything that runs in the session immediately."""
         self._batch.halt()
         self._queries.halt()
 

@@ -1,6 +1,6 @@
-"""What the author's function is given, and what it may return.
+"""The arguments of the build function, and validation of its result.
 
-Reaches into the JVM for what Python does not show: the name that the script gave a query (`extraOptions` of
+The module uses the JVM for the name that a script has given a query (`extraOptions` of
 `org.apache.spark.sql.classic.DataStreamWriter`).
 """
 
@@ -14,13 +14,13 @@ from pyspark.sql import DataFrameWriter, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Streams = Mapping[str, DataStreamWriter]
-"""Query name -> its writer, in the order in which the function returned them."""
+"""Writer of each query by name, in the order in which the build function returned them."""
 
 Writers = Streams | DataFrameWriter
-"""What comes of the author's function: streaming queries that are not started, or a batch that is not saved."""
+"""Result of the build function: streaming queries that are not started, or a batch that is not saved."""
 
 Build = Callable[[SparkSession, Mapping[str, int]], DataStreamWriter | Sequence[DataStreamWriter] | DataFrameWriter]
-"""The author's function: `(spark, parallelism per vertex) -> df.writeStream...`, a list of them, or `-> df.write...`."""
+"""The build function: `(spark, parallelism per vertex) -> df.writeStream...`, a list of them, or `-> df.write...`."""
 
 HINT = (
     "return df.writeStream... of a streaming DataFrame, not started, or a list of them, or df.write... of a batch, "
@@ -29,18 +29,18 @@ HINT = (
 
 
 class AdaptiveJobError(TypeError):
-    """The author's function gave something that can't be run: no restart mends that."""
+    """The build function returned something that cannot run. A restart does not help."""
 
 
 class PlannedParallelism(Mapping[str, int]):
-    """The plan's parallelism, which remembers the vertices that it was asked for; so it goes on after the call.
+    """The parallelism of the plan, which records the vertices that the build function reads, also after its call.
 
     Attributes:
-        vertices_read: names of these vertices. Whoever looks at all of it, or makes a copy, asks for all.
+        vertices_read: names of these vertices. An iteration or a copy reads all vertices.
     """
 
     def __init__(self, planned: Mapping[str, int]) -> None:
-        """Nothing was asked yet."""
+        """Create a mapping from which nothing was read."""
         self._planned = dict(planned)
         self.vertices_read: set[str] = set()
 
@@ -63,20 +63,20 @@ class PlannedParallelism(Mapping[str, int]):
         return repr(dict(self))
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, int]]]:
-        """An executor, which a function of the script may take it to, gets a dict: it could not tell what is vertices_read."""
+        """Pickle as a dict, because the driver would not notice reads in an executor."""
         return dict, (dict(self),)
 
 
 def require_writers(returned: object, function: str, job: str) -> Writers:
-    """What the author's function of that name returned, if it is what it should be.
+    """Return the writers that the build function returned, by name.
 
     Args:
-        returned: by the function.
-        function: its name.
+        returned: result of the build function.
+        function: name of the function.
         job: id of the job, and name of a single query unless the script gives it one.
 
     Raises:
-        AdaptiveJobError: it is not; says what is, and what to do.
+        AdaptiveJobError: the result cannot run; the message names the problem and the fix.
     """
     if isinstance(returned, DataFrameWriter):
         return returned
@@ -84,22 +84,22 @@ def require_writers(returned: object, function: str, job: str) -> Writers:
         return {query_name(returned) or job: returned}
     if not isinstance(returned, list | tuple):
         raise AdaptiveJobError(f"{function}() returned {type(returned).__name__}: {HINT}")
-    if strange := [item for item in returned if not isinstance(item, DataStreamWriter)]:
-        kinds = ", ".join(dict.fromkeys(type(item).__name__ for item in strange))
+    if invalid := [item for item in returned if not isinstance(item, DataStreamWriter)]:
+        kinds = ", ".join(dict.fromkeys(type(item).__name__ for item in invalid))
         raise AdaptiveJobError(f"{function}() returned {kinds} in a {type(returned).__name__}: {HINT}")
     return _named(returned, function, job)
 
 
 def require_same_queries(names: Iterable[str], before: Sequence[str], function: str) -> None:
-    """A function that is called again returns the queries that it returned before.
+    """Require that a further call of the build function returns the same queries.
 
     Args:
-        names: of the queries that it returned, none if it returned a batch.
-        before: names of those that it had returned, none the first time.
-        function: its name.
+        names: names of the queries that the function returned, empty for a batch.
+        before: names of the previous queries, empty for the first call.
+        function: name of the function.
 
     Raises:
-        AdaptiveJobError: it returned others; names them.
+        AdaptiveJobError: the queries differ; the message names the differences.
     """
     now = list(names)
     missing = [f"{name!r} is missing" for name in before if name not in now]
@@ -107,17 +107,17 @@ def require_same_queries(names: Iterable[str], before: Sequence[str], function: 
     if before and (missing or new):
         raise AdaptiveJobError(
             f"{function}() returned other queries than before, {', '.join(missing + new)}: return the same ones, by "
-            "name, whatever the parallelism; a job with other queries is submitted anew"
+            "name, whatever the parallelism; submit a job with other queries as a new run"
         )
 
 
 def query_name(writer: DataStreamWriter) -> str | None:
-    """The name that the script gave a query, None without one."""
+    """Return the name that the script gave a query, or None."""
     return query_option(writer, "queryName")
 
 
 def query_option(writer: DataStreamWriter, name: str) -> str | None:
-    """What the script set an option of a query to, None if it did not."""
+    """Return the value of an option that the script set on a query, or None."""
     options = writer._jwrite.getClass().getDeclaredField("extraOptions")
     options.setAccessible(True)
     value = options.get(writer._jwrite).get(name)
@@ -125,21 +125,21 @@ def query_option(writer: DataStreamWriter, name: str) -> str | None:
 
 
 def function_name(build: Any) -> str:
-    """What to call the author's function in a message; that of a `functools.partial` is the one it stands for."""
+    """Return the name of the build function for messages; for a `functools.partial`, the name of its function."""
     return str(getattr(getattr(build, "func", build), "__name__", type(build).__name__))
 
 
 def _named(writers: Sequence[DataStreamWriter], function: str, job: str) -> Streams:
-    """The writers by name. Raises `AdaptiveJobError`."""
+    """Return the writers by name. Raises `AdaptiveJobError`."""
     if not writers:
-        raise AdaptiveJobError(f"{function}() returned no query at all: {HINT}")
+        raise AdaptiveJobError(f"{function}() returned no query: {HINT}")
     names = [query_name(writer) for writer in writers]
     if len(writers) == 1:
         names = [names[0] or job]
     if nameless := [str(number) for number, name in enumerate(names, start=1) if not name]:
         raise AdaptiveJobError(
-            f"{function}() returned {len(names)} queries, of which number {', '.join(nameless)} has no name: give each "
-            "its own .queryName(...), by which its checkpoint is found again"
+            f"{function}() returned queries without a name (number {', '.join(nameless)} of {len(names)}): give each "
+            "its own .queryName(...), which identifies its checkpoint"
         )
     if double := [repr(name) for name, count in Counter(names).items() if count > 1]:
         raise AdaptiveJobError(

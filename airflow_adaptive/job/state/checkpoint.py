@@ -1,9 +1,8 @@
-"""What a query's checkpoint says, read with Spark's own readers and without changing anything in it.
+"""Reads a query's checkpoint with Spark's own readers, without changes.
 
-All of it reaches into the JVM: `OffsetSeqLog` and `CommitLog` of
-`org.apache.spark.sql.execution.streaming.checkpointing`, `StateMetadataPartitionReader` of
-`org.apache.spark.sql.execution.datasources.v2.state.metadata`, the same in Spark 4.2 and 4.3. They refuse what a newer
-Spark has written.
+The module uses the JVM: `OffsetSeqLog` and `CommitLog` of `org.apache.spark.sql.execution.streaming.checkpointing`, and
+`StateMetadataPartitionReader` of `org.apache.spark.sql.execution.datasources.v2.state.metadata`, the same in Spark 4.2
+and 4.3. The readers reject the files of a newer Spark version.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ LOGS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
 METADATA: Final = "org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader"
 
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
-"""Under this name a checkpoint keeps the number of its state's partitions, whatever the session has."""
+"""Name under which a checkpoint keeps the number of state partitions, independent of the session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointHead:
-    """Where a query stands.
+    """Position of a query in its checkpoint.
 
     Attributes:
-        newest: the last batch that was begun: its offsets are logged.
-        committed: the last batch that was committed, None without one.
-        partitions: of the state after the newest batch; None if an old Spark did not write them down.
-        previous_partitions: of the state before the newest batch, None if that is unknown.
+        newest: number of the last batch that began and whose offsets are logged.
+        committed: number of the last committed batch, or None.
+        partitions: number of state partitions after the newest batch, or None if an old Spark version did not store it.
+        previous_partitions: number of state partitions before the newest batch, or None if unknown.
     """
 
     newest: int
@@ -41,28 +40,28 @@ class CheckpointHead:
 
     @property
     def incomplete(self) -> bool:
-        """Whether the newest batch was begun and not committed."""
+        """Whether the newest batch began and was not committed."""
         return self.newest != self.committed
 
     @property
     def repartitioned(self) -> bool:
-        """Whether the newest batch is none of the query's but a repartition: only that changes their number."""
+        """Whether the newest batch is a repartition, because no other batch changes the number of partitions."""
         return None not in {self.previous_partitions, self.partitions} and self.previous_partitions != self.partitions
 
     @property
     def unfinished_repartition(self) -> int | None:
-        """Partitions that a repartition was to lead to which was begun and not committed, None without one."""
+        """Number of partitions of a repartition that began and was not committed, or None."""
         return self.partitions if self.incomplete and self.repartitioned else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateStore:
-    """A state store, which each partition of an operator's state has one of.
+    """A kind of state store, of which each state partition of an operator has one.
 
     Attributes:
         operator: number of the operator in its query.
-        kind: what Spark calls the operator, `stateStoreSave` for an aggregation.
-        name: of the store, `default` unless the operator has several.
+        kind: Spark's name of the operator, for example `stateStoreSave` for an aggregation.
+        name: name of the store, `default` unless the operator has several.
     """
 
     operator: int
@@ -71,20 +70,20 @@ class StateStore:
 
 
 class Checkpoint:
-    """One query's checkpoint."""
+    """The checkpoint of one query."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        """Point to it; nothing is read yet."""
+        """Refer to a checkpoint; nothing is read yet."""
         self._spark = spark
         self.uri = uri
 
     @property
     def has_escaped_path(self) -> bool:
-        """Whether its path looks otherwise as a URI: the readers of state escape it twice and do not find it."""
+        """Whether the path differs from its URI. The readers of state escape such a path twice and do not find it."""
         return str(java_class(self._spark, "org.apache.hadoop.fs.Path")(self.uri).toUri()) != self.uri
 
     def head(self) -> CheckpointHead | None:
-        """Where its query stands, None if that has not begun a batch. Raises what Spark raises."""
+        """Return the position of the query, or None before its first batch. Raises the exceptions of Spark."""
         offsets = self._log("OffsetSeqLog", "offsets")
         newest = _newest(offsets)
         if newest is None:
@@ -97,14 +96,20 @@ class Checkpoint:
         )
 
     def stores(self, batch: int) -> list[StateStore]:
-        """All kinds of state stores as of a batch, none if the query is stateless. Raises what Spark raises."""
+        """Return all kinds of state stores as of a batch, empty for a stateless query.
+
+        Raises the exceptions of Spark.
+        """
         conf = self._spark._jsparkSession.sessionState().newHadoopConf()
         serializable = java_class(self._spark, "org.apache.spark.util.SerializableConfiguration")(conf)
         reader = java_class(self._spark, METADATA)(self.uri, serializable, batch)
         return [store for operator in reader.allOperatorStateMetadata() for store in _stores(operator)]
 
     def format_of(self, batch: int) -> int:
-        """Format of the state as of a batch that was committed (`spark.sql.streaming.stateStore.checkpointFormatVersion`)."""
+        """Return the format of the state after a committed batch.
+
+        See `spark.sql.streaming.stateStore.checkpointFormatVersion`.
+        """
         return 2 if self._log("CommitLog", "commits").get(batch).get().stateUniqueIds().isDefined() else 1
 
     def _log(self, kind: str, folder: str) -> Any:

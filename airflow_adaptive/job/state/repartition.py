@@ -1,19 +1,21 @@
-"""Gives the state of a stopped query another number of partitions (rescale tier 2).
+"""Changes the number of partitions of the state of a stopped query (rescale tier 2).
 
-Spark does it in a batch of its own, which reads no input (`OfflineStateRepartitionRunner` of
-`org.apache.spark.sql.execution.streaming.state`, Spark >= 4.2): offsets with the new number are logged, the state is
-rewritten, the batch is committed. It leaves some things to whoever calls it:
+Spark repartitions in a batch without input (`OfflineStateRepartitionRunner` of
+`org.apache.spark.sql.execution.streaming.state`, Spark >= 4.2): it logs the offsets with the new number, rewrites the
+state, and commits the batch. This module adds what Spark leaves to the caller:
 
-* It logs the offsets before it finds out whether it can rewrite the state. If it can't, the query never starts again.
-  So everything that it would find is looked for first.
-* It rewrites the state of whatever query the checkpoint is of. So the query's operators are compared with it first.
-* State without a key (`df.groupBy().count()`) is one row, which a query seeks in partition 0 and a repartition moves
-  elsewhere: the count would begin again, silently. So such state is refused.
-* It won't go past a batch that was begun and not committed. So the query is run once, for exactly that batch.
-* A file sink has nothing for the new batch in its own log, where no batch may be missing: what it wrote could not be
-  read any more. So the sink's log gets the batch, without files.
+* Spark logs the offsets before it checks whether it can rewrite the state. If it cannot, the query never starts again.
+  Therefore the module performs all checks first.
+* Spark rewrites the state of any query. Therefore the module compares the operators of the query with those of the
+  checkpoint first.
+* State without a key (`df.groupBy().count()`) is one row, which a query reads from partition 0 and a repartition moves
+  elsewhere, so that the count would start again without an error. Therefore the module rejects such state.
+* Spark does not repartition after a batch that began and was not committed. Therefore the module runs the query once,
+  for exactly that batch.
+* The metadata log of a file sink lacks the batch of the repartition, and a missing batch makes the output unreadable.
+  Therefore the module adds the batch to that log, without files.
 
-A repartition that was interrupted can only be finished, with the same number: a query does not start before.
+An interrupted repartition can only be completed with the same number of partitions; the query does not start before.
 """
 
 from __future__ import annotations
@@ -34,65 +36,66 @@ from airflow_adaptive.job.state.sink_metadata_log import add_empty_batch
 from airflow_adaptive.job.state.stateful_operators import KNOWN, LIMIT, planned_operators
 
 STATE_OPTIONS: Final = {"_readAllColumnFamilies": "true"}
-"""What a repartition reads the state with (`StateSourceOptions.INTERNAL_ONLY_READ_ALL_COLUMN_FAMILIES`)."""
+"""Options with which a repartition reads the state (`StateSourceOptions.INTERNAL_ONLY_READ_ALL_COLUMN_FAMILIES`)."""
 
 KEY: Final = "partition_key"
-"""The column of it by which state is spread over the partitions."""
+"""Column of the state that determines the partition."""
 
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 REASONS: Final = {
     "UNSUPPORTED_PROVIDER": (
-        "only RocksDB's state can be: set spark.sql.streaming.stateStore.providerClass to "
-        f"{ROCKSDB}; a checkpoint keeps what it was begun with, so this job needs a new one"
+        "Spark repartitions only RocksDB's state: set spark.sql.streaming.stateStore.providerClass to "
+        f"{ROCKSDB}; a checkpoint keeps its first provider, so this job needs a new checkpoint"
     ),
     "UNSUPPORTED_STATEFUL_OPERATOR": "Spark repartitions no state of this operator",
     "UNSUPPORTED_TRANSFORM_WITH_STATE_VARIABLE_TYPE": "Spark repartitions no state variable of this type",
 }
-"""By Spark's error condition, why a repartition is impossible."""
+"""Reason why a repartition is impossible, by Spark's error condition."""
 
 FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 NEWER: Final = "[INVALID_LOG_VERSION."
-"""How Spark calls a log of a format that it does not know."""
+"""Spark's error condition for a log of an unknown format."""
 
 
 class RepartitionError(RuntimeError):
-    """The state of a checkpoint can't have the number of partitions that is wanted: no restart mends that."""
+    """The state of a checkpoint cannot have the requested number of partitions. A restart does not help."""
 
 
 class CheckpointRepartitioner:
-    """Sees to the state of queries that do not run; see `interfaces.StateRepartitioner`."""
+    """Repartitions the state of queries that do not run; see `interfaces.StateRepartitioner`."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Nothing is read yet."""
+        """Create a repartitioner; nothing is read yet."""
         self._spark = spark
 
     def partitions(self, checkpoint: str) -> int | None:
-        """Partitions of the state after the last batch that was committed; None for a new or a stateless query.
+        """Return the number of state partitions after the last committed batch, or None for a new or stateless query.
 
         Raises:
-            RepartitionError: a newer Spark has written the checkpoint.
-            Exception: what Spark raises when it can't be read.
+            RepartitionError: a newer Spark version has written the checkpoint.
+            Exception: the exceptions of Spark if the checkpoint cannot be read.
         """
         found = Checkpoint(self._spark, checkpoint)
         with _explaining_version_errors(checkpoint):
             return _partitions(found, found.head())
 
     def check(self, checkpoint: str, partitions: int, writer: DataStreamWriter) -> None:
-        """Find out what a repartition would fail at, without changing anything; the query may run.
+        """Check whether a repartition would fail, without a change; the query may run.
 
-        State that has that many partitions, a query without state and one that has not committed a batch need no
-        repartition, so nothing can fail: a plan gives a number to each query of a job.
+        A query without state, a query without a committed batch, and state with that number of partitions need no
+        repartition and pass: a plan has a number for each query of the job.
 
         Args:
-            checkpoint: URI.
-            partitions: that the state is to have.
-            writer: of the query that is to have it, not started.
+            checkpoint: URI of the checkpoint.
+            partitions: requested number of state partitions.
+            writer: writer of the query, not started.
 
         Raises:
-            RepartitionError: the state can't have so many, or is another query's, or a newer Spark has written it.
-            Exception: what Spark raises when it can't be read.
+            RepartitionError: the state cannot have that number of partitions, belongs to another query, or a newer
+                Spark version has written it.
+            Exception: the exceptions of Spark if the checkpoint cannot be read.
         """
         _require_count(checkpoint, partitions)
         found = Checkpoint(self._spark, checkpoint)
@@ -103,20 +106,21 @@ class CheckpointRepartitioner:
                 self._require_same_operators(found, head, partitions, writer)
 
     def ensure(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:
-        """Leave a checkpoint that its query can start from, with the state in that many partitions.
+        """Let the query start from the checkpoint, with the requested number of state partitions.
 
-        The query must not run. What was interrupted before, by whatever, is finished first; so this may be interrupted
-        itself at any moment, and be called again with the same number or another.
+        The query must not run. The method first completes anything that was interrupted before. Therefore it may itself
+        be interrupted at any time and called again with the same or another number.
 
         Args:
-            checkpoint: URI.
-            partitions: that the state is to have; None: those that it has.
-            writer: of the query, not started; it runs once if a batch of it was cut.
+            checkpoint: URI of the checkpoint.
+            partitions: requested number of state partitions, or None to keep the current number.
+            writer: writer of the query, not started; it runs once if a batch of the query was interrupted.
 
         Raises:
-            RepartitionError: the state can't have so many, or is another query's, or a newer Spark has written it.
-            StreamingQueryException: the batch that was cut fails again.
-            Exception: what Spark raises when the checkpoint can't be read or written.
+            RepartitionError: the state cannot have that number of partitions, belongs to another query, or a newer
+                Spark version has written it.
+            StreamingQueryException: the interrupted batch fails again.
+            Exception: the exceptions of Spark if the checkpoint cannot be read or written.
         """
         if partitions is not None:
             _require_count(checkpoint, partitions)
@@ -146,7 +150,7 @@ class CheckpointRepartitioner:
         self._complete_sink(self._repartition(found, partitions), writer)
 
     def _require_possible(self, found: Checkpoint, head: CheckpointHead, partitions: int) -> None:
-        """See to it that a repartition can rewrite each state store: it does not look before it begins."""
+        """Require that a repartition can rewrite each state store; Spark does not check this before it begins."""
         if found.has_escaped_path:
             raise RepartitionError(
                 f"{_problem(found.uri, partitions)}: Spark repartitions no checkpoint with characters in its path that are "
@@ -160,14 +164,14 @@ class CheckpointRepartitioner:
     def _require_same_operators(
         self, found: Checkpoint, head: CheckpointHead, partitions: int, writer: DataStreamWriter
     ) -> None:
-        """See to it that the query will start from the state."""
+        """Require that the query will start from the state."""
         planned = planned_operators(self._spark, writer)
         has = {} if head.committed is None else {it.operator: it.kind for it in found.stores(head.committed)}
         kept = [kind for _, kind in sorted(has.items()) if kind != LIMIT]
         if planned is not None and planned != kept and KNOWN.issuperset(kept):
             raise RepartitionError(
-                f"{_problem(found.uri, partitions)}: it is another query's, of {' and '.join(kept) or 'no operator'}, and "
-                f"this one would keep that of {' and '.join(planned) or 'no operator'}: give it another name, or the job"
+                f"{_problem(found.uri, partitions)}: the state belongs to another query, of {' and '.join(kept) or 'no operator'}, and "
+                f"this query has {' and '.join(planned) or 'no operator'}: rename the query or the job"
             )
 
     def _require_format(self, found: Checkpoint, batch: int, partitions: int) -> None:
@@ -181,36 +185,36 @@ class CheckpointRepartitioner:
         key = self._read_schema(found, batch, store, partitions)[KEY].dataType
         if isinstance(key, StructType) and not key.fields:
             raise RepartitionError(
-                f"{_problem(found.uri, partitions)}: that of operator {store.operator} ({store.kind}) has no key, so it is "
+                f"{_problem(found.uri, partitions)}: the state of operator {store.operator} ({store.kind}) has no key, so it is "
                 "always in one partition: set max_parallelism of its vertex to what the checkpoint has"
             )
 
     def _read_schema(self, found: Checkpoint, batch: int, store: StateStore, partitions: int) -> StructType:
-        """The columns that a repartition would read of a state store, after Spark's own checks."""
+        """Return the columns that a repartition would read of a state store, after Spark's own checks."""
         reader = self._spark.read.format("statestore").options(**STATE_OPTIONS)
         try:
             return reader.options(batchId=batch, operatorId=store.operator, storeName=store.name).load(found.uri).schema
         except (Py4JJavaError, PySparkException) as error:
-            said = _first_line(error)
-            if CONDITION.match(said) is None:  # what a storage says is no word on the state
+            message = _first_line(error)
+            if CONDITION.match(message) is None:  # an error of the storage does not concern the state
                 raise
-            reason = next((REASONS[name] for name in REASONS if f".{name}]" in said), "Spark can't read it for that")
+            reason = next((REASONS[name] for name in REASONS if f".{name}]" in message), "Spark cannot read it")
             raise RepartitionError(
-                f"{_problem(found.uri, partitions)}: that of operator {store.operator} ({store.kind}): {reason} ({said})"
+                f"{_problem(found.uri, partitions)}: operator {store.operator} ({store.kind}): {reason} ({message})"
             ) from None
 
     def _repartition(self, found: Checkpoint, partitions: int) -> CheckpointHead:
-        """Let Spark do it, or finish it; where the query stands then."""
+        """Repartition the state with Spark, or complete a repartition. Returns the new position of the query."""
         self._spark._streamingCheckpointManager.repartition(found.uri, partitions)
         after = found.head()
         if after is None or after.incomplete or after.partitions != partitions:
             raise RepartitionError(
-                f"{_problem(found.uri, partitions)}: it is not, though Spark reported success: {after}"
+                f"{_problem(found.uri, partitions)}: Spark reported success, but the checkpoint is at {after}"
             )
         return after
 
     def _complete_batch(self, found: Checkpoint, writer: DataStreamWriter) -> CheckpointHead:
-        """Run the query for the batch that was cut, and no other. `writer` keeps its own trigger."""
+        """Run the query for the interrupted batch only. `writer` keeps its own trigger."""
         trigger = writer._jwrite.getClass().getDeclaredField("trigger")
         trigger.setAccessible(True)
         own = trigger.get(writer._jwrite)
@@ -220,24 +224,26 @@ class CheckpointRepartitioner:
             trigger.set(writer._jwrite, own)
         head = found.head()
         if head is None or head.incomplete:
-            raise RepartitionError(f"{found.uri}: batch {head and head.newest} was cut, and is not committed: {head}")
+            raise RepartitionError(
+                f"{found.uri}: batch {head and head.newest} was interrupted, and is not committed: {head}"
+            )
         return head
 
     def _complete_sink(self, head: CheckpointHead, writer: DataStreamWriter) -> None:
-        """Write a repartition down where a file sink looks for each batch; if it is the newest batch, and not yet there."""
+        """Add the newest batch to the metadata log of a file sink if the batch is a repartition."""
         if head.repartitioned and not head.incomplete:
             add_empty_batch(self._spark, writer, head.newest)
 
 
 def _partitions(found: Checkpoint, head: CheckpointHead | None) -> int | None:
-    """Partitions of the state after the last batch that was committed, None without state."""
+    """Return the number of state partitions after the last committed batch, or None without state."""
     if head is None or head.committed is None or not found.stores(head.committed):
         return None
     return head.partitions if head.unfinished_repartition is None else head.previous_partitions
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of Spark's message."""
+    """Return the first line of Spark's message."""
     java = getattr(error, "java_exception", None)
     return str(error if java is None else java.getMessage()).partition("\n")[0]
 
@@ -248,12 +254,12 @@ def _require_count(checkpoint: str, partitions: int) -> None:
 
 
 def _problem(checkpoint: str, partitions: int) -> str:
-    return f"state in {checkpoint} can't have {partitions} partition(s)"
+    return f"state in {checkpoint} cannot have {partitions} partition(s)"
 
 
 @contextmanager
 def _explaining_version_errors(checkpoint: str) -> Iterator[None]:
-    """Say which checkpoint it is that a newer Spark has written; of it Spark names a file at most."""
+    """Name the checkpoint that a newer Spark version has written; Spark's own error names at most a file."""
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:

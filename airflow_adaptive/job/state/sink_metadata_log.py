@@ -1,8 +1,8 @@
-"""The log in which a file sink keeps the files of each batch, `_spark_metadata` in its folder.
+"""The metadata log of a file sink, `_spark_metadata` in its folder, which lists the files of each batch.
 
-Readers of the folder go through it batch by batch and fail at one that is missing, and so does the sink itself when it
-compacts its log (`CompactibleFileStreamLog` of `org.apache.spark.sql.execution.streaming.runtime`). All of it reaches
-into the JVM: `FileStreamSink` and `FileStreamSinkLog` of `org.apache.spark.sql.execution.streaming.sinks`.
+Readers of the folder read the log batch by batch and fail at a missing batch, and so does the sink when it compacts the
+log (`CompactibleFileStreamLog` of `org.apache.spark.sql.execution.streaming.runtime`). The module uses the JVM:
+`FileStreamSink` and `FileStreamSinkLog` of `org.apache.spark.sql.execution.streaming.sinks`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ SINKS: Final = "org.apache.spark.sql.execution.streaming.sinks"
 
 
 def add_empty_batch(spark: SparkSession, writer: DataStreamWriter, batch: int) -> None:
-    """Say in the log that a batch has written no files, unless it has the batch, or the sink is none of files.
+    """Add a batch without files to the log, unless the log has the batch or the sink is not a file sink.
 
     Args:
-        spark: the session.
-        writer: of the query.
-        batch: that the sink never saw.
+        spark: session of the driver.
+        writer: writer of the query.
+        batch: number of a batch that the sink has not processed.
     """
     folder = _folder(writer)
     log = None if folder is None else _log(spark, folder)
@@ -46,7 +46,7 @@ def _folder(writer: DataStreamWriter) -> str | None:
 
 
 def _log(spark: SparkSession, folder: str) -> Any:
-    """The log of a sink in that folder, None if there is none."""
+    """Return the log of a sink in that folder, or None."""
     session = spark._jsparkSession
     path = java_class(spark, "org.apache.hadoop.fs.Path")(folder)
     files = path.getFileSystem(session.sessionState().newHadoopConf())

@@ -1,8 +1,8 @@
-"""Which stateful operators a query would have that has not been started.
+"""Determines which stateful operators a query would have, before the query starts.
 
-Spark compares them with those of the checkpoint when it plans the first batch (`IncrementalExecution`,
-`STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA`), which is too late for who would change the state before.
-What it will plan it tells in the explained plan alone: there each operator has the number of its state.
+Spark compares the operators with those of the checkpoint when it plans the first batch (`IncrementalExecution`,
+`STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA`). That is too late if the driver changes the state before the
+start. Only the explained plan shows the operators earlier, with the number of the state of each operator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WITH_STATE: Final = re.compile(r"(\w+) .*\bstate info \[.*?\bopId = (\d+)")
 """A line of an explained plan: name and number of an operator that reads or writes state."""
 
 READERS: Final = frozenset({"StateStoreRestore", "SessionWindowStateStoreRestore"})
-"""They belong to a writer of the same number."""
+"""Operators that belong to a writer with the same number."""
 
 LIMIT: Final = "globalLimit"
 
@@ -35,22 +35,24 @@ KINDS: Final = {
     "StreamingSymmetricHashJoin": "symmetricHashJoin",
     "StreamingGlobalLimit": LIMIT,
 }
-"""What an operator is called in a plan -> in a checkpoint (`StatefulOperator.shortName`). Others are not judged."""
+"""Name of an operator in a plan -> name in a checkpoint (`StatefulOperator.shortName`). Other operators are not
+compared."""
 
 KNOWN: Final = frozenset(KINDS.values())
 
 
 def planned_operators(spark: SparkSession, writer: DataStreamWriter) -> list[str] | None:
-    """What a checkpoint of the query would call its stateful operators, in the order of their numbers.
+    """Return the names that a checkpoint of the query would give its stateful operators, in the order of their numbers.
 
-    Without limits: whether they keep state depends on the output mode, which an explained plan does not know.
+    The result contains no limits: whether a limit is stateful depends on the output mode, which an explained plan does
+    not contain.
 
     Args:
-        spark: the session.
-        writer: of the query.
+        spark: session of the driver.
+        writer: writer of the query.
 
     Returns:
-        None if that can't be told: Spark does not explain the query, or has an operator that is not known here.
+        The names, or None if they are unknown: Spark cannot explain the query, or the query has an unknown operator.
     """
     try:
         execution = writer._df._jdf.queryExecution()
@@ -61,7 +63,7 @@ def planned_operators(spark: SparkSession, writer: DataStreamWriter) -> list[str
 
 
 def operators_of(plan: str) -> list[str] | None:
-    """The same from the text of an explained plan."""
+    """Return the same from the text of an explained plan."""
     found = sorted({(int(number), name) for name, number in WITH_STATE.findall(plan) if name not in READERS})
     kinds = [KINDS.get(name) for _, name in found]
     return None if None in kinds else [kind for kind in kinds if kind is not None and kind != LIMIT]

@@ -48,11 +48,11 @@ def test_the_query_keeps_the_trigger_of_its_script(trials):
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("zero", "can't have 0 partition(s): give at least 1"),
+        ("zero", "cannot have 0 partition(s): give at least 1"),
         ("format", "checkpointFormatVersion=1: set that, not 2"),
         ("keyless", "operator 0 (stateStoreSave) has no key, so it is always in one partition"),
-        ("operator", "operator 0 (globalLimit): Spark can't read it for that"),
-        ("another", "it is another query's, of stateStoreSave, and this one would keep that of dedupe"),
+        ("operator", "operator 0 (globalLimit): Spark cannot read it"),
+        ("another", "the state belongs to another query, of stateStoreSave, and this query has dedupe"),
         ("provider", "operator 0 (stateStoreSave): only RocksDB's state can be"),
         ("escaped", "characters in its path that are escaped in a URI"),
         ("newer", "upgrade Spark, or give the query a new one"),

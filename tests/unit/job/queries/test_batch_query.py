@@ -164,7 +164,7 @@ def test_batch_that_does_not_let_go_is_neither_ended_nor_run_again(spark: Spark,
     assert not batch.end(0.0, no_time_passes)
     assert batch.plan is not None
     assert not batch.can_adopt(plan(1))
-    with pytest.raises(UnendedBatchError, match="'flights' was cut and has not ended yet"):
+    with pytest.raises(UnendedBatchError, match="'flights' was interrupted and has not ended yet"):
         batch.start(Writer(spark), plan(1))
     let_go(spark, batch)
     assert batch.has_ended(), "it was saved after all"

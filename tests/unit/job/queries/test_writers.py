@@ -59,7 +59,7 @@ def test_nothing_is_refused():
         "departures() returned NoneType: return df.writeStream... of a streaming DataFrame, not started, "
         "or a list of them, or df.write... of a batch, not saved"
     )
-    assert refusal([]).startswith("departures() returned no query at all: return df.writeStream...")
+    assert refusal([]).startswith("departures() returned no query: return df.writeStream...")
 
 
 def test_a_started_query_is_refused():
@@ -73,8 +73,8 @@ def test_a_batch_among_queries_is_refused():
 
 def test_several_queries_without_names_are_refused_by_their_number():
     assert refusal([Stream(), Stream("a"), Stream()]) == (
-        "departures() returned 3 queries, of which number 1, 3 has no name: give each its own .queryName(...), "
-        "by which its checkpoint is found again"
+        "departures() returned queries without a name (number 1, 3 of 3): give each its own .queryName(...), "
+        "which identifies its checkpoint"
     )
 
 
