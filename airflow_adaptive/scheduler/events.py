@@ -171,14 +171,6 @@ class BatchCommitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchFailed:
-    """A micro-batch of the driver of this epoch failed without failing its query (Flink: checkpoint failed)."""
-
-    at: datetime
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFailed:
     """A query of the driver of this epoch failed; the driver lives.
 
@@ -224,14 +216,9 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspendRequested:
-    """Somebody wants the job to end for now.
-
-    Attributes:
-        with_savepoint: stop at a batch boundary first (stop with savepoint); else leave at once, as Flink's suspend.
-    """
+    """A user or the task requested that the job stops at a batch boundary and may be resumed (stop with savepoint)."""
 
     at: datetime
-    with_savepoint: bool = True
 
 
 Event = (
@@ -246,7 +233,6 @@ Event = (
     | PlanActivated
     | PlanRefused
     | BatchCommitted
-    | BatchFailed
     | QueryFailed
     | SavepointCompleted
     | SavepointFailed

@@ -17,7 +17,6 @@ from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.errors import SchedulerUsageError
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
-    BatchFailed,
     DriverEnded,
     DriverHeartbeatTimedOut,
     DriverSubmitted,
@@ -73,7 +72,6 @@ _FromDriver = (
     | PlanActivated
     | PlanRefused
     | BatchCommitted
-    | BatchFailed
     | QueryFailed
     | SavepointCompleted
     | SavepointFailed

@@ -126,14 +126,12 @@ class Executing:
         since: when this visit, and with it the cooldown, began.
         plan: what runs.
         manager: decides when a change may be acted on.
-        batches_left: failed batches until a rescale goes ahead without a commit, None while no change waits.
         forced_at: when a change below the minimal increase is forced, None if no such check is planned.
     """
 
     since: datetime
     plan: Plan
     manager: TransitionManager
-    batches_left: int | None = None
     forced_at: datetime | None = None
 
 

@@ -16,7 +16,6 @@ from airflow_adaptive.scheduler.commands import Command, KillDriver, SubmitDrive
 from airflow_adaptive.scheduler.config.restart_strategies import describe_strategy
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
-    BatchFailed,
     DriverEnded,
     DriverHeartbeatTimedOut,
     Event,
@@ -83,7 +82,7 @@ def stay(state: SchedulerState, event: Event, reason: Reason | None = None) -> S
 def ignore(state: SchedulerState, event: Event) -> Step:
     """The event leads nowhere in this state."""
     match event:
-        case SlotsChanged() | BatchCommitted() | BatchFailed() | PlanActivated():
+        case SlotsChanged() | BatchCommitted() | PlanActivated():
             return stay(state, event)
         case RequirementsChanged():
             text = f"the requirements are noted; nothing can follow from them while {state.name}"

@@ -7,7 +7,6 @@ from typing import get_args
 
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
-    BatchFailed,
     CancelRequested,
     DriverEnded,
     DriverHeartbeatTimedOut,
@@ -44,7 +43,8 @@ States = frozenset[type]
 
 _DONE: States = frozenset({Finished})
 _CANCEL: States = frozenset({Canceling})
-_STOP: States = frozenset({StopWithSavepoint, Finished})
+_STOP: States = frozenset({StopWithSavepoint})
+_NOWHERE: States = frozenset()
 _RESCALE: States = frozenset({Deploying, Restarting})
 """By executors alone a job is Deploying at once; else something of it restarts."""
 _LIVING_DRIVER_FAILED: States = frozenset({Restarting, Failing})
@@ -85,6 +85,7 @@ _LEADS_TO: Mapping[type, Mapping[type, States]] = {
         DriverHeartbeatTimedOut: _LIVING_DRIVER_FAILED | _DONE,
         QueryFailed: _LIVING_DRIVER_FAILED | _DONE,
         CancelRequested: _CANCEL | _DONE,
+        SuspendRequested: _STOP | _DONE,
     },
     Executing: {
         **_RUNNING,
@@ -93,7 +94,6 @@ _LEADS_TO: Mapping[type, Mapping[type, States]] = {
         JobRedeployed: _RESCALE,
         TimerFired: _RESCALE | {RestartingLocally},
         BatchCommitted: _RESCALE,
-        BatchFailed: _RESCALE,
     },
     RestartingLocally: {
         **_RUNNING,
@@ -110,10 +110,10 @@ _LEADS_TO: Mapping[type, Mapping[type, States]] = {
         **_RUNNING,
         SavepointCompleted: _LIVING_DRIVER_FAILED,
         SavepointFailed: _LIVING_DRIVER_FAILED | {Executing},
-        SuspendRequested: _DONE,
+        SuspendRequested: _NOWHERE,
     },
-    Canceling: {DriverEnded: _DONE, SuspendRequested: _DONE},
-    Failing: {DriverEnded: _DONE, SuspendRequested: _DONE, CancelRequested: _CANCEL},
+    Canceling: {DriverEnded: _DONE},
+    Failing: {DriverEnded: _DONE, CancelRequested: _CANCEL},
     Finished: {},
 }
 

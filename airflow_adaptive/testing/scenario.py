@@ -17,7 +17,6 @@ from airflow_adaptive.scheduler.commands import Command
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
-    BatchFailed,
     CancelRequested,
     DriverEnded,
     DriverHeartbeatTimedOut,
@@ -190,10 +189,6 @@ class Scenario:
         """A batch was committed."""
         return self.when(BatchCommitted(at=self.now, epoch=self.state.epoch))
 
-    def when_batch_failed(self) -> Scenario:
-        """A batch failed without failing its query."""
-        return self.when(BatchFailed(at=self.now, epoch=self.state.epoch))
-
     def when_query_failed(self, failure: Failure = TRANSIENT) -> Scenario:
         """A query failed; the driver lives."""
         return self.when(QueryFailed(at=self.now, epoch=self.state.epoch, failure=failure))
@@ -230,9 +225,9 @@ class Scenario:
         """Somebody wants the job to end for good."""
         return self.when(CancelRequested(at=self.now))
 
-    def when_suspended(self, *, with_savepoint: bool = True) -> Scenario:
+    def when_suspended(self) -> Scenario:
         """Somebody wants the job to end for now."""
-        return self.when(SuspendRequested(at=self.now, with_savepoint=with_savepoint))
+        return self.when(SuspendRequested(at=self.now))
 
     # ---- then -------------------------------------------------------------------------------------------------------
 

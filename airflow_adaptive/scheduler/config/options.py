@@ -117,14 +117,14 @@ class Options:
     max_trigger_delay: timedelta | None = _option(
         None,
         not_negative_or_unset,
-        "A rescale waits at most this long for a committed batch; unset: for one more trigger interval than"
-        " `max_failed_batches`, at least 10 s.",
+        "Longest time that a rescale waits for a committed batch; unset: (`max_failed_batches` + 1) trigger intervals,"
+        " at least 10 s.",
         _ADAPTIVE + "rescale-trigger.max-delay",
     )
     max_failed_batches: int = _option(
         2,
         one_or_more,
-        "A rescale that waits for a committed batch goes ahead after this many failed ones.",
+        "Number of trigger intervals, minus one, in the default of `max_trigger_delay`.",
         _ADAPTIVE + "rescale-trigger.max-checkpoint-failures",
     )
     min_parallelism_increase: int = _option(

@@ -9,7 +9,6 @@ from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
     Event,
-    SuspendRequested,
     TimerFired,
     TimerName,
 )
@@ -27,10 +26,6 @@ def on_event(state: SchedulerState, current: Canceling | Failing | Finished, eve
             return state_transitions.kill_again(state, event)
         case CancelRequested() if isinstance(current, Failing):
             return state_transitions.cancel(state, event)
-        case SuspendRequested(with_savepoint=False) if not isinstance(current, Finished):
-            return state_transitions.finish(
-                state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked, at once")
-            )
         case _:
             return state_transitions.ignore(state, event)
 

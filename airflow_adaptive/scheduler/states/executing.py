@@ -9,7 +9,6 @@ from airflow_adaptive.scheduler import rescale_tiers, resource_checks, state_tra
 from airflow_adaptive.scheduler.config.options import BelowLowerBound
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
-    BatchFailed,
     Event,
     JobRedeployed,
     RequirementsChanged,
@@ -47,8 +46,6 @@ def on_event(state: SchedulerState, executing: Executing, event: Event) -> Step:
             return _on_change(state, executing, event)
         case BatchCommitted():
             return _on_trigger(state, executing, event)
-        case BatchFailed():
-            return _on_batch_failed(state, executing, event)
         case TimerFired(timer=TimerName.SLOT_IDLE):
             return _free_idle_slots(state, executing, event)
         case TimerFired(timer=TimerName.FORCED_RESCALE):
@@ -82,10 +79,9 @@ def _must_stop(state: SchedulerState) -> bool:
 
 
 def _on_change(state: SchedulerState, executing: Executing, event: Event) -> Step:
-    options, plan = state.options, executing.plan
+    plan = executing.plan
     armed = replace(
         executing,
-        batches_left=executing.batches_left or options.max_failed_batches,
         forced_at=resource_checks.forced_rescale_at(state, plan, executing.since, executing.forced_at, event.at),
     )
     resources = resource_checks.executing_resources(state, plan)
@@ -95,15 +91,7 @@ def _on_change(state: SchedulerState, executing: Executing, event: Event) -> Ste
 def _on_trigger(state: SchedulerState, executing: Executing, event: Event) -> Step:
     resources = resource_checks.executing_resources(state, executing.plan)
     manager = executing.manager.trigger(event.at, resources)
-    return _follow(state, replace(executing, batches_left=None), event, manager)
-
-
-def _on_batch_failed(state: SchedulerState, executing: Executing, event: Event) -> Step:
-    left = executing.batches_left
-    if left == 1:
-        return _on_trigger(state, executing, event)
-    counted = replace(executing, batches_left=None if left is None else left - 1)
-    return state_transitions.stay(replace(state, current=counted), event)
+    return _follow(state, executing, event, manager)
 
 
 def _follow(state: SchedulerState, executing: Executing, event: Event, manager: TransitionManager) -> Step:

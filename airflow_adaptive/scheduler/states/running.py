@@ -39,7 +39,7 @@ def on_event(
             return state_transitions.finish(state, event, Outcome.FINISHED, reason)
         case CancelRequested():
             return state_transitions.cancel(state, event)
-        case SuspendRequested(with_savepoint=True) if state_transitions.runs_queries(state):
+        case SuspendRequested() if state_transitions.runs_queries(state):
             return state_transitions.stop_with_savepoint(state, event, plan)
         case SuspendRequested():
             reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked, at once")

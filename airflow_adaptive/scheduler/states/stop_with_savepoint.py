@@ -37,7 +37,7 @@ def on_event(state: SchedulerState, stopping: StopWithSavepoint, event: Event) -
             return _driver_gone(state, stopping, event)
         case TimerFired():
             return state_transitions.kill_again(state, event, killed=True)
-        case SuspendRequested(with_savepoint=True):
+        case SuspendRequested():
             return state_transitions.ignore(state, event)
         case _:
             return running.on_event(state, stopping, event)

@@ -116,6 +116,16 @@ DIFFERENCES = (
     ),
     Difference(
         area="state_transitions",
+        why="a running job is always suspended at a batch boundary; Flink's suspend stops the job at once",
+        explains=lambda vector, _: vector["event"] == "suspend",
+    ),
+    Difference(
+        area="rescale_on_checkpoint",
+        why="in Spark no batch fails without its query: max_failed_batches is only a factor in max_trigger_delay",
+        explains=lambda vector, _: any(event["event"] == "checkpoint_failed" for event in vector["events"]),
+    ),
+    Difference(
+        area="state_transitions",
         why="below its lower bound a job stops and waits (FLIP-291), unless below_lower_bound is keep_running",
         explains=lambda vector, deviation: (
             _is("Executing", "new_requirements")(vector, deviation) and deviation.expected is None

@@ -11,7 +11,6 @@ from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.events import (
     REPARTITION_ERROR,
     BatchCommitted,
-    BatchFailed,
     CancelRequested,
     DriverEnded,
     DriverHeartbeatTimedOut,
@@ -127,7 +126,7 @@ MODELS: Mapping[str, Model] = {
     ),
     "executors come and go under the query": Model(
         vertices=(vertex("job", 1, 1),),
-        options={"max_failed_batches": 1},
+        options={},
         bounds=((1, 1), (1, 2), (1, 3)),
         reads=(),
         deployments=("",),
@@ -243,13 +242,11 @@ def events(model: Model, place: Place) -> Iterator[Event]:
     for deployment in model.deployments:
         yield JobRedeployed(at=now, deployment=deployment)
     yield BatchCommitted(at=now, epoch=epoch)
-    yield BatchFailed(at=now, epoch=epoch)
     yield SavepointCompleted(at=now, epoch=epoch)
     yield SavepointFailed(at=now, epoch=epoch)
     yield JobCompleted(at=now, epoch=epoch)
     yield CancelRequested(at=now)
     yield SuspendRequested(at=now)
-    yield SuspendRequested(at=now, with_savepoint=False)
 
 
 def offered(held: int, free: int) -> tuple[SlotOffer, ...]:

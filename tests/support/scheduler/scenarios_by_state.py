@@ -35,7 +35,7 @@ def stabilized() -> Scenario:
         "executing_stabilization_timeout": 0,
         "max_trigger_delay": 60,
     }
-    return Scenario(lower=1, upper=8, **waits, max_failed_batches=1).given_executing(2).when_slots(held=2, free=1)
+    return Scenario(lower=1, upper=8, **waits).given_executing(2).when_slots(held=2, free=1)
 
 
 def worth_only_a_forced_rescale() -> Scenario:
@@ -81,7 +81,7 @@ def short_of_the_goal() -> Scenario:
 
 def executors_to_come(**options: Any) -> Scenario:
     """Only executors are missing; what was due in the meantime has not happened yet."""
-    waits = {"scaling_interval_min": 30, "max_failed_batches": 1, "highest_rescale_tier": 0}
+    waits = {"scaling_interval_min": 30, "highest_rescale_tier": 0}
     scenario = Scenario(**{**waits, **options}).given_script().given_executing(2).when_slots(held=2, free=2)
     scenario.now += timedelta(hours=1)
     return scenario

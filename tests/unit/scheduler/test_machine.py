@@ -89,6 +89,6 @@ def test_several_groups_share_the_slots():
 def test_what_leads_nowhere_is_quiet_or_says_so():
     job = Scenario().given_deploying(2)
     said = len(job.reasons)
-    job.when_committed().when_batch_failed().when_slots(free=3)
+    job.when_committed().when_slots(free=3)
     assert len(job.reasons) == said
     job.when_savepoint_completed().then("Deploying", reason="SavepointCompleted ignored while Deploying")

@@ -14,7 +14,6 @@ from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.events import (
     REPARTITION_ERROR,
     BatchCommitted,
-    BatchFailed,
     CancelRequested,
     DriverEnded,
     DriverHeartbeatTimedOut,
@@ -206,10 +205,8 @@ class Scheduler(RuleBasedStateMachine):
     def redeployed(self, deployment: str) -> None:
         self.take(JobRedeployed(at=self.now, deployment=deployment))
 
-    @rule(kind=st.sampled_from([BatchCommitted, BatchFailed, SavepointCompleted, SavepointFailed]), stale=STALE)
-    def batch_or_savepoint(
-        self, kind: type[BatchCommitted | BatchFailed | SavepointCompleted | SavepointFailed], stale: int
-    ) -> None:
+    @rule(kind=st.sampled_from([BatchCommitted, SavepointCompleted, SavepointFailed]), stale=STALE)
+    def batch_or_savepoint(self, kind: type[BatchCommitted | SavepointCompleted | SavepointFailed], stale: int) -> None:
         self.take(kind(at=self.now, epoch=self.state.epoch + stale))
 
     @rule(kind=st.sampled_from([DriverEnded, DriverHeartbeatTimedOut, QueryFailed]), failure=FAILURES, stale=STALE)
@@ -222,7 +219,7 @@ class Scheduler(RuleBasedStateMachine):
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
-    @rule(kind=st.sampled_from(["complete", "cancel", "suspend", "leave"]), patience=st.integers(0, 3))
+    @rule(kind=st.sampled_from(["complete", "cancel", "suspend"]), patience=st.integers(0, 3))
     def end(self, kind: str, patience: int) -> None:
         """Not too often: every history would be short."""
         if patience:
@@ -233,7 +230,7 @@ class Scheduler(RuleBasedStateMachine):
             case "cancel":
                 self.take(CancelRequested(at=self.now))
             case _:
-                self.take(SuspendRequested(at=self.now, with_savepoint=kind == "suspend"))
+                self.take(SuspendRequested(at=self.now))
 
     def teardown(self) -> None:
         """The same history gives the same state."""

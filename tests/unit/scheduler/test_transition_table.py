@@ -11,7 +11,6 @@ from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.config.options import OPTIONS
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
-    BatchFailed,
     CancelRequested,
     DriverEnded,
     DriverHeartbeatTimedOut,
@@ -58,13 +57,11 @@ def events(job: Scenario) -> Iterator[Event]:
     for deployment in ("", "new"):
         yield JobRedeployed(at=now, deployment=deployment)
     yield BatchCommitted(at=now, epoch=epoch)
-    yield BatchFailed(at=now, epoch=epoch)
     yield SavepointCompleted(at=now, epoch=epoch)
     yield job.savepoint_failed()
     yield JobCompleted(at=now, epoch=epoch)
     yield CancelRequested(at=now)
-    yield SuspendRequested(at=now, with_savepoint=True)
-    yield SuspendRequested(at=now, with_savepoint=False)
+    yield SuspendRequested(at=now)
 
 
 @pytest.mark.parametrize("life", SCENARIOS)

@@ -50,7 +50,7 @@ def changed(vector: Vector) -> Iterator[Deviation]:
 
 
 def rescale_on_checkpoint(vector: Vector) -> Iterator[Deviation]:
-    """Committed and failed batches as the trigger of a rescale (FLIP-461)."""
+    """Committed batches as the trigger of a rescale (FLIP-461)."""
     expect_only(vector, "expected_triggers")
     scenario = Scenario(lower=1, upper=2, max_failed_batches=vector["max_checkpoint_failures"]).given_executing(2)
     triggers = 0
@@ -79,7 +79,7 @@ def _batch_event(scenario: Scenario, event: str, number: int) -> None:
         case "checkpoint_completed":
             scenario.when_committed()
         case "checkpoint_failed":
-            scenario.when_batch_failed()
+            pass  # In Spark no batch fails without its query.
         case "new_resources":
             scenario.when_slots(held=2, free=number)
         case "new_requirements":

@@ -184,16 +184,16 @@ def _checkpoint_completed(scenario: Scenario, situation: Situation) -> None:
 
 
 def _checkpoint_failed(scenario: Scenario, situation: Situation) -> None:
+    """Do nothing: in Spark no batch fails without its query."""
     if isinstance(scenario.state.current, Executing) and situation.condition:
-        raise NotApplicableError("failed batches are counted by the vectors of rescale_on_checkpoint")
-    scenario.when_batch_failed()
+        raise NotApplicableError("failed batches are covered by the vectors of rescale_on_checkpoint")
 
 
 _ANYWHERE: Mapping[str, Act] = {
     "query_status": lambda _scenario, _situation: None,
     "start_scheduling": lambda scenario, _: scenario.when(SchedulingStarted(at=scenario.now)),
     "cancel": lambda scenario, _: scenario.when_canceled(),
-    "suspend": lambda scenario, _: scenario.when_suspended(with_savepoint=False),
+    "suspend": lambda scenario, _: scenario.when_suspended(),
     "stop_with_savepoint": lambda scenario, _: scenario.when_suspended(),
     "global_failure": _failed,
     "task_failed": _failed,

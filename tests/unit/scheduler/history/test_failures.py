@@ -127,7 +127,7 @@ def test_concurrent_failures_are_bounded():
         Scenario().given_executing(2).when_suspended().when_savepoint_completed(),
         Scenario().given_executing(2).when_suspended().after(61),
         Scenario().given_executing(2).when_canceled(),
-        Scenario().given_executing(2).when_suspended(with_savepoint=False),
+        Scenario().given_deploying(2).when_suspended(),
     ],
     ids=["killed", "failing", "stopped", "killed when stopping", "canceling", "suspended at once"],
 )

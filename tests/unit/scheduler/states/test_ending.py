@@ -40,13 +40,7 @@ def test_failures_are_ignored(ending):
 
 
 @pytest.mark.parametrize("ending", [canceling, failing])
-def test_suspend_without_savepoint_leaves_at_once(ending):
-    job = ending().when_suspended(with_savepoint=False)
-    job.then("Finished", KillDriver(epoch=1, submission_id=None, cause="SuspendRequested")).then_outcome("SUSPENDED")
-
-
-@pytest.mark.parametrize("ending", [canceling, failing])
-def test_suspend_with_savepoint_comes_too_late(ending):
+def test_suspend_comes_too_late(ending):
     job = ending()
     state = job.state.name
     job.when_suspended().then(state, reason="SuspendRequested ignored")
@@ -70,4 +64,4 @@ def test_finished_job_waits_for_its_driver_to_be_gone():
 def test_finished_is_the_end():
     job = Scenario().given_executing(2).when_completed().then("Finished").then_outcome("FINISHED")
     job.when_slots(free=4).when_requirements(1, 2).when_query_failed().when_canceled()
-    job.when_suspended(with_savepoint=False).when_suspended().then("Finished").then_outcome("FINISHED")
+    job.when_suspended().then("Finished").then_outcome("FINISHED")

@@ -94,19 +94,6 @@ def test_sufficient_slots_are_taken_when_stabilised_and_overdue():
     job.after(59.9).then("Executing").after(0.1).then("Deploying")
 
 
-def test_failed_batches_count_as_a_trigger_when_there_are_too_many():
-    job = Scenario(**NO_COOLDOWN, max_trigger_delay=600, max_failed_batches=2).given_executing(2)
-    job.when_batch_failed().when_batch_failed().when_slots(held=2, free=2)
-    job.when_batch_failed().then("Executing").when_batch_failed().then("Deploying")
-
-
-def test_commit_ends_the_count_of_failed_batches():
-    job = Scenario(upper=8, **NO_COOLDOWN, max_trigger_delay=600).given_executing(2).when_slots(held=2, free=2)
-    job.when_batch_failed().when_committed()
-    assert current(job).batches_left is None
-    assert current(job.when_slots(held=2, free=3)).batches_left == 2
-
-
 # ---- how much is worth it -------------------------------------------------------------------------------------------
 
 
@@ -252,8 +239,6 @@ def test_end_of_the_input_finishes_the_job():
 def test_wishes_are_followed():
     Scenario().given_executing(2).when_canceled().then("Canceling")
     Scenario().given_executing(2).when_suspended().then("StopWithSavepoint")
-    killed = KillDriver(epoch=1, submission_id=None, cause="SuspendRequested")
-    Scenario().given_executing(2).when_suspended(with_savepoint=False).then("Finished", killed)
 
 
 def test_hopeless_failure_fails_the_job():

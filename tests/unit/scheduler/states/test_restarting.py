@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -174,7 +172,6 @@ def test_cancel_ends_at_once_when_the_driver_is_gone():
     job.after(1000).then("Finished")
 
 
-@pytest.mark.parametrize("with_savepoint", [True, False])
-def test_suspend_ends_at_once(with_savepoint: bool):
-    job = Scenario().given_executing(2).when_query_failed().when_suspended(with_savepoint=with_savepoint)
+def test_suspend_ends_at_once():
+    job = Scenario().given_executing(2).when_query_failed().when_suspended()
     job.then("Finished", KillDriver(epoch=1, submission_id=None, cause="SuspendRequested")).then_outcome("SUSPENDED")

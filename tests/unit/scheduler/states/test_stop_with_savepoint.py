@@ -87,8 +87,6 @@ def test_wishes_and_the_end_of_the_input_are_followed():
     stopping().when_canceled().then("Canceling")
     stopping().when_completed().then("Finished").then_outcome("FINISHED")
     stopping().when_suspended().then("StopWithSavepoint", reason="SuspendRequested ignored")
-    killed = KillDriver(epoch=1, submission_id=None, cause="SuspendRequested")
-    stopping().when_suspended(with_savepoint=False).then("Finished", killed).then_outcome("SUSPENDED")
 
 
 def test_changes_are_noted_only():

@@ -107,7 +107,6 @@ const EVENTS: Record<string, string> = {
   DriverHeartbeatTimedOut: "the heartbeat of the driver times out",
   PlanActivated: "the driver activates the plan",
   BatchCommitted: "a batch is committed",
-  BatchFailed: "a batch fails",
   QueryFailed: "a query fails",
   SavepointCompleted: "the queries have stopped",
   SavepointFailed: "the stop fails",
