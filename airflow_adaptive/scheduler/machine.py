@@ -79,7 +79,7 @@ _FromDriver = (
 )
 
 
-class Behaviour(Protocol):
+class StateHandler(Protocol):
     """What a state does; the modules of `states` are its implementations, each for the data of its own state."""
 
     def on_event(self, state: SchedulerState, current: Any, event: Event, /) -> Step:
@@ -91,7 +91,7 @@ class Behaviour(Protocol):
         ...
 
 
-BEHAVIOUR: Mapping[type[Current], Behaviour] = {
+STATE_HANDLERS: Mapping[type[Current], StateHandler] = {
     Created: created,
     WaitingForResources: waiting_for_resources,
     Deploying: deploying,
@@ -147,31 +147,33 @@ def step(state: SchedulerState, event: Event) -> Step:
     outdated = _outdated(state, event)
     if outdated is not None:
         return state_transitions.stay(state, event, outdated)
-    return rescales.follow(state, event, failures.follow(state, event, _react(state, event)))
+    return rescales.record_step(state, event, failures.record_step(state, event, _react(state, event)))
 
 
 def timers(state: SchedulerState) -> tuple[Timer, ...]:
     """Deadlines of the current state; deliver them as `TimerFired` with the state's version, the earliest first."""
-    deadlines = [*BEHAVIOUR[type(state.current)].timers(state, state.current)]
+    deadlines = [*STATE_HANDLERS[type(state.current)].timers(state, state.current)]
     if state.declaration is not None:
         deadlines.append(Timer(name=TimerName.DECLARE, due=state.declaration.due))
     return tuple(sorted(deadlines, key=lambda timer: (timer.due, timer.name)))
 
 
 def _react(state: SchedulerState, event: Event) -> Step:
-    known = _learn(state, event)
+    known = _with_facts(state, event)
     match event:
         case DriverSubmitted():
             return state_transitions.stay(known, event)
         case SlotsChanged() if known == state:
             return state_transitions.stay(state, event)
         case RequirementsChanged():
-            return _declare(state, event)
+            return _declare_requirements(state, event)
         case TimerFired(timer=TimerName.DECLARE) if state.declaration is not None:
             newest = state.declaration
-            return _require(state, RequirementsChanged(at=event.at, requirements=newest.requirements, by=newest.by))
+            return _apply_requirements(
+                state, RequirementsChanged(at=event.at, requirements=newest.requirements, by=newest.by)
+            )
         case _:
-            return BEHAVIOUR[type(known.current)].on_event(known, known.current, event)
+            return STATE_HANDLERS[type(known.current)].on_event(known, known.current, event)
 
 
 def _outdated(state: SchedulerState, event: Event) -> Reason | None:
@@ -187,7 +189,7 @@ def _outdated(state: SchedulerState, event: Event) -> Reason | None:
     return Reason(ReasonCode.EVENT_OUTDATED, text)
 
 
-def _learn(state: SchedulerState, event: Event) -> SchedulerState:
+def _with_facts(state: SchedulerState, event: Event) -> SchedulerState:
     match event:
         case SlotsChanged(offers=offers):
             return replace(state, offers=offers)
@@ -196,14 +198,14 @@ def _learn(state: SchedulerState, event: Event) -> SchedulerState:
         case DriverEnded():
             return replace(state, driver=None)
         case PlanActivated():
-            return _learn_of_plan(state, event)
+            return _with_activated_plan(state, event)
         case JobRedeployed(deployment=deployment):
             return replace(state, deployment=deployment)
         case _:
             return state
 
 
-def _learn_of_plan(state: SchedulerState, event: PlanActivated) -> SchedulerState:
+def _with_activated_plan(state: SchedulerState, event: PlanActivated) -> SchedulerState:
     """What a plan in force tells beside that it is."""
     driver, interval = state.driver, event.trigger_interval or state.trigger_interval
     deploying = isinstance(state.current, Deploying) and state.current.plan.version == event.version
@@ -212,7 +214,7 @@ def _learn_of_plan(state: SchedulerState, event: PlanActivated) -> SchedulerStat
     return replace(state, driver=driver, trigger_interval=interval)
 
 
-def _declare(state: SchedulerState, event: RequirementsChanged) -> Step:
+def _declare_requirements(state: SchedulerState, event: RequirementsChanged) -> Step:
     """Changes that follow each other closely come into force as one (FLIP-370, `slot.request.max-interval`)."""
     wanted, waiting, interval = event.requirements, state.declaration, state.options.slot_request_max_interval
     if not are_accepted(wanted, state.job.max_parallelism):
@@ -224,23 +226,25 @@ def _declare(state: SchedulerState, event: RequirementsChanged) -> Step:
         text = "the requirements are as before: nothing to do"
         return state_transitions.stay(state, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))
     if not interval:
-        return _require(state, event)
+        return _apply_requirements(state, event)
     due = event.at + interval if waiting is None else waiting.due
     noted = replace(state, declaration=Declaration(requirements=wanted, due=due, by=event.by))
     text = "new requirements: they come into force with those that follow at once"
     return state_transitions.stay(noted, event, Reason(ReasonCode.REQUIREMENTS_PENDING, text))
 
 
-def _require(state: SchedulerState, event: RequirementsChanged) -> Step:
+def _apply_requirements(state: SchedulerState, event: RequirementsChanged) -> Step:
     """Bring requirements into force."""
     required = replace(state, requirements=event.requirements, declaration=None)
     if required.requirements == state.requirements:
         text = "the requirements are as before after all: nothing to do"
         return state_transitions.stay(required, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))
-    return _signed(BEHAVIOUR[type(required.current)].on_event(required, required.current, event), required, event)
+    return _with_requester(
+        STATE_HANDLERS[type(required.current)].on_event(required, required.current, event), required, event
+    )
 
 
-def _signed(step: Step, state: SchedulerState, event: RequirementsChanged) -> Step:
+def _with_requester(step: Step, state: SchedulerState, event: RequirementsChanged) -> Step:
     """The step with whose requirements it is about, also where nothing else would be told."""
     if not event.by:
         return step

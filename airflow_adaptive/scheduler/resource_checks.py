@@ -18,10 +18,10 @@ from airflow_adaptive.scheduler.policies.transition_manager import Resources
 from airflow_adaptive.scheduler.requirements import Parallelism, is_within
 from airflow_adaptive.scheduler.state import Plan, SchedulerState
 
-SHOWN_VERTICES = 5
+MAX_NAMED_VERTICES = 5
 """A reason names no more vertices than this: it is read by people, and kept."""
 
-LEAST_TRIGGER_DELAY = timedelta(seconds=10)
+MIN_TRIGGER_DELAY = timedelta(seconds=10)
 """Of a job whose queries are triggered often, or as fast as possible."""
 
 
@@ -31,13 +31,15 @@ def possible_parallelism(state: SchedulerState, slots: int | None = None) -> Par
     return determine_parallelism(state.job, state.requirements, available)
 
 
-def waiting_resources(state: SchedulerState, goal: Parallelism | None = None) -> Resources:
-    """How far the available slots go for a job that does not run; reaching `goal` is as good as all that is desired."""
+def waiting_resources(state: SchedulerState, target_parallelism: Parallelism | None = None) -> Resources:
+    """How far the available slots go for a job that does not run; reaching `target_parallelism` is as good as all that is desired."""
     possible = possible_parallelism(state)
     if possible is None:
         return Resources.NONE
-    reached = goal is not None and all(possible[name] >= goal.get(name, 0) for name in possible)
-    return Resources.DESIRED if reached or _all_there(state) else Resources.SUFFICIENT
+    reached = target_parallelism is not None and all(
+        possible[name] >= target_parallelism.get(name, 0) for name in possible
+    )
+    return Resources.DESIRED if reached or _are_desired_slots_available(state) else Resources.SUFFICIENT
 
 
 def executing_resources(state: SchedulerState, plan: Plan) -> Resources:
@@ -47,14 +49,17 @@ def executing_resources(state: SchedulerState, plan: Plan) -> Resources:
     if possible is None or not rescale_tiers.is_allowed(state, plan, possible):
         return Resources.NONE
     worth_it = should_rescale(plan.parallelism, possible, state.requirements, controller)
-    if not worth_it and not rescale_tiers.is_remade(state, plan):
+    if not worth_it and not rescale_tiers.is_redeployed(state, plan):
         return Resources.NONE
-    return Resources.DESIRED if _all_there(state) else Resources.SUFFICIENT
+    return Resources.DESIRED if _are_desired_slots_available(state) else Resources.SUFFICIENT
 
 
-def is_startable(state: SchedulerState, goal: Parallelism) -> bool:
-    """Whether the job may run on exactly `goal` now: within its bounds, on slots that are there."""
-    return is_within(goal, state.requirements) and used_slots(state.job, goal) <= state.available_slots
+def is_startable(state: SchedulerState, target_parallelism: Parallelism) -> bool:
+    """Whether the job may run on exactly `target_parallelism` now: within its bounds, on slots that are there."""
+    return (
+        is_within(target_parallelism, state.requirements)
+        and used_slots(state.job, target_parallelism) <= state.available_slots
+    )
 
 
 def forced_rescale_at(
@@ -83,10 +88,10 @@ def max_trigger_delay(state: SchedulerState) -> timedelta:
     options, interval = state.options, state.trigger_interval or timedelta(0)
     if options.max_trigger_delay is not None:
         return options.max_trigger_delay
-    return max(LEAST_TRIGGER_DELAY, (options.max_failed_batches + 1) * interval)
+    return max(MIN_TRIGGER_DELAY, (options.max_failed_batches + 1) * interval)
 
 
-def shortage(state: SchedulerState, slots: int | None = None) -> str:
+def describe_shortage(state: SchedulerState, slots: int | None = None) -> str:
     """What is there and what is needed, for people."""
     have = state.available_slots if slots is None else slots
     bounds = [f"vertex {name!r} at least {b.lower}" for name, b in state.requirements.items()]
@@ -94,18 +99,22 @@ def shortage(state: SchedulerState, slots: int | None = None) -> str:
     return f"have {have} slot(s), need at least {needed} ({', '.join(_first(bounds))})"
 
 
-def change(before: Parallelism, after: Parallelism) -> str:
+def describe_change(before: Parallelism, after: Parallelism) -> str:
     """What differs between two parallelisms, for people."""
     differing = [name for name in before if before[name] != after[name]]
-    shown = differing[:SHOWN_VERTICES]
+    shown = differing[:MAX_NAMED_VERTICES]
     more = f" and {len(differing) - len(shown)} more" if len(differing) > len(shown) else ""
     old, new = ({name: parallelism[name] for name in shown} for parallelism in (before, after))
     return f"{old} -> {new}{more}"
 
 
 def _first(texts: Sequence[str]) -> Sequence[str]:
-    return texts if len(texts) <= SHOWN_VERTICES else [*texts[:SHOWN_VERTICES], f"{len(texts) - SHOWN_VERTICES} more"]
+    return (
+        texts
+        if len(texts) <= MAX_NAMED_VERTICES
+        else [*texts[:MAX_NAMED_VERTICES], f"{len(texts) - MAX_NAMED_VERTICES} more"]
+    )
 
 
-def _all_there(state: SchedulerState) -> bool:
+def _are_desired_slots_available(state: SchedulerState) -> bool:
     return state.available_slots >= required_slots(state.job, state.requirements)

@@ -90,13 +90,13 @@ class WaitingForResources:
         since: when the wait began.
         manager: decides when.
         gives_up: whether `resource_wait_timeout` holds; a job that has run before waits without end.
-        goal: parallelism that a rescale restarted the job for: reaching it is as good as all that is desired.
+        target_parallelism: parallelism that a rescale restarted the job for: reaching it is as good as all that is desired.
     """
 
     since: datetime
     manager: TransitionManager
     gives_up: bool
-    goal: Parallelism | None = None
+    target_parallelism: Parallelism | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,16 +106,16 @@ class Deploying:
     Attributes:
         since: when it was handed out.
         plan: that is to run.
-        in_force: the driver runs it, but slots of it have not arrived yet.
+        active: the driver runs it, but slots of it have not arrived yet.
         tier: rung of the rescale ladder by which it comes into force.
-        before: plan that runs until then, and after all if the driver can't carry this one out; None if none runs.
+        previous_plan: plan that runs until then, and after all if the driver can't carry this one out; None if none runs.
     """
 
     since: datetime
     plan: Plan
-    in_force: bool = False
+    active: bool = False
     tier: Tier = Tier.DRIVER
-    before: Plan | None = None
+    previous_plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,24 +150,24 @@ class Restarting:
     Attributes:
         since: when it began.
         plan: that ran before.
-        goal: parallelism that a rescale is for, None after a failure.
+        target_parallelism: parallelism that a rescale is for, None after a failure.
         in_place: the driver lives on; else it is stopped first.
         failure: that led here, None for a rescale.
         backoff: delay that starts when all has stopped.
-        settled: when all had stopped that must stop, None until then.
+        stopped_at: when all had stopped that must stop, None until then.
         stop_deadline: when a driver that has not stopped is killed (again).
-        before: plan that runs on until another one is in force, None if none does.
+        previous_plan: plan that runs on until another one is in force, None if none does.
     """
 
     since: datetime
     plan: Plan
-    goal: Parallelism | None
+    target_parallelism: Parallelism | None
     in_place: bool
     failure: Failure | None
     backoff: timedelta
-    settled: datetime | None
+    stopped_at: datetime | None
     stop_deadline: datetime
-    before: Plan | None = None
+    previous_plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,19 +119,23 @@ def kill_driver(state: SchedulerState, event: Event) -> tuple[Command, ...]:
 # ---- on the way to running ------------------------------------------------------------------------------------------
 
 
-def wait_for_resources(state: SchedulerState, event: Event, reason: Reason, goal: Parallelism | None = None) -> Step:
+def go_to_waiting_for_resources(
+    state: SchedulerState, event: Event, reason: Reason, target_parallelism: Parallelism | None = None
+) -> Step:
     """Enter WaitingForResources; what is there already counts as a change at this moment."""
     manager = TransitionManager.begin(
         event.at,
         stabilization=state.options.resource_stabilization_timeout,
-        changed=resource_checks.waiting_resources(state, goal) >= Resources.SUFFICIENT,
+        changed=resource_checks.waiting_resources(state, target_parallelism) >= Resources.SUFFICIENT,
     )
-    waiting = WaitingForResources(since=event.at, manager=manager, gives_up=not state.has_run, goal=goal)
-    return _go(state, event, waiting, reason)
+    waiting = WaitingForResources(
+        since=event.at, manager=manager, gives_up=not state.has_run, target_parallelism=target_parallelism
+    )
+    return _enter(state, event, waiting, reason)
 
 
-def deploy(
-    state: SchedulerState, event: Event, parallelism: Parallelism, reason: Reason, before: Plan | None = None
+def go_to_deploying(
+    state: SchedulerState, event: Event, parallelism: Parallelism, reason: Reason, previous_plan: Plan | None = None
 ) -> Step:
     """Enter Deploying: on the living driver, else on a new one under a new epoch.
 
@@ -140,20 +144,28 @@ def deploy(
         event: that led here.
         parallelism: to be reached.
         reason: for people.
-        before: plan that the living driver runs, None if it runs none.
+        previous_plan: plan that the living driver runs, None if it runs none.
     """
-    plan = _plan(state, parallelism, before)
+    plan = _plan(state, parallelism, previous_plan)
     if state.driver is not None:
-        repartitioned = before is not None and dict(plan.state_partitions) != dict(before.state_partitions)
+        repartitioned = previous_plan is not None and dict(plan.state_partitions) != dict(
+            previous_plan.state_partitions
+        )
         tier = Tier.STATE if repartitioned else Tier.QUERY
-        return _go(state, event, Deploying(since=event.at, plan=plan, tier=tier, before=before), reason, tier=tier)
+        return _enter(
+            state,
+            event,
+            Deploying(since=event.at, plan=plan, tier=tier, previous_plan=previous_plan),
+            reason,
+            tier=tier,
+        )
     epoch = state.epoch + 1
     submit = SubmitDriver(epoch=epoch, slots=plan.slots, cause=type(event).__name__)
     submitted = replace(state, epoch=epoch, driver=Driver(epoch=epoch, deployment=state.deployment))
-    return _go(submitted, event, Deploying(since=event.at, plan=plan), reason, tier=Tier.DRIVER, commands=(submit,))
+    return _enter(submitted, event, Deploying(since=event.at, plan=plan), reason, tier=Tier.DRIVER, commands=(submit,))
 
 
-def _plan(state: SchedulerState, parallelism: Parallelism, before: Plan | None) -> Plan:
+def _plan(state: SchedulerState, parallelism: Parallelism, previous_plan: Plan | None) -> Plan:
     """A plan that the queries are built for."""
     slots, version = used_slots(state.job, parallelism), state.version + 1
     idle = state.options.slot_idle_timeout > NO_TIME
@@ -163,11 +175,11 @@ def _plan(state: SchedulerState, parallelism: Parallelism, before: Plan | None) 
         slots=slots,
         hold=max(slots, state.held_slots) if idle else slots,
         built=version,
-        state_partitions=rescale_tiers.state_partitions(state, before),
+        state_partitions=rescale_tiers.state_partitions(state, previous_plan),
     )
 
 
-def execute(state: SchedulerState, event: Event, plan: Plan, reason: Reason, tier: Tier | None = None) -> Step:
+def go_to_executing(state: SchedulerState, event: Event, plan: Plan, reason: Reason, tier: Tier | None = None) -> Step:
     """Enter Executing: a new visit, with a cooldown of its own."""
     options, now = state.options, event.at
     running = None if state.driver is None else replace(state.driver, running=True)
@@ -183,12 +195,12 @@ def execute(state: SchedulerState, event: Event, plan: Plan, reason: Reason, tie
     )
     forced_at = resource_checks.forced_rescale_at(state, plan, since=now, planned=None, now=now)
     executing = Executing(since=now, plan=plan, manager=manager, forced_at=forced_at)
-    return _go(state, event, executing, reason, tier=tier)
+    return _enter(state, event, executing, reason, tier=tier)
 
 
-def restart_locally(state: SchedulerState, event: Event, plan: Plan, reason: Reason) -> Step:
+def go_to_restarting_locally(state: SchedulerState, event: Event, plan: Plan, reason: Reason) -> Step:
     """Enter RestartingLocally."""
-    return _go(state, event, RestartingLocally(since=event.at, plan=plan), reason, tier=Tier.EXECUTORS)
+    return _enter(state, event, RestartingLocally(since=event.at, plan=plan), reason, tier=Tier.EXECUTORS)
 
 
 # ---- Restarting -----------------------------------------------------------------------------------------------------
@@ -198,7 +210,7 @@ def rescale(
     state: SchedulerState,
     event: Event,
     plan: Plan,
-    goal: Parallelism,
+    target_parallelism: Parallelism,
     reason: Reason,
     least: Tier = Tier.EXECUTORS,
 ) -> Step:
@@ -208,63 +220,76 @@ def rescale(
         state: the driver in it lives.
         event: that led here.
         plan: that runs.
-        goal: parallelism to be reached.
+        target_parallelism: parallelism to be reached.
         reason: for people.
         least: rung below which nothing is tried any more.
     """
-    tier = max(least, rescale_tiers.tier(state, plan, goal))
+    tier = max(least, rescale_tiers.cheapest_allowed_tier(state, plan, target_parallelism))
     if tier is Tier.EXECUTORS:
-        return _scale(state, event, plan, goal, reason)
+        return _scale(state, event, plan, target_parallelism, reason)
     in_place = tier < Tier.DRIVER
-    target = _restarting(state, event, plan, in_place=in_place, goal=goal, before=plan if in_place else None)
-    return _go(_counted(state, rescales=1), event, target, reason, tier=tier)
+    target = _restarting(
+        state,
+        event,
+        plan,
+        in_place=in_place,
+        target_parallelism=target_parallelism,
+        previous_plan=plan if in_place else None,
+    )
+    return _enter(_counted(state, rescales=1), event, target, reason, tier=tier)
 
 
 def plan_again(
     state: SchedulerState,
     event: Event,
     deploying: Deploying,
-    goal: Parallelism,
+    target_parallelism: Parallelism,
     reason: Reason,
     least: Tier = Tier.QUERY,
 ) -> Step:
     """Leave Deploying for another plan, or for a higher rung: a rescale of what runs, or a new start where nothing does."""
-    if deploying.before is not None:
-        return rescale(state, event, deploying.before, goal, reason, least)
-    target = _restarting(state, event, deploying.plan, in_place=True, goal=goal)
-    return _go(_counted(state, rescales=1), event, target, reason, tier=Tier.QUERY)
+    if deploying.previous_plan is not None:
+        return rescale(state, event, deploying.previous_plan, target_parallelism, reason, least)
+    target = _restarting(state, event, deploying.plan, in_place=True, target_parallelism=target_parallelism)
+    return _enter(_counted(state, rescales=1), event, target, reason, tier=Tier.QUERY)
 
 
-def accept(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, reason: Reason) -> Step:
+def go_to_executing_on_held_slots(
+    state: SchedulerState, event: Event, plan: Plan, target_parallelism: Parallelism, reason: Reason
+) -> Step:
     """Enter Executing on the slots that are left: the queries run on them already, only the plan has to say so (tier 0).
 
     Args:
-        state: its held slots are those that the goal takes.
+        state: its held slots are those that the target_parallelism takes.
         event: that led here.
         plan: whose queries run.
-        goal: parallelism that is left.
+        target_parallelism: parallelism that is left.
         reason: for people.
     """
-    accepted = _scaled(state, plan, goal)
-    return execute(replace(state, num_rescales=state.num_rescales + 1), event, accepted, reason, tier=Tier.EXECUTORS)
+    accepted = _scaled(state, plan, target_parallelism)
+    return go_to_executing(
+        replace(state, num_rescales=state.num_rescales + 1), event, accepted, reason, tier=Tier.EXECUTORS
+    )
 
 
-def _scale(state: SchedulerState, event: Event, plan: Plan, goal: Parallelism, reason: Reason) -> Step:
+def _scale(state: SchedulerState, event: Event, plan: Plan, target_parallelism: Parallelism, reason: Reason) -> Step:
     """Enter Deploying for other executors under the queries that run; what they give back they were using until then."""
-    target = Deploying(since=event.at, plan=_scaled(state, plan, goal), tier=Tier.EXECUTORS, before=plan)
+    target = Deploying(
+        since=event.at, plan=_scaled(state, plan, target_parallelism), tier=Tier.EXECUTORS, previous_plan=plan
+    )
     scaling = replace(state, num_rescales=state.num_rescales + 1)
-    return _go(scaling, event, target, reason, tier=Tier.EXECUTORS)
+    return _enter(scaling, event, target, reason, tier=Tier.EXECUTORS)
 
 
-def _scaled(state: SchedulerState, plan: Plan, goal: Parallelism) -> Plan:
-    slots = used_slots(state.job, goal)
-    return replace(plan, version=state.version + 1, parallelism=goal, slots=slots, hold=slots)
+def _scaled(state: SchedulerState, plan: Plan, target_parallelism: Parallelism) -> Plan:
+    slots = used_slots(state.job, target_parallelism)
+    return replace(plan, version=state.version + 1, parallelism=target_parallelism, slots=slots, hold=slots)
 
 
 def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: Reason) -> Step:
     """Enter Restarting to give everything back: what is there is below the minimum (FLIP-291)."""
     target = _restarting(state, event, plan, in_place=False)
-    return _go(_counted(state, rescales=1), event, target, reason, tier=Tier.DRIVER)
+    return _enter(_counted(state, rescales=1), event, target, reason, tier=Tier.DRIVER)
 
 
 def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Failure, *, kill: bool = False) -> Step:
@@ -279,19 +304,19 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
     """
     if not can_recover(state, failure):
         text = f"the failure is not recoverable: {failure.summary}"
-        return fail(state, event, failure, Reason(ReasonCode.NOT_RECOVERABLE, text))
+        return go_to_failing(state, event, failure, Reason(ReasonCode.NOT_RECOVERABLE, text))
     strategy = state.options.restart_strategy
     chance = jitter(state.job.job, state.epoch, state.restarts.attempts)
     record = restart_backoff.notify(strategy, state.restarts, event.at, chance)
     state = replace(state, restarts=record)
     if not restart_backoff.can_restart(strategy, record, event.at):
         text = f"recovery is suppressed by {describe_strategy(strategy)}: {failure.summary}"
-        return fail(state, event, failure, Reason(ReasonCode.RESTARTS_EXHAUSTED, text))
+        return go_to_failing(state, event, failure, Reason(ReasonCode.RESTARTS_EXHAUSTED, text))
     backoff = restart_backoff.backoff(strategy, record, event.at)
     target = _restarting(state, event, plan, in_place=not kill, failure=failure, backoff=backoff)
     commands = kill_driver(state, event) if kill else ()
     reason = Reason(_failure_code(event), f"{failure.summary}; restart in {backoff.total_seconds():g} s")
-    return _go(_counted(state), event, target, reason, commands=commands)
+    return _enter(_counted(state), event, target, reason, commands=commands)
 
 
 def _failure_code(event: Event) -> ReasonCode:
@@ -320,8 +345,8 @@ def _restarting(
     plan: Plan,
     *,
     in_place: bool,
-    goal: Parallelism | None = None,
-    before: Plan | None = None,
+    target_parallelism: Parallelism | None = None,
+    previous_plan: Plan | None = None,
     failure: Failure | None = None,
     backoff: timedelta = NO_TIME,
 ) -> Restarting:
@@ -329,12 +354,12 @@ def _restarting(
     return Restarting(
         since=event.at,
         plan=plan,
-        goal=goal,
-        before=before,
+        target_parallelism=target_parallelism,
+        previous_plan=previous_plan,
         in_place=in_place and lives,
         failure=failure,
         backoff=backoff,
-        settled=event.at if in_place or not lives else None,
+        stopped_at=event.at if in_place or not lives else None,
         stop_deadline=event.at + state.options.stop_timeout,
     )
 
@@ -346,38 +371,40 @@ def _counted(state: SchedulerState, rescales: int = 0) -> SchedulerState:
 # ---- towards the end ------------------------------------------------------------------------------------------------
 
 
-def stop_with_savepoint(state: SchedulerState, event: Event, plan: Plan) -> Step:
+def go_to_stop_with_savepoint(state: SchedulerState, event: Event, plan: Plan) -> Step:
     """Enter StopWithSavepoint."""
     deadline = event.at + state.options.stop_timeout
     target = StopWithSavepoint(since=event.at, plan=plan, stop_deadline=deadline)
-    return _go(
+    return _enter(
         state, event, target, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked: stop at a batch boundary")
     )
 
 
-def cancel(state: SchedulerState, event: Event) -> Step:
+def go_to_canceling(state: SchedulerState, event: Event) -> Step:
     """Enter Canceling, or Finished where nothing runs that could be stopped."""
     reason = Reason(ReasonCode.CANCEL_REQUESTED, "canceled as asked")
     if not runs_queries(state):
-        return finish(state, event, Outcome.CANCELED, reason)
+        return go_to_finished(state, event, Outcome.CANCELED, reason)
     deadline = event.at + state.options.stop_timeout
-    return _go(state, event, Canceling(since=event.at, stop_deadline=deadline), reason)
+    return _enter(state, event, Canceling(since=event.at, stop_deadline=deadline), reason)
 
 
-def fail(state: SchedulerState, event: Event, cause: Failure, reason: Reason) -> Step:
+def go_to_failing(state: SchedulerState, event: Event, cause: Failure, reason: Reason) -> Step:
     """Enter Failing, or Finished where nothing runs that could be stopped."""
     if not runs_queries(state):
-        return finish(state, event, Outcome.FAILED, reason, cause)
+        return go_to_finished(state, event, Outcome.FAILED, reason, cause)
     deadline = event.at + state.options.stop_timeout
-    return _go(state, event, Failing(since=event.at, stop_deadline=deadline, cause=cause), reason)
+    return _enter(state, event, Failing(since=event.at, stop_deadline=deadline, cause=cause), reason)
 
 
-def finish(state: SchedulerState, event: Event, outcome: Outcome, reason: Reason, cause: Failure | None = None) -> Step:
+def go_to_finished(
+    state: SchedulerState, event: Event, outcome: Outcome, reason: Reason, cause: Failure | None = None
+) -> Step:
     """Enter Finished; a driver that still lives is killed, unless it ends by itself."""
     deadline = event.at + state.options.stop_timeout
     target = Finished(since=event.at, outcome=outcome, cause=cause, stop_deadline=deadline)
     commands = () if outcome is Outcome.FINISHED else kill_driver(state, event)
-    return _go(state, event, target, reason, commands=commands)
+    return _enter(state, event, target, reason, commands=commands)
 
 
 def runs_queries(state: SchedulerState) -> bool:
@@ -388,7 +415,7 @@ def runs_queries(state: SchedulerState) -> bool:
 # ---- inside ---------------------------------------------------------------------------------------------------------
 
 
-def _go(
+def _enter(
     state: SchedulerState,
     event: Event,
     target: Current,

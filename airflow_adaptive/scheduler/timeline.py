@@ -279,7 +279,7 @@ class Timeline:
         rescale: the newest rescale while it is under way.
         running: parallelism that was in force last, None before the first.
         stopped: since when no plan is in force; None while one is, and before the first.
-        told: reasons not to move that were told since the last transition; they are not told again.
+        reported: reasons of decisions without a transition since the last transition; they are not reported again.
     """
 
     number: int = 0
@@ -288,4 +288,4 @@ class Timeline:
     rescale: Rescale | None = None
     running: Parallelism | None = None
     stopped: datetime | None = None
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()

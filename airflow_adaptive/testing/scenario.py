@@ -109,7 +109,7 @@ class Scenario:
 
     def given_executing(self, slots: int) -> Scenario:
         """The first plan is in force on so many slots."""
-        return self.given_deploying(slots).when_slots(held=slots).when_in_force()._given()
+        return self.given_deploying(slots).when_slots(held=slots).when_plan_activated()._given()
 
     def _given(self) -> Scenario:
         self._told = len(self.steps)
@@ -162,11 +162,11 @@ class Scenario:
         bounds = dict.fromkeys(self.state.requirements, ParallelismRange(lower, upper))
         return RequirementsChanged(at=self.now, requirements=bounds)
 
-    def when_in_force(self) -> Scenario:
+    def when_plan_activated(self) -> Scenario:
         """The driver reports the plan in force."""
-        return self.when(self.in_force())
+        return self.when(self.plan_activated())
 
-    def in_force(self) -> PlanActivated:
+    def plan_activated(self) -> PlanActivated:
         """The event that says so."""
         version = 0 if self.state.plan is None else self.state.plan.version
         return PlanActivated(at=self.now, epoch=self.state.epoch, version=version, reads=self.reads)

@@ -91,7 +91,7 @@ def running(slots: int) -> Scenario:
     """The job on half of the slots, before it hears of the other half."""
     job = Scenario(graph=graph(slots), load_balance_mode=LoadBalanceMode.TASKS, **NO_WAIT)
     job.when(SlotsChanged(at=job.now, offers=offers(slots // 2, held=0))).when(SchedulingStarted(at=job.now))
-    job.when(SlotsChanged(at=job.now, offers=offers(slots // 2, held=1))).when_in_force()
+    job.when(SlotsChanged(at=job.now, offers=offers(slots // 2, held=1))).when_plan_activated()
     return job
 
 

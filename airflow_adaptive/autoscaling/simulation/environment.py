@@ -296,7 +296,7 @@ class SimulatedJob(Generic[Memory]):
     def _seen(self) -> PolicyInput:
         current, plan = self.state.current, self.state.plan
         if isinstance(current, Deploying | Restarting):
-            plan = current.before  # what is on its way is not in force
+            plan = current.previous_plan  # what is on its way is not in force
         simulation_metrics = query_metrics_of(self.batches, self.state.epoch)
         return PolicyInput(
             at=self._at(),

@@ -167,7 +167,7 @@ def _backoff(state: SchedulerState) -> schemas.Backoff | None:
     current = state.current
     if not isinstance(current, Restarting) or not current.backoff:
         return None
-    ends: datetime | None = None if current.settled is None else current.settled + current.backoff
+    ends: datetime | None = None if current.stopped_at is None else current.stopped_at + current.backoff
     return schemas.Backoff(seconds=current.backoff.total_seconds(), ends=ends)
 
 

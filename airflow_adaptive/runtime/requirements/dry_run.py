@@ -136,15 +136,15 @@ def _moved(told: Preview, step: Step) -> Preview:
         return told
     moved = replace(told, reason=transition.reason, at=transition.at, tier=transition.tier)
     match step.state.current:
-        case Restarting(goal=None, failure=None):
+        case Restarting(target_parallelism=None, failure=None):
             missing = minimum_slots(step.state.job, step.state.requirements) - step.state.available_slots
             return replace(
                 moved, consequence=Consequence.STOP_AND_WAIT, missing_slots=max(missing, 0), held_back_until=None
             )
-        case Restarting(goal=goal) if goal is not None:
-            return replace(moved, consequence=Consequence.RESCALE, after=goal)
-        case Deploying(plan=plan, before=before):
-            consequence = Consequence.START if before is None else Consequence.RESCALE
+        case Restarting(target_parallelism=target_parallelism) if target_parallelism is not None:
+            return replace(moved, consequence=Consequence.RESCALE, after=target_parallelism)
+        case Deploying(plan=plan, previous_plan=previous_plan):
+            consequence = Consequence.START if previous_plan is None else Consequence.RESCALE
             return replace(moved, consequence=consequence, after=plan.parallelism)
         case _:
             return replace(moved, consequence=Consequence.LATER)

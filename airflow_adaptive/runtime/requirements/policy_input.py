@@ -66,7 +66,7 @@ def policy_input(
 def active_parallelism(state: SchedulerState) -> Parallelism | None:
     """Return the parallelism on which the queries run. A plan that the driver has not activated does not count."""
     match state.current:
-        case Deploying(in_force=False, before=plan) | Restarting(before=plan):
+        case Deploying(active=False, previous_plan=plan) | Restarting(previous_plan=plan):
             return None if plan is None else plan.parallelism
         case _:
             return None if state.plan is None else state.plan.parallelism
@@ -77,4 +77,6 @@ def _next_tier(state: SchedulerState) -> Tier | None:
     plan = state.plan
     if plan is None or plan.parallelism.keys() != state.requirements.keys():
         return None
-    return rescale_tiers.tier(state, plan, {name: count + 1 for name, count in plan.parallelism.items()})
+    return rescale_tiers.cheapest_allowed_tier(
+        state, plan, {name: count + 1 for name, count in plan.parallelism.items()}
+    )

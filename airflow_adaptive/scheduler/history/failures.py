@@ -1,8 +1,8 @@
 """The failure history: each failure with what was decided on it and the failures that came with it.
 
 Theory, after Flink's exception history: the failure that makes the scheduler act is a *root*; others that arrive while the
-job is on its way because of it are *concurrent* to it. `follow` folds each step in. The world is observed by level, so the
-same failure may be told twice: a failure that is known already is no other one.
+job is on its way because of it are *concurrent* to it. `record_step` folds each step in. The world is observed by level, so the
+same failure may be reported twice: a failure that is known already is no other one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_CAUSES = 8
 """The history is part of every snapshot, so it has to be small; the log's decisions have the whole messages."""
 
 
-def follow(before: SchedulerState, event: Event, step: Step) -> Step:
+def record_step(before: SchedulerState, event: Event, step: Step) -> Step:
     """The step with the history that it leads to.
 
     Args:
@@ -38,7 +38,7 @@ def follow(before: SchedulerState, event: Event, step: Step) -> Step:
         event: not a stale one.
         step: what it led to.
     """
-    records = _followed(before, event, step)[-before.options.failure_history_size :]
+    records = _recorded(before, event, step)[-before.options.failure_history_size :]
     return step if records == before.failures else replace(step, state=replace(step.state, failures=records))
 
 
@@ -51,11 +51,11 @@ def root_cause(state: SchedulerState) -> str | None:
     return f"{cause.summary} (and {others} concurrent failure{'s' if others > 1 else ''})" if others else cause.summary
 
 
-def _followed(before: SchedulerState, event: Event, step: Step) -> tuple[FailureRecord, ...]:
-    records, told = before.failures, _told(before, event)
+def _recorded(before: SchedulerState, event: Event, step: Step) -> tuple[FailureRecord, ...]:
+    records, reported = before.failures, _reported(before, event)
     if _handled(before.current) is not None and records:
-        return (*records[:-1], _with_concurrent(_with_decision(records[-1], before, step), told))
-    root = _handled(step.state.current) or told
+        return (*records[:-1], _with_concurrent(_with_decision(records[-1], before, step), reported))
+    root = _handled(step.state.current) or reported
     if root is None or (step.transition is None and records and records[-1].failure == _bounded(root)):
         return records
     return (*records, _record(before, event, step, root))
@@ -72,8 +72,8 @@ def _handled(current: Current) -> Failure | None:
             return None
 
 
-def _told(before: SchedulerState, event: Event) -> Failure | None:
-    """The failure that the event tells; a driver that ends as it was told to has not failed."""
+def _reported(before: SchedulerState, event: Event) -> Failure | None:
+    """The failure that the event tells; a driver that ends as it was reported to has not failed."""
     current = before.current
     if isinstance(current, Canceling | Finished):
         return None
@@ -109,18 +109,18 @@ def _with_decision(record: FailureRecord, before: SchedulerState, step: Step) ->
     return replace(record, decision=_decision(step, _handled(step.state.current) or record.failure))
 
 
-def _with_concurrent(record: FailureRecord, told: Failure | None) -> FailureRecord:
+def _with_concurrent(record: FailureRecord, reported: Failure | None) -> FailureRecord:
     known = (record.failure, *record.concurrent)
-    if told is None or _bounded(told) in known:
+    if reported is None or _bounded(reported) in known:
         return record
-    return replace(record, concurrent=(*record.concurrent, _bounded(told))[:MAX_CONCURRENT])
+    return replace(record, concurrent=(*record.concurrent, _bounded(reported))[:MAX_CONCURRENT])
 
 
 def _decision(step: Step, failure: Failure) -> str:
     """The step's reason without the failure, which it repeats."""
     reason = "" if step.decision is None else step.decision.reason
-    told = reason.replace(failure.summary, "").strip(" :;")
-    return "the job fails" if told in ("", failure.message) else _shortened(told)
+    reported = reason.replace(failure.summary, "").strip(" :;")
+    return "the job fails" if reported in ("", failure.message) else _shortened(reported)
 
 
 def _bounded(failure: Failure) -> Failure:

@@ -1,12 +1,12 @@
-"""The rescale history: each rescale from its cause to its end, and reasons not to move, told once.
+"""The rescale history: each rescale from its cause to its end, and reasons not to move, reported once.
 
 Theory, after Flink's DefaultRescaleTimeline and the calls to it in AdaptiveScheduler (Flink 2.3, FLIP-495): at most one record
 is open. It opens when scheduling starts, when requirements come into force, when a change is worth a rescale, or when the
 job fails and can recover; a failover that meets an open record takes it over. It closes when the plan is in force, when other
-requirements replace it, when nothing is left to be gained, or when the job ends. `follow` folds each step in.
+requirements replace it, when nothing is left to be gained, or when the job ends. `record_step` folds each step in.
 
 Where Flink is silent: a rescale that begins without a record opens one, and so does the loss of slots that Spark may replace;
-the end of a job that never ran is told by how it ended.
+the end of a job that never ran is reported by how it ended.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from airflow_adaptive.scheduler.timeline import (
 MAX_STATES = 32
 """How many states a record has; of a rescale that passes more, as when slots come and go, the newest are kept."""
 
-MAX_TOLD = 16
-"""How many reasons not to move are told between two transitions: each is a document in the job's log."""
+MAX_REPORTED = 16
+"""How many reasons not to move are reported between two transitions: each is a document in the job's log."""
 
 MAX_FAILURE_CHARACTERS = 300
 MAX_REASON_CHARACTERS = 80
@@ -66,19 +66,19 @@ _NEW_RESOURCE = TriggerCause.NEW_RESOURCE_AVAILABLE
 _FAILOVER = TriggerCause.RECOVERABLE_FAILOVER
 
 
-def follow(before: SchedulerState, event: Event, step: Step) -> Step:
-    """The step with the timeline that it leads to, the rescale that it ends, and no decision that was told before.
+def record_step(before: SchedulerState, event: Event, step: Step) -> Step:
+    """The step with the timeline that it leads to, the rescale that it ends, and no decision that was reported before.
 
     Args:
         before: the state that the event met.
         event: not a stale one.
         step: what it led to.
     """
-    timeline, closed = _followed(before, event, step)
-    step = _told_once(before, step)
-    told = _told(before, step)
-    if told != timeline.told:
-        timeline = replace(timeline, told=told)
+    timeline, closed = _recorded(before, event, step)
+    step = _reported_once(before, step)
+    reported = _reported(before, step)
+    if reported != timeline.reported:
+        timeline = replace(timeline, reported=reported)
     if timeline is before.timeline:
         return step
     return replace(step, state=replace(step.state, timeline=timeline), rescale=closed)
@@ -87,23 +87,23 @@ def follow(before: SchedulerState, event: Event, step: Step) -> Step:
 # ---- reasons not to move --------------------------------------------------------------------------------------------
 
 
-def _told_once(before: SchedulerState, step: Step) -> Step:
+def _reported_once(before: SchedulerState, step: Step) -> Step:
     if step.transition is not None or step.decision is None:
         return step
-    return replace(step, decision=None) if _mark(step.decision.reason) in before.timeline.told else step
+    return replace(step, decision=None) if _abbreviated(step.decision.reason) in before.timeline.reported else step
 
 
-def _told(before: SchedulerState, step: Step) -> tuple[str, ...]:
+def _reported(before: SchedulerState, step: Step) -> tuple[str, ...]:
     """Reasons beyond the limit are not remembered, so that slots that come and go do not fill the log."""
-    told = before.timeline.told
+    reported = before.timeline.reported
     if step.transition is not None:
         return ()
-    if step.decision is None or len(told) >= MAX_TOLD:
-        return told
-    return (*told, _mark(step.decision.reason))
+    if step.decision is None or len(reported) >= MAX_REPORTED:
+        return reported
+    return (*reported, _abbreviated(step.decision.reason))
 
 
-def _mark(reason: str) -> str:
+def _abbreviated(reason: str) -> str:
     """The reason itself, or the ends of a long one: every snapshot has it."""
     if len(reason) <= 2 * MAX_REASON_CHARACTERS:
         return reason
@@ -113,10 +113,10 @@ def _mark(reason: str) -> str:
 # ---- rescales -------------------------------------------------------------------------------------------------------
 
 
-def _followed(before: SchedulerState, event: Event, step: Step) -> _Closed:
+def _recorded(before: SchedulerState, event: Event, step: Step) -> _Closed:
     required = before.requirements != step.state.requirements
     timeline, replaced = _required(before, event, step.state) if required else (before.timeline, None)
-    timeline = _in_force(timeline, before, event)
+    timeline = _activated(timeline, before, event)
     if step.transition is not None:
         timeline, closed = _moved(timeline, before, step.state, step.transition)
     else:
@@ -136,7 +136,7 @@ def _required(before: SchedulerState, event: Event, after: SchedulerState) -> _C
     return (opened if old is None else _changed(opened, tier=old.tier, downtime=old.downtime)), closed
 
 
-def _in_force(timeline: Timeline, before: SchedulerState, event: Event) -> Timeline:
+def _activated(timeline: Timeline, before: SchedulerState, event: Event) -> Timeline:
     """The downtime ends when the driver reports the plan, even if slots of it are still to come."""
     current = before.current
     if not isinstance(event, PlanActivated) or not isinstance(current, Deploying) or timeline.stopped is None:
@@ -198,8 +198,8 @@ def _entered(timeline: Timeline, left: Current, after: SchedulerState, transitio
             return _failed_over(timeline, left, after, at, transition.reason)
         case Restarting(failure=failure) if failure is not None:
             return _failed_over(timeline, left, after, at, failure.summary)
-        case Restarting(goal=goal) if timeline.rescale is None:
-            return _open(timeline, after, at, _NEW_RESOURCE if goal is not None else _UPDATE)
+        case Restarting(target_parallelism=target_parallelism) if timeline.rescale is None:
+            return _open(timeline, after, at, _NEW_RESOURCE if target_parallelism is not None else _UPDATE)
         case Deploying(tier=Tier.EXECUTORS) if timeline.rescale is None:
             return _open(timeline, after, at, _NEW_RESOURCE)
         case _:
@@ -224,7 +224,7 @@ def _executing(timeline: Timeline, left: Current, after: SchedulerState, plan: P
         return timeline, None
     if ran and rescale is not None and rescale.downtime is None:
         timeline = _changed(timeline, downtime=NO_TIME)  # it recovered locally
-    if isinstance(left, Deploying) and left.before == plan:
+    if isinstance(left, Deploying) and left.previous_plan == plan:
         timeline = _changed(timeline, failure=transition.reason[:MAX_FAILURE_CHARACTERS])
         return _close(timeline, after.name, transition.at, TerminatedReason.EXCEPTION_OCCURRED)
     return _close(_planned(timeline, after, running), after.name, transition.at, TerminatedReason.SUCCEEDED)
@@ -253,7 +253,7 @@ def _how(left: Current, entered: Current) -> TerminatedReason:
 def _runs(current: Current) -> bool:
     """Whether a plan is in force."""
     if isinstance(current, Deploying):
-        return current.in_force or current.tier is Tier.EXECUTORS
+        return current.active or current.tier is Tier.EXECUTORS
     return isinstance(current, Executing | RestartingLocally | StopWithSavepoint)
 
 
@@ -332,12 +332,12 @@ def _climbed(timeline: Timeline, tier: Tier | None) -> Timeline:
 
 
 def _close(timeline: Timeline, state: str | None, at: datetime, reason: TerminatedReason) -> _Closed:
-    """End the open record, if there is one, in a state that is to be told or has been."""
-    told = timeline if state is None else _passed(timeline, state, at)
-    rescale = told.rescale
+    """End the open record, if there is one, in a state that is to be reported or has been."""
+    reported = timeline if state is None else _passed(timeline, state, at)
+    rescale = reported.rescale
     if rescale is None:
-        return told, None
+        return reported, None
     closed = replace(
         rescale, end=max(at, rescale.latest), terminated_reason=reason, terminal_state=reason.terminal_state
     )
-    return replace(told, rescale=None), closed
+    return replace(reported, rescale=None), closed

@@ -19,17 +19,17 @@ def on_event(state: SchedulerState, _: Created, event: Event) -> Step:
     """Start, or end before anything ran."""
     match event:
         case SchedulingStarted():
-            return state_transitions.wait_for_resources(
+            return state_transitions.go_to_waiting_for_resources(
                 state, event, Reason(ReasonCode.SCHEDULING_STARTED, "scheduling started")
             )
         case CancelRequested():
-            return state_transitions.cancel(state, event)
+            return state_transitions.go_to_canceling(state, event)
         case SuspendRequested():
-            return state_transitions.finish(
+            return state_transitions.go_to_finished(
                 state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked")
             )
         case QueryFailed(failure=failure):
-            return state_transitions.finish(
+            return state_transitions.go_to_finished(
                 state, event, Outcome.FAILED, Reason(ReasonCode.QUERY_FAILED, failure.summary), failure
             )
         case _:

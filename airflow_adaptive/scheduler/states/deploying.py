@@ -29,11 +29,11 @@ def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
     """A failure here goes to failure handling (Flink fails the job: FLINK-22692)."""
     match event:
         case PlanActivated(version=version) if version == deploying.plan.version:
-            return _in_force(state, deploying, event)
-        case SlotsChanged() if deploying.in_force:
-            return _in_force(state, deploying, event)
-        case PlanRefused(version=version) if version == deploying.plan.version and deploying.before is not None:
-            return _refused(state, deploying.before, deploying.plan, event)
+            return _activated(state, deploying, event)
+        case SlotsChanged() if deploying.active:
+            return _activated(state, deploying, event)
+        case PlanRefused(version=version) if version == deploying.plan.version and deploying.previous_plan is not None:
+            return _refused(state, deploying.previous_plan, deploying.plan, event)
         case TimerFired():
             return _overdue(state, deploying, event)
         case _:
@@ -46,20 +46,20 @@ def timers(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
     return (Timer(name=TimerName.DEPLOY, due=deploying.since + patience),)
 
 
-def _in_force(state: SchedulerState, deploying: Deploying, event: PlanActivated | SlotsChanged) -> Step:
+def _activated(state: SchedulerState, deploying: Deploying, event: PlanActivated | SlotsChanged) -> Step:
     """Slots that are still to come would look lost to Executing: they are waited for here."""
     plan, arrived, note = deploying.plan, state.held_slots, _note(deploying, event)
     if arrived >= plan.slots:
         reason = Reason(ReasonCode.PLAN_ACTIVATED, f"the driver reports the plan in force{note}")
-        return state_transitions.execute(state, event, plan, reason)
+        return state_transitions.go_to_executing(state, event, plan, reason)
     text = f"the plan is in force on {arrived} of {plan.slots} slot(s): the others are awaited{note}"
-    active = state_transitions.with_current(state, in_force=True)
+    active = state_transitions.with_current(state, active=True)
     return state_transitions.stay(active, event, Reason(ReasonCode.SLOTS_PENDING, text))
 
 
 def _note(deploying: Deploying, event: PlanActivated | SlotsChanged) -> str:
     """What is to be said of a driver, once: with the first plan that it runs."""
-    told = event.note if isinstance(event, PlanActivated) and deploying.before is None else None
+    told = event.note if isinstance(event, PlanActivated) and deploying.previous_plan is None else None
     return "" if told is None else f"; {told}"
 
 
@@ -69,7 +69,7 @@ def _is_hopeless(state: SchedulerState, deploying: Deploying) -> bool:
     return registered and state.available_slots < deploying.plan.slots
 
 
-def _refused(state: SchedulerState, before: Plan, plan: Plan, event: PlanRefused) -> Step:
+def _refused(state: SchedulerState, previous_plan: Plan, plan: Plan, event: PlanRefused) -> Step:
     """The job goes on as before; what was refused is not asked for again."""
     failure = event.failure
     named = {name.rpartition(".")[2] for name in (failure.error_class, *failure.causes)}
@@ -78,7 +78,7 @@ def _refused(state: SchedulerState, before: Plan, plan: Plan, event: PlanRefused
     driver = None if state.driver is None else replace(state.driver, **learned)
     text = f"the driver can't carry the plan out and goes on as before: {failure.summary}"
     reason = Reason(ReasonCode.PLAN_REFUSED, text)
-    return state_transitions.execute(replace(state, driver=driver), event, before, reason)
+    return state_transitions.go_to_executing(replace(state, driver=driver), event, previous_plan, reason)
 
 
 def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> Step:
@@ -90,21 +90,21 @@ def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> 
     else:
         slots, code = state.held_slots, ReasonCode.DEPLOY_TIMEOUT
         why = f"only {state.held_slots} of {plan.slots} slot(s) arrived in {waited:g} s"
-    left, possible = _left(state, deploying), resource_checks.possible_parallelism(state, slots)
-    if left is not None and deploying.before is not None:
+    left, possible = _parallelism_on_held_slots(state, deploying), resource_checks.possible_parallelism(state, slots)
+    if left is not None and deploying.previous_plan is not None:
         reason = Reason(code, f"{why}: they are taken as they are")
-        return state_transitions.accept(state, event, deploying.before, left, reason)
+        return state_transitions.go_to_executing_on_held_slots(state, event, deploying.previous_plan, left, reason)
     if possible is not None and slots < plan.slots:
         return state_transitions.plan_again(state, event, deploying, possible, Reason(code, f"{why}: plan again"))
     if _is_hopeless(state, deploying):
-        text = f"{why}: {resource_checks.shortage(state, slots)}"
+        text = f"{why}: {resource_checks.describe_shortage(state, slots)}"
         return state_transitions.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
-    goal = plan.parallelism if resource_checks.is_startable(state, plan.parallelism) else possible
-    higher = None if deploying.before is None else _next_rung(deploying.tier)
-    if goal is not None and higher is not None and higher <= state.options.highest_rescale_tier:
+    target_parallelism = plan.parallelism if resource_checks.is_startable(state, plan.parallelism) else possible
+    higher = None if deploying.previous_plan is None else _next_tier(deploying.tier)
+    if target_parallelism is not None and higher is not None and higher <= state.options.highest_rescale_tier:
         text = f"tier {deploying.tier.value} has not brought the plan into force in {waited:g} s: on to tier {higher.value}"
         reason = Reason(ReasonCode.DEPLOY_TIMEOUT, text)
-        return state_transitions.plan_again(state, event, deploying, goal, reason, higher)
+        return state_transitions.plan_again(state, event, deploying, target_parallelism, reason, higher)
     failure = Failure(
         error_class=DEPLOY_TIMEOUT,
         message=f"the plan was not in force after {waited:g} s; {slots} slot(s) had arrived",
@@ -112,15 +112,15 @@ def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> 
     return state_transitions.handle_failure(state, event, plan, failure, kill=True)
 
 
-def _left(state: SchedulerState, deploying: Deploying) -> Parallelism | None:
+def _parallelism_on_held_slots(state: SchedulerState, deploying: Deploying) -> Parallelism | None:
     """What the queries that run make of the slots that have arrived, None if they can't, or if all have."""
-    before, possible = deploying.before, resource_checks.possible_parallelism(state, state.held_slots)
-    if before is None or possible is None or state.held_slots >= deploying.plan.slots:
+    previous_plan, possible = deploying.previous_plan, resource_checks.possible_parallelism(state, state.held_slots)
+    if previous_plan is None or possible is None or state.held_slots >= deploying.plan.slots:
         return None
-    return possible if rescale_tiers.tier(state, before, possible) is Tier.EXECUTORS else None
+    return possible if rescale_tiers.cheapest_allowed_tier(state, previous_plan, possible) is Tier.EXECUTORS else None
 
 
-def _next_rung(tier: Tier) -> Tier | None:
+def _next_tier(tier: Tier) -> Tier | None:
     """What is tried when a rung did not hold, None after the last; the state is as it should be, or a new driver sees to it."""
     if tier is Tier.EXECUTORS:
         return Tier.QUERY

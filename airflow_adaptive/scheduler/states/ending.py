@@ -25,7 +25,7 @@ def on_event(state: SchedulerState, current: Canceling | Failing | Finished, eve
         case TimerFired():
             return state_transitions.kill_again(state, event)
         case CancelRequested() if isinstance(current, Failing):
-            return state_transitions.cancel(state, event)
+            return state_transitions.go_to_canceling(state, event)
         case _:
             return state_transitions.ignore(state, event)
 
@@ -39,10 +39,10 @@ def _driver_gone(state: SchedulerState, current: Canceling | Failing | Finished,
     match current:
         case Canceling():
             reason = Reason(ReasonCode.DRIVER_ENDED, "canceled: the driver is gone")
-            return state_transitions.finish(state, event, Outcome.CANCELED, reason)
+            return state_transitions.go_to_finished(state, event, Outcome.CANCELED, reason)
         case Failing(cause=cause):
             reason = Reason(ReasonCode.DRIVER_ENDED, f"failed: {cause.summary}")
-            return state_transitions.finish(state, event, Outcome.FAILED, reason, cause)
+            return state_transitions.go_to_finished(state, event, Outcome.FAILED, reason, cause)
         case Finished():
             return state_transitions.stay(state, event, Reason(ReasonCode.DRIVER_ENDED, "the driver is gone"))
         case _:

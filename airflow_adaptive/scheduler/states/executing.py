@@ -37,9 +37,11 @@ def on_event(state: SchedulerState, executing: Executing, event: Event) -> Step:
     match event:
         case SlotsChanged() | RequirementsChanged() | TimerFired() if _lost_slots(state, executing) > 0:
             text = f"{_lost_slots(state, executing)} of {executing.plan.slots} slot(s) lost"
-            return state_transitions.restart_locally(state, event, executing.plan, Reason(ReasonCode.SLOTS_LOST, text))
+            return state_transitions.go_to_restarting_locally(
+                state, event, executing.plan, Reason(ReasonCode.SLOTS_LOST, text)
+            )
         case SlotsChanged() | RequirementsChanged() | TimerFired() if _must_stop(state):
-            text = f"below the lower bound: {resource_checks.shortage(state)}; stops and waits"
+            text = f"below the lower bound: {resource_checks.describe_shortage(state)}; stops and waits"
             reason = Reason(ReasonCode.BELOW_LOWER_BOUND, text)
             return state_transitions.stop_and_wait(state, event, executing.plan, reason)
         case SlotsChanged() | RequirementsChanged() | JobRedeployed():
@@ -96,7 +98,7 @@ def _on_trigger(state: SchedulerState, executing: Executing, event: Event) -> St
 
 def _follow(state: SchedulerState, executing: Executing, event: Event, manager: TransitionManager) -> Step:
     plan, possible = executing.plan, resource_checks.possible_parallelism(state)
-    if possible is not None and rescale_tiers.tier(state, plan, possible) is Tier.EXECUTORS:
+    if possible is not None and rescale_tiers.cheapest_allowed_tier(state, plan, possible) is Tier.EXECUTORS:
         # Executors come and go while the queries run: no batch has to end for that.
         manager = manager.trigger(event.at, resource_checks.executing_resources(state, plan))
     if manager.phase is Phase.TRANSITIONING and possible is not None:
@@ -119,31 +121,33 @@ def _force(state: SchedulerState, executing: Executing, event: Event) -> Step:
     if possible is None or not changes or not rescale_tiers.is_allowed(state, plan, possible):
         reason = Reason(ReasonCode.NO_PARALLELISM_CHANGE, "nothing is left to be forced")
         return state_transitions.stay(state_transitions.with_current(state, forced_at=None), event, reason)
-    text = f"forced after scaling_interval_max: {resource_checks.change(executing.plan.parallelism, possible)}"
+    text = f"forced after scaling_interval_max: {resource_checks.describe_change(executing.plan.parallelism, possible)}"
     return state_transitions.rescale(state, event, plan, possible, Reason(ReasonCode.FORCED_RESCALE, text))
 
 
 def _why(state: SchedulerState, plan: Plan, possible: Parallelism) -> Reason:
     if parallelism_changed(plan.parallelism, possible):
-        change = resource_checks.change(plan.parallelism, possible)
+        change = resource_checks.describe_change(plan.parallelism, possible)
         within = is_within(plan.parallelism, state.requirements)
         code = ReasonCode.SLOTS_AVAILABLE if within else ReasonCode.REQUIREMENTS_CHANGED
         return Reason(code, f"{state.available_slots} slot(s) are there, {plan.slots} used: {change}")
-    return Reason(ReasonCode.JOB_REDEPLOYED, f"deployed anew: {rescale_tiers.remade(state, plan)}")
+    return Reason(ReasonCode.JOB_REDEPLOYED, f"deployed anew: {rescale_tiers.describe_redeployment(state, plan)}")
 
 
 def _why_not(state: SchedulerState, executing: Executing, possible: Parallelism | None) -> Reason | None:
     plan, manager = executing.plan, executing.manager
     if possible is None:
-        text = f"below the lower bound: {resource_checks.shortage(state)}; keeps running"
+        text = f"below the lower bound: {resource_checks.describe_shortage(state)}; keeps running"
         return Reason(ReasonCode.BELOW_LOWER_BOUND, text)
     if not parallelism_changed(plan.parallelism, possible):
-        waits = manager.first_change is not None and rescale_tiers.is_remade(state, plan)
+        waits = manager.first_change is not None and rescale_tiers.is_redeployed(state, plan)
         return Reason(_WAITS_FOR[manager.phase], f"deployed anew, not yet: {manager.phase}") if waits else None
-    change = resource_checks.change(plan.parallelism, possible)
+    change = resource_checks.describe_change(plan.parallelism, possible)
     if not rescale_tiers.is_allowed(state, plan, possible):
         code = ReasonCode.PLAN_REFUSED if rescale_tiers.is_refused(state, possible) else ReasonCode.TIER_NOT_ALLOWED
-        return Reason(code, f"{change} possible, and not done: {rescale_tiers.why_not(state, plan, possible)}")
+        return Reason(
+            code, f"{change} possible, and not done: {rescale_tiers.describe_rejection(state, plan, possible)}"
+        )
     if manager.first_change is None:
         return Reason(ReasonCode.BELOW_MINIMUM_INCREASE, f"{change} possible, not yet: below the minimal increase")
     return Reason(_WAITS_FOR[manager.phase], f"{change} possible, not yet: {manager.phase}")

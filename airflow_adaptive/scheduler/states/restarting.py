@@ -25,10 +25,10 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
     """Failures in the meantime change nothing: the restart is under way."""
     match event:
         case DriverEnded():
-            settled = state_transitions.with_current(
-                state, in_place=False, before=None, settled=restarting.settled or event.at
+            stopped = state_transitions.with_current(
+                state, in_place=False, previous_plan=None, stopped_at=restarting.stopped_at or event.at
             )
-            return state_transitions.stay(settled, event, Reason(ReasonCode.DRIVER_ENDED, "the driver is gone"))
+            return state_transitions.stay(stopped, event, Reason(ReasonCode.DRIVER_ENDED, "the driver is gone"))
         case DriverHeartbeatTimedOut() if restarting.in_place:
             return _distrust(state, event)
         case TimerFired(timer=TimerName.STOP):
@@ -37,26 +37,28 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
             return _go_on(state, restarting, event)
         case JobCompleted() if restarting.failure is None:
             reason = Reason(ReasonCode.JOB_COMPLETED, "all queries have ended")
-            return state_transitions.finish(state, event, Outcome.FINISHED, reason)
+            return state_transitions.go_to_finished(state, event, Outcome.FINISHED, reason)
         case CancelRequested():
-            return state_transitions.cancel(state, event)
+            return state_transitions.go_to_canceling(state, event)
         case SuspendRequested():
             reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked; it was not running")
-            return state_transitions.finish(state, event, Outcome.SUSPENDED, reason)
+            return state_transitions.go_to_finished(state, event, Outcome.SUSPENDED, reason)
         case _:
             return state_transitions.ignore(state, event)
 
 
 def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
     """The backoff starts when all has stopped; until then, the next look at a driver that must stop."""
-    if restarting.settled is None:
+    if restarting.stopped_at is None:
         return (Timer(name=TimerName.STOP, due=restarting.stop_deadline),)
-    return (Timer(name=TimerName.BACKOFF, due=restarting.settled + restarting.backoff),)
+    return (Timer(name=TimerName.BACKOFF, due=restarting.stopped_at + restarting.backoff),)
 
 
 def _distrust(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
     deadline = event.at + state.options.stop_timeout
-    stopping = state_transitions.with_current(state, in_place=False, before=None, settled=None, stop_deadline=deadline)
+    stopping = state_transitions.with_current(
+        state, in_place=False, previous_plan=None, stopped_at=None, stop_deadline=deadline
+    )
     reason = Reason(ReasonCode.DRIVER_HEARTBEAT_TIMED_OUT, "the driver is silent: it is killed")
     step = state_transitions.stay(stopping, event, reason)
     return replace(step, commands=state_transitions.kill_driver(state, event))
@@ -64,12 +66,12 @@ def _distrust(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
 
 def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
     """A rescale starts on the plan it was made for (FLINK-40379); a failed job needs all it desires, or waits."""
-    goal, possible = restarting.goal, resource_checks.possible_parallelism(state)
-    if goal is not None and resource_checks.is_startable(state, goal):
+    target_parallelism, possible = restarting.target_parallelism, resource_checks.possible_parallelism(state)
+    if target_parallelism is not None and resource_checks.is_startable(state, target_parallelism):
         reason = Reason(ReasonCode.SLOTS_AVAILABLE, "the rescale's slots are there")
-        return state_transitions.deploy(state, event, goal, reason, restarting.before)
+        return state_transitions.go_to_deploying(state, event, target_parallelism, reason, restarting.previous_plan)
     if possible is not None and resource_checks.waiting_resources(state) is Resources.DESIRED:
         reason = Reason(ReasonCode.SLOTS_AVAILABLE, "all desired slots are there")
-        return state_transitions.deploy(state, event, possible, reason, restarting.before)
+        return state_transitions.go_to_deploying(state, event, possible, reason, restarting.previous_plan)
     reason = Reason(ReasonCode.SLOTS_PENDING, "the restart needs resources")
-    return state_transitions.wait_for_resources(state, event, reason, goal)
+    return state_transitions.go_to_waiting_for_resources(state, event, reason, target_parallelism)

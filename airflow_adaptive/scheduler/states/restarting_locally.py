@@ -18,7 +18,7 @@ def on_event(state: SchedulerState, recovering: RestartingLocally, event: Event)
     match event:
         case SlotsChanged() if held >= plan.slots:
             reason = Reason(ReasonCode.SLOTS_RECOVERED, "recovered locally: the plan's slots are back")
-            return state_transitions.execute(state, event, plan, reason)
+            return state_transitions.go_to_executing(state, event, plan, reason)
         case SlotsChanged() | RequirementsChanged():
             text = f"{held} of {plan.slots} slot(s) are there, {state.available_slots} may be"
             return state_transitions.stay(state, event, Reason(ReasonCode.SLOTS_PENDING, text))
@@ -46,10 +46,10 @@ def _escalate(state: SchedulerState, recovering: RestartingLocally, event: Event
         slots, code, why = held, ReasonCode.LOCAL_RECOVERY_TIMEOUT, "the lost slots did not come back in time"
     possible = resource_checks.possible_parallelism(state, slots)
     if possible is None:
-        text = f"{why}: {resource_checks.shortage(state, slots)}"
+        text = f"{why}: {resource_checks.describe_shortage(state, slots)}"
         return state_transitions.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
-    reason = Reason(code, f"{why}: {resource_checks.change(plan.parallelism, possible)}")
+    reason = Reason(code, f"{why}: {resource_checks.describe_change(plan.parallelism, possible)}")
     there = used_slots(state.job, possible) <= held
-    if there and rescale_tiers.tier(state, plan, possible) is Tier.EXECUTORS:
-        return state_transitions.accept(state, event, plan, possible, reason)
+    if there and rescale_tiers.cheapest_allowed_tier(state, plan, possible) is Tier.EXECUTORS:
+        return state_transitions.go_to_executing_on_held_slots(state, event, plan, possible, reason)
     return state_transitions.rescale(state, event, plan, possible, reason)

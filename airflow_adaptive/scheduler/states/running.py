@@ -36,13 +36,13 @@ def on_event(
             return state_transitions.handle_failure(state, event, plan, failure, kill=True)
         case JobCompleted():
             reason = Reason(ReasonCode.JOB_COMPLETED, "all queries have ended")
-            return state_transitions.finish(state, event, Outcome.FINISHED, reason)
+            return state_transitions.go_to_finished(state, event, Outcome.FINISHED, reason)
         case CancelRequested():
-            return state_transitions.cancel(state, event)
+            return state_transitions.go_to_canceling(state, event)
         case SuspendRequested() if state_transitions.runs_queries(state):
-            return state_transitions.stop_with_savepoint(state, event, plan)
+            return state_transitions.go_to_stop_with_savepoint(state, event, plan)
         case SuspendRequested():
             reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked, at once")
-            return state_transitions.finish(state, event, Outcome.SUSPENDED, reason)
+            return state_transitions.go_to_finished(state, event, Outcome.SUSPENDED, reason)
         case _:
             return state_transitions.ignore(state, event)

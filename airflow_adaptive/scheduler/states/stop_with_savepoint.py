@@ -57,7 +57,7 @@ def _outcome(state: SchedulerState, stopping: StopWithSavepoint, event: Savepoin
         reason = Reason(ReasonCode.SAVEPOINT_COMPLETED, "all queries stopped at a batch boundary")
         return state_transitions.stay(state_transitions.with_current(state, saved=True), event, reason)
     reason = Reason(ReasonCode.SAVEPOINT_FAILED, "the queries could not be stopped; they run on")
-    return state_transitions.execute(state, event, stopping.plan, reason)
+    return state_transitions.go_to_executing(state, event, stopping.plan, reason)
 
 
 def _query_failed(state: SchedulerState, stopping: StopWithSavepoint, event: QueryFailed, failure: Failure) -> Step:
@@ -80,7 +80,7 @@ def _driver_gone(
         return state_transitions.ignore(state, event)
     how = "stopped at a batch boundary" if stopping.saved else "killed after stop_timeout"
     reason = Reason(ReasonCode.DRIVER_ENDED, f"the driver is gone: {how}")
-    return state_transitions.finish(state, event, Outcome.SUSPENDED, reason)
+    return state_transitions.go_to_finished(state, event, Outcome.SUSPENDED, reason)
 
 
 def _despite_savepoint(cause: Failure) -> Failure:

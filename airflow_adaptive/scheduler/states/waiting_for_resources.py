@@ -29,7 +29,7 @@ FIX = "add workers, or declare lower bounds or smaller executors"
 
 def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) -> Step:
     """Changes and timers move the manager; when it has decided, the job is deployed."""
-    resources = resource_checks.waiting_resources(state, waiting.goal)
+    resources = resource_checks.waiting_resources(state, waiting.target_parallelism)
     match event:
         case SlotsChanged() | RequirementsChanged():
             return _follow(state, event, waiting.manager.change(event.at, resources))
@@ -38,16 +38,16 @@ def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) 
         case TimerFired():
             return _follow(state, event, waiting.manager.advance(event.at, resources))
         case CancelRequested():
-            return state_transitions.cancel(state, event)
+            return state_transitions.go_to_canceling(state, event)
         case SuspendRequested():
-            return state_transitions.finish(
+            return state_transitions.go_to_finished(
                 state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked")
             )
         case JobCompleted():
             reason = Reason(ReasonCode.JOB_COMPLETED, "all queries ended before they could be stopped")
-            return state_transitions.finish(state, event, Outcome.FINISHED, reason)
+            return state_transitions.go_to_finished(state, event, Outcome.FINISHED, reason)
         case QueryFailed(failure=failure):
-            return state_transitions.finish(
+            return state_transitions.go_to_finished(
                 state, event, Outcome.FAILED, Reason(ReasonCode.QUERY_FAILED, failure.summary), failure
             )
         case _:
@@ -67,9 +67,9 @@ def _follow(state: SchedulerState, event: Event, manager: TransitionManager) -> 
     possible = resource_checks.possible_parallelism(state)
     if manager.phase is Phase.TRANSITIONING and possible is not None:
         reason = Reason(ReasonCode.SLOTS_AVAILABLE, f"{state.available_slots} slot(s) are there")
-        return state_transitions.deploy(state, event, possible, reason)
+        return state_transitions.go_to_deploying(state, event, possible, reason)
     code = ReasonCode.BELOW_LOWER_BOUND if possible is None else ReasonCode.STABILIZATION
-    reason = Reason(code, f"waiting: {resource_checks.shortage(state)}; {manager.phase}")
+    reason = Reason(code, f"waiting: {resource_checks.describe_shortage(state)}; {manager.phase}")
     return state_transitions.stay(state_transitions.with_current(state, manager=manager), event, reason)
 
 
@@ -77,9 +77,10 @@ def _try_anyway(state: SchedulerState, event: Event) -> Step:
     possible = resource_checks.possible_parallelism(state)
     if possible is not None:
         text = f"waited long enough, {state.available_slots} slot(s) are there"
-        return state_transitions.deploy(state, event, possible, Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, text))
+        return state_transitions.go_to_deploying(state, event, possible, Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, text))
     failure = Failure(
-        error_class=NOT_ENOUGH_RESOURCES, message=f"not enough resources: {resource_checks.shortage(state)}: {FIX}"
+        error_class=NOT_ENOUGH_RESOURCES,
+        message=f"not enough resources: {resource_checks.describe_shortage(state)}: {FIX}",
     )
     reason = Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, failure.message)
-    return state_transitions.finish(state, event, Outcome.FAILED, reason, failure)
+    return state_transitions.go_to_finished(state, event, Outcome.FAILED, reason, failure)

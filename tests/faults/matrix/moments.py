@@ -79,7 +79,7 @@ def during(tier: Tier) -> Callable[[MatrixJob], bool]:
         if status is None or (tier >= Tier.QUERY and status.state is not DriverState.RESCALING):
             return False
         state = where(job)
-        waits = state["type"] == "Deploying" and state["tier"] == tier and not state["in_force"]
+        waits = state["type"] == "Deploying" and state["tier"] == tier and not state["active"]
         return bool(waits and status.version < state["plan"]["version"])
 
     return seen

@@ -112,7 +112,7 @@ def test_job_that_moves_is_followed_without_a_reload(airflow_app: AirflowApp, vi
     page = visitor.open("jobs/departures")
     expect(page.get_by_role("img", name="State diagram: Deploying now")).to_be_visible()
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
-    airflow_app.show(asset, shown(job.when_in_force()))
+    airflow_app.show(asset, shown(job.when_plan_activated()))
     expect(page.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
 
 

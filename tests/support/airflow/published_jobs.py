@@ -74,15 +74,15 @@ def rescaled_twice(name: str = "departures") -> Scenario:
     """It has run for an hour, was rescaled from 2 to 6, failed and came back, and has a new slot since a moment ago."""
     job = minutes_ago(Scenario(graph=pipeline(name), load_balance_mode="tasks"), 62)
     job.given_waiting(free=2).after(12)
-    have(job, 2).after(4).when_in_force()
+    have(job, 2).after(4).when_plan_activated()
     have(job.after(900), 2, 0, free=4).after(58).when_committed()
     job.after(40)
     if job.state.name == "Deploying":
-        have(job, 2, 4).after(2).when_in_force()
+        have(job, 2, 4).after(2).when_plan_activated()
     have(job.after(700), 2, 4)
     job.when_query_failed(LOST).when_query_failed(replace(LOST, message="task 7 was cut off")).after(20)
     if job.state.name == "Deploying":
-        have(job, 2, 4).after(3).when_in_force()
+        have(job, 2, 4).after(3).when_plan_activated()
     left = (datetime.now(UTC) - job.now).total_seconds()
     have(job.after(max(left - 12, 0)), 2, 4, 0, free=1)
     return job

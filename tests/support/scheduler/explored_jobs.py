@@ -280,7 +280,7 @@ def _obeyed(state: SchedulerState, now: datetime) -> Event | None:
             return SchedulingStarted(at=now)
         case StopWithSavepoint(saved=False, killed=False):
             return SavepointCompleted(at=now, epoch=state.epoch)
-        case StopWithSavepoint() | Canceling() | Failing() | Restarting(settled=None):
+        case StopWithSavepoint() | Canceling() | Failing() | Restarting(stopped_at=None):
             return ended
         case Finished() if state.driver is not None:
             return ended

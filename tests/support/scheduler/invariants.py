@@ -94,15 +94,15 @@ def check_driver_of(state: SchedulerState) -> None:
         assert driver is not None
     if isinstance(current, Restarting):
         assert driver is not None or not current.in_place
-        assert driver is not None or current.settled is not None
+        assert driver is not None or current.stopped_at is not None
 
 
 def check_way_out(state: SchedulerState) -> None:
     """Something will come."""
     names = {timer.name for timer in machine.timers(state)}
     match state.current:
-        case Restarting(settled=settled):
-            assert (TimerName.STOP if settled is None else TimerName.BACKOFF) in names
+        case Restarting(stopped_at=stopped_at):
+            assert (TimerName.STOP if stopped_at is None else TimerName.BACKOFF) in names
         case Finished():
             assert state.driver is None or TimerName.STOP in names
         case current:
@@ -198,14 +198,14 @@ def check_plan(before: SchedulerState, step: Step) -> None:
         assert current.plan.version == state.version
         assert current.plan.slots == used_slots(state.job, current.plan.parallelism) <= current.plan.hold
         check_rung(state, current)
-    if isinstance(current, Restarting) and current.goal is not None:
-        check_parallelism(state, current.goal)
-        assert dict(current.goal) != dict(current.plan.parallelism) or may_stay(before, state, current)
+    if isinstance(current, Restarting) and current.target_parallelism is not None:
+        check_parallelism(state, current.target_parallelism)
+        assert dict(current.target_parallelism) != dict(current.plan.parallelism) or may_stay(before, state, current)
 
 
 def check_rung(state: SchedulerState, deploying: Deploying) -> None:
     """Queries that run on are not built anew, all others are; no rescale goes above the highest rung that is allowed."""
-    plan, before = deploying.plan, deploying.before
+    plan, before = deploying.plan, deploying.previous_plan
     if deploying.tier is Tier.EXECUTORS:
         assert before is not None
         assert (plan.built, plan.state_partitions, plan.hold) == (before.built, before.state_partitions, plan.slots)
@@ -216,7 +216,7 @@ def check_rung(state: SchedulerState, deploying: Deploying) -> None:
 
 def may_stay(before: SchedulerState, state: SchedulerState, restarting: Restarting) -> bool:
     """A rung that did not hold is left for the next one to the same parallelism; and a job may be deployed anew."""
-    return isinstance(before.current, Deploying) or rescale_tiers.is_remade(state, restarting.plan)
+    return isinstance(before.current, Deploying) or rescale_tiers.is_redeployed(state, restarting.plan)
 
 
 def check_parallelism(state: SchedulerState, parallelism: Parallelism) -> None:
@@ -341,9 +341,9 @@ def check_cooldown(before: SchedulerState, event: Event, step: Step) -> None:
         assert current.manager.phase is Phase.COOLDOWN
     if isinstance(current, Deploying):
         assert not cooling
-    if isinstance(current, Restarting) and current.failure is None and current.goal is not None:
+    if isinstance(current, Restarting) and current.failure is None and current.target_parallelism is not None:
         assert not cooling
-    if isinstance(current, Restarting) and current.failure is None and current.goal is None:
+    if isinstance(current, Restarting) and current.failure is None and current.target_parallelism is None:
         assert resource_checks.possible_parallelism(step.state) is None
         assert step.state.options.below_lower_bound is BelowLowerBound.WAIT
 

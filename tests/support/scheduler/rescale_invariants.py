@@ -1,6 +1,6 @@
 """What holds of the rescale history after every step."""
 
-from airflow_adaptive.scheduler.history.rescales import MAX_STATES, MAX_TOLD
+from airflow_adaptive.scheduler.history.rescales import MAX_REPORTED, MAX_STATES
 from airflow_adaptive.scheduler.state import (
     Canceling,
     Created,
@@ -23,7 +23,7 @@ def check_rescales(before: SchedulerState, step: Step) -> None:
     """One step."""
     old, new, closed = before.timeline, step.state.timeline, step.rescale
     assert new.number - old.number in (0, 1)
-    assert len(new.told) <= MAX_TOLD
+    assert len(new.reported) <= MAX_REPORTED
     check_decision(before, step)
     if new.rescale is not None:
         check_open(new.rescale)
@@ -49,9 +49,9 @@ def check_presence(state: SchedulerState) -> None:
 def check_decision(before: SchedulerState, step: Step) -> None:
     """A reason not to move is told once."""
     if step.transition is not None:
-        assert step.state.timeline.told == ()
+        assert step.state.timeline.reported == ()
     elif step.decision is not None and step.state != before:
-        assert step.decision.reason not in before.timeline.told
+        assert step.decision.reason not in before.timeline.reported
 
 
 def check_open(rescale: Rescale) -> None:

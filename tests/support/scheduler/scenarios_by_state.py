@@ -25,7 +25,7 @@ def deploying_again(**options: Any) -> Scenario:
 
 
 def partly_deployed() -> Scenario:
-    return Scenario().given_deploying(4).when_slots(held=2, free=2).when_in_force()
+    return Scenario().given_deploying(4).when_slots(held=2, free=2).when_plan_activated()
 
 
 def stabilized() -> Scenario:
@@ -56,7 +56,7 @@ def lost_slots_unseen() -> Scenario:
 def below_the_bound_unseen() -> Scenario:
     """The lower bound was raised while the plan was deployed."""
     scenario = Scenario().given_deploying(2).when_requirements(3, 4).when_slots(held=2)
-    return scenario.unsettled(scenario.in_force())
+    return scenario.unsettled(scenario.plan_activated())
 
 
 def stopping_with_failure() -> Scenario:
@@ -93,7 +93,7 @@ def rescaling_beside_the_query(**options: Any) -> Scenario:
 
 
 def rescaled_beside_the_query() -> Scenario:
-    return rescaling_beside_the_query().when_slots(held=4).when_in_force()
+    return rescaling_beside_the_query().when_slots(held=4).when_plan_activated()
 
 
 def too_few_slots_beside_the_query() -> Scenario:

@@ -33,7 +33,7 @@ def test_idle_executors_are_held_until_their_time_is_up():
     scenario = shrunk(offer("a", 3), offer("b", 1))
     plan = plan_of(scenario)
     assert (plan.executors, plan.retained_executors, plan.remaining_per_worker) == (2, 4, {})
-    scenario.when_in_force().after(50)
+    scenario.when_plan_activated().after(50)
     plan = plan_of(scenario)
     assert (plan.executors, plan.retained_executors) == (2, 2)
     assert plan.remaining_per_worker == {"http://a:8081": 2, "http://b:8081": 0}

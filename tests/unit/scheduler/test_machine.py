@@ -82,7 +82,7 @@ def test_several_groups_share_the_slots():
     )
     job = Scenario(graph=graph, scaling_interval_min=0, max_trigger_delay=0).given_deploying(5)
     job.then("Deploying").then_parallelism({"read": 2, "count": 3, "write": 3})
-    job.when_slots(held=5).when_in_force().when_slots(held=5, free=3).then("Deploying")
+    job.when_slots(held=5).when_plan_activated().when_slots(held=5, free=3).then("Deploying")
     job.then_parallelism({"read": 2, "count": 6, "write": 3})
 
 

@@ -54,7 +54,7 @@ def test_requirements_that_were_not_accepted_break_a_promise():
 def test_reactive_job_takes_all_slots_up_to_its_maximum():
     graph = JobGraph.single("job", ParallelismRange(2, 2), max_parallelism=8)
     scenario = Scenario(graph=graph, reactive=True).given_waiting(free=1)
-    scenario.after(0).then_parallelism(1).when_slots(held=1).when_in_force()
+    scenario.after(0).then_parallelism(1).when_slots(held=1).when_plan_activated()
     scenario.after(30).when_slots(held=1, free=20).when_committed().then_parallelism(8)
 
 
@@ -70,7 +70,7 @@ def test_reactive_job_can_be_told_what_it_does_anyway():
 
 def test_slots_above_the_plan_go_back_after_the_idle_timeout():
     scenario = executing(slot_idle_timeout="50 s").when_requirements(1, 1).when_committed()
-    scenario.then("Deploying").then_parallelism(1).when_in_force()
+    scenario.then("Deploying").then_parallelism(1).when_plan_activated()
     plan = scenario.state.plan
     assert plan is not None
     assert (plan.slots, plan.hold) == (1, 2)
@@ -82,8 +82,8 @@ def test_slots_above_the_plan_go_back_after_the_idle_timeout():
 
 
 def test_slots_that_are_wanted_again_before_the_idle_timeout_were_never_given_back():
-    scenario = executing(slot_idle_timeout="50 s").when_requirements(1, 1).when_committed().when_in_force()
-    scenario.after(20).when_requirements(1, 2).when_committed().then_parallelism(2).when_in_force()
+    scenario = executing(slot_idle_timeout="50 s").when_requirements(1, 1).when_committed().when_plan_activated()
+    scenario.after(20).when_requirements(1, 2).when_committed().then_parallelism(2).when_plan_activated()
     scenario.after(100).then("Executing")
     assert scenario.state.plan is not None
     assert scenario.state.plan.hold == 2

@@ -96,7 +96,7 @@ def test_new_requirements_lead_to_a_rescale_as_the_table_says(row: Row):
 )
 def test_change_during_the_rescale_counts_from_its_end(interval_max: int | None, change: int, rescaled_at: list[float]):
     scenario = fresh(interval_max).given_deploying(RUNNING)
-    assert rescales(more(scenario, change).when_in_force().after(LONG)) == rescaled_at
+    assert rescales(more(scenario, change).when_plan_activated().after(LONG)) == rescaled_at
 
 
 @pytest.mark.parametrize("interval_max", [UNSET, MAX])
@@ -150,7 +150,7 @@ def test_lost_slots_never_wait_for_min():
 def test_failure_begins_another_interval():
     strategy = {"type": "fixed-delay", "attempts": 1, "delay": 1}
     scenario = executing(restart_strategy=strategy, resource_stabilization_timeout=0)
-    scenario.after(20).when_query_failed().after(1).when_in_force()
+    scenario.after(20).when_query_failed().after(1).when_plan_activated()
     assert rescales(more(scenario, WORTH_IT).after(LONG)) == [20, 21 + MIN]
 
 

@@ -65,7 +65,7 @@ def test_executors_are_added_under_a_query_that_does_not_depend_on_their_number(
     built = plan_of(job).built
     job.when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
     assert (tier_of(job), plan_of(job).built, plan_of(job).hold) == (Tier.EXECUTORS, built, 4)
-    job.when_slots(held=4).when_in_force().then("Executing")
+    job.when_slots(held=4).when_plan_activated().then("Executing")
     assert (job.state.num_rescales, job.state.num_restarts) == (1, 0)
 
 
@@ -102,7 +102,7 @@ def test_lost_slots_are_done_without_under_the_query_that_runs() -> None:
 
 def test_replacement_of_some_of_the_lost_slots_is_awaited() -> None:
     job = running(4).when_slots(held=2, free=1).then("Deploying", reason="can't come back").then_parallelism(3)
-    job.when_slots(held=3).when_in_force().then("Executing")
+    job.when_slots(held=3).when_plan_activated().then("Executing")
 
 
 def test_slots_that_arrived_are_taken_when_the_others_do_not_come() -> None:
@@ -139,13 +139,13 @@ def test_what_was_refused_is_not_asked_for_again_but_something_else_is() -> None
     job.when_committed().when_slots(held=2, free=3).after(3600).then("Executing")
     assert "the driver could not carry it out" in " ".join(job.reasons)
     job.when_requirements(1, 3).then("Deploying").then_parallelism(3)
-    job.when_slots(held=3, free=2).when_in_force().when_requirements(1, 4).then("Deploying").then_parallelism(4)
+    job.when_slots(held=3, free=2).when_plan_activated().when_requirements(1, 4).then("Deploying").then_parallelism(4)
 
 
 def test_refusal_of_another_plan_is_nothing() -> None:
     job = running(2, "job").when_slots(held=2, free=2).then("Deploying")
     stale = job.refused()
-    job.when_in_force().when_slots(held=4).then("Executing")
+    job.when_plan_activated().when_slots(held=4).then("Executing")
     job.when(stale).then("Executing").then_parallelism(4)
     assert job.state.driver is not None
     assert job.state.driver.refused is None
@@ -163,7 +163,7 @@ def test_state_is_repartitioned_when_the_maximum_parallelism_is_deployed_otherwi
     job = Scenario(graph=graph(8), **AT_ONCE).given_script().given_executing(2)
     job.when_redeployed("", graph(partitions)).then("Deploying", reason="partitions of the state")
     assert (tier_of(job), dict(plan_of(job).state_partitions)) == (Tier.STATE, {"default": partitions})
-    job.when_in_force().then("Executing").then_parallelism(2)
+    job.when_plan_activated().then("Executing").then_parallelism(2)
     job.after(3600).then("Executing")
 
 

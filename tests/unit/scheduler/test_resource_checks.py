@@ -19,17 +19,17 @@ def wide(vertices: int) -> Scenario:
 
 
 def test_reason_names_what_differs_only():
-    assert resource_checks.change({"a": 1, "b": 2}, {"a": 1, "b": 4}) == "{'b': 2} -> {'b': 4}"
+    assert resource_checks.describe_change({"a": 1, "b": 2}, {"a": 1, "b": 4}) == "{'b': 2} -> {'b': 4}"
 
 
 def test_reason_stays_short_for_a_wide_job():
     before, after = ({f"v{n}": count for n in range(100)} for count in (1, 2))
-    assert resource_checks.change(before, after).endswith("'v4': 2} and 95 more")
-    assert resource_checks.shortage(wide(100).state).endswith("vertex 'v4' at least 2, 95 more)")
+    assert resource_checks.describe_change(before, after).endswith("'v4': 2} and 95 more")
+    assert resource_checks.describe_shortage(wide(100).state).endswith("vertex 'v4' at least 2, 95 more)")
 
 
 def test_shortage_names_every_vertex_of_a_small_job():
-    told = resource_checks.shortage(wide(2).state)
+    told = resource_checks.describe_shortage(wide(2).state)
     assert told == "have 0 slot(s), need at least 2 (vertex 'v0' at least 2, vertex 'v1' at least 2)"
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow_adaptive.scheduler.history.rescale_summary import Durations
-from airflow_adaptive.scheduler.history.rescales import MAX_STATES, MAX_TOLD
+from airflow_adaptive.scheduler.history.rescales import MAX_REPORTED, MAX_STATES
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.timeline import ReasonCode, TerminatedReason, TriggerCause
 from airflow_adaptive.testing.scenario import Scenario
@@ -43,7 +43,7 @@ def test_page_tells_what_every_reason_says():
 def test_example_is_what_comes_of_the_story():
     job = Scenario(lower=1, upper=8).given_executing(2).after(100).when_slots(held=2, free=2).after(60)
     job.now += timedelta(seconds=3)
-    job.when_in_force()
+    job.when_plan_activated()
     job.now += timedelta(seconds=4)
     job.when_slots(held=4)
     example = json.loads(PAGE.partition("```json")[2].partition("```")[0])
@@ -51,6 +51,6 @@ def test_example_is_what_comes_of_the_story():
 
 
 def test_limits_are_those_of_the_scheduler():
-    assert f"the first {MAX_TOLD}\nare told" in PAGE
+    assert f"the first {MAX_REPORTED}\nare told" in PAGE
     assert f"more than {MAX_STATES} the newest are kept" in PAGE
     assert {"p50", "p90", "p95", "p99", "p999"} < set(Durations.__dataclass_fields__)

@@ -52,7 +52,7 @@ def events(job: Scenario) -> Iterator[Event]:
         yield DriverEnded(at=now, epoch=epoch, failure=failure)
         yield DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
         yield QueryFailed(at=now, epoch=epoch, failure=failure)
-    yield job.in_force()
+    yield job.plan_activated()
     yield job.refused()
     for deployment in ("", "new"):
         yield JobRedeployed(at=now, deployment=deployment)
@@ -105,7 +105,7 @@ def test_everything_in_the_table_can_happen():
 
 
 def test_table_is_total_and_finished_is_the_end():
-    assert set(TRANSITIONS) == set(STATES) == set(machine.BEHAVIOUR)
+    assert set(TRANSITIONS) == set(STATES) == set(machine.STATE_HANDLERS)
     assert all(set(row) == set(EVENTS) for row in TRANSITIONS.values())
     assert not any(TRANSITIONS[Finished].values())
     assert {type(live().state.current) for live in SCENARIOS.values()} == set(STATES)
@@ -135,7 +135,7 @@ def test_options_that_are_named_exist():
 def test_worker_that_dies_is_survived_as_told():
     job = Scenario(lower=1, upper=4).given_executing(4).when_slots(held=2, free=1)
     assert job.path[-3:] == ["RestartingLocally", "Restarting", "Deploying"]
-    job.after(3).when_in_force().then("Deploying", reason="2 of 3 slot(s)").then_parallelism(3)
+    job.after(3).when_plan_activated().then("Deploying", reason="2 of 3 slot(s)").then_parallelism(3)
     job.after(2).when_slots(held=3).then("Executing")
     job.after(114).when_slots(held=3, free=2).then("Executing").when_committed().then("Deploying").then_parallelism(4)
     assert job.state.restarts.attempts == 0

@@ -43,7 +43,7 @@ def unlucky(vertices: int) -> Scenario:
         job.when_query_failed(failure(number))
         for other in range(20):
             job.when_query_failed(failure(100 + other))
-        job.after(100).when_in_force()
+        job.after(100).when_plan_activated()
     return job
 
 

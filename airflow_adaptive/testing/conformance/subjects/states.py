@@ -157,7 +157,7 @@ def _deploying(scenario: Scenario, situation: Situation) -> Scenario:
 
 
 def _executing(scenario: Scenario, situation: Situation) -> Scenario:
-    return _deploying(scenario, situation).when_slots(held=_running(situation)).when_in_force()
+    return _deploying(scenario, situation).when_slots(held=_running(situation)).when_plan_activated()
 
 
 def _restarting(scenario: Scenario, situation: Situation) -> Scenario:

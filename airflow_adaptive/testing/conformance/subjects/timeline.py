@@ -171,10 +171,10 @@ class _Story:
         job, state = self.job, self.job.state
         match state.current:
             case Deploying(plan=plan):
-                job.when_slots(held=plan.slots, free=self.slots - plan.slots).when_in_force()
+                job.when_slots(held=plan.slots, free=self.slots - plan.slots).when_plan_activated()
             case Executing(plan=plan) if resource_checks.executing_resources(state, plan) > Resources.NONE:
                 job.after(_LONG_S)
-            case Restarting(settled=None):
+            case Restarting(stopped_at=None):
                 job.when_driver_ended()
             case WaitingForResources() if state.available_slots != self.slots:
                 job.when_slots(free=self.slots)

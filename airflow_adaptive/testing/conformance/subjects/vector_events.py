@@ -88,7 +88,7 @@ def _rescale_decision(scenario: Scenario, situation: Situation) -> None:
 
 def _graph_created(scenario: Scenario, situation: Situation) -> None:
     gone = situation.says(Phrase.SLOTS_GONE)
-    scenario.when_slots(held=0 if gone else SUFFICIENT).when_in_force()
+    scenario.when_slots(held=0 if gone else SUFFICIENT).when_plan_activated()
 
 
 def _enter(scenario: Scenario, situation: Situation) -> None:

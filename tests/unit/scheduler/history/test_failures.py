@@ -67,7 +67,7 @@ def test_every_failure_has_its_decision(job: Scenario, decision: str):
 def test_each_restart_has_a_root_of_its_own_even_for_the_same_failure():
     job = Scenario(resource_stabilization_timeout=0).given_executing(2)
     for _ in range(3):
-        job.when_query_failed().after(10).when_in_force()
+        job.when_query_failed().after(10).when_plan_activated()
     assert decisions(job) == ["restart in 1 s", "restart in 1.5 s", "restart in 2.25 s"]
     assert [record.failure for record in job.state.failures] == [TRANSIENT] * 3
 
@@ -75,7 +75,7 @@ def test_each_restart_has_a_root_of_its_own_even_for_the_same_failure():
 def test_history_is_bounded():
     job = Scenario(resource_stabilization_timeout=0, failure_history_size=2).given_executing(2)
     for number in range(4):
-        job.when_query_failed(other(number)).after(60).when_in_force()
+        job.when_query_failed(other(number)).after(60).when_plan_activated()
     assert [record.failure for record in job.state.failures] == [other(2), other(3)]
 
 

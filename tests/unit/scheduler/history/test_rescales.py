@@ -39,7 +39,7 @@ def test_job_that_runs_on_what_it_wants_has_no_open_record():
 def test_requirements_that_cannot_be_met_now_wait_for_slots_in_an_idle_job():
     job = required().after(10_000)
     assert newest(job).end is None
-    job.when_slots(held=2, free=2).after(70).when_slots(held=4).when_in_force()
+    job.when_slots(held=2, free=2).after(70).when_slots(held=4).when_plan_activated()
     assert told(job)[1] == ("UPDATE_REQUIREMENT", "SUCCEEDED")
 
 
@@ -65,7 +65,7 @@ def test_slots_that_arrive_while_requirements_wait_are_the_same_rescale():
 
 
 def test_slots_that_were_there_when_the_plan_came_into_force_are_the_next_rescale():
-    job = Scenario(lower=1, upper=8).given_deploying(2).when_slots(held=2, free=4).when_in_force()
+    job = Scenario(lower=1, upper=8).given_deploying(2).when_slots(held=2, free=4).when_plan_activated()
     assert told(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("NEW_RESOURCE_AVAILABLE", None)]
 
 
@@ -78,7 +78,7 @@ def test_forced_rescale_has_a_record_too():
 
 
 def test_bound_that_was_raised_while_deploying_stops_the_job_in_a_record_of_its_own():
-    job = Scenario().given_deploying(2).when_requirements(3, 4).when_slots(held=2).when_in_force()
+    job = Scenario().given_deploying(2).when_requirements(3, 4).when_slots(held=2).when_plan_activated()
     assert told(job) == [
         ("INITIAL_SCHEDULE", "RESOURCE_REQUIREMENTS_UPDATED"),
         ("UPDATE_REQUIREMENT", "SUCCEEDED"),
@@ -126,7 +126,7 @@ def test_local_recovery_is_a_failover_without_downtime():
 
 
 def test_smaller_plan_after_a_loss_is_the_same_failover():
-    job = Scenario().given_executing(4).after(40).when_slots(held=2, free=0).when_in_force()
+    job = Scenario().given_executing(4).after(40).when_slots(held=2, free=0).when_plan_activated()
     shrunk = newest(job)
     assert (shrunk.trigger_cause, shrunk.terminated_reason) == ("RECOVERABLE_FAILOVER", "SUCCEEDED")
     assert (shrunk.vertices.before, shrunk.vertices.after) == ({"job": 4}, {"job": 2})

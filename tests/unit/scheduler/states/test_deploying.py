@@ -8,14 +8,14 @@ from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
 
 def test_executes_when_the_driver_reports_the_plan_in_force():
-    job = Scenario().given_deploying(2).when_slots(held=2).when_in_force().then("Executing").then_parallelism(2)
+    job = Scenario().given_deploying(2).when_slots(held=2).when_plan_activated().then("Executing").then_parallelism(2)
     assert job.state.has_run
     assert job.state.driver is not None
     assert job.state.driver.running
 
 
 def test_slots_that_are_still_to_come_are_awaited():
-    job = Scenario().given_deploying(4).when_slots(held=1, free=3).when_in_force()
+    job = Scenario().given_deploying(4).when_slots(held=1, free=3).when_plan_activated()
     job.then("Deploying", reason="in force on 1 of 4 slot(s)")
     job.when_slots(held=3, free=1).then("Deploying", reason="in force on 3 of 4 slot(s)")
     job.when_slots(held=4).then("Executing")
@@ -23,17 +23,17 @@ def test_slots_that_are_still_to_come_are_awaited():
 
 def test_note_of_a_driver_is_told_with_its_first_plan_only():
     job, note = Scenario().given_script().given_deploying(1).when_slots(held=1, free=1), "it is an ordinary script"
-    job.when(replace(job.in_force(), note=note)).then(
+    job.when(replace(job.plan_activated(), note=note)).then(
         "Executing", reason=f"the driver reports the plan in force; {note}"
     )
     job.when_slots(held=1, free=3).after(60).then("Deploying")
-    job.when_slots(held=4).when(replace(job.in_force(), note=note)).then("Executing")
+    job.when_slots(held=4).when(replace(job.plan_activated(), note=note)).then("Executing")
     assert note not in job.reasons[-1]
 
 
 def test_note_of_a_driver_is_told_while_slots_are_awaited():
     job = Scenario().given_deploying(2).when_slots(held=1, free=1)
-    job.when(replace(job.in_force(), note="an ordinary script"))
+    job.when(replace(job.plan_activated(), note="an ordinary script"))
     job.then("Deploying", reason="in force on 1 of 2 slot(s): the others are awaited; an ordinary script")
 
 
@@ -63,8 +63,8 @@ def test_plans_again_with_what_arrived_when_it_takes_too_long():
 
 
 def test_plans_again_when_the_plan_is_in_force_on_too_few_slots():
-    job = Scenario().given_deploying(4).when_slots(held=2).when_in_force().after(300).then("Deploying")
-    job.when_in_force().then("Executing").then_parallelism(2)
+    job = Scenario().given_deploying(4).when_slots(held=2).when_plan_activated().after(300).then("Deploying")
+    job.when_plan_activated().then("Executing").then_parallelism(2)
 
 
 def test_fails_over_when_nothing_arrived_in_time():
@@ -118,7 +118,7 @@ def test_running_driver_is_stopped_gracefully():
 def test_requirements_are_noted_for_the_next_plan():
     job = Scenario(scaling_interval_min=0, max_trigger_delay=0).given_deploying(2)
     job.when_requirements(1, 1).then("Deploying", reason="the requirements are noted")
-    job.when_slots(held=2).when_in_force().then("Deploying").then_parallelism(1)
+    job.when_slots(held=2).when_plan_activated().then("Deploying").then_parallelism(1)
 
 
 def test_new_driver_has_a_new_epoch():

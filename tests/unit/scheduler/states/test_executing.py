@@ -33,7 +33,7 @@ def test_cooldown_folds_all_changes_into_one_rescale():
 
 
 def test_cooldown_forgets_nothing_that_was_there_when_it_began():
-    job = Scenario().given_deploying(2).when_slots(held=2, free=2).when_in_force().then("Executing")
+    job = Scenario().given_deploying(2).when_slots(held=2, free=2).when_plan_activated().then("Executing")
     job.after(30).then("Deploying").then_parallelism(4)
 
 
@@ -43,7 +43,7 @@ def test_change_that_is_gone_when_the_cooldown_ends_rescales_nothing():
 
 
 def test_cooldown_begins_anew_with_each_visit():
-    job = Scenario().given_executing(2).after(29).when_query_failed().after(11).when_in_force()
+    job = Scenario().given_executing(2).after(29).when_query_failed().after(11).when_plan_activated()
     job.when_slots(held=2, free=2).after(29).then("Executing").after(1).then("Deploying")
 
 
@@ -159,7 +159,7 @@ def test_small_change_that_was_there_from_the_beginning_is_forced_too():
         Scenario(upper=8, **NO_COOLDOWN, min_parallelism_increase=3, scaling_interval_max=60)
         .given_deploying(2)
         .when_slots(held=2, free=1)
-        .when_in_force()
+        .when_plan_activated()
     )
     job.after(60).then("Deploying").then_parallelism(3)
 
@@ -209,7 +209,7 @@ def test_lower_bound_within_the_running_parallelism_changes_nothing():
 
 
 def test_lower_bound_that_was_raised_while_deploying_is_seen_on_entry():
-    job = Scenario().given_deploying(2).when_requirements(3, 4).when_slots(held=2).when_in_force()
+    job = Scenario().given_deploying(2).when_requirements(3, 4).when_slots(held=2).when_plan_activated()
     job.then("Restarting", reason="below the lower bound")
 
 

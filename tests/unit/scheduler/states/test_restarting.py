@@ -25,7 +25,7 @@ def test_fixed_delay_restarts_as_often_as_allowed():
     job = Scenario(lower=2, upper=2, restart_strategy=strategy).given_executing(2)
     for _ in range(2):
         job.when_query_failed().then("Restarting", reason="restart in 5 s")
-        job.after(4.9).then("Restarting").after(0.1).then("Deploying").when_in_force().then("Executing")
+        job.after(4.9).then("Restarting").after(0.1).then("Deploying").when_plan_activated().then("Executing")
     job.when_query_failed().then(
         "Failing", reason="recovery is suppressed by FixedDelay(attempts=2, delay=5 s): TASK_FAILED"
     )
@@ -35,15 +35,15 @@ def test_failure_rate_allows_failures_that_are_far_apart():
     strategy = {"type": "failure-rate", "max-failures-per-interval": 1, "failure-rate-interval": "1 min"}
     job = Scenario(lower=2, upper=2, restart_strategy=strategy).given_executing(2)
     for _ in range(3):
-        job.when_query_failed().then("Restarting").after(1).then("Deploying").when_in_force().after(60)
-    job.when_query_failed().after(1).when_in_force().then("Executing").when_query_failed().then("Failing")
+        job.when_query_failed().then("Restarting").after(1).then("Deploying").when_plan_activated().after(60)
+    job.when_query_failed().after(1).when_plan_activated().then("Executing").when_query_failed().then("Failing")
 
 
 def test_exponential_delay_grows_and_falls_back_after_a_quiet_time():
     job = Scenario(lower=2, upper=2).given_executing(2)
     for seconds in ("1", "1.5", "2.25"):
         job.when_query_failed().then("Restarting", reason=f"restart in {seconds} s").after(3)
-        job.when_in_force().then("Executing")
+        job.when_plan_activated().then("Executing")
     job.after(3600 + 3).when_query_failed().then("Restarting", reason="restart in 1 s")
 
 
@@ -138,7 +138,7 @@ def test_goal_that_requirements_forbid_by_now_is_dropped():
 def test_goal_of_another_graph_is_dropped():
     job = rescaling()
     assert isinstance(job.state.current, Restarting)
-    of_other_graph = replace(job.state.current, goal={"read": 2, "write": 2})
+    of_other_graph = replace(job.state.current, target_parallelism={"read": 2, "write": 2})
     job.state = replace(job.state, current=of_other_graph)
     job.settle().then("Deploying").then_parallelism(4)
 

@@ -36,7 +36,7 @@ def test_plans_again_with_what_is_held_when_it_takes_too_long():
 
 def test_plans_again_with_free_slots_when_the_lost_ones_cannot_come_back():
     job = Scenario().given_executing(4).when_slots(held=2, free=1).then("Deploying").then_parallelism(3)
-    job.when_slots(held=3).when_in_force().then("Executing")
+    job.when_slots(held=3).when_plan_activated().then("Executing")
 
 
 def test_stops_and_waits_when_what_is_left_is_below_the_minimum():
