@@ -59,22 +59,22 @@ def redeploying() -> Scenario:
 NO_CHANGE = TerminatedReason.NO_RESOURCES_OR_PARALLELISMS_CHANGE
 ENDS: dict[str, tuple[ScenarioBuilder, TriggerCause, TerminatedReason]] = {
     "first plan in force": (
-        lambda: scheduled().when_slots(free=4).when_slots(held=4).when_in_force(),
+        lambda: scheduled().when_slots(free=4).when_slots(held=4).when_plan_activated(),
         TriggerCause.INITIAL_SCHEDULE,
         TerminatedReason.SUCCEEDED,
     ),
     "required plan in force": (
-        lambda: required().when_slots(held=2, free=6).after(70).when_slots(held=8).when_in_force(),
+        lambda: required().when_slots(held=2, free=6).after(70).when_slots(held=8).when_plan_activated(),
         TriggerCause.UPDATE_REQUIREMENT,
         TerminatedReason.SUCCEEDED,
     ),
     "larger plan in force": (
-        lambda: offered().after(200).when_slots(held=4).when_in_force(),
+        lambda: offered().after(200).when_slots(held=4).when_plan_activated(),
         TriggerCause.NEW_RESOURCE_AVAILABLE,
         TerminatedReason.SUCCEEDED,
     ),
     "same plan in force again": (
-        lambda: redeploying().when_in_force(),
+        lambda: redeploying().when_plan_activated(),
         TriggerCause.RECOVERABLE_FAILOVER,
         TerminatedReason.SUCCEEDED,
     ),

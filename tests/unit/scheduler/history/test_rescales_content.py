@@ -47,7 +47,7 @@ def test_record_tells_what_was_desired_what_sufficed_and_what_came_of_it():
     )
     graph = JobGraph(job="flights", vertices=vertices)
     job = Scenario(graph=graph, **AT_ONCE).given_executing(4).when_slots(held=4, free=4).when_slots(held=8)
-    job.when_in_force()
+    job.when_plan_activated()
     assert newest(job).vertices == Amounts(
         desired={"read": 2, "count": 6, "write": 3},
         sufficient={"read": 1, "count": 2, "write": 1},
@@ -71,7 +71,15 @@ def test_first_record_has_nothing_before_and_nothing_after_until_there_is_a_plan
 
 
 def test_numbers_count_records_requirements_and_attempts():
-    job = idle().when_query_failed().after(1).when_in_force().after(40).when_requirements(1, 4).when_requirements(1, 5)
+    job = (
+        idle()
+        .when_query_failed()
+        .after(1)
+        .when_plan_activated()
+        .after(40)
+        .when_requirements(1, 4)
+        .when_requirements(1, 5)
+    )
     job.when_slots(held=2, free=2)
     numbers = [(record.number, record.requirements, record.attempt) for record in history(job)]
     assert numbers == [(1, 1, 1), (2, 1, 2), (3, 2, 1), (4, 3, 1)]
@@ -118,14 +126,14 @@ def test_record_survives_json():
 
 
 def reported(job: Scenario, downtime: timedelta | None) -> Scenario:
-    event = job.in_force()
+    event = job.plan_activated()
     return job.when(replace(event, downtime=downtime))
 
 
 def test_downtime_lasts_from_the_end_of_one_plan_to_the_start_of_the_next():
     job = idle().when_query_failed().after(1)
     job.now += 4 * SECOND
-    assert newest(job.when_in_force()).downtime == 5 * SECOND
+    assert newest(job.when_plan_activated()).downtime == 5 * SECOND
 
 
 def test_downtime_that_the_driver_measured_is_believed():
@@ -136,16 +144,16 @@ def test_downtime_that_the_driver_measured_is_believed():
 def test_downtime_ends_when_the_plan_is_in_force_on_fewer_slots_than_it_will_have():
     job = Scenario(**AT_ONCE).given_executing(2).when_slots(held=2, free=2)
     job.now += 3 * SECOND
-    job.when_in_force().after(10).when_slots(held=4)
+    job.when_plan_activated().after(10).when_slots(held=4)
     assert (newest(job).terminated_reason, newest(job).downtime) == ("SUCCEEDED", 3 * SECOND)
 
 
 def test_downtimes_of_one_rescale_add_up():
     job = Scenario(**AT_ONCE).given_executing(2).when_slots(held=2, free=2)
     job.now += 3 * SECOND
-    job.when_in_force().when_slots(held=3)
+    job.when_plan_activated().when_slots(held=3)
     job.now += 2 * SECOND
-    job.when_in_force()
+    job.when_plan_activated()
     assert (newest(job).terminated_reason, newest(job).downtime) == ("SUCCEEDED", 5 * SECOND)
 
 
@@ -156,13 +164,13 @@ def test_downtime_goes_on_through_other_requirements_and_failures():
     job.now += 2 * SECOND
     job.when_driver_ended().when_slots().after(1000).when_slots(free=2).after(10).when_slots(held=2)
     waited = job.now - history(job)[1].start
-    assert newest(job.when_in_force()).downtime == waited > 1000 * SECOND
+    assert newest(job.when_plan_activated()).downtime == waited > 1000 * SECOND
 
 
 def test_rescale_of_an_update_keeps_what_the_job_went_through_before():
     job = Scenario(**AT_ONCE).given_executing(2).when_slots(held=2, free=2)
     job.now += 3 * SECOND
-    job.when_in_force().when_requirements(1, 3)
+    job.when_plan_activated().when_requirements(1, 3)
     assert (newest(job).trigger_cause, newest(job).tier, newest(job).downtime) == (
         "UPDATE_REQUIREMENT",
         Tier.QUERY,

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import CancelRequested, SlotsChanged
-from airflow_adaptive.scheduler.history.rescales import MAX_TOLD
+from airflow_adaptive.scheduler.history.rescales import MAX_REPORTED
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.timeline import (
@@ -30,7 +30,7 @@ SECOND = timedelta(seconds=1)
 def test_clock_that_goes_back_makes_no_negative_times():
     job = idle().when_query_failed().after(1)
     job.now -= 100 * SECOND
-    job.when_in_force()
+    job.when_plan_activated()
     rescale = newest(job)
     assert rescale.end is not None
     assert rescale.start <= rescale.end
@@ -42,7 +42,7 @@ def test_job_of_a_version_without_timeline_goes_on(life: ScenarioBuilder):
     job = life()
     job.steps.clear()
     job.state = replace(job.state, timeline=Timeline())
-    job.after(200).when_slots(held=4).when_in_force().when_canceled()
+    job.after(200).when_slots(held=4).when_plan_activated().when_canceled()
     assert job.state.timeline.rescale is None
     assert all(record.number == number for number, record in enumerate(history(job), start=1))
 
@@ -65,13 +65,13 @@ def test_reason_is_told_again_after_a_transition():
 
 def test_reasons_beyond_the_limit_change_nothing_that_is_saved():
     job = Scenario(min_parallelism_increase=100, upper=80).given_executing(2)
-    for free in range(1, MAX_TOLD + 1):
+    for free in range(1, MAX_REPORTED + 1):
         job.when_slots(held=2, free=free)
     before = job.state
     job.when_slots(held=2, free=40)
     assert job.reason == "{'job': 2} -> {'job': 42} possible, not yet: below the minimal increase"
     assert replace(job.state, offers=()) == replace(before, offers=())
-    assert len(before.timeline.told) == MAX_TOLD
+    assert len(before.timeline.reported) == MAX_REPORTED
 
 
 def test_long_reasons_are_remembered_by_their_ends():
@@ -80,8 +80,8 @@ def test_long_reasons_are_remembered_by_their_ends():
     vertex = JobVertex(name=name, parallelism=ParallelismRange(3, 4))
     job = Scenario(graph=JobGraph(job="job", vertices=(vertex,))).given_waiting()
     job.when_slots(free=1).when_slots(free=2)
-    assert len({len(mark) for mark in job.state.timeline.told}) == 1
-    assert all(len(mark) < 200 for mark in job.state.timeline.told)
+    assert len({len(mark) for mark in job.state.timeline.reported}) == 1
+    assert all(len(mark) < 200 for mark in job.state.timeline.reported)
 
 
 def test_step_that_changes_nothing_costs_nothing():

@@ -14,7 +14,7 @@ def rescaled() -> Scenario:
     """It was raised to three slots, after its cooldown."""
     job = executing(slots=2, scaling_interval_min=0, executing_stabilization_timeout=0, max_trigger_delay=0)
     job.when_slots(held=2, free=1).when_slots(held=3)
-    return job.when_in_force()
+    return job.when_plan_activated()
 
 
 def test_rescales_are_told_in_flinks_words(airflow_app: AirflowApp) -> None:
