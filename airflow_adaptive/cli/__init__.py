@@ -1,1 +1,1 @@
-"""`airflow adaptive ...`: jobs on the command line of Airflow, over the same functions as the REST API."""
+"""The commands `airflow adaptive ...`, which use the same functions as the REST API."""

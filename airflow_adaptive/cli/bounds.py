@@ -1,4 +1,4 @@
-"""Bounds as they are typed: `job=1:4`, `job=3`, and `1:4` where a job has one vertex only."""
+"""Parses bounds on the command line: `job=1:4`, `job=3`, or `1:4` for a job with one vertex."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 
 
 class BoundsError(ValueError):
-    """Arguments that are no bounds; `violations` has everything that is wrong."""
+    """Invalid bounds. `violations` lists all violations."""
 
     def __init__(self, violations: Sequence[str]) -> None:
         super().__init__("; ".join(violations))
@@ -19,30 +19,30 @@ class BoundsError(ValueError):
 
 
 def body_of(texts: Sequence[str], vertices: Sequence[str]) -> dict[str, Any]:
-    """FLIP-291's body that the arguments stand for; what is no number in it is left to those who judge the body.
+    """Return the request body of FLIP-291. The validation of the body reports bounds that are not numbers.
 
     Args:
-        texts: as they were typed.
-        vertices: of the job.
+        texts: arguments on the command line.
+        vertices: names of the vertices of the job.
 
     Raises:
-        BoundsError: it is not clear which vertex they are for.
+        BoundsError: a vertex is missing or ambiguous.
     """
-    typed = [_split(text, vertices) for text in texts]
+    parsed = [_split(text, vertices) for text in texts]
     violations = [
-        f"{bounds!r} names no vertex: write VERTEX=LOWER:UPPER; this job has {', '.join(vertices)}"
-        for vertex, bounds in typed
+        f"{bounds!r} names no vertex. Write VERTEX=LOWER:UPPER. The vertices of the job are {', '.join(vertices)}"
+        for vertex, bounds in parsed
         if vertex is None
     ]
-    times = Counter(vertex for vertex, _ in typed if vertex is not None)
-    violations += [f"vertex {vertex!r} is given {count} times" for vertex, count in times.items() if count > 1]
+    times = Counter(vertex for vertex, _ in parsed if vertex is not None)
+    violations += [f"vertex {vertex!r} is specified {count} times" for vertex, count in times.items() if count > 1]
     if violations:
         raise BoundsError(violations)
-    return {str(vertex): {"parallelism": _parallelism(bounds)} for vertex, bounds in typed}
+    return {str(vertex): {"parallelism": _parallelism(bounds)} for vertex, bounds in parsed}
 
 
 def _split(text: str, vertices: Sequence[str]) -> tuple[str | None, str]:
-    """Vertex and bounds; None if the vertex is not clear. A vertex's name may have a `=` in it, bounds have none."""
+    """The vertex, None without a vertex, and the bounds. The name of a vertex may contain `=`."""
     vertex, named, bounds = text.rpartition("=")
     if named:
         return vertex, bounds

@@ -1,8 +1,8 @@
-"""What the commands of `airflow adaptive` do: the same as the REST API, through the same functions.
+"""Implementation of the commands `airflow adaptive`, with the functions of the REST API.
 
-They run where Airflow's other commands run, with access to its database, and whoever may start them may do all that they do. Each
-change leaves a line in Airflow's event log with the user of the operating system. What is wrong is told on standard error, and
-the exit code is 1 then; 2 if the command was typed wrongly.
+The commands need access to Airflow's metadata database, as Airflow's other commands do. Every user who can run the commands has all
+permissions. Each change adds an entry with the user of the operating system to Airflow's event log. The commands write errors to the
+standard error stream. The exit code is 1 after an error, and 2 after a usage error.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pydantic import BaseModel
 
 from airflow_adaptive.cli import bounds, tables
 from airflow_adaptive.plugin.api import flink_rescales, job_details
-from airflow_adaptive.plugin.api.problems import ProblemError, not_found
-from airflow_adaptive.plugin.api.schemas import SchedulerStateName
 from airflow_adaptive.plugin.data import control_requests, metadata_database
+from airflow_adaptive.plugin.data.documents import SchedulerStateName
+from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
 from airflow_adaptive.plugin.data.metadata_database import Job
-from airflow_adaptive.plugin.data.published_state import Mirrored, all_mirrored, mirrored
+from airflow_adaptive.plugin.data.published_state import PublishedState, read_all_published, read_published
 from airflow_adaptive.ports import Requester
 from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
 from airflow_adaptive.runtime.requirements.dry_run import preview
@@ -35,9 +35,10 @@ from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import SchedulerState
 
 VIA: Final = "CLI"
+"""Interface of the requests."""
 
 BAD_USAGE: Final = 2
-"""Exit code of argparse, too."""
+"""Exit code after a usage error, as of argparse."""
 
 HISTORY_ROWS: Final[Mapping[str, Callable[[Any], tables.Row]]] = {
     "transitions": tables.transition,
@@ -45,35 +46,35 @@ HISTORY_ROWS: Final[Mapping[str, Callable[[Any], tables.Row]]] = {
     "rescales": tables.rescale,
     "failures": tables.failure,
 }
-"""What `history` tells -> how a table shows one of them."""
+"""Kind of history -> function that converts an item to a row."""
 
 Command = Callable[[Namespace], None]
 
 
 def _reads(command: Command) -> Command:
-    """A command that changes nothing."""
-    return suppress_logs_and_warning(providers_configuration_loaded(_explained(command)))
+    """Wrap a command that changes nothing."""
+    return suppress_logs_and_warning(providers_configuration_loaded(_with_errors(command)))
 
 
 def _changes(command: Command) -> Command:
-    """A command that changes a job: Airflow writes down that it was called."""
+    """Wrap a command that changes a job. Airflow logs the call."""
     changes: Command = action_cli(_reads(command))
     return changes
 
 
-def _explained(command: Command) -> Command:
-    """What can't be done is told on standard error, one line for each thing that is wrong."""
+def _with_errors(command: Command) -> Command:
+    """Wrap a command so that it writes errors to the standard error stream, one line per violation."""
 
     @wraps(command)
-    def explained(args: Namespace) -> None:
+    def wrapped(args: Namespace) -> None:
         try:
             command(args)
-        except ProblemError as problem:
-            _fail(problem.errors or [problem.detail], 1)
+        except RequestRefusedError as error:
+            _fail(error.violations or [error.detail], 1)
         except bounds.BoundsError as error:
             _fail(error.violations, BAD_USAGE)
 
-    return explained
+    return wrapped
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
@@ -81,47 +82,48 @@ def _explained(command: Command) -> Command:
 
 @_reads
 def list_jobs(args: Namespace) -> None:
-    """List the jobs that there are, by name."""
+    """List all jobs, sorted by name."""
     unknown = [state for state in args.state or [] if state not in {*SchedulerStateName}]
     if unknown:
         known = ", ".join(SchedulerStateName)
-        _fail([f"There is no state {state!r}; states are {known}." for state in unknown], BAD_USAGE)
+        _fail([f"There is no state {state!r}. The states are {known}." for state in unknown], BAD_USAGE)
     with metadata_database.reading() as session:
         jobs = [
             job for job in metadata_database.find_jobs(session) if args.dag_id is None or args.dag_id in job.dag_ids
         ]
-        items = [job_details.item(job, seen) for job, seen in zip(jobs, all_mirrored(jobs, session), strict=True)]
-    shown = [item for item in items if args.state is None or item.state in args.state]
-    _print(args, shown, map(tables.job, shown))
+        states = read_all_published(jobs, session)
+        items = [job_details.item(job, published) for job, published in zip(jobs, states, strict=True)]
+    found = [item for item in items if args.state is None or item.state in args.state]
+    _print(args, found, map(tables.job, found))
 
 
 @_reads
 def show_job(args: Namespace) -> None:
-    """Show all that is at hand of a job."""
+    """Show all details of a job."""
     job = _job(args.job)
-    found = job_details.details(job, _seen(job))
+    found = job_details.details(job, _published(job))
     _print(args, found, tables.details(found))
 
 
 @_reads
 def show_history(args: Namespace) -> None:
-    """Show what a job did and why, newest first."""
+    """Show transitions, decisions, rescales or failures of a job, newest first."""
     job = _job(args.job)
-    seen = _seen(job)
+    published = _published(job)
     items = tables.newest(
-        job_details.failures(seen.state) if args.of == "failures" else getattr(seen, args.of), args.limit
+        job_details.failures(published.state) if args.of == "failures" else getattr(published, args.of), args.limit
     )
-    data = flink_rescales.history(job.name, items[::-1], seen.groups) if args.of == "rescales" else items
+    data = flink_rescales.history(job.name, items[::-1], published.groups) if args.of == "rescales" else items
     _print(args, data, map(HISTORY_ROWS[args.of], items))
 
 
 @_reads
 def get_requirements(args: Namespace) -> None:
-    """Show the bounds of every vertex: those that somebody has set, or else those of its policy, a calendar or the DAG."""
+    """Show the bounds of every vertex, as set by a user, the rescale policy, a calendar or the DAG, in this order."""
     job = _job(args.job)
-    seen = _seen(job)
-    state = control_requests.known_state(job, seen)
-    _print_requirements(args, seen.resolved_requirements(state, datetime.now(UTC)), state)
+    published = _published(job)
+    state = control_requests.known_state(job, published)
+    _print_requirements(args, published.resolved_requirements(state, datetime.now(UTC)), state)
 
 
 # ---- changing -------------------------------------------------------------------------------------------------------
@@ -129,77 +131,85 @@ def get_requirements(args: Namespace) -> None:
 
 @_changes
 def set_requirements(args: Namespace) -> None:
-    """Set the bounds of every vertex, or tell what that would lead to."""
+    """Set the bounds of every vertex, or preview the consequence."""
     job = _job(args.job)
-    seen = _seen(job)
-    state = control_requests.known_state(job, seen)
+    published = _published(job)
+    state = control_requests.known_state(job, published)
     body = bounds.body_of(args.bounds, [vertex.name for vertex in state.job.vertices])
     if args.preview:
-        state = control_requests.check_rescalable(job, seen)
-        told = job_details.preview(
-            preview(state, control_requests.resolved_override(body, state, seen), datetime.now(UTC)), state
+        state = control_requests.check_rescalable(job, published)
+        result = job_details.preview(
+            preview(state, control_requests.resolved_override(body, state, published), datetime.now(UTC)), state
         )
-        _print(args, told, tables.preview(told))
+        _print(args, result, tables.preview(result))
         return
-    until = control_requests.expires(args.lasts, args.until)
-    asked = control_requests.set_requirements(
-        job, _requester(), body, lambda version: args.if_version in (None, version), until
+    expires_at = control_requests.expiry_of(args.lasts, args.until)
+    requirements = control_requests.set_requirements(
+        job, _requester(), body, lambda version: args.if_version in (None, version), expires_at
     )
-    _print_requirements(args, asked, state)
+    _print_requirements(args, requirements, state)
 
 
 @_changes
-def lift_requirements(args: Namespace) -> None:
-    """Have the bounds hold no more that were set."""
+def clear_requirements(args: Namespace) -> None:
+    """Clear the requirements override of a job."""
     job = _job(args.job)
-    control_requests.lift_requirements(job, _requester())
-    _say(f"What was set of job {job.name!r} holds no more: its policy, a calendar or its DAG says its bounds.")
+    control_requests.clear_requirements(job, _requester())
+    _write(
+        f"The requirements override of job {job.name!r} is cleared. Its policy, a calendar or its DAG sets the bounds."
+    )
 
 
 @_changes
 def cancel_job(args: Namespace) -> None:
-    """Have a job end for good."""
+    """Cancel a job permanently."""
     job = _job(args.job)
-    if not (args.yes or _is_confirmed(f"Cancel job {job.name!r} for good? [y/N] ")):
-        _fail([f"Job {job.name!r} was not canceled: nobody confirmed it (--yes does)."], 1)
+    if not (args.yes or _is_confirmed(f"Cancel job {job.name!r} permanently? [y/N] ")):
+        _fail(
+            [f"Job {job.name!r} was not canceled, because the cancellation was not confirmed. Use --yes to confirm."], 1
+        )
     control_requests.cancel(job, _requester())
-    _say(f"Job {job.name!r} is asked to end for good, at a batch boundary.")
+    _write(f"Requested that job {job.name!r} stops permanently at a batch boundary.")
 
 
 @_changes
 def suspend_job(args: Namespace) -> None:
-    """Have a job stop with a savepoint."""
+    """Suspend a job with a savepoint."""
     job = _job(args.job)
     control_requests.suspend(job, _requester())
-    _say(f"Job {job.name!r} is asked to stop with a savepoint.")
+    _write(f"Requested that job {job.name!r} stops with a savepoint.")
 
 
 @_changes
 def resume_job(args: Namespace) -> None:
-    """Have a suspended job go on."""
+    """Resume a suspended job."""
     job = _job(args.job)
     control_requests.resume(job, _requester())
-    _say(f"Job {job.name!r} is asked to go on from where it stopped.")
+    _write(f"Requested that job {job.name!r} continues from its last checkpoint.")
 
 
-# ---- what they share ------------------------------------------------------------------------------------------------
+# ---- helper functions -----------------------------------------------------------------------------------------------
 
 
 def _job(name: str) -> Job:
-    """The job of this name. Raises `ProblemError` if there is none."""
+    """Return the job with this name.
+
+    Raises:
+        RequestRefusedError: the job does not exist.
+    """
     with metadata_database.reading() as session:
         found = metadata_database.find_job(name, session)
     if found is None:
         raise not_found(
-            f"There is no adaptive job {name!r}: `airflow adaptive jobs` lists them. A job is known from its first run on."
+            f"There is no adaptive job {name!r}. `airflow adaptive jobs` lists all jobs. A job exists after its first run."
         )
     return found
 
 
-def _seen(job: Job) -> Mirrored:
-    """What the job shows."""
+def _published(job: Job) -> PublishedState:
+    """Read the published state of a job."""
     with metadata_database.reading() as session:
-        return mirrored(job, session)
+        return read_published(job, session)
 
 
 def _requester() -> Requester:
@@ -220,27 +230,27 @@ def _print_requirements(args: Namespace, requirements: Requirements, state: Sche
 
 
 def _print(args: Namespace, data: Any, rows: Iterable[tables.Row]) -> None:
-    """Print what the REST API would answer, or rows, as whoever typed the command likes it."""
+    """Print the response body of the REST API as JSON or YAML, or rows as a table, according to the option --output."""
     console = AirflowConsole()
     match args.output:
         case "json":
-            console.print_as_json(_plain(data))
+            console.print_as_json(_jsonable(data))
         case "yaml":
-            console.print_as_yaml(_plain(data))
+            console.print_as_yaml(_jsonable(data))
         case output:
             console.print_as([*rows], output)
 
 
-def _plain(data: Any) -> Any:
+def _jsonable(data: Any) -> Any:
     if isinstance(data, BaseModel):
         return data.model_dump(mode="json")
-    return [_plain(item) for item in data] if isinstance(data, list) else data
+    return [_jsonable(item) for item in data] if isinstance(data, list) else data
 
 
-def _say(text: str) -> None:
+def _write(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
 def _fail(violations: Iterable[str], code: int) -> NoReturn:
-    sys.stderr.writelines(f"{finding}\n" for finding in violations)
+    sys.stderr.writelines(f"{violation}\n" for violation in violations)
     sys.exit(code)

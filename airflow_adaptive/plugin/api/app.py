@@ -1,4 +1,4 @@
-"""The app that Airflow's API server mounts at `/adaptive`: the REST API below `/adaptive/api/v1`, the page at `/adaptive/ui/`."""
+"""The app that Airflow's API server mounts at `/adaptive`: the REST API at `/adaptive/api/v1`, and the page at `/adaptive/ui/`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from airflow_adaptive.plugin.api.security import get_user
 API: Final = "/api/v1"
 
 DESCRIPTION: Final = """
-Adaptive jobs: what they do, what they may use, and control over them. Log in as for Airflow's own API. A job may be read by those
-who may read every DAG that names its Asset, and changed by those who may edit every one of them. Errors are RFC 9457 problem details.
+Monitor and control adaptive jobs. Log in as for Airflow's own API. To read a job, you need the permission to read every DAG that names
+the Asset of the job. To change a job, you need the permission to edit all of these DAGs. Errors are RFC 9457 problem details.
 """
 
 
 def create_app() -> FastAPI:
-    """The app; all but the page, which has no data, is for those who are logged in, the API's documentation too."""
+    """Create the app. All routes require a login, except for the page, which contains no data."""
     app = FastAPI(
         title="Adaptive jobs",
         version=__version__,
@@ -45,7 +45,7 @@ def create_app() -> FastAPI:
 
 @cache
 def schema(app: FastAPI, root_path: str) -> dict[str, Any]:
-    """The OpenAPI document, with the errors that every operation may answer with."""
+    """The OpenAPI document, including the error responses of all operations."""
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     return openapi.completed(document, root_path)
 

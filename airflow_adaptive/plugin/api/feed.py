@@ -1,4 +1,4 @@
-"""Who watches a job, live: one look a second at its mirror for each job that is watched in this process, however many watch it."""
+"""Live updates of jobs: one poll per second for each watched job in this process, shared by all subscribers of the job."""
 
 from __future__ import annotations
 
@@ -12,157 +12,166 @@ from airflow_adaptive.plugin.api.shutdown import call_when_stopped
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S: Final = 1.0
-HEARTBEAT_EVERY_S: Final = 15.0
-"""Proxies close connections on which nothing comes."""
+POLL_INTERVAL_S: Final = 1.0
+HEARTBEAT_INTERVAL_S: Final = 15.0
+"""Proxies close connections without traffic."""
 
-MOST_LISTENERS: Final = 200
-"""In this process; each keeps a connection open."""
+MAX_SUBSCRIBERS: Final = 200
+"""Maximum number of subscribers in this process. Each subscriber keeps a connection open."""
 
 LIFETIME_S: Final = 600.0
-"""A listener has to connect anew after this, with a login that still holds and permissions of that moment."""
+"""Maximum duration of a subscription. A new connection checks the login and the permissions again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What was seen of a job.
+class Update:
+    """One observation of a watched job.
 
     Attributes:
-        revision: differs if anything does.
-        shown: what listeners are told; None if the job is gone.
+        revision: differs between different observations.
+        content: value for the subscribers; None if the job does not exist anymore.
     """
 
     revision: Hashable
-    shown: Any
+    content: Any
 
 
-Read = Callable[[Hashable], Look | None]
-"""Looks, and blocks; gets the revision that was seen before, and returns None if it is still that."""
+Poll = Callable[[Hashable], Update | None]
+"""Blocking function that polls a job. Gets the last revision, and returns None if the revision is unchanged."""
 
 
-class CrowdedError(RuntimeError):
-    """Too many listen already."""
+class TooManySubscribersError(RuntimeError):
+    """The feed has reached its maximum number of subscribers."""
 
 
 @dataclass(eq=False, slots=True)
 class _Topic:
-    """A job that is watched.
+    """A watched job.
 
     Attributes:
-        read: looks at it.
-        listeners: how many there are.
-        look: the newest.
-        news: is set when there is another.
+        poll: polls the job.
+        subscribers: number of subscribers.
+        update: last update.
+        changed: is set when there is a newer update.
+        task: task that polls the job.
+        last_error: text of the last error, None after a successful poll.
     """
 
-    read: Read
-    listeners: int = 0
-    look: Look | None = None
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    poll: Poll
+    subscribers: int = 0
+    update: Update | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
-    trouble: str | None = None
+    last_error: str | None = None
 
 
 class Feed:
-    """The jobs that are watched in this process."""
+    """The watched jobs of this process."""
 
     def __init__(
         self,
         *,
-        look_every_s: float = LOOK_EVERY_S,
-        heartbeat_every_s: float = HEARTBEAT_EVERY_S,
+        poll_interval_s: float = POLL_INTERVAL_S,
+        heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S,
         lifetime_s: float = LIFETIME_S,
-        most_listeners: int = MOST_LISTENERS,
+        max_subscribers: int = MAX_SUBSCRIBERS,
     ) -> None:
-        """Nobody listens yet."""
-        self._ends_with_the_server = False
-        self._over = False
-        self.look_every_s = look_every_s
-        self.heartbeat_every_s = heartbeat_every_s
+        """Create a feed without subscribers.
+
+        Args:
+            poll_interval_s: interval between polls of a job, in seconds.
+            heartbeat_interval_s: interval between heartbeats without updates, in seconds.
+            lifetime_s: maximum duration of a subscription, in seconds.
+            max_subscribers: maximum number of subscribers.
+        """
+        self._is_closed_with_the_server = False
+        self._is_closed = False
+        self.poll_interval_s = poll_interval_s
+        self.heartbeat_interval_s = heartbeat_interval_s
         self.lifetime_s = lifetime_s
-        self.most_listeners = most_listeners
+        self.max_subscribers = max_subscribers
         self._topics: dict[Hashable, _Topic] = {}
 
     @property
-    def listeners(self) -> int:
-        """How many listen now."""
-        return sum(topic.listeners for topic in self._topics.values())
+    def subscribers(self) -> int:
+        """Current number of subscribers."""
+        return sum(topic.subscribers for topic in self._topics.values())
 
-    def refuse_crowd(self) -> None:
-        """Raise `CrowdedError` if nobody more may listen."""
-        if self.listeners >= self.most_listeners:
-            raise CrowdedError(f"{self.most_listeners} listen already")
+    def check_capacity(self) -> None:
+        """Raise `TooManySubscribersError` if the feed accepts no more subscribers."""
+        if self.subscribers >= self.max_subscribers:
+            raise TooManySubscribersError(f"the feed has {self.max_subscribers} subscribers already")
 
     def close(self) -> None:
-        """Let all listeners go: the server stops."""
-        self._over = True
+        """End all subscriptions, because the server stops."""
+        self._is_closed = True
         for topic in self._topics.values():
-            topic.news.set()
+            topic.changed.set()
 
-    async def listen(self, key: Hashable, read: Read) -> AsyncGenerator[Look | None]:
-        """The newest look, then each one that differs, until the job is gone, the time is up or the server stops.
+    async def subscribe(self, key: Hashable, poll: Poll) -> AsyncGenerator[Update | None]:
+        """Yield the last update and each new update, until the job is gone, the lifetime ends or the server stops.
 
-        None is a sign of life.
+        None is a heartbeat.
 
         Args:
-            key: of what is watched.
-            read: looks at it; of several listeners', the first one's is taken.
+            key: identity of the watched job.
+            poll: polls the job. Subscribers of the same job share the function of the first subscriber.
 
         Raises:
-            CrowdedError: too many listen already.
+            TooManySubscribersError: the feed accepts no more subscribers.
         """
-        self.refuse_crowd()
-        topic = self._join(key, read)
-        ends, seen = asyncio.get_running_loop().time() + self.lifetime_s, None
+        self.check_capacity()
+        topic = self._join(key, poll)
+        ends, sent = asyncio.get_running_loop().time() + self.lifetime_s, None
         try:
-            while not self._over and (left := ends - asyncio.get_running_loop().time()) > 0:
-                if topic.look is not None and topic.look is not seen:
-                    seen = topic.look
-                    yield seen
-                    if seen.shown is None:
+            while not self._is_closed and (left := ends - asyncio.get_running_loop().time()) > 0:
+                if topic.update is not None and topic.update is not sent:
+                    sent = topic.update
+                    yield sent
+                    if sent.content is None:
                         return
-                elif not await _set_within(topic.news, min(left, self.heartbeat_every_s)):
+                elif not await _set_within(topic.changed, min(left, self.heartbeat_interval_s)):
                     yield None
         finally:
-            self._leave(key, topic)
+            self._unsubscribe(key, topic)
 
-    def _join(self, key: Hashable, read: Read) -> _Topic:
-        if not self._ends_with_the_server:
-            self._ends_with_the_server = True
+    def _join(self, key: Hashable, poll: Poll) -> _Topic:
+        if not self._is_closed_with_the_server:
+            self._is_closed_with_the_server = True
             call_when_stopped(self.close)
-        topic = self._topics.setdefault(key, _Topic(read=read))
-        topic.listeners += 1
+        topic = self._topics.setdefault(key, _Topic(poll=poll))
+        topic.subscribers += 1
         if topic.task is None:
             topic.task = asyncio.create_task(self._watch(topic))
         return topic
 
-    def _leave(self, key: Hashable, topic: _Topic) -> None:
-        topic.listeners -= 1
-        if not topic.listeners:
+    def _unsubscribe(self, key: Hashable, topic: _Topic) -> None:
+        topic.subscribers -= 1
+        if not topic.subscribers:
             self._topics.pop(key, None)
             if topic.task is not None:
                 topic.task.cancel()
 
     async def _watch(self, topic: _Topic) -> None:
         while True:
-            look = await self._look(topic)
-            if look is not None:
-                topic.look, news, topic.news = look, topic.news, asyncio.Event()
-                news.set()
-            await asyncio.sleep(self.look_every_s)
+            update = await self._poll(topic)
+            if update is not None:
+                topic.update, changed, topic.changed = update, topic.changed, asyncio.Event()
+                changed.set()
+            await asyncio.sleep(self.poll_interval_s)
 
-    async def _look(self, topic: _Topic) -> Look | None:
-        """A look that differs from the one before, None if there is none, or none that can be had now."""
-        before = None if topic.look is None else topic.look.revision
+    async def _poll(self, topic: _Topic) -> Update | None:
+        """Poll a job. Return None if nothing has changed, or if the poll fails."""
+        revision = None if topic.update is None else topic.update.revision
         try:
-            look = await asyncio.to_thread(topic.read, before)
-        except Exception as error:  # noqa: BLE001  databases raise what they like, and are back later
-            if topic.trouble != str(error):
-                log.warning("A job that is watched can't be read now: %s", error)
-                topic.trouble = str(error)
+            update = await asyncio.to_thread(topic.poll, revision)
+        except Exception as error:  # noqa: BLE001  a database raises many kinds of errors, and later polls may succeed
+            if topic.last_error != str(error):
+                log.warning("A watched job cannot be read: %s", error)
+                topic.last_error = str(error)
             return None
-        topic.trouble = None
-        return look
+        topic.last_error = None
+        return update
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> bool:

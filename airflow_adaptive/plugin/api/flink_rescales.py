@@ -1,6 +1,6 @@
-"""Rescales in the words of Flink 2.3's REST API (FLIP-487), and what ours know beyond them.
+"""Converts rescales to the bodies of Flink 2.3's REST API (FLIP-487).
 
-Flink gives rescales UUIDs; ours have numbers, from which UUIDs are made that stay the same.
+Flink identifies rescales by UUIDs. This module derives stable UUIDs from the numbers of the rescales.
 """
 
 from __future__ import annotations
@@ -10,38 +10,38 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from airflow_adaptive.plugin.api import rescale_schemas
+from airflow_adaptive.plugin.api.schemas import rescales as schemas
 from airflow_adaptive.scheduler.history.rescale_summary import Durations, RescaleSummary, summarize
 from airflow_adaptive.scheduler.resource_checks import max_trigger_delay
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.timeline import Amounts, Rescale, TerminalState
 
-FOR_EVER = -1
-"""Flink's timeout that never comes."""
+NO_TIMEOUT = -1
+"""Flink's value for no timeout."""
 
 
-def config(state: SchedulerState) -> rescale_schemas.RescaleConfig:
-    """The options that rescales depend on."""
+def config(state: SchedulerState) -> schemas.RescaleConfig:
+    """The options that decide when a job rescales."""
     options = state.options
-    wait, longest = options.resource_wait_timeout, options.scaling_interval_max
-    return rescale_schemas.RescaleConfig(
+    wait, interval_max = options.resource_wait_timeout, options.scaling_interval_max
+    return schemas.RescaleConfig(
         rescaleHistoryMax=options.history_size,
         schedulerExecutionMode="REACTIVE" if options.reactive else None,
-        submissionResourceWaitTimeoutInMillis=FOR_EVER if wait is None else _millis(wait),
+        submissionResourceWaitTimeoutInMillis=NO_TIMEOUT if wait is None else _millis(wait),
         submissionResourceStabilizationTimeoutInMillis=_millis(options.resource_stabilization_timeout),
         slotIdleTimeoutInMillis=_millis(options.slot_idle_timeout),
         executingCooldownTimeoutInMillis=_millis(options.scaling_interval_min),
         executingResourceStabilizationTimeoutInMillis=_millis(options.executing_stabilization_timeout),
         maximumDelayForTriggeringRescaleInMillis=_millis(max_trigger_delay(state)),
         rescaleOnFailedCheckpointCount=options.max_failed_batches,
-        scalingIntervalMaxInMillis=None if longest is None else _millis(longest),
+        scalingIntervalMaxInMillis=None if interval_max is None else _millis(interval_max),
         minParallelismIncrease=options.min_parallelism_increase,
         belowLowerBound=options.below_lower_bound.value,
     )
 
 
-def history(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) -> list[rescale_schemas.RescaleDetails]:
-    """Rescales, the newest first, without the states that they passed.
+def history(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) -> list[schemas.RescaleDetails]:
+    """Rescales, newest first, without the states of the scheduler.
 
     Args:
         job: id of the job.
@@ -51,41 +51,41 @@ def history(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) ->
     return [details(job, rescale, groups, with_states=False) for rescale in reversed(rescales)]
 
 
-def overview(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) -> rescale_schemas.RescalesOverview:
-    """How many there are, and the latest of each terminal state."""
+def overview(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) -> schemas.RescalesOverview:
+    """The number of rescales, and the latest rescale of each terminal state."""
     latest = {rescale.terminal_state: rescale for rescale in rescales}
-    shown = {
+    by_state = {
         state.value.lower(): details(job, latest[state], groups, with_states=False) if state in latest else None
         for state in TerminalState
     }
-    return rescale_schemas.RescalesOverview(
-        rescalesCounts=_counts(summarize(rescales)), latest=rescale_schemas.LatestRescales(**shown)
+    return schemas.RescalesOverview(
+        rescalesCounts=_counts(summarize(rescales)), latest=schemas.LatestRescales(**by_state)
     )
 
 
-def summary(rescales: Sequence[Rescale]) -> rescale_schemas.RescalesSummary:
-    """Rescales in figures."""
-    figures = summarize(rescales)
-    return rescale_schemas.RescalesSummary(
-        rescalesCounts=_counts(figures),
-        rescalesDurationStatsInMillis=_statistics(figures.duration),
-        completedRescalesDurationStatsInMillis=_statistics(figures.completed_duration),
-        ignoredRescalesDurationStatsInMillis=_statistics(figures.ignored_duration),
-        failedRescalesDurationStatsInMillis=_statistics(figures.failed_duration),
-        downtimeStatsInMillis=_statistics(figures.downtime),
+def summary(rescales: Sequence[Rescale]) -> schemas.RescalesSummary:
+    """Statistics of rescales."""
+    totals = summarize(rescales)
+    return schemas.RescalesSummary(
+        rescalesCounts=_counts(totals),
+        rescalesDurationStatsInMillis=_statistics(totals.duration),
+        completedRescalesDurationStatsInMillis=_statistics(totals.completed_duration),
+        ignoredRescalesDurationStatsInMillis=_statistics(totals.ignored_duration),
+        failedRescalesDurationStatsInMillis=_statistics(totals.failed_duration),
+        downtimeStatsInMillis=_statistics(totals.downtime),
     )
 
 
 def find(job: str, rescales: Sequence[Rescale], name: str) -> Rescale | None:
-    """The rescale of this UUID or number, None if there is none."""
+    """The rescale with this UUID or number, None if it does not exist."""
     return next((r for r in rescales if name in (str(r.number), str(rescale_uuid(job, r.number)))), None)
 
 
 def details(
     job: str, rescale: Rescale, groups: Mapping[str, str], *, with_states: bool = True
-) -> rescale_schemas.RescaleDetails:
-    """One rescale; the states that it passed are in its details only, as in Flink."""
-    return rescale_schemas.RescaleDetails(
+) -> schemas.RescaleDetails:
+    """One rescale. As in Flink, only the details contain the states of the scheduler."""
+    return schemas.RescaleDetails(
         rescaleUuid=str(rescale_uuid(job, rescale.number)),
         resourceRequirementsUuid=str(_uuid(job, "requirements", rescale.requirements)),
         rescaleAttemptId=rescale.attempt,
@@ -105,7 +105,7 @@ def details(
 
 
 def rescale_uuid(job: str, number: int) -> UUID:
-    """UUID of a rescale."""
+    """The UUID of a rescale."""
     return _uuid(job, "rescale", number)
 
 
@@ -113,9 +113,9 @@ def _uuid(job: str, kind: str, number: int) -> UUID:
     return uuid5(NAMESPACE_URL, f"airflow-adaptive:{job}/{kind}/{number}")
 
 
-def _vertices(amounts: Amounts, groups: Mapping[str, str]) -> dict[str, rescale_schemas.VertexRescale]:
+def _vertices(amounts: Amounts, groups: Mapping[str, str]) -> dict[str, schemas.VertexRescale]:
     return {
-        name: rescale_schemas.VertexRescale(
+        name: schemas.VertexRescale(
             jobVertexId=name,
             jobVertexName=name,
             slotSharingGroupId=groups.get(name, ""),
@@ -126,9 +126,9 @@ def _vertices(amounts: Amounts, groups: Mapping[str, str]) -> dict[str, rescale_
     }
 
 
-def _slots(amounts: Amounts) -> dict[str, rescale_schemas.GroupRescale]:
+def _slots(amounts: Amounts) -> dict[str, schemas.GroupRescale]:
     return {
-        name: rescale_schemas.GroupRescale(
+        name: schemas.GroupRescale(
             slotSharingGroupId=name,
             slotSharingGroupName=name,
             **_values(amounts, name, "desiredSlots", "minimalRequiredSlots", "Slots"),
@@ -146,9 +146,9 @@ def _values(amounts: Amounts, name: str, desired: str, sufficient: str, unit: st
     }
 
 
-def _spans(rescale: Rescale) -> list[rescale_schemas.SchedulerStateSpan]:
+def _spans(rescale: Rescale) -> list[schemas.SchedulerStateSpan]:
     return [
-        rescale_schemas.SchedulerStateSpan(
+        schemas.SchedulerStateSpan(
             state=span.state,
             enterTimestampInMillis=_epoch(span.entered),
             leaveTimestampInMillis=_epoch(span.left),
@@ -158,16 +158,16 @@ def _spans(rescale: Rescale) -> list[rescale_schemas.SchedulerStateSpan]:
     ]
 
 
-def _counts(figures: RescaleSummary) -> rescale_schemas.RescaleCounts:
-    return rescale_schemas.RescaleCounts(
-        ignored=figures.ignored,
-        inProgress=figures.in_progress,
-        completed=figures.completed,
-        failed=figures.failed,
+def _counts(totals: RescaleSummary) -> schemas.RescaleCounts:
+    return schemas.RescaleCounts(
+        ignored=totals.ignored,
+        inProgress=totals.in_progress,
+        completed=totals.completed,
+        failed=totals.failed,
     )
 
 
-def _statistics(durations: Durations | None) -> rescale_schemas.Statistics | None:
+def _statistics(durations: Durations | None) -> schemas.Statistics | None:
     if durations is None:
         return None
     whole = {name: _millis(getattr(durations, name)) for name in ("min", "max", "avg")}
@@ -175,7 +175,7 @@ def _statistics(durations: Durations | None) -> rescale_schemas.Statistics | Non
         name: round(getattr(durations, name) / timedelta(milliseconds=1), 3)
         for name in ("p50", "p90", "p95", "p99", "p999")
     }
-    return rescale_schemas.Statistics(**whole, **quantiles)
+    return schemas.Statistics(**whole, **quantiles)
 
 
 def _millis(duration: timedelta) -> int:

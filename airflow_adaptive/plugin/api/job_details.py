@@ -1,4 +1,4 @@
-"""A job as the API shows it, derived from its mirror through the scheduler's own functions."""
+"""Converts the published state of a job to the bodies of the REST API, with functions of the scheduler."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from airflow_adaptive.plugin.api import schemas
+from airflow_adaptive.plugin.data import documents
 from airflow_adaptive.plugin.data.metadata_database import Job
-from airflow_adaptive.plugin.data.published_state import Mirrored
+from airflow_adaptive.plugin.data.published_state import PublishedState
 from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
 from airflow_adaptive.runtime.requirements.dry_run import Preview
 from airflow_adaptive.scheduler import machine
@@ -21,45 +22,49 @@ from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Plan, Restarting, SchedulerState
 
-MOST_SUBTASKS: Final = 5000
-"""Of larger plans, slots and loads of each worker are shown without the subtasks."""
+MAX_SUBTASKS: Final = 5000
+"""Maximum number of subtasks that the plan lists. A larger plan contains slots and loads of workers without subtasks."""
 
-MOST_SLOTS: Final = 100_000
-"""Of larger plans, nothing is shown of the workers."""
-
-
-def item(job: Job, mirrored: Mirrored) -> schemas.JobItem:
-    """The job in a list."""
-    return schemas.JobItem(**_item(job, mirrored))
+MAX_SLOTS: Final = 100_000
+"""Maximum number of slots of a plan that contains workers."""
 
 
-def details(job: Job, mirrored: Mirrored, *, editable: bool | None = None) -> schemas.JobDetails:
-    """The job with all that is at hand; `editable` tells whether who asks may change it."""
-    state = mirrored.state
+def item(job: Job, published: PublishedState) -> schemas.JobItem:
+    """A job in a list."""
+    return schemas.JobItem(**_item(job, published))
+
+
+def details(job: Job, published: PublishedState, *, editable: bool | None = None) -> schemas.JobDetails:
+    """All details of a job. `editable` is whether the user may change the job."""
+    state = published.state
     known = {} if state is None else _of_scheduler(state)
     unknown: dict[str, Any] = {
         "reactive": None,
         "pending_requirements": None,
-        "clocks": [],
+        "deadlines": [],
         "waiting": None,
         "backoff": None,
         "vertices": [],
         "options": {},
     }
     return schemas.JobDetails(
-        **_item(job, mirrored), **{**unknown, **known}, asked=mirrored.asked, policy=mirrored.policy, editable=editable
+        **_item(job, published),
+        **{**unknown, **known},
+        requesters=published.requesters,
+        policy=published.policy,
+        editable=editable,
     )
 
 
-def plan(state: SchedulerState, mirrored: Mirrored) -> schemas.Plan:
-    """Where the job's subtasks run."""
-    current, report = state.plan, mirrored.report
+def plan(state: SchedulerState, published: PublishedState) -> schemas.Plan:
+    """The placement of the subtasks of a job."""
+    current, driver = state.plan, published.driver_status
     assignment = None if current is None else _assignment(state, current)
     return schemas.Plan(
         version=None if current is None else current.version,
-        reported_at=None if report is None else report.at,
+        reported_at=None if driver is None else driver.at,
         load_balance_mode=state.options.load_balance_mode.value,
-        vertices=_planned_vertices(state, {} if report is None else report.parallelism),
+        vertices=_planned_vertices(state, {} if driver is None else driver.parallelism),
         slots=schemas.PlannedSlots(
             planned=None if current is None else current.slots,
             kept=None if current is None else current.hold,
@@ -68,38 +73,38 @@ def plan(state: SchedulerState, mirrored: Mirrored) -> schemas.Plan:
             minimum=minimum_slots(state.job, state.requirements),
             maximum=required_slots(state.job, state.requirements),
         ),
-        executors=[] if report is None else report.executors,
+        executors=[] if driver is None else driver.executors,
         workers=[] if assignment is None else _workers(state, assignment),
         imbalance=None if assignment is None else assignment.imbalance,
     )
 
 
-def preview(told: Preview, state: SchedulerState) -> schemas.Preview:
-    """What requirements would lead to; `state` is that of the scheduler now."""
+def preview(result: Preview, state: SchedulerState) -> schemas.Preview:
+    """The result of a dry run. `state` is the current state of the scheduler."""
     return schemas.Preview(
-        consequence=told.consequence,
-        reason=told.reason,
+        consequence=result.consequence,
+        reason=result.reason,
         requirements={
             vertex: schemas.VertexRequirements.model_validate(item)
-            for vertex, item in encode_requirements(told.requirements).items()
+            for vertex, item in encode_requirements(result.requirements).items()
         },
-        before=None if told.before is None else dict(told.before),
-        after=None if told.after is None else dict(told.after),
-        tier=None if told.tier is None else told.tier.name,
-        held_back_until=told.held_back_until,
-        at=told.at,
+        before=None if result.before is None else dict(result.before),
+        after=None if result.after is None else dict(result.after),
+        tier=None if result.tier is None else result.tier.name,
+        cooldown_until=result.held_back_until,
+        at=result.at,
         slots=schemas.PreviewedSlots(
             available=state.available_slots,
-            minimum=minimum_slots(state.job, told.requirements),
-            maximum=required_slots(state.job, told.requirements),
-            missing=told.missing_slots,
+            minimum=minimum_slots(state.job, result.requirements),
+            maximum=required_slots(state.job, result.requirements),
+            missing=result.missing_slots,
         ),
-        decisions=[schemas.Decision(at=one.at, state=one.state, reason=one.reason) for one in told.decisions],
+        decisions=[documents.Decision(at=one.at, state=one.state, reason=one.reason) for one in result.decisions],
     )
 
 
 def failures(state: SchedulerState | None) -> list[schemas.FailureEntry]:
-    """Failures that are remembered, oldest first; none if the scheduler's state is unknown."""
+    """Recent failures, oldest first; empty if the state of the scheduler is unknown."""
     return [
         schemas.FailureEntry(
             at=record.at,
@@ -116,14 +121,14 @@ def _failure(failure: Failure) -> schemas.Failure:
     return schemas.Failure(error_class=failure.error_class, message=failure.message, causes=list(failure.causes))
 
 
-def _item(job: Job, mirrored: Mirrored) -> dict[str, Any]:
+def _item(job: Job, published: PublishedState) -> dict[str, Any]:
     return {
-        **dict(mirrored.summary),
+        **dict(published.summary),
         "job": job.name,
         "dag_ids": sorted(job.dag_ids),
-        "desired_state": mirrored.desired_state,
-        "updated_at": mirrored.updated_at,
-        "figures": mirrored.newest_figures,
+        "desired_state": published.desired_state,
+        "published_at": published.published_at,
+        "metrics": published.current_metrics,
     }
 
 
@@ -132,7 +137,7 @@ def _of_scheduler(state: SchedulerState) -> dict[str, Any]:
     return {
         "reactive": state.options.reactive,
         "pending_requirements": None if pending is None else _ranges(pending.requirements),
-        "clocks": [schemas.Clock(name=timer.name.value, due=timer.due) for timer in machine.timers(state)],
+        "deadlines": [schemas.Deadline(name=timer.name.value, due=timer.due) for timer in machine.timers(state)],
         "waiting": _waiting(getattr(state.current, "manager", None)),
         "backoff": _backoff(state),
         "vertices": [
@@ -151,8 +156,8 @@ def _of_scheduler(state: SchedulerState) -> dict[str, Any]:
     }
 
 
-def _ranges(requirements: Requirements) -> dict[str, schemas.Range]:
-    return {name: schemas.Range(lower=bounds.lower, upper=bounds.upper) for name, bounds in requirements.items()}
+def _ranges(requirements: Requirements) -> dict[str, documents.Range]:
+    return {name: documents.Range(lower=bounds.lower, upper=bounds.upper) for name, bounds in requirements.items()}
 
 
 def _waiting(manager: TransitionManager | None) -> schemas.Waiting | None:
@@ -189,9 +194,9 @@ def _planned_vertices(state: SchedulerState, effective: Mapping[str, int]) -> li
 
 
 def _assignment(state: SchedulerState, current: Plan) -> Assignment | None:
-    """Where the subtasks go, None while not all slots of the plan are held, and of a plan that is too large to show."""
+    """The placement of the subtasks, None while the job does not hold all slots of the plan, or if the plan is too large."""
     slots = used_slots(state.job, current.parallelism)
-    if slots > min(state.held_slots, MOST_SLOTS):
+    if slots > min(state.held_slots, MAX_SLOTS):
         return None
     held = [replace(offer, free=0) for offer in state.offers if offer.held]
     return assign(state.job, current.parallelism, held, state.options.load_balance_mode)
@@ -200,7 +205,7 @@ def _assignment(state: SchedulerState, current: Plan) -> Assignment | None:
 def _workers(state: SchedulerState, assignment: Assignment) -> list[schemas.PlannedWorker]:
     addresses = {offer.worker: offer.address for offer in state.offers}
     subtasks = sum(len(slots) for group in assignment.groups for slots in group.slots_of.values())
-    contents = assignment.contents() if subtasks <= MOST_SUBTASKS else None
+    contents = assignment.contents() if subtasks <= MAX_SUBTASKS else None
     loads = assignment.load_per_worker
     return [
         schemas.PlannedWorker(

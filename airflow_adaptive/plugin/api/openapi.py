@@ -1,4 +1,4 @@
-"""What FastAPI leaves out of the OpenAPI document, and the document as a page without any script or foreign file."""
+"""Completes the OpenAPI document of FastAPI, and renders the document as a page without scripts and without external files."""
 
 from __future__ import annotations
 
@@ -11,45 +11,48 @@ from airflow_adaptive.plugin.api.problems import KIND, MEDIA_TYPE
 from airflow_adaptive.plugin.api.schemas import Problem, VertexRequirements
 
 EXAMPLES: Final = Path(__file__).parent / "examples.json"
-"""Operation -> an answer that it gave, shortened."""
+"""File with one response per operation."""
 
-LIKE: Final = dict.fromkeys(("cancel_job", "suspend_job", "resume_job"), "get_job")
-"""Operations that answer as others do."""
+SAME_EXAMPLE: Final = dict.fromkeys(("cancel_job", "suspend_job", "resume_job"), "get_job")
+"""Operation -> operation with the same response."""
 
 REF: Final = "#/components/schemas/{model}"
 
 TAGS: Final = [
-    {"name": "Jobs", "description": "Which jobs there are, what they do, and what is wished of them."},
-    {"name": "Resource requirements", "description": "What a job may use (FLIP-291)."},
-    {"name": "Observations", "description": "What a job did and does."},
-    {"name": "Rescales", "description": "Rescales as Flink 2.3 tells them (FLIP-487)."},
+    {"name": "Jobs", "description": "Lists and details of jobs, and requests to cancel, suspend and resume."},
+    {"name": "Resource requirements", "description": "Bounds of the parallelism of a job (FLIP-291)."},
+    {"name": "Observations", "description": "Plan, metrics, transitions and failures of a job."},
+    {"name": "Rescales", "description": "Rescales with the bodies of Flink 2.3 (FLIP-487)."},
 ]
 
 ALWAYS: Final = {
-    "401": ("not-authenticated", "Nobody is logged in."),
-    "403": ("forbidden", "You may not do this with every DAG that names the job."),
-    "404": ("not-found", "There is no such job, or it has not shown this yet."),
+    "401": ("not-authenticated", "The request has no valid login."),
+    "403": ("forbidden", "You do not have the permission for every DAG that names the job."),
+    "404": ("not-found", "The job does not exist, or has not published the requested information yet."),
     "422": ("invalid-parameters", "A parameter is invalid."),
-    "500": ("internal", "Something went wrong inside."),
+    "500": ("internal", "An internal error occurred."),
 }
-"""Answers of every operation; of one that lists, 404 and 403 do not occur."""
+"""Error responses of every operation. Lists have no 403 and 404."""
 
 CHANGING: Final = {
-    "409": ("conflict", "The job is not such that this could be done: it has ended, is a batch, or is unknown."),
+    "409": (
+        "conflict",
+        "The state of the job does not allow the request: the job has ended, is a batch job, or is unknown.",
+    ),
     "413": ("too-large", "The body is too large."),
     "415": ("unsupported-media-type", "The header Content-Type is not application/json."),
-    "503": ("not-persisted", "The database did not take it; nothing was changed."),
+    "503": ("not-persisted", "The database did not persist the request. The request has not been applied."),
 }
 
-WITH_BODY: Final = {"400": ("invalid-requirements", "Everything that is wrong with the body.")}
+WITH_BODY: Final = {"400": ("invalid-requirements", "The body is invalid. The problem lists all violations.")}
 
-PUTTING: Final = {"412": ("lost-update", "The requirements are others than those of If-Match.")}
+PUTTING: Final = {"412": ("lost-update", "The requirements do not match If-Match.")}
 
-WATCHING: Final = {"503": ("crowded", "Too many watch jobs here already.")}
+WATCHING: Final = {"503": ("too-many-subscribers", "Too many clients watch jobs on this server.")}
 
 
 def completed(document: dict[str, Any], root_path: str) -> dict[str, Any]:
-    """The document with errors, tags and the server's address."""
+    """Return the document with error responses, tags and the address of the server."""
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
@@ -71,7 +74,7 @@ def _add_schema(schemas: dict[str, Any], model: type[Any]) -> None:
 
 def _add_example(operation: dict[str, Any], examples: dict[str, Any]) -> None:
     name = operation["operationId"]
-    example = examples.get(LIKE.get(name, name))
+    example = examples.get(SAME_EXAMPLE.get(name, name))
     for status in ("200", "202"):
         content = operation["responses"].get(status, {}).get("content", {}).get("application/json")
         if content is not None and example is not None:
@@ -103,7 +106,7 @@ def _add_problems(operation: dict[str, Any], problems: dict[str, tuple[str, str]
 
 
 def page(document: dict[str, Any]) -> str:
-    """The document for people to read."""
+    """Render the document as an HTML page."""
     operations = [
         _operation(method, path, operation)
         for path, methods in document["paths"].items()
@@ -121,14 +124,14 @@ def page(document: dict[str, Any]) -> str:
 def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     parameters = [_parameter(parameter) for parameter in operation.get("parameters", [])]
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
-    answers = [
-        f"<li>{escape(status)}: {escape(answer['description'])}</li>"
-        for status, answer in sorted(operation["responses"].items())
+    responses = [
+        f"<li>{escape(status)}: {escape(response['description'])}</li>"
+        for status, response in sorted(operation["responses"].items())
     ]
     example = "" if body is None else f"<p>Body: <code>{escape(json.dumps(body))}</code></p>"
     return (
         f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation.get('description', ''))}</p>"
-        f"<ul>{''.join(parameters)}</ul>{example}<details><summary>Answers</summary><ul>{''.join(answers)}</ul></details>"
+        f"<ul>{''.join(parameters)}</ul>{example}<details><summary>Responses</summary><ul>{''.join(responses)}</ul></details>"
     )
 
 

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details, everywhere, and without a word about the inside."""
+"""Errors of the REST API as RFC 9457 problem details. The problem details contain no internal information."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from airflow_adaptive.plugin.data.errors import RequestRefusedError
+
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = "application/problem+json"
 
 KIND: Final = "urn:airflow-adaptive:problem:"
 
-MOST_ERRORS: Final = 200
-MOST_CHARACTERS: Final = 500
-"""What a problem tells at most: whoever sends much that is wrong gets no more back."""
+MAX_ERRORS: Final = 200
+MAX_CHARACTERS: Final = 500
+"""Limits of the problem details, so that a large invalid request does not cause a large response."""
 
 
 class ProblemError(Exception):
-    """An answer that is an error.
+    """An error response.
 
     Attributes:
-        status: of HTTP.
+        status: HTTP status.
         kind: name of the kind of problem, for programs.
-        detail: for people: what is wrong, and what to do.
-        errors: everything that is wrong, if that is more than one thing.
-        headers: of the answer.
+        detail: human-readable description of the problem and of its fix.
+        errors: all violations, if the request has several.
+        headers: headers of the response.
     """
 
     def __init__(
@@ -52,27 +54,21 @@ class ProblemError(Exception):
         self.headers = headers or {}
 
 
-def not_found(detail: str) -> ProblemError:
-    """Nothing is known under this name."""
-    return ProblemError(HTTPStatus.NOT_FOUND, "not-found", detail)
-
-
-def conflict(kind: str, detail: str, retry_after_s: int | None = None) -> ProblemError:
-    """The job is not such that this could be done to it."""
-    headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
-    return ProblemError(HTTPStatus.CONFLICT, kind, detail, headers=headers)
-
-
 def response(problem: ProblemError, instance: str) -> JSONResponse:
-    """The answer that tells a problem."""
-    errors = [error[:MOST_CHARACTERS] for error in problem.errors[:MOST_ERRORS]]
-    if len(problem.errors) > MOST_ERRORS:
-        errors.append(f"... and {len(problem.errors) - MOST_ERRORS} more")
+    """The response for a problem.
+
+    Args:
+        problem: problem to render.
+        instance: path of the request.
+    """
+    errors = [error[:MAX_CHARACTERS] for error in problem.errors[:MAX_ERRORS]]
+    if len(problem.errors) > MAX_ERRORS:
+        errors.append(f"... and {len(problem.errors) - MAX_ERRORS} more")
     content: dict[str, Any] = {
         "type": KIND + problem.kind,
         "title": problem.status.phrase,
         "status": problem.status.value,
-        "detail": problem.detail[:MOST_CHARACTERS],
+        "detail": problem.detail[:MAX_CHARACTERS],
         "instance": instance,
     }
     if errors:
@@ -81,8 +77,9 @@ def response(problem: ProblemError, instance: str) -> JSONResponse:
 
 
 def install(app: FastAPI) -> None:
-    """Have all errors of an app told as problems."""
+    """Render all errors of an app as problem details."""
     app.add_exception_handler(ProblemError, _on_problem)
+    app.add_exception_handler(RequestRefusedError, _on_refused)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_middleware(Outermost)
@@ -93,8 +90,16 @@ async def _on_problem(request: Request, error: Exception) -> JSONResponse:
     return response(problem, request.url.path)
 
 
+async def _on_refused(request: Request, error: Exception) -> JSONResponse:
+    """Render an error of the data layer."""
+    if not isinstance(error, RequestRefusedError):
+        return response(_unexpected(), request.url.path)
+    headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
+    return response(ProblemError(error.status, error.kind, error.detail, error.violations, headers), request.url.path)
+
+
 async def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
-    """What Starlette and Airflow's own dependencies raise."""
+    """Render an error of Starlette, or of Airflow's dependencies."""
     if not isinstance(error, HTTPException):
         return response(_unexpected(), request.url.path)
     status, headers = HTTPStatus(error.status_code), dict(error.headers or {})
@@ -117,12 +122,12 @@ def _unexpected() -> ProblemError:
     return ProblemError(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "internal",
-        "Something went wrong inside; nothing is known of it out here. The API server's log has the rest.",
+        "An internal error occurred. The log of the API server contains the details.",
     )
 
 
 class Outermost:
-    """ASGI middleware: adds what every answer has, and answers for what nobody expected, with its story in the log only."""
+    """ASGI middleware: adds the common headers to all responses, and renders unexpected errors, which only the log describes."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -134,7 +139,7 @@ class Outermost:
             return
         started = False
 
-        async def answer(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
@@ -144,9 +149,9 @@ class Outermost:
             await send(message)
 
         try:
-            await self._app(scope, receive, answer)
+            await self._app(scope, receive, send_with_headers)
         except Exception:
             log.exception("%s %s failed", scope["method"], json.dumps(scope["path"]))
             if started:
                 raise
-            await response(_unexpected(), scope["path"])(scope, receive, answer)
+            await response(_unexpected(), scope["path"])(scope, receive, send_with_headers)

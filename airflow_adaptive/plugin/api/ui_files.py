@@ -1,7 +1,7 @@
-"""The page of adaptive jobs, at `ui/` of the app: files that were built from `ui/` (`make ui`), and the headers that they need.
+"""Serves the page of adaptive jobs at `ui/` of the app: the built files (`make ui`) with their security headers.
 
-It holds no data: whoever is not logged in gets the page, and from the API nothing. All addresses in it are relative to a `<base>`
-that is relative itself, so it works below any prefix that Airflow or a proxy has.
+The page contains no data, so it requires no login. All of its addresses are relative to a relative `<base>`, so the page works below
+any prefix of Airflow or of a proxy.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ from typing import Final
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
-from airflow_adaptive.plugin.api.problems import not_found
+from airflow_adaptive.plugin.data.errors import not_found
 
 DIST: Final = Path(__file__).parents[1] / "ui" / "dist"
 
 PATH: Final = "/ui/"
 
 ASSETS: Final = "assets/"
-"""Files whose names change with what is in them."""
+"""Folder of the files whose names contain a hash of their content."""
 
 BASE: Final = '<base href="./" />'
 NONCE: Final = 'nonce=""'
-"""What the page has where something is filled in."""
+"""Placeholders in the page."""
 
 TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
-"""Told here: what the machine's own list has for some of them is wrong on Windows."""
+"""Media types by suffix, because the registry of Windows has wrong types for some suffixes."""
 
-FOR_EVER: Final = "public, max-age=31536000, immutable"
-ASK_AGAIN: Final = "no-cache"
+IMMUTABLE: Final = "public, max-age=31536000, immutable"
+REVALIDATE: Final = "no-cache"
 
 NOT_BUILT: Final = """<!doctype html>
 <html lang="en">
 <title>Adaptive jobs</title>
 <style nonce="{nonce}">body {{ font: 16px/1.5 system-ui, sans-serif; margin: 4rem auto; max-width: 40rem; padding: 0 1rem }}</style>
-<h1>The page was not built</h1>
-<p>This installation of airflow-adaptive comes from its sources, where the page of adaptive jobs has to be built once: run
-<code>make ui</code> there (or <code>python airflow_adaptive/plugin/ui/build.py</code>), then load this page again. The REST API does not need it.</p>
+<h1>The page has not been built</h1>
+<p>This installation of airflow-adaptive comes from its sources. Run <code>make ui</code> (or
+<code>python airflow_adaptive/plugin/ui/build.py</code>) in the sources to build the page of adaptive jobs, then reload this page. The REST
+API works without the page.</p>
 </html>
 """
 
@@ -49,11 +50,11 @@ def mount(app: FastAPI, dist: Path = DIST) -> None:
     """Serve the page at `ui/` of an app.
 
     Args:
-        app: that gets it.
-        dist: where it was built; looked at with each request, so a page that is built later is found.
+        app: app that serves the page.
+        dist: folder of the built page. Each request reads the folder, so the page can be built later.
     """
 
-    async def entrance(request: Request) -> Response:
+    async def redirect(request: Request) -> Response:
         query = f"?{request.url.query}" if request.url.query else ""
         return RedirectResponse(f"{PATH.strip('/')}/{query}", HTTPStatus.PERMANENT_REDIRECT)
 
@@ -63,32 +64,36 @@ def mount(app: FastAPI, dist: Path = DIST) -> None:
         return _index(dist / "index.html", _depth(request, path))
 
     methods = ["GET", "HEAD"]
-    app.add_api_route(PATH.rstrip("/"), entrance, methods=methods, include_in_schema=False)
+    app.add_api_route(PATH.rstrip("/"), redirect, methods=methods, include_in_schema=False)
     app.add_api_route(f"{PATH}{{path:path}}", page, methods=methods, include_in_schema=False)
 
 
 def _asset(dist: Path, path: str) -> Response:
-    """A file of the page. Raises `ProblemError` (404) if there is none, whatever the path tries to reach."""
+    """Return a file of the page.
+
+    Raises:
+        RequestRefusedError: the file does not exist, or is outside the folder of the page (404).
+    """
     file = _inside(dist / ASSETS, dist / path)
     if file is None:
-        raise not_found("There is no such file of the page: load the page again.")
+        raise not_found("The page has no such file. Reload the page.")
     media_type = TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-    return FileResponse(file, media_type=media_type, headers={"Cache-Control": FOR_EVER})
+    return FileResponse(file, media_type=media_type, headers={"Cache-Control": IMMUTABLE})
 
 
 def _inside(folder: Path, path: Path) -> Path | None:
-    """The file at a path if it lies in the folder, None otherwise."""
+    """The file at a path, None if the file does not exist in the folder."""
     try:
         file = path.resolve()
         return file if file.is_relative_to(folder.resolve()) and file.is_file() else None
-    except (OSError, ValueError):  # too long, or no path at all
+    except (OSError, ValueError):  # the path is too long or invalid
         return None
 
 
 def _index(index: Path, depth: int) -> Response:
-    """The page itself, for every address that is no file: what it shows there is its own affair."""
+    """The page itself, for every address that is not a file. The router of the page interprets the address."""
     nonce = secrets.token_urlsafe(16)
-    headers = {"Cache-Control": ASK_AGAIN, **_protection(nonce)}
+    headers = {"Cache-Control": REVALIDATE, **_protection(nonce)}
     if not index.is_file():
         return HTMLResponse(NOT_BUILT.format(nonce=nonce), HTTPStatus.SERVICE_UNAVAILABLE, headers)
     html = index.read_text(encoding="utf-8")
@@ -97,16 +102,16 @@ def _index(index: Path, depth: int) -> Response:
 
 
 def _depth(request: Request, path: str) -> int:
-    """How many folders an address lies below the page's; slashes of names are escaped in the raw path."""
+    """Number of folders between the page and an address. In the raw path, slashes in names are escaped."""
     raw: bytes | None = request.scope.get("raw_path")
     if raw is None:
         return path.count("/")
-    before = str(request.scope["path"]).removesuffix(path)
-    return max(raw.decode("latin-1").partition("?")[0].count("/") - before.count("/"), 0)
+    prefix = str(request.scope["path"]).removesuffix(path)
+    return max(raw.decode("latin-1").partition("?")[0].count("/") - prefix.count("/"), 0)
 
 
 def _protection(nonce: str) -> dict[str, str]:
-    """Headers that let the page load files of this server only, and show it in frames of this server only."""
+    """Headers that restrict the page to files and frames of this server."""
     policy = {
         "default-src": "'none'",
         "script-src": "'self'",

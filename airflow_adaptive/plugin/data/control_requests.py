@@ -1,6 +1,7 @@
-"""What may be asked of a job, and what then happens; for REST and for the command line.
+"""Control requests: the requests that a job accepts, and their effects. The REST API and the command line use this module.
 
-What is asked is committed to the job's inbox before anything is answered; its loop copies it into the job's log and follows it.
+A control request is committed to the state store of the job's Asset before the response is sent. The control loop copies the
+request into the journal of the job and then applies the request.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-from airflow_adaptive.plugin.api.problems import ProblemError, conflict, not_found
+from airflow_adaptive.plugin.data.errors import RequestRefusedError, conflict, not_found
 from airflow_adaptive.plugin.data.metadata_database import (
     Change,
     GoneError,
@@ -21,7 +22,7 @@ from airflow_adaptive.plugin.data.metadata_database import (
     change,
     is_over,
 )
-from airflow_adaptive.plugin.data.published_state import Mirrored
+from airflow_adaptive.plugin.data.published_state import PublishedState
 from airflow_adaptive.ports import DesiredState, Requester
 from airflow_adaptive.runtime.publishing.documents import POLICY, SCHEDULER, SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import (
@@ -43,229 +44,258 @@ from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState
 
 KEYS: Final = (*REQUEST_KEYS, SUMMARY, SCHEDULER, POLICY)
-"""Keys of the documents that decide whether a job accepts a control request."""
+"""Documents that decide whether a job accepts a request."""
 
-SHORTLY_S: Final = 5
-"""When to ask again what will be possible soon, seconds."""
+RETRY_AFTER_S: Final = 5
+"""Delay before a retry of a request that the job accepts soon, in seconds."""
 
-NOT_PERSISTED: Final = "What was asked could not be persisted and has not been applied. Please retry."
+NOT_PERSISTED: Final = "The request could not be persisted and has not been applied. Please retry."
 
-
-# ---- requirements ---------------------------------------------------------------------------------------------------
-
-
-def known_state(job: Job, mirrored: Mirrored) -> SchedulerState:
-    """The scheduler's state. Raises `ProblemError` (409) if the job has not shown it."""
-    if mirrored.state is None:
-        detail = f"Job {job.name!r} has not shown its vertices and bounds yet, or in another version's form."
-        raise conflict("unknown-state", detail, SHORTLY_S)
-    return mirrored.state
+EVENTS: Final = {
+    DesiredState.RUNNING: "adaptive_resume",
+    DesiredState.SUSPENDED: "adaptive_suspend",
+    DesiredState.CANCELED: "adaptive_cancel",
+}
+"""Desired state -> event in Airflow's event log."""
 
 
-def check_rescalable(job: Job, mirrored: Mirrored) -> SchedulerState:
-    """The scheduler's state of a job that may have other requirements.
+# ---- resource requirements ------------------------------------------------------------------------------------------
+
+
+def known_state(job: Job, published: PublishedState) -> SchedulerState:
+    """Return the state of the scheduler.
 
     Raises:
-        ProblemError: it may not (409): it is a batch, takes all there is, has ended, or is unknown.
+        RequestRefusedError: the job has not published the state (409).
     """
-    summary = mirrored.summary
+    if published.state is None:
+        detail = (
+            f"Job {job.name!r} has not published its vertices and bounds yet, or uses another version of the format."
+        )
+        raise conflict("unknown-state", detail, RETRY_AFTER_S)
+    return published.state
+
+
+def check_rescalable(job: Job, published: PublishedState) -> SchedulerState:
+    """Return the state of the scheduler of a job that accepts resource requirements.
+
+    Raises:
+        RequestRefusedError: the job is a batch job, is reactive, has ended, or has not published its state (409).
+    """
+    summary = published.summary
     try:
-        require_rescalable(job.name, mirrored.state, summary.job_type, summary.outcome)
+        require_rescalable(job.name, published.state, summary.job_type, summary.outcome)
     except NotRescalableError as error:
         raise conflict(error.kind, str(error)) from error
-    return known_state(job, mirrored)
+    return known_state(job, published)
 
 
 def check_accepted(body: Any, state: SchedulerState) -> Requirements:
-    """The requirements that a body asks for. Raises `ProblemError` (400) with everything that is wrong."""
+    """Return the resource requirements in a request body.
+
+    Raises:
+        RequestRefusedError: the body is invalid (400). The error lists all violations.
+    """
     try:
         return accepted(body, state)
     except RequirementsError as error:
         raise invalid(error) from error
 
 
-def invalid(error: RequirementsError) -> ProblemError:
-    """What is wrong with a body of requirements, as a problem."""
-    return ProblemError(HTTPStatus.BAD_REQUEST, "invalid-requirements", " ".join(error.violations), error.violations)
+def invalid(error: RequirementsError) -> RequestRefusedError:
+    """The error for an invalid request body."""
+    detail = " ".join(error.violations)
+    return RequestRefusedError(HTTPStatus.BAD_REQUEST, "invalid-requirements", detail, error.violations)
 
 
-def resolved_override(body: Any, state: SchedulerState, mirrored: Mirrored) -> Requirements:
-    """The requirements that apply once a body is the user's override. Raises `ProblemError` (400) for an invalid body."""
+def resolved_override(body: Any, state: SchedulerState, published: PublishedState) -> Requirements:
+    """Return the requirements that apply if the body becomes the requirements override of a user.
+
+    Raises:
+        RequestRefusedError: the body is invalid (400).
+    """
     check_accepted(body, state)
-    return mirrored.resolved_requirements(state, datetime.now(UTC), override=body)
+    return published.resolved_requirements(state, datetime.now(UTC), override=body)
 
 
-def expires(lasts: str | None, until: str | None) -> datetime | None:
-    """When bounds are to expire, None for never. Raises `ProblemError` (400) if what is given makes no sense."""
+def expiry_of(lasts: str | None, until: str | None) -> datetime | None:
+    """Return the time at which bounds expire, None for bounds that do not expire.
+
+    Args:
+        lasts: duration after which the bounds expire.
+        until: time at which the bounds expire.
+
+    Raises:
+        RequestRefusedError: both values are given, or one is invalid (400).
+    """
     try:
         return expiry(lasts, until, datetime.now(UTC))
     except ValueError as error:
-        raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid-expiry", str(error)) from error
+        raise RequestRefusedError(HTTPStatus.BAD_REQUEST, "invalid-expiry", str(error)) from error
 
 
 def set_requirements(
     job: Job,
     requester: Requester,
     body: Any,
-    expected: Callable[[str], bool] = lambda _: True,
-    until: datetime | None = None,
+    is_expected: Callable[[str], bool] = lambda _: True,
+    expires_at: datetime | None = None,
 ) -> Requirements:
-    """Ask for other requirements, above all policies; asking for the same again changes nothing.
+    """Store a requirements override, which overrides all other sources. Repeating a request changes nothing.
 
     Args:
-        job: that they are for.
-        requester: who asks.
-        body: decoded, of FLIP-291.
-        expected: whether the version that is there is the one that who asks knows.
-        until: when they expire, None if they hold until they are lifted.
+        job: job to change.
+        requester: user who makes the request.
+        body: decoded request body of FLIP-291.
+        is_expected: returns whether a version of the requirements is a version that the user knows.
+        expires_at: time at which the override expires, None for an override that applies until a user clears the override.
 
     Returns:
-        The requirements, complete and without -1.
+        The complete requirements, without -1.
 
     Raises:
-        ProblemError: they can't be (400), the job can't have any (409), somebody else was first (412).
+        RequestRefusedError: the body is invalid (400), the job accepts no requirements (409), or the requirements have changed
+            since the user read them (412).
     """
-    with _changed(job, requester) as (made, mirrored):
-        state = check_rescalable(job, mirrored)
+    with _change(job, requester) as (made, published):
+        state = check_rescalable(job, published)
         check_accepted(body, state)
         now = datetime.now(UTC)
-        if not expected(version_of(mirrored.resolved_requirements(state, now))):
-            detail = f"The requirements of job {job.name!r} are not those that you have read: read them again."
-            raise ProblemError(HTTPStatus.PRECONDITION_FAILED, "lost-update", detail)
-        told = mirrored.asked.get(REQUIREMENTS)
-        if body != mirrored.asked_requirements or until != (None if told is None else told.until):
-            made.request(REQUIREMENTS, body, "adaptive_requirements", run_of(mirrored), until)
-        return mirrored.resolved_requirements(state, now, override=body)
+        if not is_expected(version_of(published.resolved_requirements(state, now))):
+            detail = f"The requirements of job {job.name!r} have changed since you read them. Read them again."
+            raise RequestRefusedError(HTTPStatus.PRECONDITION_FAILED, "lost-update", detail)
+        record = published.requesters.get(REQUIREMENTS)
+        if body != published.requested_requirements or expires_at != (None if record is None else record.until):
+            made.request(REQUIREMENTS, body, "adaptive_requirements", run_of(published), expires_at)
+        return published.resolved_requirements(state, now, override=body)
 
 
-def lift_requirements(job: Job, requester: Requester) -> None:
-    """Have the requirements hold no more that were set; of a job that has ended, too, whose next run would go by them.
+def clear_requirements(job: Job, requester: Requester) -> None:
+    """Clear the user's requirements override. Also allowed after the job has ended, because its next run would inherit it.
 
-    What its policy or a calendar says comes back, or else what its DAG declares.
+    The bounds of the rescale policy or of a calendar become active again, or else the bounds that the DAG declares.
     """
-    with _changed(job, requester) as (made, mirrored):
-        asked = mirrored.asked_requirements
-        if isinstance(asked, Mapping) and asked and not is_override_cleared(mirrored.control_requests):
-            made.request(REQUIREMENTS, encode_clear(asked), "adaptive_requirements", run_of(mirrored))
+    with _change(job, requester) as (made, published):
+        requested = published.requested_requirements
+        if isinstance(requested, Mapping) and requested and not is_override_cleared(published.control_requests):
+            made.request(REQUIREMENTS, encode_clear(requested), "adaptive_requirements", run_of(published))
 
 
-# ---- wishes ---------------------------------------------------------------------------------------------------------
+# ---- desired state --------------------------------------------------------------------------------------------------
 
 
 def cancel(job: Job, requester: Requester) -> None:
-    """Ask the job to end for good.
+    """Request that the job stops permanently.
 
     Raises:
-        ProblemError: it has ended already, otherwise than by being canceled (409).
+        RequestRefusedError: the job has ended with another outcome (409).
     """
-    _end(job, requester, DesiredState.CANCELED, Outcome.CANCELED)
+    _stop(job, requester, DesiredState.CANCELED, Outcome.CANCELED)
 
 
 def suspend(job: Job, requester: Requester) -> None:
-    """Ask the job to stop with a savepoint.
+    """Request that the job stops with a savepoint.
 
     Raises:
-        ProblemError: it has ended for good, or is about to (409).
+        RequestRefusedError: the job has ended permanently, or is being canceled (409).
     """
-    _end(job, requester, DesiredState.SUSPENDED, Outcome.SUSPENDED)
+    _stop(job, requester, DesiredState.SUSPENDED, Outcome.SUSPENDED)
 
 
 def resume(job: Job, requester: Requester) -> None:
-    """Have a suspended job run again: its task is cleared, and goes on from the checkpoint.
+    """Request that a suspended job runs again: Airflow clears its task, and the job continues from its checkpoint.
 
     Raises:
-        ProblemError: it is not suspended, or its run is gone (409).
+        RequestRefusedError: the job is not suspended, or its DAG run does not exist anymore (409).
     """
-    with _changed(job, requester) as (made, mirrored):
-        outcome = mirrored.summary.outcome
+    with _change(job, requester) as (made, published):
+        outcome = published.summary.outcome
         if outcome is None:
-            _resume_running(job, made, mirrored)
+            _resume_running(job, made, published)
         elif outcome != Outcome.SUSPENDED:
-            raise _ended(job, outcome, "run its DAG again")
+            raise _ended(job, outcome, "Run its DAG again.")
         else:
-            _resume_suspended(job, made, mirrored)
+            _resume_suspended(job, made, published)
 
 
-def run_of(mirrored: Mirrored) -> RunKey | None:
-    """The task instance that runs the job, or ran it last; None if that is unknown."""
-    task = mirrored.summary.task
+def run_of(published: PublishedState) -> RunKey | None:
+    """The last task instance that ran the job, None if unknown."""
+    task = published.summary.task
     if task is None:
         return None
     return RunKey(dag_id=task.dag_id, task_id=task.task_id, run_id=task.run_id, map_index=task.map_index)
 
 
 @contextmanager
-def _changed(job: Job, requester: Requester) -> Iterator[tuple[Change, Mirrored]]:
-    """The change of a job, and the job as it is now that nobody else changes it."""
+def _change(job: Job, requester: Requester) -> Iterator[tuple[Change, PublishedState]]:
+    """Lock a job, and yield the change and the published state of the locked job."""
     try:
         with change(job, requester) as made:
-            yield made, Mirrored(documents=made.documents(KEYS), revisions={})
+            yield made, PublishedState(documents=made.documents(KEYS), revisions={})
     except GoneError as error:
-        raise not_found(f"There is no adaptive job {job.name!r} any more.") from error
+        raise not_found(f"The adaptive job {job.name!r} does not exist anymore.") from error
     except NotPersistedError as error:
-        headers = {"Retry-After": str(SHORTLY_S)}
-        raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "not-persisted", NOT_PERSISTED, headers=headers) from error
+        raise RequestRefusedError(
+            HTTPStatus.SERVICE_UNAVAILABLE, "not-persisted", NOT_PERSISTED, retry_after_s=RETRY_AFTER_S
+        ) from error
 
 
-def _end(job: Job, requester: Requester, desired_state: DesiredState, end: Outcome) -> None:
-    """Ask the job to end in this way; one that has ended so already is left as it is."""
-    with _changed(job, requester) as (made, mirrored):
-        outcome = mirrored.summary.outcome
+def _stop(job: Job, requester: Requester, desired_state: DesiredState, end: Outcome) -> None:
+    """Request a stop. A job that has already ended with the requested outcome is not changed."""
+    with _change(job, requester) as (made, published):
+        outcome = published.summary.outcome
         if outcome == end:
             return
         if outcome is not None:
-            raise _ended(job, outcome, "there is nothing to stop")
+            raise _ended(job, outcome, "There is nothing to stop.")
         if desired_state is not DesiredState.CANCELED:
-            _refuse_canceled(job, mirrored)
-        _wish(made, mirrored, desired_state)
+            _refuse_canceled(job, published)
+        _request(made, published, desired_state)
 
 
-def _resume_running(job: Job, made: Change, mirrored: Mirrored) -> None:
-    """A job that runs goes on; one that stops must have stopped first."""
-    _refuse_canceled(job, mirrored)
-    if mirrored.summary.state == "StopWithSavepoint":
-        raise conflict("suspending", f"Job {job.name!r} is being suspended: resume it when that is done.", SHORTLY_S)
-    _wish(made, mirrored, DesiredState.RUNNING)
+def _resume_running(job: Job, made: Change, published: PublishedState) -> None:
+    """Resume a job that has not ended. A job that is stopping must stop first."""
+    _refuse_canceled(job, published)
+    if published.summary.state == "StopWithSavepoint":
+        detail = f"Job {job.name!r} is being suspended. Resume the job after it has stopped."
+        raise conflict("suspending", detail, RETRY_AFTER_S)
+    _request(made, published, DesiredState.RUNNING)
 
 
-def _resume_suspended(job: Job, made: Change, mirrored: Mirrored) -> None:
-    run = run_of(mirrored)
+def _resume_suspended(job: Job, made: Change, published: PublishedState) -> None:
+    run = run_of(published)
     if run is None or not job.tasks or (run.dag_id, run.task_id) not in job.tasks:
         raise _run_gone(job, run)
     try:
         over = is_over(made.task_state(run))
-        if not over and mirrored.desired_state is DesiredState.RUNNING:
-            return  # it was resumed before, and is about to run
+        if not over and published.desired_state is DesiredState.RUNNING:
+            return  # an earlier request has already resumed the job
         if not over or made.is_run_ending(run):
-            raise conflict("suspending", f"The run of job {job.name!r} is about to end: resume it then.", SHORTLY_S)
+            detail = f"The DAG run of job {job.name!r} is about to end. Resume the job after the end of the run."
+            raise conflict("suspending", detail, RETRY_AFTER_S)
         made.clear(run)
     except GoneError as error:
         raise _run_gone(job, run) from error
-    made.request(DESIRED_STATE, DesiredState.RUNNING.value, "adaptive_resume", run)
+    made.request(DESIRED_STATE, DesiredState.RUNNING.value, EVENTS[DesiredState.RUNNING], run)
 
 
-def _wish(made: Change, mirrored: Mirrored, desired_state: DesiredState) -> None:
-    if mirrored.desired_state is not desired_state:
-        names = {
-            DesiredState.RUNNING: "adaptive_resume",
-            DesiredState.SUSPENDED: "adaptive_suspend",
-            DesiredState.CANCELED: "adaptive_cancel",
-        }
-        made.request(DESIRED_STATE, desired_state.value, names[desired_state], run_of(mirrored))
+def _request(made: Change, published: PublishedState, desired_state: DesiredState) -> None:
+    if published.desired_state is not desired_state:
+        made.request(DESIRED_STATE, desired_state.value, EVENTS[desired_state], run_of(published))
 
 
-def _refuse_canceled(job: Job, mirrored: Mirrored) -> None:
-    if mirrored.desired_state is DesiredState.CANCELED:
-        raise conflict("canceling", f"Job {job.name!r} is being canceled, which can't be taken back.")
+def _refuse_canceled(job: Job, published: PublishedState) -> None:
+    if published.desired_state is DesiredState.CANCELED:
+        raise conflict("canceling", f"Job {job.name!r} is being canceled. You cannot undo a cancellation.")
 
 
-def _ended(job: Job, outcome: str, advice: str) -> ProblemError:
+def _ended(job: Job, outcome: str, advice: str) -> RequestRefusedError:
     kind = "suspended" if outcome == Outcome.SUSPENDED else "finished"
-    return conflict(kind, f"Job {job.name!r} has ended ({outcome}): {advice}.")
+    return conflict(kind, f"Job {job.name!r} has ended ({outcome}). {advice}")
 
 
-def _run_gone(job: Job, run: RunKey | None) -> ProblemError:
+def _run_gone(job: Job, run: RunKey | None) -> RequestRefusedError:
     dags = sorted({dag_id for dag_id, _ in job.tasks}) or sorted(job.dag_ids)
-    gone = "The run" if run is None else f"Run {run.run_id!r} of DAG {run.dag_id!r}"
-    detail = f"{gone} that job {job.name!r} belongs to is gone: trigger {' or '.join(dags)}; the job goes on from its checkpoint."
+    name = "The DAG run" if run is None else f"Run {run.run_id!r} of DAG {run.dag_id!r}"
+    detail = f"{name} of job {job.name!r} does not exist anymore. Trigger {' or '.join(dags)}. The job continues from its checkpoint."
     return conflict("run-gone", detail)

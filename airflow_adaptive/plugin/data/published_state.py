@@ -1,4 +1,4 @@
-"""A job's mirror as values: what is missing, of another format or not understood is absent, and never an error."""
+"""The published state of a job, decoded. A document that is missing, invalid or of another format counts as absent."""
 
 from __future__ import annotations
 
@@ -13,8 +13,18 @@ from urllib.parse import urlsplit
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.orm import Session
 
-from airflow_adaptive.plugin.api import schemas
 from airflow_adaptive.plugin.data import metadata_database
+from airflow_adaptive.plugin.data.documents import (
+    CurrentMetrics,
+    Decision,
+    Executor,
+    Metrics,
+    Policy,
+    RequestRecord,
+    Summary,
+    Transition,
+    Urls,
+)
 from airflow_adaptive.plugin.data.metadata_database import Job
 from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.publishing.documents import (
@@ -27,7 +37,7 @@ from airflow_adaptive.runtime.publishing.documents import (
     SCHEDULER,
     SUMMARY,
 )
-from airflow_adaptive.runtime.publishing.time_series import COLUMNS
+from airflow_adaptive.runtime.publishing.time_series import COLUMNS, FINEST
 from airflow_adaptive.runtime.requirements import control_requests
 from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, REQUESTERS, REQUIREMENTS
@@ -49,83 +59,83 @@ log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
-NOT_UNDERSTOOD = (ArithmeticError, AttributeError, LookupError, RecursionError, SnapshotError, TypeError, ValueError)
+DECODING_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, SnapshotError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
-class Report:
-    """The driver's newest report.
+class PublishedDriverStatus:
+    """The last published driver status.
 
     Attributes:
-        at: when it was made, by the driver's clock; None if that is not understood.
-        parallelism: effective, per vertex.
-        executors: that are registered.
+        at: time of the status by the clock of the driver; None if the time is invalid.
+        parallelism: effective parallelism per vertex.
+        executors: registered executors.
     """
 
     at: datetime | None
     parallelism: Mapping[str, int]
-    executors: list[schemas.Executor]
+    executors: list[Executor]
 
 
 @dataclass(frozen=True)
-class Mirrored:
-    """What is known of a job.
+class PublishedState:
+    """The documents in the state store of a job's Asset.
 
     Attributes:
-        documents: of its Asset's state store, by key.
-        revisions: when each was written.
+        documents: documents by key.
+        revisions: time of the last write of each document, by key.
     """
 
     documents: Mapping[str, Any]
     revisions: Mapping[str, datetime]
 
     @cached_property
-    def summary(self) -> schemas.Summary:
-        """The job in short; of state `unknown` if it has shown nothing yet."""
+    def summary(self) -> Summary:
+        """The summary of the job. A job that has published nothing has the state `unknown`."""
         document = self.documents.get(SUMMARY)
         if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-            return schemas.Summary()
-        summary = _understood(lambda: schemas.Summary.model_validate(document), SUMMARY) or schemas.Summary()
-        summary.urls = schemas.Urls(**{name: url for name, url in summary.urls if _is_web(url)})
+            return Summary()
+        summary = _decoded(lambda: Summary.model_validate(document), SUMMARY) or Summary()
+        summary.urls = Urls(**{name: url for name, url in summary.urls if _is_web(url)})
         return summary
 
     @cached_property
     def state(self) -> SchedulerState | None:
-        """The scheduler's state."""
+        """The state of the scheduler, None if unknown."""
         document = self.documents.get(SCHEDULER)
         if not isinstance(document, Mapping) or not document:
             return None
-        return _understood(lambda: _consistent(from_json(document)), SCHEDULER)
+        return _decoded(lambda: _consistent(from_json(document)), SCHEDULER)
 
     @property
     def groups(self) -> Mapping[str, str]:
-        """Vertex -> slot sharing group; empty if the state is not known."""
+        """Vertex -> slot sharing group; empty if the state is unknown."""
         vertices = () if self.state is None else self.state.job.vertices
         return {vertex.name: vertex.slot_sharing_group for vertex in vertices}
 
     @property
     def desired_state(self) -> DesiredState | None:
-        """Desired state that was requested last, None without a valid request."""
+        """The last requested state, None without a request."""
         return control_requests.decode_desired_state(self.documents.get(DESIRED_STATE))
 
     @property
-    def asked_requirements(self) -> Any:
-        """FLIP-291's request body that a user has stored last, None without one."""
+    def requested_requirements(self) -> Any:
+        """The request body of FLIP-291 that a user stored last, None without a request."""
         return self.documents.get(REQUIREMENTS)
 
     def resolved_requirements(self, state: SchedulerState, now: datetime, override: Any = None) -> Requirements:
-        """Requirements that apply as soon as the loop has read the control requests; often they apply already.
+        """The requirements that apply as soon as the control loop has read the control requests.
 
         Args:
             state: state of the scheduler.
-            now: time.
-            override: FLIP-291's request body that takes the place of the stored override, None to keep the stored one.
+            now: current time.
+            override: request body of FLIP-291 that replaces the stored override, None to keep the stored override.
         """
         requests = self.control_requests
         if override is not None:
             requests = replace(requests, requirements=control_requests.decode_bounds(override), requester=Requester())
         source = self.summary.bounds_by
-        origin = _understood(lambda: None if source is None else RequirementsOrigin(source.kind), SUMMARY)
+        origin = _decoded(lambda: None if source is None else RequirementsOrigin(source.kind), SUMMARY)
         active = ActiveRequirements(
             requirements=newest(state),
             source=None if origin is None or source is None else RequirementsSource(origin=origin, name=source.source),
@@ -136,118 +146,124 @@ class Mirrored:
 
     @property
     def control_requests(self) -> ControlRequests:
-        """Control requests that are stored for the job; invalid ones count as not requested."""
+        """The stored control requests. Invalid requests count as not requested."""
         return control_requests.decode(self.documents)
 
     @property
-    def policy(self) -> schemas.Policy | None:
-        """The job's own rescale policy, and what it says."""
+    def policy(self) -> Policy | None:
+        """The rescale policy of the job with its last advice."""
         document = self.documents.get(POLICY)
-        return _understood(lambda: schemas.Policy.model_validate(document), POLICY) if document else None
+        return _decoded(lambda: Policy.model_validate(document), POLICY) if document else None
 
     @property
-    def asked(self) -> dict[str, schemas.Asked]:
-        """Requester of each stored control request, by key."""
-        document, adapter = self.documents.get(REQUESTERS), TypeAdapter(dict[str, schemas.Asked])
-        return _understood(lambda: adapter.validate_python(document), REQUESTERS) or {} if document else {}
+    def requesters(self) -> dict[str, RequestRecord]:
+        """Key of a control request -> requester of the newest request."""
+        document, adapter = self.documents.get(REQUESTERS), TypeAdapter(dict[str, RequestRecord])
+        return _decoded(lambda: adapter.validate_python(document), REQUESTERS) or {} if document else {}
 
     @property
-    def transitions(self) -> list[schemas.Transition]:
-        """Oldest first."""
-        return self._history("transitions", schemas.Transition)
+    def transitions(self) -> list[Transition]:
+        """State transitions, oldest first."""
+        return self._history("transitions", Transition)
 
     @property
-    def decisions(self) -> list[schemas.Decision]:
-        """Oldest first."""
-        return self._history("decisions", schemas.Decision)
+    def decisions(self) -> list[Decision]:
+        """Decisions, oldest first."""
+        return self._history("decisions", Decision)
 
     @property
     def rescales(self) -> list[Rescale]:
-        """Oldest first, the one under way last."""
+        """Rescales, oldest first. A rescale in progress is the last one."""
         document = self.documents.get(RESCALES)
         items = document if isinstance(document, list) else []
-        found = [_understood(lambda item=item: decode(Rescale, item), RESCALES) for item in items]  # type: ignore[misc]
+        found = [_decoded(lambda item=item: decode(Rescale, item), RESCALES) for item in items]  # type: ignore[misc]
         return [rescale for rescale in found if rescale is not None]
 
     @property
-    def report(self) -> Report | None:
-        """The driver's newest report."""
+    def driver_status(self) -> PublishedDriverStatus | None:
+        """The last published driver status, None without a driver."""
         document = self.documents.get(DRIVER)
         if not isinstance(document, Mapping) or not document:
             return None
-        return _understood(lambda: _report(document), DRIVER)
+        return _decoded(lambda: _driver_status(document), DRIVER)
 
-    def figures(self, step: int) -> schemas.Metrics:
-        """Figures of this resolution; no points if there are none."""
+    def metrics(self, step: int) -> Metrics:
+        """The metrics of one resolution. The list of points is empty without metrics.
+
+        Args:
+            step: resolution, in seconds.
+        """
         document = self.documents.get(f"{METRICS}{step}")
-        empty = schemas.Metrics(step=step, columns=list(COLUMNS), points=[])
+        empty = Metrics(step=step, columns=list(COLUMNS), points=[])
         if not isinstance(document, Mapping) or not document:
             return empty
-        found = _understood(lambda: schemas.Metrics.model_validate(document), METRICS) or empty
+        found = _decoded(lambda: Metrics.model_validate(document), METRICS) or empty
         found.points = [point for point in found.points if len(point) == len(found.columns)]
         return found
 
     @property
-    def newest_figures(self) -> schemas.Figures | None:
+    def current_metrics(self) -> CurrentMetrics | None:
         """The last point of the finest resolution."""
-        page = self.figures(schemas.Step.TEN_SECONDS)
+        page = self.metrics(FINEST)
         if not page.points:
             return None
         point = dict(zip(page.columns, page.points[-1], strict=True))
-        return _understood(lambda: schemas.Figures.model_validate(point), METRICS)
+        return _decoded(lambda: CurrentMetrics.model_validate(point), METRICS)
 
     @property
-    def updated_at(self) -> datetime | None:
-        """When the job showed something last."""
-        shown = [at for key, at in self.revisions.items() if key not in control_requests.KEYS]
-        return max(shown, default=None)
+    def published_at(self) -> datetime | None:
+        """Time of the last publication, None without one."""
+        published = [at for key, at in self.revisions.items() if key not in control_requests.KEYS]
+        return max(published, default=None)
 
     def _history(self, name: str, model: type[Any]) -> list[Any]:
         document = self.documents.get(HISTORY)
         items = document.get(name) if isinstance(document, Mapping) else None
-        found = [_understood(lambda item=item: model.model_validate(item), HISTORY) for item in items or []]  # type: ignore[misc]
+        found = [_decoded(lambda item=item: model.model_validate(item), HISTORY) for item in items or []]  # type: ignore[misc]
         return [item for item in found if item is not None]
 
 
-def mirrored(job: Job, session: Session, keys: Iterable[str] | None = None) -> Mirrored:
-    """What the job shows; `keys` if not all documents are needed."""
-    return all_mirrored([job], session, keys)[0]
+def read_published(job: Job, session: Session, keys: Iterable[str] | None = None) -> PublishedState:
+    """Read the published state of a job. `keys` selects the documents to read, None reads all documents."""
+    return read_all_published([job], session, keys)[0]
 
 
-def all_mirrored(jobs: Sequence[Job], session: Session, keys: Iterable[str] | None = None) -> list[Mirrored]:
-    """What each of these jobs shows, in their order; `keys` if not all documents are needed."""
+def read_all_published(
+    jobs: Sequence[Job], session: Session, keys: Iterable[str] | None = None
+) -> list[PublishedState]:
+    """Read the published states of several jobs, in the order of the jobs."""
     ids = [job.asset_id for job in jobs]
     found, written = metadata_database.documents(ids, keys, session), metadata_database.revisions(ids, session)
-    return [Mirrored(documents=found[asset_id], revisions=written[asset_id]) for asset_id in ids]
+    return [PublishedState(documents=found[asset_id], revisions=written[asset_id]) for asset_id in ids]
 
 
-def _understood(read: Callable[[], Value], what: str) -> Value | None:
+def _decoded(decode_document: Callable[[], Value], key: str) -> Value | None:
     try:
-        return read()
-    except (ValidationError, *NOT_UNDERSTOOD) as error:
-        log.warning("Document %r of a mirror is not understood: %s", what, type(error).__name__)
+        return decode_document()
+    except (ValidationError, *DECODING_ERRORS) as error:
+        log.warning("The published document %r is ignored because it is invalid: %s", key, type(error).__name__)
         return None
 
 
 def _consistent(state: SchedulerState) -> SchedulerState:
-    """The state if all in it is about the same vertices: whoever may write into the store may have written anything.
+    """Return the state after a check that all of its parts refer to the same vertices. The store may contain any state.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the parts refer to different vertices, or the plan is invalid.
     """
     state.job.validate()
     vertices = state.job.max_parallelism.keys()
     plans = () if state.plan is None else (state.plan.parallelism,)
     later = () if state.declaration is None else (state.declaration.requirements,)
-    if any(about.keys() != vertices for about in (state.requirements, *plans, *later)):
-        raise ValueError("it is not about the vertices of the job")
+    if any(part.keys() != vertices for part in (state.requirements, *plans, *later)):
+        raise ValueError("the state does not match the vertices of the job")
     if any(subtasks < 1 for plan in plans for subtasks in plan.values()):
-        raise ValueError("its plan has vertices without subtasks")
+        raise ValueError("the plan has vertices without subtasks")
     return state
 
 
-def _advice(policy: schemas.Policy | None, declared: DeclaredRequirements) -> PolicyAdvice | None:
-    """The published advice. Whoever writes the state store could have written any bounds, so the bounds are checked again."""
+def _advice(policy: Policy | None, declared: DeclaredRequirements) -> PolicyAdvice | None:
+    """The published advice. The state store may contain any bounds, so invalid bounds count as no advice."""
     if policy is None:
         return None
     advice = policy.advice
@@ -260,10 +276,10 @@ def _advice(policy: schemas.Policy | None, declared: DeclaredRequirements) -> Po
     return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, advice=advised, problem=policy.problem)
 
 
-def _report(document: Mapping[str, Any]) -> Report:
-    executors = [schemas.Executor.model_validate(item) for item in document["executors"]]
+def _driver_status(document: Mapping[str, Any]) -> PublishedDriverStatus:
+    executors = [Executor.model_validate(item) for item in document["executors"]]
     parallelism = TypeAdapter(dict[str, int]).validate_python(document["parallelism"])
-    return Report(at=_moment(document.get("at")), parallelism=parallelism, executors=executors)
+    return PublishedDriverStatus(at=_moment(document.get("at")), parallelism=parallelism, executors=executors)
 
 
 def _moment(text: Any) -> datetime | None:
@@ -274,7 +290,7 @@ def _moment(text: Any) -> datetime | None:
 
 
 def _is_web(url: str | None) -> bool:
-    """Whether a page may link to it: what a driver reports could be anything."""
+    """Whether a page may link to the address. A driver can report any text."""
     try:
         return url is not None and urlsplit(url).scheme in ("http", "https")
     except ValueError:

@@ -29,7 +29,7 @@ def test_wish_reaches_the_inbox(airflow_app: AirflowApp, run: Run, command: list
     asset = place(airflow_app, executing())
     ran = run(*command)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("Job 'departures' is asked to ")
+    assert ran.out.startswith("Requested that job 'departures' stops ")
     assert airflow_app.stored(asset, "desired_state") == desired_state
     line = {"event": f"adaptive_{command[0]}", "owner": USER, "dag_id": "flights", "job": "departures"}
     assert airflow_app.audit() == [{**line, "via": "CLI", "asked": desired_state}]
@@ -46,7 +46,7 @@ def test_cancel_asks(airflow_app: AirflowApp, run: Run, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("builtins.input", answer)
     assert run("cancel", "departures").code == code
-    assert questions == ["Cancel job 'departures' for good? [y/N] "]
+    assert questions == ["Cancel job 'departures' permanently? [y/N] "]
     assert airflow_app.stored(asset, "desired_state") == ("running" if code else "canceled")
 
 
@@ -58,7 +58,9 @@ def test_cancel_without_anybody_who_could_confirm_is_refused(
 
     asset = place(airflow_app, executing())
     monkeypatch.setattr("builtins.input", nobody)
-    assert run("cancel", "departures").err == "Job 'departures' was not canceled: nobody confirmed it (--yes does).\n"
+    assert run("cancel", "departures").err == (
+        "Job 'departures' was not canceled, because the cancellation was not confirmed. Use --yes to confirm.\n"
+    )
     assert airflow_app.stored(asset, "desired_state") == "running"
 
 

@@ -37,7 +37,7 @@ def test_jobs_can_be_filtered(airflow_app: AirflowApp, run: Run) -> None:
 def test_state_that_does_not_exist_is_refused(run: Run) -> None:
     ran = run("jobs", "--state", "executing")
     assert (ran.code, ran.out) == (2, "")
-    assert "no state 'executing'; states are Created, WaitingForResources" in ran.err
+    assert "no state 'executing'. The states are Created, WaitingForResources" in ran.err
 
 
 def test_no_jobs_are_told_as_such(run: Run) -> None:
@@ -67,7 +67,7 @@ def test_job_that_has_shown_nothing_is_of_unknown_state(airflow_app: AirflowApp,
     assert told["state"] == "unknown since -"
     assert [cell.strip() for cell in run("jobs").out.splitlines()[2].split("|")][:2] == ["departures", "unknown"]
     assert run("requirements", "get", "departures").err == (
-        "Job 'departures' has not shown its vertices and bounds yet, or in another version's form.\n"
+        "Job 'departures' has not published its vertices and bounds yet, or uses another version of the format.\n"
     )
 
 
@@ -114,6 +114,6 @@ def test_unknown_job_is_told_in_one_line(airflow_app: AirflowApp, run: Run, comm
     ran = run(*command)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
-        "There is no adaptive job 'arivals': `airflow adaptive jobs` lists them. A job is known from its first run on.\n"
+        "There is no adaptive job 'arivals'. `airflow adaptive jobs` lists all jobs. A job exists after its first run.\n"
     )
     assert airflow_app.audit() == []

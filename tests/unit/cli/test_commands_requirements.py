@@ -95,8 +95,8 @@ def test_bounds_without_a_clear_vertex_are_bad_usage(airflow_app: AirflowApp, ru
     assert (ran.code, ran.err.splitlines()) == (
         2,
         [
-            "'1:2' names no vertex: write VERTEX=LOWER:UPPER; this job has read, write",
-            "vertex 'read' is given 2 times",
+            "'1:2' names no vertex. Write VERTEX=LOWER:UPPER. The vertices of the job are read, write",
+            "vertex 'read' is specified 2 times",
         ],
     )
 
@@ -106,7 +106,7 @@ def test_bounds_are_not_set_over_those_of_somebody_else(airflow_app: AirflowApp,
     version = requirements(run)["version"]
     assert run("requirements", "set", "departures", "2", "--if-version", version).code == 0
     ran = run("requirements", "set", "departures", "3", "--if-version", version)
-    assert (ran.code, "are not those that you have read" in ran.err) == (1, True)
+    assert (ran.code, "have changed since you read them" in ran.err) == (1, True)
     assert airflow_app.stored(asset, "requirements")["job"]["parallelism"]["upperBound"] == 2
 
 
@@ -133,9 +133,9 @@ def test_bounds_are_set_for_a_while_and_lifted(airflow_app: AirflowApp, run: Run
     asset = place(airflow_app, executing())
     assert run("requirements", "set", "departures", "2:3", "--for", "2 h").code == 0
     assert "until" in airflow_app.stored(asset, "requesters")["requirements"]
-    assert " until " in properties(run("show", "departures").out)["asked (requirements)"]
-    ran = run("requirements", "lift", "departures")
-    assert (ran.code, "holds no more" in ran.out) == (0, True)
+    assert " until " in properties(run("show", "departures").out)["requested (requirements)"]
+    ran = run("requirements", "clear", "departures")
+    assert (ran.code, "is cleared" in ran.out) == (0, True)
     assert airflow_app.stored(asset, "requirements")["job"]["parallelism"] == {"lowerBound": -1, "upperBound": -1}
 
 
@@ -150,6 +150,6 @@ def test_job_is_shown_with_whose_bounds_hold_and_its_policys_advice(airflow_app:
     airflow_app.show(asset, with_policy(problem="it wants too much"))
     told = properties(run("show", "departures").out)
     assert told["bounds by"].startswith("load since")
-    assert told["rescale policy"] == "LoadPolicy, acts"
-    assert told["policy's problem"] == "it wants too much"
-    assert told["policy's advice"] == "1:4: busy"
+    assert told["rescale policy"] == "LoadPolicy, active"
+    assert told["policy problem"] == "it wants too much"
+    assert told["policy advice"] == "1:4: busy"

@@ -1,8 +1,8 @@
-"""Server-sent events: a job's page stays live without asking again and again.
+"""Server-sent events about a job, which replace polling by the page.
 
-Events: `job` (`JobDetails`) at the beginning and whenever anything of the job has changed; `metrics` (`Metrics`, the finest
-resolution) with the points that are new; `gone` at the end of a job that was removed. A comment every 15 s is a sign of life. The
-server closes after ten minutes; a browser connects again by itself, and is asked for login and permission again.
+Events: `job` (`JobDetails`) at the beginning and after each change of the job; `metrics` (`Metrics` of the finest resolution) with the
+new points; `gone` after the removal of the job. The server sends a comment every 15 s as a heartbeat, and closes the stream after ten
+minutes. A browser reconnects automatically, and the server then checks login and permissions again.
 """
 
 from __future__ import annotations
@@ -17,33 +17,34 @@ from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
 from airflow_adaptive.plugin.api import job_details
-from airflow_adaptive.plugin.api.feed import CrowdedError, Feed, Look
+from airflow_adaptive.plugin.api.feed import Feed, TooManySubscribersError, Update
 from airflow_adaptive.plugin.api.problems import ProblemError
-from airflow_adaptive.plugin.api.schemas import JobDetails, Metrics, Step
+from airflow_adaptive.plugin.api.schemas import JobDetails, Step
 from airflow_adaptive.plugin.api.security import ReadableJob, SessionDep, UserDep, allowed
 from airflow_adaptive.plugin.data import metadata_database
+from airflow_adaptive.plugin.data.documents import Metrics
 from airflow_adaptive.plugin.data.metadata_database import Job
-from airflow_adaptive.plugin.data.published_state import Mirrored
+from airflow_adaptive.plugin.data.published_state import PublishedState
 
 router = APIRouter(tags=["Jobs"])
 
 FEED: Final = Feed()
-"""Of this process."""
+"""The feed of this process."""
 
 RECONNECT_MS: Final = 3000
 
 FIRST_POINTS: Final = 12
-"""Points at the beginning: the page has the rest already, and what came in between."""
+"""Number of points in the first event. The page has already loaded the older points."""
 
 RETRY_AFTER_S: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """What listeners are told of a job."""
+class JobUpdate:
+    """Details and metrics of a job for the subscribers."""
 
     job: JobDetails
-    figures: Metrics
+    metrics: Metrics
 
 
 @router.get(
@@ -62,7 +63,7 @@ class Shown:
                             "event": {"enum": ["job", "metrics", "gone"]},
                             "data": {
                                 "type": "string",
-                                "description": "JobDetails, Metrics, or the job's name, as JSON.",
+                                "description": "JobDetails, Metrics, or the name of the job, as JSON.",
                             },
                         },
                     },
@@ -73,60 +74,60 @@ class Shown:
     },
 )
 def watch_job(user: UserDep, job: ReadableJob, session: SessionDep) -> StreamingResponse:
-    """Tell the job's details and new figures whenever they change (server-sent events)."""
+    """Stream the details and the new metrics of the job after each change (server-sent events)."""
     try:
-        FEED.refuse_crowd()
-    except CrowdedError as error:
+        FEED.check_capacity()
+    except TooManySubscribersError as error:
         headers = {"Retry-After": str(RETRY_AFTER_S)}
-        detail = "Too many watch jobs here already: try again later."
-        raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "crowded", detail, headers=headers) from error
+        detail = "Too many clients watch jobs on this server. Try again later."
+        raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-subscribers", detail, headers=headers) from error
     editable = bool(allowed(user, [job], "PUT", session))
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return StreamingResponse(_events(job, editable), media_type="text/event-stream", headers=headers)
 
 
 async def _events(job: Job, editable: bool) -> AsyncIterator[str]:
-    """The stream of one listener."""
+    """The stream of one subscriber."""
     yield f"retry: {RECONNECT_MS}\n\n"
-    told: list[Any] | None = None
-    async for look in FEED.listen(job.asset_id, lambda before: look_at(job, before)):
-        if look is None:
+    last_sent: list[Any] | None = None
+    async for update in FEED.subscribe(job.asset_id, lambda revision: poll(job, revision)):
+        if update is None:
             yield ": alive\n\n"
-        elif look.shown is None:
+        elif update.content is None:
             yield _event("gone", {"job": job.name})
         else:
-            yield _event("job", look.shown.job.model_copy(update={"editable": editable}).model_dump(mode="json"))
-            news, told = _news(look.shown.figures, told)
-            if news.points:
-                yield _event("metrics", news.model_dump(mode="json"))
+            yield _event("job", update.content.job.model_copy(update={"editable": editable}).model_dump(mode="json"))
+            page, last_sent = _new_points(update.content.metrics, last_sent)
+            if page.points:
+                yield _event("metrics", page.model_dump(mode="json"))
 
 
-def look_at(job: Job, before: Hashable) -> Look | None:
-    """A look at the job's mirror, None if it is as it was before; blocks."""
+def poll(job: Job, last_revision: Hashable) -> Update | None:
+    """Read the published state of a job. Return None if the revision is unchanged. Blocks."""
     with metadata_database.reading() as session:
         found = metadata_database.find_job(job.name, session)
         if found is None or found.asset_id != job.asset_id:
-            return Look(revision=None, shown=None)
+            return Update(revision=None, content=None)
         written = metadata_database.revisions([job.asset_id], session)[job.asset_id]
         revision = (tuple(sorted(written.items())), found.dag_ids)
-        if revision == before:
+        if revision == last_revision:
             return None
         documents = metadata_database.documents([job.asset_id], None, session)[job.asset_id]
-        seen = Mirrored(documents=documents, revisions=written)
-        shown = Shown(job=job_details.details(found, seen), figures=seen.figures(Step.TEN_SECONDS))
-        return Look(revision=revision, shown=shown)
+        published = PublishedState(documents=documents, revisions=written)
+        content = JobUpdate(job=job_details.details(found, published), metrics=published.metrics(Step.TEN_SECONDS))
+        return Update(revision=revision, content=content)
 
 
-def _news(figures: Metrics, told: list[Any] | None) -> tuple[Metrics, list[Any] | None]:
-    """The points that a listener has not been told, and the newest one: the one told last may have grown since."""
-    if "at" not in figures.columns or not figures.points or figures.points[-1] == told:
-        return figures.model_copy(update={"points": []}), told
-    at = figures.columns.index("at")
-    points = figures.points[-FIRST_POINTS:] if told is None else figures.points
-    news = [point for point in points if told is None or point[at] >= told[at]]
-    return figures.model_copy(update={"points": news}), figures.points[-1]
+def _new_points(metrics: Metrics, last_sent: list[Any] | None) -> tuple[Metrics, list[Any] | None]:
+    """The points that a subscriber does not have, and the newest point. The last sent point may have changed since then."""
+    if "at" not in metrics.columns or not metrics.points or metrics.points[-1] == last_sent:
+        return metrics.model_copy(update={"points": []}), last_sent
+    at = metrics.columns.index("at")
+    points = metrics.points[-FIRST_POINTS:] if last_sent is None else metrics.points
+    new = [point for point in points if last_sent is None or point[at] >= last_sent[at]]
+    return metrics.model_copy(update={"points": new}), metrics.points[-1]
 
 
 def _event(name: str, data: Any) -> str:
-    """One event; JSON has no line breaks that would end it early."""
+    """One event. JSON contains no line breaks, which would end the event early."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n"

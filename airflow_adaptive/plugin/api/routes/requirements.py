@@ -1,4 +1,4 @@
-"""Resource requirements (FLIP-291): reading, setting, and trying without setting."""
+"""Resource requirements (FLIP-291): read, set, clear and preview."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 
 from airflow_adaptive.plugin.api import job_details, schemas
-from airflow_adaptive.plugin.api.routes.common import requester, shown_state
+from airflow_adaptive.plugin.api.routes.common import published_state, requester
 from airflow_adaptive.plugin.api.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep
 from airflow_adaptive.plugin.data import control_requests
-from airflow_adaptive.plugin.data.published_state import mirrored
+from airflow_adaptive.plugin.data.published_state import read_published
 from airflow_adaptive.runtime.publishing.documents import POLICY, SCHEDULER, SUMMARY
 from airflow_adaptive.runtime.requirements import control_requests as control_request_documents
 from airflow_adaptive.runtime.requirements import dry_run, request_bodies
@@ -25,6 +25,7 @@ from airflow_adaptive.scheduler.requirements import Requirements
 router = APIRouter(tags=["Resource requirements"])
 
 KEYS = (*control_request_documents.KEYS, SUMMARY, SCHEDULER, POLICY)
+"""Documents that decide which requirements are active."""
 
 BODY: dict[str, Any] = {
     "requestBody": {
@@ -41,7 +42,7 @@ BODY: dict[str, Any] = {
         },
     }
 }
-"""The body is read by hand, to tell all that is wrong with it; so FastAPI does not know it."""
+"""The OpenAPI description of the request body. The routes decode the body themselves in order to report all violations."""
 
 ETAG = {
     "ETag": {
@@ -51,7 +52,7 @@ ETAG = {
     }
 }
 
-SHOWN: dict[int | str, dict[str, Any]] = {
+RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The requirements.",
         "headers": ETAG,
@@ -63,7 +64,7 @@ IfMatch = Annotated[
     str | None,
     Header(
         max_length=1000,
-        description="Entity tag of the requirements that you have read: if they are others by now, nothing is changed (412).",
+        description="Entity tag of the requirements that you have read. If the requirements have changed since then, the request fails (412).",
         examples=['"2f6c1e0d9b8a7c54"'],
     ),
 ]
@@ -73,14 +74,18 @@ Lasts = Annotated[
     Query(
         alias="for",
         max_length=100,
-        description="For how long they hold: a duration, as 2h or 30min, or seconds.",
+        description="Time until the bounds expire: a duration such as 2h or 30min, or seconds.",
         examples=["2h"],
     ),
 ]
 
 Until = Annotated[
     str | None,
-    Query(max_length=100, description="Until when they hold: ISO 8601 with a zone.", examples=["2026-01-31T18:00:00Z"]),
+    Query(
+        max_length=100,
+        description="Time at which the bounds expire: ISO 8601 with a time zone.",
+        examples=["2026-01-31T18:00:00Z"],
+    ),
 ]
 
 
@@ -88,19 +93,19 @@ Until = Annotated[
     "/jobs/{job}/resource-requirements",
     operation_id="get_resource_requirements",
     summary="Get the resource requirements",
-    responses=SHOWN,
+    responses=RESPONSES,
 )
 def get_requirements(job: ReadableJob, session: SessionDep, response: Response) -> schemas.Requirements:
-    """Tell the bounds of every vertex: those that somebody has set, or else those of its policy, a calendar or the DAG."""
-    seen = mirrored(job, session, KEYS)
-    return _answer(seen.resolved_requirements(shown_state(job, seen), datetime.now(UTC)), response)
+    """Get the bounds of every vertex, as set by a user, the rescale policy, a calendar or the DAG, in this order."""
+    published = read_published(job, session, KEYS)
+    return _with_etag(published.resolved_requirements(published_state(job, published), datetime.now(UTC)), response)
 
 
 @router.put(
     "/jobs/{job}/resource-requirements",
     operation_id="put_resource_requirements",
     summary="Set the resource requirements",
-    responses=SHOWN,
+    responses=RESPONSES,
     openapi_extra=BODY,
 )
 def put_requirements(
@@ -112,44 +117,46 @@ def put_requirements(
     lasts: Lasts = None,
     until: Until = None,
 ) -> schemas.Requirements:
-    """Set the bounds of every vertex, above all policies; a bound of -1 is reset to its default.
+    """Set the bounds of every vertex. The bounds override all other sources. -1 resets a bound to its default.
 
-    The answer comes when they are persisted; the job follows within seconds. The same again changes nothing. They hold until they
-    expire, are set anew, or are lifted: by DELETE, or by -1 for every bound.
+    The server responds after it has persisted the bounds, and the job applies the bounds within seconds. Repeating the request changes
+    nothing. The bounds apply until they expire, until a user sets other bounds, or until a user clears them with DELETE or with -1 for
+    every bound.
     """
-    expected, expires = _expectation(if_match), control_requests.expires(lasts, until)
-    return _answer(control_requests.set_requirements(job, requester(user), _decoded(body), expected, expires), response)
+    is_expected, expires_at = _expectation(if_match), control_requests.expiry_of(lasts, until)
+    requirements = control_requests.set_requirements(job, requester(user), _decoded(body), is_expected, expires_at)
+    return _with_etag(requirements, response)
 
 
 @router.delete(
     "/jobs/{job}/resource-requirements",
     operation_id="delete_resource_requirements",
-    summary="Lift the resource requirements that were set",
+    summary="Clear the requirements override",
     status_code=HTTPStatus.NO_CONTENT,
 )
 def delete_requirements(user: UserDep, job: EditableJob, _: BodyDep) -> None:
-    """Have the bounds hold no more that somebody has set: those of its policy, a calendar or the DAG come back."""
-    control_requests.lift_requirements(job, requester(user))
+    """Clear the bounds that a user set. The bounds of the rescale policy, a calendar or the DAG become active again."""
+    control_requests.clear_requirements(job, requester(user))
 
 
 @router.post(
     "/jobs/{job}/resource-requirements:preview",
     operation_id="preview_resource_requirements",
-    summary="Try resource requirements without setting them",
+    summary="Preview resource requirements",
     openapi_extra=BODY,
 )
 def preview_requirements(job: ReadableJob, session: SessionDep, body: BodyDep) -> schemas.Preview:
-    """Tell what these bounds would lead to now, and why: the scheduler itself is asked. Nothing is changed.
+    """Get the consequence of these bounds at this moment, and the reason. A dry run of the scheduler changes nothing.
 
-    It is told for the slots that the job holds or was offered; if it asks for more, the cluster may have them.
+    The dry run uses the slots that the job holds or was offered. The cluster may have more slots.
     """
-    seen = mirrored(job, session, KEYS)
-    state = control_requests.check_rescalable(job, seen)
-    requirements = control_requests.resolved_override(_decoded(body), state, seen)
+    published = read_published(job, session, KEYS)
+    state = control_requests.check_rescalable(job, published)
+    requirements = control_requests.resolved_override(_decoded(body), state, published)
     return job_details.preview(dry_run.preview(state, requirements, datetime.now(UTC)), state)
 
 
-def _answer(requirements: Requirements, response: Response) -> schemas.Requirements:
+def _with_etag(requirements: Requirements, response: Response) -> schemas.Requirements:
     response.headers["ETag"] = f'"{version_of(requirements)}"'
     return {
         vertex: schemas.VertexRequirements.model_validate(item)
@@ -165,7 +172,7 @@ def _decoded(body: bytes) -> Any:
 
 
 def _expectation(if_match: str | None) -> Callable[[str], bool]:
-    """Whether a version is one that the header allows (RFC 9110: strong comparison, so weak tags never match)."""
+    """Return a function that compares versions with the header (RFC 9110: strong comparison, so weak tags never match)."""
     if if_match is None or if_match.strip() == "*":
         return lambda _: True
     tags = {tag.strip() for tag in if_match.split(",")}

@@ -1,4 +1,4 @@
-"""Rescales, as Flink 2.3's REST API tells them (FLIP-487)."""
+"""Rescales with the bodies of Flink 2.3's REST API (FLIP-487)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from sqlalchemy.orm import Session
 
-from airflow_adaptive.plugin.api import flink_rescales, rescale_schemas
-from airflow_adaptive.plugin.api.problems import not_found
-from airflow_adaptive.plugin.api.routes.common import shown_state
+from airflow_adaptive.plugin.api import flink_rescales
+from airflow_adaptive.plugin.api.routes.common import published_state
+from airflow_adaptive.plugin.api.schemas import rescales
 from airflow_adaptive.plugin.api.security import ReadableJob, SessionDep
+from airflow_adaptive.plugin.data.errors import not_found
 from airflow_adaptive.plugin.data.metadata_database import Job
-from airflow_adaptive.plugin.data.published_state import Mirrored, mirrored
+from airflow_adaptive.plugin.data.published_state import PublishedState, read_published
 from airflow_adaptive.runtime.publishing.documents import RESCALES, SCHEDULER
 
 router = APIRouter(tags=["Rescales"], prefix="/jobs/{job}/rescales")
@@ -29,41 +30,41 @@ RescaleId = Annotated[
 ]
 
 
-@router.get("/config", operation_id="get_rescale_config", summary="Options that rescales depend on")
-def get_config(job: ReadableJob, session: SessionDep) -> rescale_schemas.RescaleConfig:
-    """Tell the options that decide when a job rescales."""
-    return flink_rescales.config(shown_state(job, _seen(job, session)))
+@router.get("/config", operation_id="get_rescale_config", summary="Get the options of rescales")
+def get_config(job: ReadableJob, session: SessionDep) -> rescales.RescaleConfig:
+    """Get the options that decide when a job rescales."""
+    return flink_rescales.config(published_state(job, _published(job, session)))
 
 
-@router.get("/overview", operation_id="get_rescales_overview", summary="Counts, and the latest of each kind")
-def get_overview(job: ReadableJob, session: SessionDep) -> rescale_schemas.RescalesOverview:
-    """Tell how many rescales there were, and the latest that was completed, failed and ignored."""
-    seen = _seen(job, session)
-    return flink_rescales.overview(job.name, seen.rescales, seen.groups)
+@router.get("/overview", operation_id="get_rescales_overview", summary="Get counts and the latest rescales")
+def get_overview(job: ReadableJob, session: SessionDep) -> rescales.RescalesOverview:
+    """Get the number of rescales, and the latest completed, failed and ignored rescale."""
+    published = _published(job, session)
+    return flink_rescales.overview(job.name, published.rescales, published.groups)
 
 
-@router.get("/history", operation_id="get_rescale_history", summary="Rescales, the newest first")
-def get_history(job: ReadableJob, session: SessionDep) -> list[rescale_schemas.RescaleDetails]:
-    """Tell the rescales that are remembered, the newest first."""
-    seen = _seen(job, session)
-    return flink_rescales.history(job.name, seen.rescales, seen.groups)
+@router.get("/history", operation_id="get_rescale_history", summary="Get the history of rescales")
+def get_history(job: ReadableJob, session: SessionDep) -> list[rescales.RescaleDetails]:
+    """Get the recent rescales, newest first."""
+    published = _published(job, session)
+    return flink_rescales.history(job.name, published.rescales, published.groups)
 
 
-@router.get("/summary", operation_id="get_rescales_summary", summary="Rescales in figures")
-def get_summary(job: ReadableJob, session: SessionDep) -> rescale_schemas.RescalesSummary:
-    """Tell how many rescales there were and how long they took."""
-    return flink_rescales.summary(_seen(job, session).rescales)
+@router.get("/summary", operation_id="get_rescales_summary", summary="Get statistics of rescales")
+def get_summary(job: ReadableJob, session: SessionDep) -> rescales.RescalesSummary:
+    """Get the number of rescales, their durations and their downtimes."""
+    return flink_rescales.summary(_published(job, session).rescales)
 
 
-@router.get("/details/{rescale_id}", operation_id="get_rescale", summary="A rescale")
-def get_details(job: ReadableJob, session: SessionDep, rescale_id: RescaleId) -> rescale_schemas.RescaleDetails:
-    """Tell all of a rescale, with the states that the scheduler passed."""
-    seen = _seen(job, session)
-    found = flink_rescales.find(job.name, seen.rescales, rescale_id.lower())
+@router.get("/details/{rescale_id}", operation_id="get_rescale", summary="Get a rescale")
+def get_details(job: ReadableJob, session: SessionDep, rescale_id: RescaleId) -> rescales.RescaleDetails:
+    """Get all details of a rescale, including the states of the scheduler."""
+    published = _published(job, session)
+    found = flink_rescales.find(job.name, published.rescales, rescale_id.lower())
     if found is None:
-        raise not_found(f"Job {job.name!r} remembers no rescale {rescale_id!r}.")
-    return flink_rescales.details(job.name, found, seen.groups)
+        raise not_found(f"The history of job {job.name!r} contains no rescale {rescale_id!r}.")
+    return flink_rescales.details(job.name, found, published.groups)
 
 
-def _seen(job: Job, session: Session) -> Mirrored:
-    return mirrored(job, session, KEYS)
+def _published(job: Job, session: Session) -> PublishedState:
+    return read_published(job, session, KEYS)

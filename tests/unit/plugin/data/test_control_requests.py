@@ -127,7 +127,7 @@ def test_suspended_job_whose_run_is_gone_is_not_resumed(airflow_app: AirflowApp)
     answer = airflow_app.client().post(f"{PATH}/resume", json={})
     assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (409, "run-gone")
     assert answer.json()["detail"] == (
-        f"Run {RUN!r} of DAG 'flights' that job 'departures' belongs to is gone: trigger flights; the job goes on from its "
+        f"Run {RUN!r} of DAG 'flights' of job 'departures' does not exist anymore. Trigger flights. The job continues from its "
         "checkpoint."
     )
     assert airflow_app.stored(asset, "desired_state") == "suspended"

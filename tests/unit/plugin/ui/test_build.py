@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from airflow_adaptive.plugin.api import rescale_schemas, schemas, ui_files
+from airflow_adaptive.plugin.api import schemas, ui_files
+from airflow_adaptive.plugin.api.schemas import rescales
+from airflow_adaptive.plugin.data import documents
 from airflow_adaptive.plugin.ui import build as build_ui
 from airflow_adaptive.scheduler.transition_table import STATES, TRANSITIONS
 
@@ -30,7 +32,7 @@ def interfaces() -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", sorted(interfaces().keys() - OURS))
 def test_page_reads_only_fields_that_the_api_has(name: str) -> None:
     wanted = OTHER_NAMES.get(name, name)
-    model = getattr(rescale_schemas, wanted, None) or getattr(schemas, wanted)
+    model = next(vars(module)[wanted] for module in (rescales, schemas, documents) if wanted in vars(module))
     assert issubclass(model, BaseModel)
     assert set(interfaces()[name]) <= set(model.model_fields)
 

@@ -44,7 +44,7 @@ export interface Urls {
   stderr: string | null;
 }
 
-export interface Figures {
+export interface CurrentMetrics {
   at: number;
   slots: number;
   lower: number;
@@ -101,8 +101,8 @@ export interface JobItem {
   task: TaskInstance | null;
   dag_ids: string[];
   desired_state: string | null;
-  updated_at: string | null;
-  figures: Figures | null;
+  published_at: string | null;
+  metrics: CurrentMetrics | null;
   bounds_by: BoundsBy | null;
 }
 
@@ -111,7 +111,7 @@ export interface JobCollection {
   total_entries: number;
 }
 
-export interface Clock {
+export interface Deadline {
   name: string;
   due: string;
 }
@@ -126,13 +126,20 @@ export interface Vertex {
   inputs: string[];
 }
 
+export interface RequestRecord {
+  by: string;
+  at: string;
+  via: string;
+  until: string | null;
+}
+
 export interface JobDetails extends JobItem {
-  asked: Record<string, { by: string; at: string; via: string; until: string | null }>;
+  requesters: Record<string, RequestRecord>;
   policy: Policy | null;
   editable: boolean | null;
   reactive: boolean | null;
   pending_requirements: Record<string, Range> | null;
-  clocks: Clock[];
+  deadlines: Deadline[];
   waiting: { phase: string; cooldown_ends: string; first_change: string | null } | null;
   backoff: { seconds: number; ends: string | null } | null;
   vertices: Vertex[];
@@ -153,7 +160,7 @@ export interface Preview {
   before: Counts | null;
   after: Counts | null;
   tier: string | null;
-  held_back_until: string | null;
+  cooldown_until: string | null;
   at: string | null;
   slots: { available: number; minimum: number; maximum: number; missing: number };
   decisions: Decision[];

@@ -15,10 +15,10 @@ import { TimelineTab } from "./timeline/TimelineTab";
 const TABS: [string, string, IconType][] = [
   ["overview", "Overview", LuChartLine],
   ["timeline", "Timeline", LuHistory],
-  ["rescales", "RescalesTab", LuScaling],
+  ["rescales", "Rescales", LuScaling],
   ["plan", "Plan", LuLayoutGrid],
-  ["failures", "FailuresTab", LuCircleX],
-  ["configuration", "ConfigurationTab", LuSettings],
+  ["failures", "Failures", LuCircleX],
+  ["configuration", "Configuration", LuSettings],
 ];
 
 /** The tabs of a job. The selected tab is part of the address. */

@@ -92,7 +92,7 @@ const Name = ({ job }: { job: JobItem }) => (
 const Throughput = ({ job }: { job: JobItem }) => {
   const isOver = job.state === "Finished";
   const slots = isOver ? null : job.slots;
-  const figures = isOver ? null : job.figures;
+  const metrics = isOver ? null : job.metrics;
   return (
     <>
       <Number title={boundsTitle(job)}>
@@ -103,9 +103,9 @@ const Throughput = ({ job }: { job: JobItem }) => {
         </Text>
       </Number>
       <Number>{slots === null ? "–" : `${count(slots.held)} / ${count(slots.available)}`}</Number>
-      <Number title={exact(figures?.input)}>{rate(figures?.input)}</Number>
-      <Number title={exact(figures?.processed)}>{rate(figures?.processed)}</Number>
-      <Number title={exact(figures?.backlog)}>{count(figures?.backlog)}</Number>
+      <Number title={exact(metrics?.input)}>{rate(metrics?.input)}</Number>
+      <Number title={exact(metrics?.processed)}>{rate(metrics?.processed)}</Number>
+      <Number title={exact(metrics?.backlog)}>{count(metrics?.backlog)}</Number>
     </>
   );
 };

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.plugin.api.feed import CrowdedError, Feed, Look
+from airflow_adaptive.plugin.api.feed import Feed, TooManySubscribersError, Update
 from airflow_adaptive.plugin.api.shutdown import SIGNALS
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, figures, place, shown
@@ -37,44 +37,44 @@ class Source:
         self.value: Any = "first"
         self.looks = 0
 
-    def read(self, before: Hashable) -> Look | None:
+    def read(self, before: Hashable) -> Update | None:
         self.looks += 1
         if isinstance(self.value, Exception):
             raise self.value
-        return None if self.value == before else Look(revision=self.value, shown=self.value)
+        return None if self.value == before else Update(revision=self.value, content=self.value)
 
 
 def quick(**settings: Any) -> Feed:
-    return Feed(**{"look_every_s": 0.001, "heartbeat_every_s": 60, "lifetime_s": 60, **settings})
+    return Feed(**{"poll_interval_s": 0.001, "heartbeat_interval_s": 60, "lifetime_s": 60, **settings})
 
 
-async def next_of(stream: AsyncIterator[Look | None]) -> Any:
+async def next_of(stream: AsyncIterator[Update | None]) -> Any:
     look = await asyncio.wait_for(anext(stream), 20)
-    return None if look is None else look.shown
+    return None if look is None else look.content
 
 
 def test_listener_is_told_what_is_there_and_then_what_changes() -> None:
     async def listen() -> list[Any]:
         feed, source = quick(), Source()
-        stream = feed.listen("job", source.read)
+        stream = feed.subscribe("job", source.read)
         first = await next_of(stream)
         source.value = "second"
         second = await next_of(stream)
         await stream.aclose()
-        return [first, second, feed.listeners]
+        return [first, second, feed.subscribers]
 
     assert asyncio.run(listen()) == ["first", "second", 0]
 
 
 def test_many_listeners_cost_one_look() -> None:
     async def listen() -> int:
-        feed, source = quick(look_every_s=60), Source()
-        streams = [feed.listen("job", source.read) for _ in range(50)]
+        feed, source = quick(poll_interval_s=60), Source()
+        streams = [feed.subscribe("job", source.read) for _ in range(50)]
         assert [await next_of(stream) for stream in streams] == ["first"] * 50
         looks = source.looks
         for stream in streams:
             await stream.aclose()
-        assert feed.listeners == 0
+        assert feed.subscribers == 0
         return looks
 
     assert asyncio.run(listen()) == 1
@@ -82,7 +82,7 @@ def test_many_listeners_cost_one_look() -> None:
 
 def test_listener_of_a_job_where_nothing_happens_gets_signs_of_life() -> None:
     async def listen() -> list[Any]:
-        stream = quick(heartbeat_every_s=0.001).listen("job", Source().read)
+        stream = quick(heartbeat_interval_s=0.001).subscribe("job", Source().read)
         while await next_of(stream) != "first":
             pass
         return [await next_of(stream) for _ in range(3)]
@@ -92,8 +92,8 @@ def test_listener_of_a_job_where_nothing_happens_gets_signs_of_life() -> None:
 
 def test_listener_has_to_connect_anew_when_its_time_is_up() -> None:
     async def listen() -> list[Any]:
-        feed = quick(lifetime_s=0.2, heartbeat_every_s=60)
-        return [look.shown async for look in feed.listen("job", Source().read) if look is not None]
+        feed = quick(lifetime_s=0.2, heartbeat_interval_s=60)
+        return [look.content async for look in feed.subscribe("job", Source().read) if look is not None]
 
     assert asyncio.run(listen()) == ["first"]
 
@@ -102,8 +102,8 @@ def test_listener_of_a_job_that_is_gone_is_told_so_and_let_go() -> None:
     async def listen() -> list[Any]:
         feed = quick()
         return [
-            look is not None and look.shown
-            async for look in feed.listen("job", lambda _: Look(revision=None, shown=None))
+            look is not None and look.content
+            async for look in feed.subscribe("job", lambda _: Update(revision=None, content=None))
         ]
 
     assert asyncio.run(listen()) == [None]
@@ -111,9 +111,9 @@ def test_listener_of_a_job_that_is_gone_is_told_so_and_let_go() -> None:
 
 def test_database_that_fails_for_a_while_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def listen() -> str:
-        feed, source = quick(heartbeat_every_s=0.001), Source()
+        feed, source = quick(heartbeat_interval_s=0.001), Source()
         source.value = OSError("database is locked")
-        stream = feed.listen("job", source.read)
+        stream = feed.subscribe("job", source.read)
         while source.looks < 5:
             assert await next_of(stream) is None
         source.value = "back"
@@ -128,8 +128,8 @@ def test_database_that_fails_for_a_while_ends_nothing(caplog: pytest.LogCaptureF
 def test_server_that_is_told_to_stop_lets_its_listeners_go(stops: list[int]) -> None:
     async def listen() -> list[Any]:
         told = []
-        async for look in quick().listen("job", Source().read):
-            told.append(look is not None and look.shown)
+        async for look in quick().subscribe("job", Source().read):
+            told.append(look is not None and look.content)
             signal.raise_signal(signal.SIGTERM)
         return told
 
@@ -139,13 +139,13 @@ def test_server_that_is_told_to_stop_lets_its_listeners_go(stops: list[int]) -> 
 
 def test_crowd_is_refused() -> None:
     async def listen() -> None:
-        feed = quick(most_listeners=1)
-        stream = feed.listen("job", Source().read)
+        feed = quick(max_subscribers=1)
+        stream = feed.subscribe("job", Source().read)
         await next_of(stream)
-        with pytest.raises(CrowdedError):
-            await anext(feed.listen("other", Source().read))
+        with pytest.raises(TooManySubscribersError):
+            await anext(feed.subscribe("other", Source().read))
         await stream.aclose()
-        assert await next_of(feed.listen("other", Source().read)) == "first"
+        assert await next_of(feed.subscribe("other", Source().read)) == "first"
 
     asyncio.run(listen())
 
@@ -181,24 +181,24 @@ def test_page_is_told_the_job_and_its_figures(airflow_app: AirflowApp) -> None:
 
 
 def test_look_differs_when_the_mirror_does(airflow_app: AirflowApp) -> None:
-    from airflow_adaptive.plugin.api.routes.events import look_at  # noqa: PLC0415
+    from airflow_adaptive.plugin.api.routes.events import poll  # noqa: PLC0415
     from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
 
     asset = place(airflow_app, executing())
     with metadata_database.reading() as session:
         job = metadata_database.find_job("departures", session)
     assert job is not None
-    first = look_at(job, None)
+    first = poll(job, None)
     assert first is not None
-    assert look_at(job, first.revision) is None
+    assert poll(job, first.revision) is None
     airflow_app.show(asset, shown(executing().when_query_failed()))
-    second = look_at(job, first.revision)
+    second = poll(job, first.revision)
     assert second is not None
-    assert second.shown.job.state == "Restarting"
+    assert second.content.job.state == "Restarting"
 
 
 def test_job_that_was_removed_is_gone(airflow_app: AirflowApp) -> None:
-    from airflow_adaptive.plugin.api.routes.events import look_at  # noqa: PLC0415
+    from airflow_adaptive.plugin.api.routes.events import poll  # noqa: PLC0415
     from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
 
     place(airflow_app, executing())
@@ -206,26 +206,26 @@ def test_job_that_was_removed_is_gone(airflow_app: AirflowApp) -> None:
         job = metadata_database.find_job("departures", session)
     assert job is not None
     airflow_app.clean()
-    gone = look_at(job, None)
+    gone = poll(job, None)
     assert gone is not None
-    assert gone.shown is None
+    assert gone.content is None
 
 
 def test_only_new_points_are_told_and_the_last_one_again(airflow_app: AirflowApp) -> None:
-    from airflow_adaptive.plugin.api.routes.events import FIRST_POINTS, _news  # noqa: PLC0415
-    from airflow_adaptive.plugin.api.schemas import Metrics  # noqa: PLC0415
+    from airflow_adaptive.plugin.api.routes.events import FIRST_POINTS, _new_points  # noqa: PLC0415
+    from airflow_adaptive.plugin.data.documents import Metrics  # noqa: PLC0415
 
     pages = [Metrics.model_validate(figures(executing(), count)["metrics/10"]) for count in (30, 31)]
-    first, told = _news(pages[0], None)
-    again, _ = _news(pages[0], told)
-    then, _ = _news(pages[1], told)
+    first, told = _new_points(pages[0], None)
+    again, _ = _new_points(pages[0], told)
+    then, _ = _new_points(pages[1], told)
     assert len(first.points) == FIRST_POINTS
     assert again.points == []
     assert then.points == pages[1].points[-2:]
 
 
 def test_crowd_is_told_to_come_back(airflow_app: AirflowApp, short: Feed) -> None:
-    short.most_listeners = 0
+    short.max_subscribers = 0
     place(airflow_app, executing())
     answer = airflow_app.client().get(f"{API}/jobs/departures/events")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "30")

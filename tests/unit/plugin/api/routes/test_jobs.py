@@ -16,7 +16,7 @@ def test_details_have_the_clocks_of_the_scheduler(airflow_app: AirflowApp) -> No
     job = executing()
     place(airflow_app, job)
     details = get(airflow_app, "/jobs/departures")
-    assert details["clocks"][0]["name"] == "TRANSITION"
+    assert details["deadlines"][0]["name"] == "TRANSITION"
     assert details["waiting"]["phase"] == "Cooldown"
     assert details["vertices"] == [
         {
@@ -81,7 +81,7 @@ def test_mirror_that_is_not_understood_is_taken_for_absent(airflow_app: AirflowA
     )
     airflow_app.show(asset, dict.fromkeys(keys, garbage))
     details = get(airflow_app, "/jobs/departures")
-    assert (details["state"], details["clocks"], details["figures"]) == ("unknown", [], None)
+    assert (details["state"], details["deadlines"], details["metrics"]) == ("unknown", [], None)
     assert get(airflow_app, "/jobs")["total_entries"] == 1
     assert get(airflow_app, "/jobs/departures/metrics")["points"] == []
     assert get(airflow_app, "/jobs/departures/transitions") == {"transitions": [], "decisions": []}
@@ -161,7 +161,7 @@ def test_plan_of_thousands_of_subtasks_is_shown_without_them(
 ) -> None:
     from airflow_adaptive.plugin.api import job_details  # noqa: PLC0415
 
-    monkeypatch.setattr(job_details, "MOST_SUBTASKS", 1)
+    monkeypatch.setattr(job_details, "MAX_SUBTASKS", 1)
     place(airflow_app, executing())
     (worker,) = get(airflow_app, "/jobs/departures/plan")["workers"]
     assert (worker["slots"], worker["slot_count"]) == (None, 2)
@@ -188,7 +188,7 @@ def test_figures_that_are_no_numbers_are_unknown(airflow_app: AirflowApp) -> Non
     page["points"] = [[*point[:4], float("nan"), float("inf"), *point[6:]] for point in page["points"]]
     airflow_app.show(asset, {"metrics/10": page})
     assert [point[4:6] for point in get(airflow_app, "/jobs/departures/metrics")["points"]] == [[None, None]] * 3
-    assert get(airflow_app, "/jobs/departures")["figures"]["input"] is None
+    assert get(airflow_app, "/jobs/departures")["metrics"]["input"] is None
 
 
 @pytest.mark.parametrize("query", [{"step": 7}, {"step": "x"}, {"since": -1}])

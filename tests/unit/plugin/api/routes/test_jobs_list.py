@@ -67,8 +67,8 @@ def test_job_in_a_list_shows_what_matters(airflow_app: AirflowApp) -> None:
     )
     assert (job["slots"], job["desired_state"]) == ({"held": 2, "available": 2}, "running")
     assert job["last_transition"]["target"] == "Executing"
-    assert job["figures"]["lower"] == 1
-    assert job["figures"]["input"] == 40.0
+    assert job["metrics"]["lower"] == 1
+    assert job["metrics"]["input"] == 40.0
     assert job["task"]["task_id"] == "stream"
 
 

@@ -32,7 +32,7 @@ def test_what_was_set_is_there_at_once_and_with_who_set_it(airflow_app: AirflowA
     assert airflow_app.client("viewer").get(PATH).json() == {"job": bounds(2, 8)}
     assert airflow_app.client("viewer").get(PATH).headers["etag"] == answer.headers["etag"]
     assert decode_bounds(airflow_app.stored(asset, "requirements")) == {"job": (2, 8)}
-    asked = airflow_app.client().get(f"{API}/jobs/departures").json()["asked"]["requirements"]
+    asked = airflow_app.client().get(f"{API}/jobs/departures").json()["requesters"]["requirements"]
     assert (asked["by"], asked["via"]) == ("editor", "REST")
     assert airflow_app.audit() == [
         {

@@ -19,7 +19,7 @@ def test_bounds_that_are_set_for_two_hours_are_there_with_when_they_expire(airfl
     assert airflow_app.client().put(f"{PATH}?{query}", json={"job": bounds(2, 8)}).status_code == 200
     until = datetime.fromisoformat(airflow_app.stored(asset, "requesters")["requirements"]["until"])
     assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=1)
-    asked = airflow_app.client().get(f"{API}/jobs/departures").json()["asked"]["requirements"]
+    asked = airflow_app.client().get(f"{API}/jobs/departures").json()["requesters"]["requirements"]
     assert datetime.fromisoformat(asked["until"]) == until
 
 

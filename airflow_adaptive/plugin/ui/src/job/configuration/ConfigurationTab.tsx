@@ -37,8 +37,8 @@ export const ConfigurationTab = ({ details }: { details: JobDetails }) => {
             ["DAGs of the job", details.dag_ids.join(", ")],
             ["DAG run", details.task?.run_id ?? "–"],
             ["Attempt", details.attempt ?? "–"],
-            ...Object.entries(details.asked).map(([what, { by, at, via, until }]): [string, string] => [
-              `Last request: ${what}`,
+            ...Object.entries(details.requesters).map(([key, { by, at, via, until }]): [string, string] => [
+              `Last request: ${key}`,
               `by ${by} (${via}), ${moment(at)}${until ? `, until ${moment(until)}` : ""}`,
             ]),
           ]}

@@ -18,7 +18,7 @@ interface Props {
 export const JobHeader = ({ details, connection, isAlone }: Props) => {
   const now = useNow();
   const inState = secondsBetween(details.since, now);
-  const staleFor = details.state === "Finished" ? null : secondsBetween(details.updated_at, now);
+  const staleFor = details.state === "Finished" ? null : secondsBetween(details.published_at, now);
   return (
     <Flex align="start" gap={4} justify="space-between" wrap="wrap">
       <Flex direction="column" flex="1 1 20rem" gap={1} minWidth={0}>

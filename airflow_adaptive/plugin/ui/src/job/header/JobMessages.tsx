@@ -1,6 +1,6 @@
 import { Alert, Stack } from "@chakra-ui/react";
 import type { ReactNode } from "react";
-import type { JobDetails } from "../../api/types";
+import type { JobDetails, RequestRecord } from "../../api/types";
 import { Moment } from "../../components/values/Moment";
 import { bounds } from "../../lib/format/parallelism";
 
@@ -27,7 +27,8 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
       )}
       {inProgress !== undefined && (
         <Message status="info" title={inProgress}>
-          <RequestedBy asked={details.asked["desired_state"]} /> The job stops at its next batch boundary.
+          <RequestedBy requester={details.requesters["desired_state"]} /> The job stops at its next batch
+          boundary.
         </Message>
       )}
       {pending.length > 0 && (
@@ -39,10 +40,10 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
   );
 };
 
-const RequestedBy = ({ asked }: { asked: { by: string; at: string; via: string } | undefined }) =>
-  asked === undefined ? null : (
+const RequestedBy = ({ requester }: { requester: RequestRecord | undefined }) =>
+  requester === undefined ? null : (
     <>
-      Requested by {asked.by} ({asked.via}), <Moment at={asked.at} />.
+      Requested by {requester.by} ({requester.via}), <Moment at={requester.at} />.
     </>
   );
 

@@ -51,18 +51,18 @@ const Resources = ({ details }: { details: JobDetails }) => {
 
 /** Current throughput of the job. */
 const Throughput = ({ details }: { details: JobDetails }) => {
-  const figures = details.state === "Finished" ? null : details.figures;
+  const metrics = details.state === "Finished" ? null : details.metrics;
   return (
     <>
-      <Stat hint={exact(figures?.input)} label="Rows in">
-        {rate(figures?.input)}
+      <Stat hint={exact(metrics?.input)} label="Rows in">
+        {rate(metrics?.input)}
       </Stat>
-      <Stat hint={exact(figures?.processed)} label="Processed">
-        {rate(figures?.processed)}
+      <Stat hint={exact(metrics?.processed)} label="Processed">
+        {rate(metrics?.processed)}
       </Stat>
-      <Stat label="Batch duration">{millis(figures?.batch_ms)}</Stat>
-      <Stat hint={exact(figures?.backlog)} label="Backlog">
-        {count(figures?.backlog)}
+      <Stat label="Batch duration">{millis(metrics?.batch_ms)}</Stat>
+      <Stat hint={exact(metrics?.backlog)} label="Backlog">
+        {count(metrics?.backlog)}
       </Stat>
     </>
   );
@@ -83,7 +83,7 @@ const Counters = ({ details }: { details: JobDetails }) => {
         </Box>
       </Stat>
       <Stat label="Last published">
-        <Moment at={details.updated_at} />
+        <Moment at={details.published_at} />
       </Stat>
       {task !== null && (
         <Stat hint={`run ${task.run_id}`} label="Task">

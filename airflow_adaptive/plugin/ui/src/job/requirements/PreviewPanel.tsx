@@ -82,8 +82,8 @@ const PreviewResult = ({ preview }: { preview: Preview }) => {
       </Text>
       <Text overflowWrap="anywhere">{readable(preview.reason)}</Text>
       {tier !== null && <Text>Rescale tier: {tier}.</Text>}
-      {preview.held_back_until !== null && (
-        <Text>The cooldown delays the rescale until {moment(preview.held_back_until)}.</Text>
+      {preview.cooldown_until !== null && (
+        <Text>The cooldown delays the rescale until {moment(preview.cooldown_until)}.</Text>
       )}
       {preview.at !== null && <Text>The rescale starts at {moment(preview.at)} at the latest.</Text>}
       <Text color="fg.muted">

@@ -14,7 +14,7 @@ const job = (more: Partial<JobDetails>): JobDetails =>
     editable: true,
     reactive: false,
     vertices: [{ name: "job" }],
-    clocks: [],
+    deadlines: [],
     waiting: null,
     backoff: null,
     options: {},
@@ -24,7 +24,7 @@ const job = (more: Partial<JobDetails>): JobDetails =>
 describe("countdowns", () => {
   it("are sorted by their ends, without expired waits", () => {
     const details = job({
-      clocks: [{ name: "SLOT_IDLE", due: "2013-01-01T00:00:50Z" }],
+      deadlines: [{ name: "SLOT_IDLE", due: "2013-01-01T00:00:50Z" }],
       waiting: {
         phase: "Stabilizing",
         cooldown_ends: "2012-12-31T23:59:00Z",
@@ -37,7 +37,7 @@ describe("countdowns", () => {
 
   it("contain the cooldown, and the backoff once", () => {
     const details = job({
-      clocks: [{ name: "BACKOFF", due: "2013-01-01T00:00:09Z" }],
+      deadlines: [{ name: "BACKOFF", due: "2013-01-01T00:00:09Z" }],
       waiting: { phase: "Cooldown", cooldown_ends: "2013-01-01T00:00:30Z", first_change: null },
       backoff: { seconds: 9, ends: "2013-01-01T00:00:09Z" },
     });

@@ -11,7 +11,7 @@ export interface Countdown {
 
 /** The countdowns in the order of their ends. Expired waits are omitted, and overdue deadlines are included. */
 export const countdowns = (details: JobDetails, now: number): Countdown[] => {
-  const found: Countdown[] = details.clocks.map(({ name, due }) => ({
+  const found: Countdown[] = details.deadlines.map(({ name, due }) => ({
     id: name,
     text: deadlineText(name),
     hint: name,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { STATE_NAMES } from "../../lib/scheduler/states";
-import { EDGES, NODES } from "./diagram";
+import { EDGES, eventText, NODES } from "./diagram";
 
 describe("the state diagram", () => {
   it("has a distinct position and a label for every state of the scheduler", () => {
@@ -12,5 +12,10 @@ describe("the state diagram", () => {
     const ends = EDGES.map(({ source, target }) => `${source} ${target}`);
     expect(ends).toContain("Deploying Executing");
     expect(ends).not.toContain("Finished Created");
+  });
+
+  it("has a text for every event of the scheduler", () => {
+    const events = EDGES.flatMap((edge) => edge.events);
+    expect(events.filter((event) => eventText(event) === event)).toEqual([]);
   });
 });

@@ -14,7 +14,7 @@ import { styleOf } from "../../lib/scheduler/states";
 export const FailuresTab = ({ job }: { job: string }) => {
   const query = useQuery(failuresQuery(job));
   return (
-    <Section title="FailuresTab">
+    <Section title="Failures">
       <Loaded query={query}>
         {({ failures }) =>
           failures.length === 0 ? (

@@ -63,7 +63,7 @@ const History = ({ job, rescales }: { job: string; rescales: Rescale[] }) => {
   const [open, setOpen] = useState<number | null>(null);
   return (
     <Table.ScrollArea>
-      <Table.Root aria-label="RescalesTab" size="sm">
+      <Table.Root aria-label="Rescales" size="sm">
         <ColumnHeaders names={COLUMNS} />
         <Table.Body>
           {rescales.map((rescale) => (

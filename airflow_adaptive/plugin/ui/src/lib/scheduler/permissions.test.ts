@@ -12,7 +12,7 @@ const job = (more: Partial<JobDetails>): JobDetails =>
     editable: true,
     reactive: false,
     vertices: [{ name: "job" }],
-    clocks: [],
+    deadlines: [],
     waiting: null,
     backoff: null,
     options: {},

@@ -1,18 +1,18 @@
-"""Bodies about rescales: names and meaning are those of Flink 2.3's REST API (FLIP-487); what is ours comes after them."""
+"""Bodies about rescales with the names of Flink 2.3's REST API (FLIP-487). The additional fields follow Flink's fields."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from airflow_adaptive.plugin.api.schemas import Answer
+from airflow_adaptive.plugin.data.documents import Document
 
 
-class RescaleConfig(Answer):
+class RescaleConfig(Document):
     """Flink: JobRescaleConfigInfo."""
 
     rescaleHistoryMax: int
     schedulerExecutionMode: str | None
-    submissionResourceWaitTimeoutInMillis: int = Field(description="-1: for ever.")
+    submissionResourceWaitTimeoutInMillis: int = Field(description="-1 means no timeout.")
     submissionResourceStabilizationTimeoutInMillis: int
     slotIdleTimeoutInMillis: int
     executingCooldownTimeoutInMillis: int
@@ -24,7 +24,7 @@ class RescaleConfig(Answer):
     belowLowerBound: str
 
 
-class VertexRescale(Answer):
+class VertexRescale(Document):
     """Flink: VertexParallelismRescaleInfo."""
 
     jobVertexId: str
@@ -37,8 +37,8 @@ class VertexRescale(Answer):
     postRescaleParallelism: int | None
 
 
-class GroupRescale(Answer):
-    """Flink: SlotSharingGroupRescaleInfo, without resource profiles: all executors of a job are alike."""
+class GroupRescale(Document):
+    """Flink: SlotSharingGroupRescaleInfo, without resource profiles, because all executors of a job are equal."""
 
     slotSharingGroupId: str
     slotSharingGroupName: str
@@ -48,7 +48,7 @@ class GroupRescale(Answer):
     postRescaleSlots: int | None
 
 
-class SchedulerStateSpan(Answer):
+class SchedulerStateSpan(Document):
     """Flink: SchedulerStateSpan."""
 
     state: str
@@ -58,15 +58,17 @@ class SchedulerStateSpan(Answer):
     stringifiedException: str | None = None
 
 
-class RescaleDetails(Answer):
-    """Flink: JobRescaleDetails; number, tier, downtime and failure are ours."""
+class RescaleDetails(Document):
+    """Flink: JobRescaleDetails; the fields from number on are additions."""
 
     rescaleUuid: str
     resourceRequirementsUuid: str
     rescaleAttemptId: int
     vertices: dict[str, VertexRescale]
     slots: dict[str, GroupRescale]
-    schedulerStates: list[SchedulerStateSpan] | None = Field(description="In the details only, as in Flink.")
+    schedulerStates: list[SchedulerStateSpan] | None = Field(
+        description="Only in the details of a rescale, as in Flink."
+    )
     startTimestampInMillis: int
     endTimestampInMillis: int | None
     terminalState: str | None
@@ -78,7 +80,7 @@ class RescaleDetails(Answer):
     failure: str | None
 
 
-class RescaleCounts(Answer):
+class RescaleCounts(Document):
     """Flink: RescalesCounts."""
 
     ignored: int
@@ -87,7 +89,7 @@ class RescaleCounts(Answer):
     failed: int
 
 
-class LatestRescales(Answer):
+class LatestRescales(Document):
     """Flink: LatestRescales."""
 
     completed: RescaleDetails | None
@@ -95,15 +97,15 @@ class LatestRescales(Answer):
     ignored: RescaleDetails | None
 
 
-class RescalesOverview(Answer):
+class RescalesOverview(Document):
     """Flink: JobRescalesOverview."""
 
     rescalesCounts: RescaleCounts
     latest: LatestRescales
 
 
-class Statistics(Answer):
-    """Flink: StatsSummaryDto, milliseconds."""
+class Statistics(Document):
+    """Flink: StatsSummaryDto, in milliseconds."""
 
     min: int
     max: int
@@ -115,8 +117,8 @@ class Statistics(Answer):
     p999: float
 
 
-class RescalesSummary(Answer):
-    """Flink: JobRescalesSummary; the downtime is ours. Statistics of nothing are null."""
+class RescalesSummary(Document):
+    """Flink: JobRescalesSummary; the downtime is an addition. Statistics without rescales are null."""
 
     rescalesCounts: RescaleCounts
     rescalesDurationStatsInMillis: Statistics | None

@@ -1,0 +1,199 @@
+"""Models of the documents that a job publishes. The control loop writes the documents (`runtime.publishing.documents`)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Document(BaseModel):
+    """Base of all models. Unknown fields of a later version are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class SchedulerStateName(StrEnum):
+    """States of the adaptive scheduler (FLIP-160), and `unknown` for a job that has not published its state."""
+
+    CREATED = "Created"
+    WAITING_FOR_RESOURCES = "WaitingForResources"
+    DEPLOYING = "Deploying"
+    EXECUTING = "Executing"
+    RESTARTING_LOCALLY = "RestartingLocally"
+    RESTARTING = "Restarting"
+    STOP_WITH_SAVEPOINT = "StopWithSavepoint"
+    CANCELING = "Canceling"
+    FAILING = "Failing"
+    FINISHED = "Finished"
+    UNKNOWN = "unknown"
+
+
+# ---- summary --------------------------------------------------------------------------------------------------------
+
+
+class Range(Document):
+    """Bounds of the parallelism of a vertex."""
+
+    lower: int
+    upper: int
+
+
+class Slots(Document):
+    """Slots of a job."""
+
+    held: int
+    available: int = Field(description="Slots that the job holds or was offered.")
+
+
+class Transition(Document):
+    """A state transition of the scheduler."""
+
+    at: datetime
+    source: str
+    target: str
+    version: int
+    before: dict[str, int] | None = None
+    after: dict[str, int] | None = None
+    tier: int | None = Field(default=None, description="Rescale tier, 0 to 3.")
+    reason: str
+
+
+class Decision(Document):
+    """A decision of the scheduler, including decisions to change nothing."""
+
+    at: datetime
+    state: str
+    reason: str
+
+
+class TaskInstance(Document):
+    """The last task instance that ran the job."""
+
+    dag_id: str
+    task_id: str
+    run_id: str
+    map_index: int = -1
+
+
+class Urls(Document):
+    """Addresses of Spark's web pages."""
+
+    master: str | None = None
+    driver: str | None = None
+    executors: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class BoundsBy(Document):
+    """The source of the active bounds."""
+
+    kind: str = Field(
+        description=(
+            "DAG: declared in the DAG; CALENDAR: set by the DAG of a calendar; POLICY: advised by the rescale policy of the "
+            "job; USER: set by a user, which overrides all other sources."
+        )
+    )
+    source: str = Field(
+        description='Human-readable name of the source: "dag", "calendar", "load", "calendar and load", or a user name.'
+    )
+    via: str | None = Field(default=None, description="Interface through which the bounds were set.")
+    since: datetime | None = Field(default=None, description="Time at which the bounds became active.")
+    until: datetime | None = Field(
+        default=None,
+        description="Time at which the bounds of a user expire, or a policy changes its bounds; null for never.",
+    )
+    reason: str = ""
+
+
+class Summary(Document):
+    """Summary of a job."""
+
+    job_type: str = "STREAMING"
+    state: SchedulerStateName = SchedulerStateName.UNKNOWN
+    since: datetime | None = Field(default=None, description="Time at which the job entered the state.")
+    outcome: str | None = Field(
+        default=None, description="FINISHED, CANCELED, FAILED or SUSPENDED; null for a running job."
+    )
+    cause: str | None = Field(default=None, description="Root cause of the failure of the job.")
+    parallelism: dict[str, int] | None = Field(default=None, description="Active parallelism, null without a plan.")
+    requirements: dict[str, Range] = Field(default={}, description="Active bounds.")
+    bounds_by: BoundsBy | None = Field(default=None, description="Source of the active bounds; null if unknown.")
+    slots: Slots | None = None
+    restarts: int = 0
+    rescales: int = 0
+    failures: int = Field(default=0, description="Number of recent failures.")
+    last_transition: Transition | None = None
+    urls: Urls = Urls()
+    attempt: str | None = None
+    task: TaskInstance | None = None
+
+
+# ---- rescale policy and control requests ----------------------------------------------------------------------------
+
+
+class Advice(Document):
+    """Advice of a rescale policy."""
+
+    at: datetime = Field(description="Time of the advice.")
+    since: datetime = Field(description="Time since which the policy has advised these bounds.")
+    bounds: dict[str, Range]
+    source: str
+    reason: str
+    next_at: datetime | None = Field(
+        default=None, description="Time at which the policy changes its advice; null for never."
+    )
+
+
+class Policy(Document):
+    """The rescale policy of a job."""
+
+    kind: str = Field(examples=["CombinedPolicy"])
+    dry_run: bool = Field(description="Whether the policy only reports its advice.")
+    acts: bool = Field(description="Whether the policy set the active bounds.")
+    advice: Advice | None = None
+    problem: str | None = Field(default=None, description="Reason why the advice is not applied.")
+
+
+class RequestRecord(Document):
+    """Requester, time and expiry of a control request."""
+
+    by: str = Field(description="User or task that made the request.")
+    at: datetime = Field(description="Time of the request.")
+    via: str = Field(description="Interface of the request, for example REST.")
+    until: datetime | None = Field(default=None, description="Time at which requested bounds expire; null for never.")
+
+
+# ---- driver and metrics ---------------------------------------------------------------------------------------------
+
+
+class Executor(Document):
+    """An executor of the job."""
+
+    executor_id: str
+    cores: int
+    worker: str
+
+
+class Metrics(Document):
+    """A time series, oldest point first. Each point has one value per column."""
+
+    step: int
+    columns: list[str]
+    points: list[list[Any]]
+
+
+class CurrentMetrics(Document):
+    """The newest point of the metrics of a job."""
+
+    at: int = Field(description="Seconds since the epoch.")
+    slots: int
+    lower: int
+    upper: int
+    input: float | None = Field(description="Rows read per second.")
+    processed: float | None = Field(description="Rows processed per second while a batch runs.")
+    batch_ms: int | None
+    backlog: int | None = Field(description="Rows that are waiting at the sources.")
