@@ -33,7 +33,7 @@ EVERY_VERTEX = "*"
 
 
 class RescalePolicyError(ValueError):
-    """A policy that can't be used; the message lists every finding.
+    """A policy that can't be used; the message lists every violation.
 
     Attributes:
         violations: each names the thing and the fix.

@@ -1,4 +1,4 @@
-"""`python -m airflow_adaptive.autoscaling.simulation TRACE`: a policy on a recorded load, beside the rules of others."""
+"""`python -m airflow_adaptive.autoscaling.simulation TRACE`: simulate a policy on a recorded load, beside baselines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from airflow_adaptive.autoscaling.simulation.report import (
     slots_for,
     table,
 )
-from airflow_adaptive.autoscaling.simulation.simulated_query import Query
+from airflow_adaptive.autoscaling.simulation.simulated_query import QueryModel
 from airflow_adaptive.autoscaling.simulation.trace import Trace, read_trace
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
@@ -40,13 +40,13 @@ from airflow_adaptive.scheduler.policies.rescaling import Tier
 DAY = 86400.0
 
 PEAK_BUSY = 0.8
-"""Share of the trigger interval that the peak of a trace takes on all slots, unless the rate of a slot is given."""
+"""Busy share on all slots at the peak of a trace, if --slot-rate is not set."""
 
 Policy = RescalePolicy[Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program; its exit code: 0, 1 if a rival is better and `--strict` was given, 2 for bad input."""
+    """Run the program. Returns 0, 1 if a baseline is better and `--strict` is set, or 2 for invalid input."""
     parsed = _parser().parse_args(arguments)
     try:
         return _simulate(parsed)
@@ -56,10 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def simulation_shape(trace: Trace, arguments: argparse.Namespace) -> SimulationShape:
-    """What all runs have in common.
+    """Common parameters of all runs.
 
     Raises:
-        RescalePolicyError: listing every number that no job can have.
+        RescalePolicyError: lists every invalid number.
     """
     wrong = [
         f"--{name.replace('_', '-')} is {getattr(arguments, name)}: give a number above 0"
@@ -77,7 +77,7 @@ def simulation_shape(trace: Trace, arguments: argparse.Namespace) -> SimulationS
         * (PEAK_BUSY * arguments.trigger - min(arguments.fixed, arguments.trigger / 2))
         / arguments.trigger
     )
-    query = Query(
+    query = QueryModel(
         slot_rate=arguments.slot_rate or trace.peak / at_peak,
         fixed=arguments.fixed,
         trigger=arguments.trigger,
@@ -95,7 +95,7 @@ def simulation_shape(trace: Trace, arguments: argparse.Namespace) -> SimulationS
 
 
 def baselines(shape: SimulationShape, trace: Trace) -> Mapping[str, Policy]:
-    """The rules of others by name, for a job of this shape."""
+    """The baselines by name, for a job of this shape."""
     return {
         "static maximum": StaticRule(slots=shape.slots),
         "static mean": StaticRule(slots=min(shape.slots, slots_for(shape.query, trace.mean))),
@@ -109,7 +109,7 @@ def baselines(shape: SimulationShape, trace: Trace) -> Mapping[str, Policy]:
 def compare(
     policies: Mapping[str, Policy], shape: SimulationShape, trace: Trace
 ) -> tuple[Sequence[SimulationMetrics], Mapping[str, Run]]:
-    """Every policy on the same load."""
+    """Run every policy on the same load."""
     runs = {name: SimulatedJob(shape, trace, policy).run() for name, policy in policies.items()}
     return [simulation_metrics(name, run, shape.query, trace) for name, run in runs.items()], runs
 
@@ -140,16 +140,16 @@ def _part(trace: Trace, arguments: argparse.Namespace) -> Trace:
 
 
 def _policy(arguments: argparse.Namespace) -> tuple[str, Policy]:
-    """The policy to try, and its name.
+    """The policy and its name.
 
     Raises:
-        RescalePolicyError: it can't be used, or what it needs is missing.
+        RescalePolicyError: the policy is invalid, or an argument is missing.
     """
     load = LoadPolicy.of(_json(arguments.settings, "--settings") if arguments.settings else {})
     if arguments.policy == "load":
         return "load policy", load
     if arguments.calendar is None:
-        raise RescalePolicyError(f"--policy {arguments.policy}", ["give the windows with --calendar"])
+        raise RescalePolicyError(f"--policy {arguments.policy}", ["declare the windows with --calendar"])
     calendar = _calendar(_json(arguments.calendar, "--calendar"))
     if arguments.policy == "calendar":
         return "scheduled policy", calendar
@@ -159,29 +159,29 @@ def _policy(arguments: argparse.Namespace) -> tuple[str, Policy]:
 def _calendar(written: Mapping[str, Any]) -> ScheduledPolicy:
     try:
         return scheduled_policy(**written)
-    except TypeError as error:  # a name that is missing, or unknown
+    except TypeError as error:  # a missing or unknown argument
         raise RescalePolicyError("--calendar", [str(error)]) from error
 
 
 def _json(text: str, name: str) -> Mapping[str, Any]:
-    """A JSON object, given as text or as the path of a file.
+    """A JSON object, from text or from a file.
 
     Raises:
-        RescalePolicyError: it is none.
+        RescalePolicyError: the input is not a JSON object.
     """
     try:
         read = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RescalePolicyError(name, [f"{text!r} is no JSON object, and no file with one: {error}"]) from error
+        raise RescalePolicyError(name, [f"{text!r} is neither a JSON object nor a file with one: {error}"]) from error
     if not isinstance(read, dict):
-        raise RescalePolicyError(name, [f"{text!r} is no JSON object: give {{...}}"])
+        raise RescalePolicyError(name, [f"{text!r} is not a JSON object: use {{...}}"])
     return read
 
 
 def _option(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise RescalePolicyError("--option", [f"{text!r}: give name=value"])
+        raise RescalePolicyError("--option", [f"{text!r}: use name=value"])
     return name, value
 
 
@@ -189,47 +189,49 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise RescalePolicyError(f"{path}", [f"can't be written: {error}"]) from error
+        raise RescalePolicyError(f"{path}", [f"cannot be written: {error}"]) from error
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m airflow_adaptive.autoscaling.simulation", description=__doc__)
     parser.add_argument("trace", type=Path, help="CSV with the columns time and value")
     parser.add_argument(
-        "--policy", choices=("load", "calendar", "combined"), default="load", help="the policy to try; by default load"
+        "--policy", choices=("load", "calendar", "combined"), default="load", help="policy (default: load)"
     )
-    parser.add_argument("--calendar", help="of the others: arguments of scheduled_policy as a JSON object, or its file")
-    parser.add_argument("--settings", help="of the load policy: a JSON object, or a file with one")
-    parser.add_argument("--slots", type=int, default=20, help="of the cluster")
+    parser.add_argument(
+        "--calendar", help="arguments of scheduled_policy as a JSON object or a file, for calendar and combined"
+    )
+    parser.add_argument("--settings", help="settings of the load policy as a JSON object or a file")
+    parser.add_argument("--slots", type=int, default=20, help="slots of the cluster")
     parser.add_argument(
         "--slot-rate",
         type=float,
-        help="load that a slot can take; by default the peak keeps all slots busy for 80 %% of the time",
+        help="rows per second of a slot (default: the peak keeps all slots busy for 80 %% of the time)",
     )
-    parser.add_argument("--fixed", type=float, default=0.5, help="seconds of a batch without rows")
+    parser.add_argument("--fixed", type=float, default=0.5, help="duration of a batch without rows, in seconds")
     parser.add_argument("--trigger", type=float, default=10.0, help="seconds between two triggers")
-    parser.add_argument("--partitions", type=int, default=1, help="of the state; 1: tasks follow the slots")
+    parser.add_argument("--partitions", type=int, default=1, help="state partitions; 1 for a stateless query")
     parser.add_argument(
         "--tier",
         type=int,
         choices=[tier.value for tier in Tier],
         default=Tier.QUERY.value,
-        help="rung that a change of parallelism takes",
+        help="rescale tier of a change of parallelism",
     )
-    parser.add_argument("--every", type=float, default=15.0, help="seconds between two looks of the policy")
+    parser.add_argument("--every", type=float, default=15.0, help="seconds between two evaluations of the policy")
     parser.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of the scheduler, as docs/options.md has them",
+        help="option of the scheduler, see docs/options.md",
     )
-    parser.add_argument("--begin", type=float, default=0.0, metavar="DAYS", help="leave out so many days")
-    parser.add_argument("--days", type=float, help="take no more than so many")
-    parser.add_argument("--alone", action="store_true", help="without the rules of others")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if another rule is better")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    parser.add_argument("--plot", type=Path, help="draw load and slots there (needs matplotlib)")
+    parser.add_argument("--begin", type=float, default=0.0, metavar="DAYS", help="skip the first days of the trace")
+    parser.add_argument("--days", type=float, help="number of days to simulate")
+    parser.add_argument("--alone", action="store_true", help="omit the baselines")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a baseline is better")
+    parser.add_argument("--json", type=Path, help="file for the metrics")
+    parser.add_argument("--plot", type=Path, help="file for the plot (needs matplotlib)")
     return parser
 
 

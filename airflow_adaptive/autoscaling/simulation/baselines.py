@@ -1,6 +1,6 @@
-"""Rules of other autoscalers, as their documents state them: what the load policy is compared with.
+"""Baselines: the rules of other autoscalers, as documented, for comparison with the load policy.
 
-They see the same figures, go through the same scheduler, and are kept within the same bounds.
+The baselines receive the same metrics, use the same scheduler, and respect the same bounds.
 """
 
 from __future__ import annotations
@@ -17,92 +17,94 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleMemory:
-    """What a rule remembers.
+    """Memory of a rule.
 
     Attributes:
-        decided: when it decided last.
-        above: since when the load has been above its upper threshold, None if it is not.
-        below: since when it has been below its lower one.
-        total: of what it averages since it decided.
-        looks: how many values that is of.
-        backlog: at the last decision.
+        decided: time of the last decision.
+        above: time since which the load is above the upper threshold, None if it is not.
+        below: time since which the load is below the lower threshold, None if it is not.
+        total: sum of the averaged values since the last decision.
+        samples: number of these values.
+        backlog: backlog at the last decision.
     """
 
     decided: datetime | None = None
     above: datetime | None = None
     below: datetime | None = None
     total: float = 0.0
-    looks: int = 0
+    samples: int = 0
     backlog: float = 0.0
 
 
 class Rule(ABC):
-    """One that decides by the figures of a job's first query, and only while they are there and the job runs."""
+    """A rule that decides by the metrics of the first query of a running job."""
 
     __slots__ = ()
 
     def remember(self) -> RuleMemory:
-        """Nothing was seen yet."""
+        """An empty memory."""
         return RuleMemory()
 
-    def advise(self, memory: RuleMemory, seen: PolicyInput) -> tuple[RuleMemory, Advice | None]:
+    def advise(self, memory: RuleMemory, policy_input: PolicyInput) -> tuple[RuleMemory, Advice | None]:
         """See `RescalePolicy`."""
-        query = next(iter(seen.queries.values()), None)
-        if query is None or not seen.parallelism:
+        query = next(iter(policy_input.queries.values()), None)
+        if query is None or not policy_input.parallelism:
             return memory, None
-        return self.decide(memory, seen, query, max(seen.parallelism.values()))
+        return self.decide(memory, policy_input, query, max(policy_input.parallelism.values()))
 
     @abstractmethod
     def decide(
-        self, memory: RuleMemory, seen: PolicyInput, query: QueryMetrics, slots: int
+        self, memory: RuleMemory, policy_input: PolicyInput, query: QueryMetrics, slots: int
     ) -> tuple[RuleMemory, Advice | None]:
-        """`advise`, with the query's figures and the slots that it has."""
+        """`advise`, with the metrics and the slots of the query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticRule:
-    """The same number of slots all the time."""
+    """A constant number of slots."""
 
     slots: int
 
     def remember(self) -> RuleMemory:
-        """Nothing."""
+        """An empty memory."""
         return RuleMemory()
 
-    def advise(self, memory: RuleMemory, seen: PolicyInput) -> tuple[RuleMemory, Advice | None]:
+    def advise(self, memory: RuleMemory, policy_input: PolicyInput) -> tuple[RuleMemory, Advice | None]:
         """See `RescalePolicy`."""
-        return memory, _advice(seen, self.slots, "static")
+        return memory, _advice(policy_input, self.slots, "static")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DS2Rule(Rule):
-    """DS2 (OSDI'18): the rate that comes in, by the true rate of a slot, once in each interval.
+    """DS2 (OSDI'18): the input rate divided by the true rate of a slot, once per interval.
 
     Attributes:
-        interval: between two decisions.
+        interval: time between two decisions.
     """
 
     interval: timedelta = timedelta(minutes=1)
 
     def decide(
-        self, memory: RuleMemory, seen: PolicyInput, query: QueryMetrics, slots: int
+        self, memory: RuleMemory, policy_input: PolicyInput, query: QueryMetrics, slots: int
     ) -> tuple[RuleMemory, Advice | None]:
         """See `Rule`."""
-        if not _is_due(memory, seen, self.interval):
+        if not _is_due(memory, policy_input, self.interval):
             return memory, None
-        passed = (seen.at - memory.decided).total_seconds() if memory.decided else math.inf
+        passed = (policy_input.at - memory.decided).total_seconds() if memory.decided else math.inf
         growth = max(0.0, (query.backlog or 0.0) - memory.backlog) / passed
-        decided = RuleMemory(decided=seen.at, backlog=query.backlog or 0.0)
+        decided = RuleMemory(decided=policy_input.at, backlog=query.backlog or 0.0)
         if not query.busy_rate:
-            return decided, _advice(seen, 1, "no rows")
-        of_slot = query.busy_rate / effective(slots, _partitions(seen))
+            return decided, _advice(policy_input, 1, "no rows")
+        of_slot = query.busy_rate / effective(slots, _partitions(policy_input))
         wanted = ((query.input_rate or 0.0) + growth) / of_slot
-        return decided, _advice(seen, math.ceil(min(wanted, MAX_SLOTS)), f"{wanted:.2f} slots take this rate")
+        return decided, _advice(
+            policy_input, math.ceil(min(wanted, MAX_SLOTS)), f"{wanted:.2f} slots process this rate"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoublingRule(Rule):
-    """Amazon Managed Service for Apache Flink: twice as many at 75 % for 15 minutes, half at 10 % for 6 hours."""
+    """Amazon Managed Service for Apache Flink: doubles at 75 % for 15 minutes, halves at 10 % for 6 hours."""
 
     high: float = 0.75
     high_for: timedelta = timedelta(minutes=15)
@@ -110,27 +112,27 @@ class DoublingRule(Rule):
     low_for: timedelta = timedelta(hours=6)
 
     def decide(
-        self, memory: RuleMemory, seen: PolicyInput, query: QueryMetrics, slots: int
+        self, memory: RuleMemory, policy_input: PolicyInput, query: QueryMetrics, slots: int
     ) -> tuple[RuleMemory, Advice | None]:
         """See `Rule`."""
         busy = query.busy or 0.0
-        above = (memory.above or seen.at) if busy >= self.high else None
-        below = (memory.below or seen.at) if busy <= self.low else None
-        if above is not None and seen.at - above >= self.high_for:
-            return RuleMemory(), _advice(seen, slots * 2, "above the upper threshold for long enough")
-        if below is not None and seen.at - below >= self.low_for:
-            return RuleMemory(), _advice(seen, max(1, slots // 2), "below the lower threshold for long enough")
+        above = (memory.above or policy_input.at) if busy >= self.high else None
+        below = (memory.below or policy_input.at) if busy <= self.low else None
+        if above is not None and policy_input.at - above >= self.high_for:
+            return RuleMemory(), _advice(policy_input, slots * 2, "above the upper threshold ")
+        if below is not None and policy_input.at - below >= self.low_for:
+            return RuleMemory(), _advice(policy_input, max(1, slots // 2), "below the lower threshold ")
         return replace(memory, above=above, below=below), None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DStreamRule(Rule):
-    """Spark's `ExecutorAllocationManager` of DStreams: duration of batches by their interval, once a minute.
+    """`ExecutorAllocationManager` of Spark DStreams: duration of batches divided by their interval, once per minute.
 
     Attributes:
-        up: ratio above which as many executors as the rounded ratio are added.
-        down: ratio below which one is removed.
-        interval: over which durations are averaged.
+        up: ratio above which the rule adds the rounded ratio of executors.
+        down: ratio below which the rule removes one executor.
+        interval: time over which the rule averages durations.
     """
 
     up: float = 0.9
@@ -138,32 +140,34 @@ class DStreamRule(Rule):
     interval: timedelta = timedelta(seconds=60)
 
     def decide(
-        self, memory: RuleMemory, seen: PolicyInput, query: QueryMetrics, slots: int
+        self, memory: RuleMemory, policy_input: PolicyInput, query: QueryMetrics, slots: int
     ) -> tuple[RuleMemory, Advice | None]:
         """See `Rule`."""
         if not query.trigger_interval:
             return memory, None
         ratio = (query.batch_duration or 0.0) / query.trigger_interval
-        summed = replace(memory, total=memory.total + ratio, looks=memory.looks + 1, decided=memory.decided or seen.at)
-        if not _is_due(summed, seen, self.interval):
+        summed = replace(
+            memory, total=memory.total + ratio, samples=memory.samples + 1, decided=memory.decided or policy_input.at
+        )
+        if not _is_due(summed, policy_input, self.interval):
             return summed, None
-        mean = summed.total / summed.looks
-        decided = RuleMemory(decided=seen.at)
+        mean = summed.total / summed.samples
+        decided = RuleMemory(decided=policy_input.at)
         if mean > self.up:
-            return decided, _advice(seen, slots + max(round(min(mean, MAX_SLOTS)), 1), f"ratio {mean:.2f}")
+            return decided, _advice(policy_input, slots + max(round(min(mean, MAX_SLOTS)), 1), f"ratio {mean:.2f}")
         if mean < self.down:
-            return decided, _advice(seen, max(1, slots - 1), f"ratio {mean:.2f}")
+            return decided, _advice(policy_input, max(1, slots - 1), f"ratio {mean:.2f}")
         return decided, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicAllocationRule(Rule):
-    """Spark core's dynamic allocation: tasks that wait for a second double what is asked for, idle executors go after a minute.
+    """Dynamic allocation of Spark core: the requests double while tasks wait for a second, and idle executors end after a minute.
 
-    A batch has as many tasks as the job may have slots. It knows nothing of batches: a task in each of them keeps an executor.
+    A batch has as many tasks as the upper bound of the job. The rule does not know batches: a task in each batch keeps an executor.
 
     Attributes:
-        backlog: `schedulerBacklogTimeout`; the sustained one is the same.
+        backlog: `schedulerBacklogTimeout`, also the sustained timeout.
         idle: `executorIdleTimeout`.
     """
 
@@ -171,34 +175,34 @@ class DynamicAllocationRule(Rule):
     idle: timedelta = timedelta(seconds=60)
 
     def decide(
-        self, memory: RuleMemory, seen: PolicyInput, query: QueryMetrics, slots: int
+        self, memory: RuleMemory, policy_input: PolicyInput, query: QueryMetrics, slots: int
     ) -> tuple[RuleMemory, Advice | None]:
         """See `Rule`."""
         seconds = max(query.batch_duration or 0.0, query.running or 0.0) / 1000
-        tasks = max(limit.declared.upper for limit in seen.limits.values())
+        tasks = max(limit.declared.upper for limit in policy_input.limits.values())
         if not query.busy_rate and query.running is None:
-            idle = memory.below or seen.at
-            if seen.at - idle >= self.idle:
-                return RuleMemory(), _advice(seen, 1, "all executors are idle")
+            idle = memory.below or policy_input.at
+            if policy_input.at - idle >= self.idle:
+                return RuleMemory(), _advice(policy_input, 1, "all executors are idle")
             return replace(memory, below=idle), None
         waits = seconds * (1 - 1 / math.ceil(tasks / slots))
         rounds = min(int(waits / self.backlog.total_seconds()), tasks.bit_length())
         if rounds > 0 and slots < tasks:
-            return RuleMemory(), _advice(seen, slots + 2**rounds - 1, f"tasks waited for {waits:.1f} s")
+            return RuleMemory(), _advice(policy_input, slots + 2**rounds - 1, f"tasks waited for {waits:.1f} s")
         return RuleMemory(), None
 
 
-def _advice(seen: PolicyInput, slots: int, reason: str) -> Advice:
+def _advice(policy_input: PolicyInput, slots: int, reason: str) -> Advice:
     bounds = {
         name: ParallelismRange(limit.declared.lower, min(max(slots, limit.declared.lower), limit.declared.upper))
-        for name, limit in seen.limits.items()
+        for name, limit in policy_input.limits.items()
     }
     return Advice(bounds=bounds, reason=reason)
 
 
-def _partitions(seen: PolicyInput) -> int:
-    return max(seen.state_partitions.values(), default=1)
+def _partitions(policy_input: PolicyInput) -> int:
+    return max(policy_input.state_partitions.values(), default=1)
 
 
-def _is_due(memory: RuleMemory, seen: PolicyInput, interval: timedelta) -> bool:
-    return memory.decided is None or seen.at - memory.decided >= interval
+def _is_due(memory: RuleMemory, policy_input: PolicyInput, interval: timedelta) -> bool:
+    return memory.decided is None or policy_input.at - memory.decided >= interval

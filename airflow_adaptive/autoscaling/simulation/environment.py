@@ -1,7 +1,7 @@
-"""The world around the scheduler core in simulated time: slots that come and go, a driver, a policy that is asked regularly.
+"""A simulated job around the real scheduler: slots that appear and disappear, a driver, and a policy that is evaluated periodically.
 
-`machine.step` and `machine.timers` are the real ones, with the real options: cooldown, stabilisation, trigger, ladder and idle
-slots are the scheduler's own. Commits are told to it only while it waits for one; it makes nothing of the others.
+The simulation uses the real `machine.step` and `machine.timers` with the real options: cooldown, stabilization, rescale tiers and idle slots are the
+scheduler's. The scheduler receives a commit only while it waits for one, because it ignores all other commits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, Generic, TypeVar
 
 from airflow_adaptive.autoscaling.policy import PolicyInput, QueryMetrics, RescalePolicy
-from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, Query
+from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, QueryModel
 from airflow_adaptive.autoscaling.simulation.trace import Trace
 from airflow_adaptive.runtime.requirements.advice import limits_of
 from airflow_adaptive.scheduler import machine
@@ -41,36 +41,36 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange, Requiremen
 from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, SchedulerState
 
 EXECUTOR_START = 10.0
-"""Seconds from the wish for an executor until its slots are there."""
+"""Seconds from the request for an executor until its slots are available."""
 
 PAUSES: Mapping[Tier, float] = {Tier.EXECUTORS: 0.0, Tier.QUERY: 0.15, Tier.STATE: 3.0, Tier.DRIVER: 40.0}
-"""Seconds without a query for a rescale by each rung, as measured on the embedded cluster."""
+"""Seconds without a query for a rescale of each tier, as measured on the embedded cluster."""
 
 COSTS: Mapping[Tier, timedelta] = {
     tier: timedelta(seconds=seconds)
     for tier, seconds in {Tier.EXECUTORS: 12.0, Tier.QUERY: 12.0, Tier.STATE: 15.0, Tier.DRIVER: 40.0}.items()
 }
-"""From a decision until all slots of the new parallelism work, as measured on the embedded cluster."""
+"""Time from a decision until all slots of the new parallelism work, as measured on the embedded cluster."""
 
-STOPPED = Failure(error_class="STOPPED", message="the driver stopped as told")
+STOPPED = Failure(error_class="STOPPED", message="the driver stopped as directed")
 
 Memory = TypeVar("Memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationShape:
-    """What all policies of a comparison have in common.
+    """Common parameters of all policies of a comparison.
 
     Attributes:
-        query: that runs.
-        slots: of the cluster; no policy has more.
-        first: slots to begin with.
-        every: seconds between two looks of the policy.
-        tier: rung that a change of parallelism takes.
-        options: of the scheduler.
+        query: model of the query.
+        slots: slots of the cluster.
+        first: slots at the start.
+        every: seconds between two evaluations of the policy.
+        tier: rescale tier of a change of parallelism.
+        options: options of the scheduler.
     """
 
-    query: Query
+    query: QueryModel
     slots: int
     first: int
     every: float = 15.0
@@ -90,14 +90,14 @@ class SimulationShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What happened.
+    """The result of a run.
 
     Attributes:
-        batches: of the query, with lags and counts.
-        held: seconds at which the slots that the job holds changed, and how many it holds from then on.
-        rescales: that the scheduler carried out.
-        reasons: seconds and reasons of the advice that changed something.
-        end: seconds at the end.
+        batches: batches of the query, with lags and counts.
+        held: changes of the slots that the job holds: time in seconds, and number of slots.
+        rescales: number of rescales.
+        reasons: times in seconds and reasons of advice that changed the bounds.
+        end: end of the run, in seconds.
     """
 
     batches: Batches
@@ -111,7 +111,7 @@ class SimulatedJob(Generic[Memory]):
     """One job under one policy."""
 
     def __init__(self, shape: SimulationShape, trace: Trace, policy: RescalePolicy[Memory]) -> None:
-        """Nothing runs yet."""
+        """Create the job; `run` starts it."""
         self.shape, self.trace, self.policy = shape, trace, policy
         self.batches = Batches(shape.query, trace)
         self.memory = policy.remember()
@@ -135,11 +135,11 @@ class SimulatedJob(Generic[Memory]):
         return self.batches.now
 
     def run(self, until: float | None = None) -> Run:
-        """Let the whole trace happen, or its part until then."""
+        """Simulate the whole trace, or its part until `until`."""
         end = self.trace.duration if until is None else until
-        self._tell(self._offers())
-        self._tell(SchedulingStarted(at=self._at()))
-        self._later(self.shape.every, self._look)
+        self._apply(self._offers())
+        self._apply(SchedulingStarted(at=self._at()))
+        self._later(self.shape.every, self._consult_policy)
         while self._next() <= end:
             self._advance(self._next())
             self._deliver()
@@ -160,13 +160,13 @@ class SimulatedJob(Generic[Memory]):
         return max(self.now, min(self._agenda[0][0] if self._agenda else float("inf"), self._timer))
 
     def _advance(self, until: float) -> None:
-        """Batches go on; the scheduler hears of a commit that it waits for."""
+        """Advance the batches; the scheduler receives a commit if it waits for one."""
         while self.batches.run(until, to_commit=self._awaits_commit()):
-            self._tell(BatchCommitted(at=self._at(), epoch=self.state.epoch))
+            self._apply(BatchCommitted(at=self._at(), epoch=self.state.epoch))
             until = min(until, self._next())
 
     def _deliver(self) -> None:
-        """What is due now, first what the world does."""
+        """Deliver what is due: first the simulated environment, then timers."""
         if self._agenda and self._agenda[0][0] <= self.now:
             heapq.heappop(self._agenda)[2]()
         elif self._timer <= self.now:
@@ -174,7 +174,7 @@ class SimulatedJob(Generic[Memory]):
 
     def _fire(self) -> None:
         timer = machine.timers(self.state)[0]
-        self._tell(TimerFired(at=max(self._at(), timer.due), timer=timer.name, version=self.state.version))
+        self._apply(TimerFired(at=max(self._at(), timer.due), timer=timer.name, version=self.state.version))
 
     def _awaits_commit(self) -> bool:
         current = self.state.current
@@ -182,54 +182,54 @@ class SimulatedJob(Generic[Memory]):
 
     # ---- the scheduler ----------------------------------------------------------------------------------------------
 
-    def _tell(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         step = machine.step(self.state, event)
         self.state = step.state
         for command in step.commands:
-            self._obey(command)
+            self._execute(command)
         if self.state.version != self._version:
             self._version = self.state.version
-            self._entered()
-        self._settle_slots()
+            self._enter_state()
+        self._adjust_slots()
         timers = machine.timers(self.state)
         self._timer = (timers[0].due - self.trace.start).total_seconds() if timers else float("inf")
 
-    def _obey(self, command: SubmitDriver | KillDriver) -> None:
+    def _execute(self, command: SubmitDriver | KillDriver) -> None:
         epoch = command.epoch
         if isinstance(command, SubmitDriver):
-            self._later(0.0, lambda: self._tell(self._submitted(epoch)))
+            self._later(0.0, lambda: self._apply(self._submitted(epoch)))
         else:
-            self._later(0.0, lambda: self._tell(DriverEnded(at=self._at(), epoch=epoch, failure=STOPPED)))
+            self._later(0.0, lambda: self._apply(DriverEnded(at=self._at(), epoch=epoch, failure=STOPPED)))
 
     def _submitted(self, epoch: int) -> Event:
         return DriverSubmitted(at=self._at(), epoch=epoch, submission_id="driver", application_id="application")
 
-    def _entered(self) -> None:
-        """The driver reads in the log what it is to do."""
+    def _enter_state(self) -> None:
+        """The driver reads the directive of the new state."""
         match self.state.current:
             case Deploying(plan=plan):
                 version, built = plan.version, plan.built
                 if built == self._built:
-                    self._later(0.0, lambda: self._in_force(version, built))
+                    self._later(0.0, lambda: self._activate(version, built))
                 else:
-                    self._restart_query(lambda: self._in_force(version, built))
+                    self._restart_query(lambda: self._activate(version, built))
             case Restarting(in_place=False):
                 epoch = self.state.epoch
                 self._restart_query(
-                    lambda: self._tell(DriverEnded(at=self._at(), epoch=epoch, failure=STOPPED)), NO_PAUSE
+                    lambda: self._apply(DriverEnded(at=self._at(), epoch=epoch, failure=STOPPED)), NO_PAUSE
                 )
             case _:
                 pass
 
     def _restart_query(self, then: Callable[[], None], pause: float | None = None) -> None:
-        """The batch that runs ends, nothing runs for a while, then it goes on."""
+        """The running batch ends, the query pauses, then the query continues."""
         batches = self.batches
         boundary = batches.ends if batches.runs and batches.working > 0 else self.now
         pause = PAUSES[self.shape.tier] if pause is None else pause
         batches.resumes = boundary + pause
         self._later(batches.resumes - self.now, then)
 
-    def _in_force(self, version: int, built: int) -> None:
+    def _activate(self, version: int, built: int) -> None:
         plan = self.state.plan
         if plan is None or plan.version != version:
             return
@@ -237,7 +237,7 @@ class SimulatedJob(Generic[Memory]):
             self._built, self._tasks = built, plan.slots
             self._work()
         reads = () if self.shape.tier is Tier.EXECUTORS else (DEFAULT_VERTEX,)
-        self._tell(PlanActivated(at=self._at(), epoch=self.state.epoch, version=version, reads=reads))
+        self._apply(PlanActivated(at=self._at(), epoch=self.state.epoch, version=version, reads=reads))
 
     # ---- slots ------------------------------------------------------------------------------------------------------
 
@@ -245,8 +245,8 @@ class SimulatedJob(Generic[Memory]):
         offer = SlotOffer(worker="worker", held=self.slots, free=self.shape.slots - self.slots)
         return SlotsChanged(at=self._at(), offers=(offer,))
 
-    def _settle_slots(self) -> None:
-        """The driver asks for the slots that its plan may hold; they come after a while, and go at once."""
+    def _adjust_slots(self) -> None:
+        """The driver requests the slots of its plan: new slots arrive after a while, and surplus slots end at once."""
         plan = self.state.plan
         wanted = 0 if plan is None or self.state.driver is None else plan.hold
         if wanted < self.slots and self.state.driver is not None:
@@ -265,10 +265,10 @@ class SimulatedJob(Generic[Memory]):
         self.slots = slots
         self.held.append((self.now, slots))
         self._work()
-        self._tell(self._offers())
+        self._apply(self._offers())
 
     def _work(self) -> None:
-        """Slots that work: with a query that is built for its plan no more than that has, with fixed partitions all that there are."""
+        """Effective slots: at most those of the plan for which the query was built, or all slots with a fixed number of partitions."""
         if self.state.driver is None or not self._tasks:
             return
         partitions = self.shape.query.partitions
@@ -281,22 +281,22 @@ class SimulatedJob(Generic[Memory]):
 
     # ---- the policy -------------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        self._later(self.shape.every, self._look)
-        self.memory, advice = self.policy.advise(self.memory, self._seen())
+    def _consult_policy(self) -> None:
+        self._later(self.shape.every, self._consult_policy)
+        self.memory, advice = self.policy.advise(self.memory, self._policy_input())
         newest = self.state.requirements if self.state.declaration is None else self.state.declaration.requirements
         if advice is None or advice.dry_run or dict(advice.bounds) == dict(newest):
             return
         self.reasons.append((self.now, advice.reason))
         if self.shape.tier is Tier.DRIVER:
             self._deployments += 1
-            self._tell(JobRedeployed(at=self._at(), deployment=str(self._deployments)))
-        self._tell(RequirementsChanged(at=self._at(), requirements=advice.bounds))
+            self._apply(JobRedeployed(at=self._at(), deployment=str(self._deployments)))
+        self._apply(RequirementsChanged(at=self._at(), requirements=advice.bounds))
 
-    def _seen(self) -> PolicyInput:
+    def _policy_input(self) -> PolicyInput:
         current, plan = self.state.current, self.state.plan
         if isinstance(current, Deploying | Restarting):
-            plan = current.previous_plan  # what is on its way is not in force
+            plan = current.previous_plan  # a plan that is being deployed is not active
         simulation_metrics = query_metrics_of(self.batches, self.state.epoch)
         return PolicyInput(
             at=self._at(),
@@ -314,7 +314,7 @@ NO_PAUSE = 0.0
 
 
 def query_metrics_of(batches: Batches, epoch: int) -> QueryMetrics | None:
-    """What the driver reports of a query: its newest batch, and how long the one that runs has been running."""
+    """The query metrics that a driver reports: the newest batch, and the duration of the running batch."""
     last = batches.last
     if last is None:
         return None

@@ -1,4 +1,4 @@
-"""What runs cost and what they were worth over time as a picture, where matplotlib is installed."""
+"""Plots of simulation runs over time, if matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from typing import Any
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.autoscaling.simulation.environment import Run
 from airflow_adaptive.autoscaling.simulation.report import SimulationMetrics, slots_for
-from airflow_adaptive.autoscaling.simulation.simulated_query import Query
+from airflow_adaptive.autoscaling.simulation.simulated_query import QueryModel
 from airflow_adaptive.autoscaling.simulation.trace import Trace
 
 HELD = "slots held"
-NEEDED = "slots that the load takes"
+NEEDED = "slots that the load requires"
 SHORT = "too few"
 LAG = "lag: age of the oldest row at its commit"
 
 COLORS = {HELD: "#0072b2", NEEDED: "#c8c8c8", SHORT: "#d55e00", LAG: "#333333"}
-"""Told apart with any color vision, and in print (Okabe and Ito, Color Universal Design)."""
+"""Distinguishable with any color vision and in print (Okabe and Ito, Color Universal Design)."""
 
 MOST_POINTS = 1000
-"""Of a line: more than there is room for; of the batches in between the one that lags most counts."""
+"""Maximum number of points of a line; a point shows the largest lag of its batches."""
 
 _TITLE: Mapping[str, Any] = {"loc": "left", "fontsize": 10}
 
 LEAST_LAG = 1.0
-"""Where the logarithmic axis of lag begins, seconds; a batch that found nothing lags by nothing."""
+"""Begin of the logarithmic lag axis, in seconds; a batch without rows has no lag."""
 
 
 def require() -> Any:
-    """The module of matplotlib's figures, which need no display.
+    """The module `matplotlib.figure`, which needs no display.
 
     Raises:
-        RescalePolicyError: it is not installed.
+        RescalePolicyError: matplotlib is not installed.
     """
     try:
         return import_module("matplotlib.figure")
     except ImportError as error:
-        fix = "matplotlib is not installed: pip install 'airflow-adaptive[plots]', or leave --plot out"
+        fix = "matplotlib is not installed: pip install 'airflow-adaptive[plots]', or remove --plot"
         raise RescalePolicyError("plot", [fix]) from error
 
 
-def draw(path: Path, trace: Trace, query: Query, rows: Sequence[tuple[SimulationMetrics, Run]]) -> None:
-    """Write the picture of some runs.
+def draw(path: Path, trace: Trace, query: QueryModel, rows: Sequence[tuple[SimulationMetrics, Run]]) -> None:
+    """Write the plot of the runs to a file.
 
     Raises:
-        RescalePolicyError: matplotlib is missing, or the file can't be written.
+        RescalePolicyError: matplotlib is missing, or the file cannot be written.
     """
     figure = picture(trace, query, rows)
     try:
         figure.savefig(path, dpi=110)
     except (OSError, ValueError) as error:
-        raise RescalePolicyError(f"{path}", [f"can't be written: {error}"]) from error
+        raise RescalePolicyError(f"{path}", [f"cannot be written: {error}"]) from error
 
 
-def picture(trace: Trace, query: Query, rows: Sequence[tuple[SimulationMetrics, Run]]) -> Any:
-    """A matplotlib figure with two panels for each run: slots that the load took and slots that were held, and the lag.
+def picture(trace: Trace, query: QueryModel, rows: Sequence[tuple[SimulationMetrics, Run]]) -> Any:
+    """A matplotlib figure with two panels for each run: required and held slots, and the lag.
 
     All panels of a column have the same axes, so that runs can be compared.
 
@@ -78,8 +78,8 @@ def picture(trace: Trace, query: Query, rows: Sequence[tuple[SimulationMetrics, 
     return figure
 
 
-def _draw_slots(axis: Any, trace: Trace, query: Query, run: Run) -> None:
-    changes = run.held[1:] or run.held  # what is held before the first executors have started is no choice of a policy
+def _draw_slots(axis: Any, trace: Trace, query: QueryModel, run: Run) -> None:
+    changes = run.held[1:] or run.held  # the policy does not choose the slots before the first executors have started
     instants = [*sorted({*trace.times, *(at for at, _ in changes)} - {run.end}), run.end]
     needs = [(at, slots_for(query, rate)) for at, rate in zip(trace.times, trace.rates, strict=False)]
     needed, held = list(_values(needs, instants)), list(_values(changes, instants))
@@ -119,13 +119,13 @@ def _label(figure: Any, axes: Any, trace: Trace) -> None:
 
 
 def _values(changes: Sequence[tuple[float, int]], instants: Sequence[float]) -> Iterator[int]:
-    """What holds at each of the instants; before the first change what that brings."""
+    """The value at each instant; before the first change, the value of the first change."""
     begins = [at for at, _ in changes]
     return (changes[max(0, bisect_right(begins, at) - 1)][1] for at in instants)
 
 
 def _peaks(times: Sequence[float], lags: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Times and lags, of neighbors the highest, so that there are not too many."""
+    """Times and lags, reduced to the maxima of neighboring points."""
     size = -(-len(lags) // MOST_POINTS)
     for begin in range(0, len(lags), max(1, size)):
         at = max(range(begin, min(begin + size, len(lags))), key=lags.__getitem__)

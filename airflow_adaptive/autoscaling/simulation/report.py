@@ -1,4 +1,4 @@
-"""What a simulated run cost and what it was worth, and runs beside each other."""
+"""Metrics of simulation runs: slot-hours and lag, and the comparison of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_adaptive.autoscaling.load.batch_cost import MAX_SLOTS, aligned
 from airflow_adaptive.autoscaling.simulation.environment import Run
-from airflow_adaptive.autoscaling.simulation.simulated_query import Query
+from airflow_adaptive.autoscaling.simulation.simulated_query import QueryModel
 from airflow_adaptive.autoscaling.simulation.trace import Trace
 
 HOUR = 3600.0
@@ -20,22 +20,22 @@ P99 = 0.99
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationMetrics:
-    """Figures of one run.
+    """Metrics of one run.
 
     Attributes:
-        name: of the policy.
-        slot_hours: that the job held.
-        over_share: share of the time with more slots than the load took.
-        over_slots: how many more, on average in that time.
-        under_share: share of the time with fewer.
-        under_slots: how many fewer, on average in that time.
-        mean_lag: age of the oldest row when a batch is committed, seconds; over time.
-        p99_lag: 99th percentile of that.
-        max_lag: highest of that.
-        rescales: that the scheduler carried out.
-        rows_in: rows that came in.
-        rows_processed: rows that were processed.
-        rows_waiting: the rest.
+        name: name of the policy.
+        slot_hours: slot-hours that the job held.
+        over_share: share of the time with more slots than the load required.
+        over_slots: mean surplus of slots in that time.
+        under_share: share of the time with fewer slots than the load required.
+        under_slots: mean lack of slots in that time.
+        mean_lag: mean age of the oldest row at a commit over time, in seconds.
+        p99_lag: 99th percentile of that age, in seconds.
+        max_lag: maximum of that age, in seconds.
+        rescales: number of rescales.
+        rows_in: input rows.
+        rows_processed: processed rows.
+        rows_waiting: waiting rows.
     """
 
     name: str
@@ -53,12 +53,12 @@ class SimulationMetrics:
     rows_waiting: float
 
     def is_better_than(self, other: SimulationMetrics) -> bool:
-        """Whether it takes fewer slot-hours at equal or less p99 lag."""
+        """Whether the run used fewer slot-hours with the same or a smaller p99 lag."""
         return self.slot_hours < other.slot_hours and self.p99_lag <= other.p99_lag
 
 
-def simulation_metrics(name: str, run: Run, query: Query, trace: Trace) -> SimulationMetrics:
-    """The figures of a run."""
+def simulation_metrics(name: str, run: Run, query: QueryModel, trace: Trace) -> SimulationMetrics:
+    """Compute the metrics of a run."""
     over, under, held = _Sum(), _Sum(), 0.0
     needed = {rate: slots_for(query, rate) for rate in set(trace.rates)}
     for seconds, slots, rate in _stretches(run, trace):
@@ -84,8 +84,8 @@ def simulation_metrics(name: str, run: Run, query: Query, trace: Trace) -> Simul
     )
 
 
-def slots_for(query: Query, rate: float) -> int:
-    """Fewest slots that can process this rate for ever; at least one."""
+def slots_for(query: QueryModel, rate: float) -> int:
+    """The smallest number of slots, at least one, that can process a rate permanently."""
     room = query.trigger - query.fixed
     if room <= 0:
         return MAX_SLOTS
@@ -93,7 +93,7 @@ def slots_for(query: Query, rate: float) -> int:
 
 
 def percentile(values: Sequence[float], weights: Sequence[float], share: float) -> float:
-    """The smallest value that this share of the weight does not exceed; infinite without any."""
+    """Weighted percentile; infinite without values."""
     left = share * sum(weights)
     for value, weight in sorted(zip(values, weights, strict=True)):
         left -= weight
@@ -103,7 +103,7 @@ def percentile(values: Sequence[float], weights: Sequence[float], share: float) 
 
 
 def table(rows: Sequence[SimulationMetrics]) -> str:
-    """The runs as text, the first one compared with the others."""
+    """The runs as a text table, and the comparison of the first run with the others."""
     head = ("policy", "slot-hours", "over", "by", "under", "by", "mean lag", "p99 lag", "max lag", "rescales")
     cells = [head, *(_cells(row) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
@@ -112,12 +112,12 @@ def table(rows: Sequence[SimulationMetrics]) -> str:
 
 
 def document(rows: Iterable[SimulationMetrics], **about: Any) -> dict[str, Any]:
-    """The runs as JSON-able values; what is not finite is null."""
+    """The runs as JSON values; values that are not finite become null."""
     return {**about, "runs": [{key: _finite(value) for key, value in asdict(row).items()} for row in rows]}
 
 
 def _stretches(run: Run, trace: Trace) -> Iterator[tuple[float, int, float]]:
-    """Seconds, slots and rate, as long as both stay the same."""
+    """Intervals of constant slots and rate: seconds, slots, rate."""
     changes = [*run.held, (run.end, 0)]
     segment = 0
     for (begin, slots), (end, _) in pairwise(changes):
@@ -174,14 +174,14 @@ def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _comparison(rows: Sequence[SimulationMetrics]) -> Iterator[str]:
-    ours, *baselines = rows
-    if not baselines:
+    first, *others = rows
+    if not others:
         return
-    better = [rival.name for rival in baselines if rival.is_better_than(ours)]
+    better = [other.name for other in others if other.is_better_than(first)]
     if better:
-        yield f"fewer slot-hours at equal or less p99 lag than {ours.name}: {', '.join(better)}"
+        yield f"fewer slot-hours with the same or a smaller p99 lag than {first.name}: {', '.join(better)}"
     else:
-        yield f"none takes fewer slot-hours than {ours.name} at equal or less p99 lag"
+        yield f"no baseline uses fewer slot-hours than {first.name} with the same or a smaller p99 lag"
 
 
 def _finite(value: Any) -> Any:

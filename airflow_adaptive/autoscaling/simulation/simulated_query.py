@@ -1,8 +1,8 @@
-"""A model of one streaming query: it reads what has come in, in micro-batches, on the slots that it has.
+"""A model of one streaming query, which reads its input in micro-batches on its slots.
 
-A batch begins at its trigger, or when the one before has ended. It takes what has come in until then, up to a limit as sources
-have it (`maxOffsetsPerTrigger`), and lasts `fixed + row_cost * rows / effective slots`. Slots that come or go change the speed of
-the batch that runs. Nothing is lost: rows that came in were processed, are being processed, or wait.
+A batch begins at its trigger, or when the previous batch has ended. The batch reads the input up to a limit (`maxOffsetsPerTrigger`), and
+takes `fixed + row_cost * rows / effective slots`. A change of the slots changes the speed of the running batch. The model preserves
+rows: each input row is processed, in process, or waiting.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ NEVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """What a query is like.
+class QueryModel:
+    """Parameters of a query.
 
     Attributes:
         slot_rate: rows per second of one slot.
-        fixed: seconds of a batch without rows.
+        fixed: duration of a batch without rows, in seconds.
         trigger: seconds between two triggers.
-        most_rows: of one batch.
-        partitions: of its state; 1 if its tasks follow the slots.
+        most_rows: maximum number of rows of a batch.
+        partitions: state partitions; 1 for a stateless query.
     """
 
     slot_rate: float
@@ -35,15 +35,15 @@ class Query:
     partitions: int = 1
 
     def capacity(self, slots: int) -> float:
-        """Rows per second that these slots can process for ever."""
+        """Rows per second that the slots can process permanently."""
         return max(0.0, self.trigger - self.fixed) / self.trigger * self.slot_rate * effective(slots, self.partitions)
 
 
 class Batches:
     """The batches of a query under a load."""
 
-    def __init__(self, query: Query, trace: Trace) -> None:
-        """Nothing was read yet; it has no slots."""
+    def __init__(self, query: QueryModel, trace: Trace) -> None:
+        """Start without slots."""
         self.query, self.trace = query, trace
         self.now = 0.0
         self.working = 0.0
@@ -51,19 +51,19 @@ class Batches:
         self.taken = 0.0
         """Rows that were read."""
         self.processed = 0.0
-        self.looked = 0
-        """How often the query has looked for rows and was done with what it found."""
+        self.polls = 0
+        """Number of finished polls for rows."""
         self.begun = -query.trigger
-        """When it looked last."""
+        """Time of the last poll."""
         self.ends = NEVER
-        """When the batch that runs ends, `NEVER` without one."""
+        """End of the running batch, `NEVER` without one."""
         self.resumes = 0.0
-        """No batch begins before."""
+        """Earliest begin of the next batch."""
         self.last: Batch | None = None
         self.lags = array("d")
-        """Age of the oldest row of each batch when that was committed, seconds."""
+        """Age of the oldest row of each batch at its commit, in seconds."""
         self.spans = array("d")
-        """Seconds since the commit before."""
+        """Seconds since the previous commit."""
         self._running: Batch | None = None
         self._left = 0.0
         self._oldest = 0.0
@@ -72,11 +72,11 @@ class Batches:
 
     @property
     def runs(self) -> bool:
-        """Whether a batch runs now."""
+        """Whether a batch is running."""
         return self._running is not None
 
     def arrived(self, at: float) -> float:
-        """Rows that have come in; `at` never goes back."""
+        """Input rows until `at`, which must not decrease."""
         trace, index = self.trace, self._came
         last = len(trace.rates) - 1
         while index < last and trace.times[index + 1] <= at:
@@ -85,11 +85,11 @@ class Batches:
         return trace.totals[index] + trace.rates[index] * (at - trace.times[index])
 
     def waiting(self) -> float:
-        """Rows that have come in and were not processed."""
+        """Input rows that are not processed."""
         return self.arrived(self.now) - self.processed
 
     def work_on(self, slots: int, tasks: int) -> None:
-        """From now on there are so many slots, for stages of so many tasks (1: as many as slots)."""
+        """Change the slots and the number of tasks of a stage (1: the number of slots)."""
         before, self.working = self.working, effective(slots, tasks) if slots > 0 else 0.0
         if self._running is None or before == self.working:
             return
@@ -98,7 +98,7 @@ class Batches:
         self.ends = self.now + self._left / self.working if self.working > 0 else NEVER
 
     def run(self, until: float, *, to_commit: bool = False) -> bool:
-        """Let time pass until then, or to the end of a batch if that is asked for; whether one has just ended."""
+        """Advance the time to `until`, or to the next commit with `to_commit`; returns whether a batch has ended."""
         while True:
             if self._running is not None:
                 if self.ends > until:
@@ -120,7 +120,7 @@ class Batches:
         rows = min(arrived - self.taken, query.most_rows)
         interval, self.begun = now - self.begun, now
         if rows <= 0:
-            self._note(Batch(rows=0.0, interval=interval, seconds=0.0, unread=0.0), 0.0)
+            self._record(Batch(rows=0.0, interval=interval, seconds=0.0, unread=0.0), 0.0)
             return
         self._oldest = self._arrival(self.taken)
         self.taken += rows
@@ -131,17 +131,17 @@ class Batches:
         self.now, self.ends, self._running = self.ends, NEVER, None
         self.processed += batch.rows
         seconds = self.now - self.begun
-        self._note(Batch(batch.rows, batch.interval, seconds, batch.unread), self.now - self._oldest)
+        self._record(Batch(batch.rows, batch.interval, seconds, batch.unread), self.now - self._oldest)
 
-    def _note(self, batch: Batch, lag: float) -> None:
-        self.looked += 1
+    def _record(self, batch: Batch, lag: float) -> None:
+        self.polls += 1
         self.last = batch
         self.lags.append(lag)
         self.spans.append(self.now - self._committed_at)
         self._committed_at = self.now
 
     def _arrival(self, row: float) -> float:
-        """When this row came in; rows are asked for in their order."""
+        """Time at which a row arrived; callers query rows in order."""
         trace, index = self.trace, self._read
         last = len(trace.rates) - 1
         while index < last and trace.totals[index + 1] <= row:
@@ -153,7 +153,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a batch tells: rows, seconds since the one before began, seconds that it took, rows that it left unread."""
+    """A batch: rows, seconds since the begin of the previous batch, duration in seconds, and unread rows."""
 
     rows: float
     interval: float

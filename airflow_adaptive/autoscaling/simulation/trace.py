@@ -1,4 +1,4 @@
-"""A load over time: read from CSV, with everything that is wrong with it told at once."""
+"""A load over time, read from a CSV file; one error lists all violations of the file."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from statistics import median
 
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 
-LEAST_POINTS = 2
+MIN_POINTS = 2
 
-MOST_FINDINGS = 10
-"""A file that is no trace at all is not quoted line by line."""
+MAX_VIOLATIONS = 10
+"""Maximum number of violations in one error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Rows that come in per second, constant from each time to the next.
+    """Input rates, constant between two times.
 
     Attributes:
-        start: of the first point.
-        times: seconds from the start of each point, and of the end of the last one.
-        rates: rows per second from each time to the next; one fewer than `times`.
-        totals: rows that have come in until each time.
+        start: time of the first point.
+        times: seconds from the start to each point and to the end of the last point.
+        rates: input rows per second between two times; one value less than `times`.
+        totals: input rows from the start to each time.
     """
 
     start: datetime
@@ -37,7 +37,7 @@ class Trace:
 
     @classmethod
     def of(cls, times: Sequence[float], rates: Sequence[float], start: datetime) -> Trace:
-        """From the times at which a rate begins; the last one holds for as long as most do."""
+        """Create a trace from the times at which rates begin; the last rate has the median duration."""
         step = median(after - before for before, after in pairwise(times))
         ends = (*times, times[-1] + step)
         rows = (rate * (after - before) for rate, (before, after) in zip(rates, pairwise(ends), strict=True))
@@ -45,7 +45,7 @@ class Trace:
 
     @property
     def duration(self) -> float:
-        """Seconds from begin to end."""
+        """Duration in seconds."""
         return self.times[-1]
 
     @property
@@ -59,14 +59,14 @@ class Trace:
         return self.totals[-1] / self.duration
 
     def part(self, begin: float, end: float) -> Trace:
-        """The points from one second to another; it starts with the first of them.
+        """The points between two times, in seconds from the start; the part starts with its first point.
 
         Raises:
-            RescalePolicyError: there are too few.
+            RescalePolicyError: the part has too few points.
         """
         kept = [(at, rate) for at, rate in zip(self.times, self.rates, strict=False) if begin <= at < end]
-        if len(kept) < LEAST_POINTS:
-            raise RescalePolicyError("trace", [f"fewer than {LEAST_POINTS} points are left of it: take a longer part"])
+        if len(kept) < MIN_POINTS:
+            raise RescalePolicyError("trace", [f"fewer than {MIN_POINTS} points are left: use a longer part"])
         first = kept[0][0]
         start = self.start + timedelta(seconds=first)
         return Trace.of([at - first for at, _ in kept], [rate for _, rate in kept], start)
@@ -75,10 +75,10 @@ class Trace:
 def read_trace(path: Path) -> Trace:
     """The trace of a CSV file with the columns time and value, with or without a header.
 
-    A time is ISO 8601 (UTC unless it says else) or seconds since the epoch; a value is the load from then on, in any unit.
+    A time is ISO 8601 (UTC by default) or seconds since the epoch. A value is the load from that time on, in any unit.
 
     Raises:
-        RescalePolicyError: listing every line that can't be used, or why the file can't be read.
+        RescalePolicyError: lists every invalid line, or the reason why the file cannot be read.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -91,9 +91,9 @@ def read_trace(path: Path) -> Trace:
     if not wrong:
         wrong = list(_sequence_violations(points))
     if wrong:
-        shown = wrong[:MOST_FINDINGS]
-        more = [f"and {len(wrong) - len(shown)} more"] if len(wrong) > len(shown) else []
-        raise RescalePolicyError(f"trace {path}", shown + more)
+        listed = wrong[:MAX_VIOLATIONS]
+        more = [f"and {len(wrong) - len(listed)} more"] if len(wrong) > len(listed) else []
+        raise RescalePolicyError(f"trace {path}", listed + more)
     start = points[0][1]
     return Trace.of([(at - start).total_seconds() for _, at, _ in points], [value for _, _, value in points], start)
 
@@ -109,24 +109,24 @@ def _points(rows: Iterable[tuple[int, Sequence[str]]]) -> tuple[list[tuple[int, 
         at = _time(row[0])
         value = _number(row[1]) if len(row) > 1 else None
         if at is None:
-            wrong.append(f"line {line}: {row[0]!r} is no time: give ISO 8601, or seconds since the epoch")
+            wrong.append(f"line {line}: {row[0]!r} is not a time: use ISO 8601 or seconds since the epoch")
         elif value is None or not math.isfinite(value) or value < 0:
-            told = row[1] if len(row) > 1 else ""
-            wrong.append(f"line {line}: {told!r} is no load: give a number of at least 0")
+            text = row[1] if len(row) > 1 else ""
+            wrong.append(f"line {line}: {text!r} is not a load: use a number of at least 0")
         else:
             points.append((line, at, value))
     return points, wrong
 
 
 def _sequence_violations(points: Sequence[tuple[int, datetime, float]]) -> Iterator[str]:
-    if len(points) < LEAST_POINTS:
-        yield f"has {len(points)} point(s): at least {LEAST_POINTS} are needed"
+    if len(points) < MIN_POINTS:
+        yield f"has {len(points)} point(s): at least {MIN_POINTS} are needed"
         return
     for (_, before, _), (line, at, _) in pairwise(points):
         if at <= before:
-            yield f"line {line}: {at.isoformat()} does not come after the line before: sort the lines, each time once"
+            yield f"line {line}: {at.isoformat()} is not after the previous line: sort the lines and remove duplicates"
     if not any(value for _, _, value in points):
-        yield "has no load at all: every value is 0"
+        yield "the trace has no load: every value is 0"
 
 
 def _number(text: str) -> float | None:

@@ -28,13 +28,13 @@ from airflow_adaptive.autoscaling.simulation.report import (
     slots_for,
     table,
 )
-from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, Query
+from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, QueryModel
 from airflow_adaptive.autoscaling.simulation.trace import Trace, read_trace
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
-QUERY = Query(slot_rate=100.0, fixed=0.5, trigger=10.0, most_rows=1e9)
+QUERY = QueryModel(slot_rate=100.0, fixed=0.5, trigger=10.0, most_rows=1e9)
 HOUR = 3600.0
 
 
@@ -46,7 +46,7 @@ def shape(**changes: object) -> SimulationShape:
     return SimulationShape(**{"query": QUERY, "slots": 20, "first": 4} | changes)  # type: ignore[arg-type]
 
 
-def of(run: Run, load: Trace, query: Query = QUERY) -> SimulationMetrics:
+def of(run: Run, load: Trace, query: QueryModel = QUERY) -> SimulationMetrics:
     return simulation_metrics("it", run, query, load)
 
 
@@ -81,11 +81,11 @@ def test_tasks_of_a_last_short_wave_cost_as_much_as_a_full_one():
     batches = Batches(QUERY, trace(200, 200))
     batches.work_on(3, 4)
     assert batches.working == 2
-    assert slots_for(Query(slot_rate=100, fixed=0, trigger=10, most_rows=1e9, partitions=4), 201) == 4
+    assert slots_for(QueryModel(slot_rate=100, fixed=0, trigger=10, most_rows=1e9, partitions=4), 201) == 4
 
 
 def test_batch_takes_no_more_rows_than_its_limit_and_their_age_is_told():
-    slow = Query(slot_rate=100.0, fixed=0.0, trigger=10.0, most_rows=500.0)
+    slow = QueryModel(slot_rate=100.0, fixed=0.0, trigger=10.0, most_rows=500.0)
     batches = Batches(slow, trace(100, 0))
     batches.work_on(1, 1)
     batches.run(1230)
@@ -110,7 +110,7 @@ def test_job_without_rows_runs_no_batch():
     partitions=st.sampled_from([1, 7, 20]),
 )
 def test_rows_that_came_in_were_processed_or_wait(rates: list[float], tier: Tier, most: float, partitions: int):
-    query = Query(slot_rate=100.0, fixed=0.5, trigger=10.0, most_rows=most, partitions=partitions)
+    query = QueryModel(slot_rate=100.0, fixed=0.5, trigger=10.0, most_rows=most, partitions=partitions)
     load = trace(*rates, step=300)
     run = SimulatedJob(shape(query=query, tier=tier), load, LoadPolicy()).run()
     reported = of(run, load, query)
@@ -217,7 +217,7 @@ def test_table_tells_whether_another_rule_is_better():
     assert "none takes fewer slot-hours than it at equal or less p99 lag" in table([fine, dear])
     worse = of(
         SimulatedJob(
-            shape(query=Query(slot_rate=80, fixed=1, trigger=10, most_rows=1e9)), load, StaticRule(slots=5)
+            shape(query=QueryModel(slot_rate=80, fixed=1, trigger=10, most_rows=1e9)), load, StaticRule(slots=5)
         ).run(),
         load,
     )
