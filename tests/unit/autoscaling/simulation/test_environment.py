@@ -214,7 +214,7 @@ def test_table_tells_whether_another_rule_is_better():
     dear = of(SimulatedJob(shape(), load, StaticRule(slots=12)).run(), load)
     assert not dear.is_better_than(fine)
     assert not fine.is_better_than(dear)  # it lags a little more
-    assert "none takes fewer slot-hours than it at equal or less p99 lag" in table([fine, dear])
+    assert "no baseline uses fewer slot-hours than it with the same or a smaller p99 lag" in table([fine, dear])
     worse = of(
         SimulatedJob(
             shape(query=QueryModel(slot_rate=80, fixed=1, trigger=10, most_rows=1e9)), load, StaticRule(slots=5)
@@ -257,10 +257,10 @@ def test_trace_is_read_with_or_without_a_header_and_in_any_notation_of_time(tmp_
             "2030-01-01,1\n2030-01-02,nan\n2030-01-03,-1\nx,4\n2030-01-05\n",
             "line 2: 'nan'.*line 3: '-1'.*line 4: 'x'.*line 5",
         ),
-        ("2030-01-01,1\n2030-01-01,2\n", "line 2: .* does not come after"),
-        ("2030-01-01,0\n2030-01-02,0\n", "no load at all"),
+        ("2030-01-01,1\n2030-01-01,2\n", "line 2: .* is not after"),
+        ("2030-01-01,0\n2030-01-02,0\n", "the trace has no load"),
         ("x,y\n" + "a,b\n" * 30, "and 20 more"),
-        ("2030-01-01,1\n1e400,2\n", "line 2: '1e400' is no time"),
+        ("2030-01-01,1\n1e400,2\n", "line 2: '1e400' is not a time"),
     ],
 )
 def test_trace_that_can_t_be_used_is_refused_with_every_line_that_is_wrong(tmp_path: Path, text: str, reported: str):
@@ -281,5 +281,5 @@ def test_part_of_a_trace_begins_at_zero():
     assert (part.times, part.rates) == ((0.0, 600.0, 1200.0), (2, 3))
     assert part.start == START + timedelta(seconds=600)
     assert trace(1, 2, 3, 4).part(500, 1800) == part, "a part begins with a point"
-    with pytest.raises(RescalePolicyError, match="take a longer part"):
+    with pytest.raises(RescalePolicyError, match="use a longer part"):
         trace(1, 2).part(600, 700)

@@ -90,16 +90,16 @@ def test_calendar_and_both_together_are_tried_in_the_same_way(small: Path, tmp_p
         (["--slots", "0", "--trigger", "-1"], "--slots is 0.*--trigger is -1"),
         (["--fixed", "10"], "--fixed is 10.0: give at least 0, and less than --trigger"),
         (["--slot-rate", "nan"], "--slot-rate is nan"),
-        (["--settings", "{"], "is no JSON object"),
-        (["--settings", "/nowhere.json"], "no file with one"),
+        (["--settings", "{"], "is neither a JSON object"),
+        (["--settings", "/nowhere.json"], "nor a file with one"),
         (["--settings", '{"target": 2}'], "0 < target < high <= 1"),
-        (["--policy", "combined"], "give the windows with --calendar"),
+        (["--policy", "combined"], "declare the windows with --calendar"),
         (["--policy", "calendar", "--calendar", '{"zone": "UTC", "window": []}'], "--calendar: .*'window'"),
         (["--policy", "calendar", "--calendar", '{"zone": "Mars", "windows": []}'], "scheduled policy: .*Mars"),
-        (["--option", "cooldown"], "give name=value"),
+        (["--option", "cooldown"], "use name=value"),
         (["--option", "cooldown=3"], "unknown option 'cooldown'"),
-        (["--days", "0.01"], "take a longer part"),
-        (["--alone", "--json", "/nowhere/at/all.json"], "can't be written"),
+        (["--days", "0.01"], "use a longer part"),
+        (["--alone", "--json", "/nowhere/at/all.json"], "cannot be written"),
     ],
 )
 def test_bad_input_is_told_in_one_line_and_ends_with_2(small: Path, capsys, arguments: list[str], reported: str):
@@ -173,4 +173,4 @@ def test_plot_that_can_t_be_written_is_told(small: Path, tmp_path: Path, capsys)
     assert main([str(small), "--alone", "--every", "600", "--plot", str(tmp_path / "plot.xyz")]) == 2
     reported = capsys.readouterr().err.splitlines()
     assert len(reported) == 2
-    assert all("can't be written" in line for line in reported)
+    assert all("cannot be written" in line for line in reported)
