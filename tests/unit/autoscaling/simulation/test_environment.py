@@ -221,7 +221,7 @@ def test_table_tells_whether_another_rule_is_better():
         ).run(),
         load,
     )
-    assert "equal or less p99 lag than it: it" in table([worse, fine])
+    assert "the same or a smaller p99 lag than it: it" in table([worse, fine])
     assert document([fine], trace="x")["runs"][0]["rescales"] == 0
 
 
