@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from tests.support.repository import ROOT
 
 PACKAGE = ROOT / "airflow_adaptive"
-UNIT = ROOT / "tests" / "unit"
+TESTS = ROOT / "tests"
+UNIT = TESTS / "unit"
+MAX_LINES = 400
+MAX_MODULES = 12
+"""Modules of a directory, without `__init__`, `__main__` and `conftest`."""
 
 
 def modules_of(test: Path) -> list[str]:
@@ -30,3 +35,14 @@ def names_a_module(test: Path) -> bool:
     """Tell whether the mirrored directory has the module of `test_<module>.py` or `test_<module>_<aspect>.py`."""
     name = test.stem.removeprefix("test_")
     return any(name == module or name.startswith(f"{module}_") for module in modules_of(test))
+
+
+def test_no_module_of_the_tests_is_too_long():
+    lengths = {module: len(module.read_text().splitlines()) for module in TESTS.rglob("*.py")}
+    assert [module for module, lines in lengths.items() if lines > MAX_LINES] == []
+
+
+def test_no_directory_of_the_tests_has_too_many_modules():
+    modules = [module for module in TESTS.rglob("*.py") if not module.stem.startswith(("__", "conftest"))]
+    counts = Counter(module.parent for module in modules)
+    assert [folder for folder, count in counts.items() if count > MAX_MODULES] == []

@@ -22,9 +22,9 @@ import tests.benchmarks.rescale
 from airflow_adaptive.local.distribution import find_java
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from tests.benchmarks.rescale.case import Case, Found, files_within, first_line
-from tests.benchmarks.rescale.flink import VERSION, install
-from tests.benchmarks.rescale.flink_case import FlinkCase
-from tests.benchmarks.rescale.spark_case import SparkCase
+from tests.benchmarks.rescale.flink.flink_case import FlinkCase
+from tests.benchmarks.rescale.flink.installation import VERSION, install
+from tests.benchmarks.rescale.spark.spark_case import SparkCase
 from tests.benchmarks.rescale.table import tables
 from tests.support.page_sections import replace_section
 from tests.support.repository import ROOT

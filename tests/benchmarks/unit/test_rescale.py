@@ -15,8 +15,14 @@ from tests.benchmarks.rescale.figures import (
     Repeat,
     Span,
 )
-from tests.benchmarks.rescale.flink import FlinkMissingError, configuration, find, install, java_options
-from tests.support.rescale_benchmark import found, repeat
+from tests.benchmarks.rescale.flink.installation import (
+    FlinkMissingError,
+    configuration,
+    find,
+    install,
+    java_options,
+)
+from tests.benchmarks.unit.rescale_results import found, repeat
 
 ORDER = Order(slots=2, window=Span(begin=10, end=20), steady=Span(begin=20, end=30))
 

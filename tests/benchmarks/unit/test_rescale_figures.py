@@ -18,7 +18,7 @@ from tests.benchmarks.rescale.figures import (
     restart,
     worst_delay,
 )
-from tests.support.rescale_benchmark import BATCHES
+from tests.benchmarks.unit.rescale_results import BATCHES
 
 ORDER = Order(slots=2, window=Span(begin=10, end=20), steady=Span(begin=20, end=30))
 

@@ -12,9 +12,16 @@ from tests.benchmarks.rescale.figures import (
     Order,
     Span,
 )
-from tests.benchmarks.rescale.flink_log import JobLog, SinkFiles
-from tests.benchmarks.rescale.spark_log import Effect, Events, executors_changed, files_logged, query_restarted, seen
-from tests.support.rescale_benchmark import BATCHES
+from tests.benchmarks.rescale.flink.flink_log import JobLog, SinkFiles
+from tests.benchmarks.rescale.spark.spark_log import (
+    Effect,
+    Events,
+    executors_changed,
+    files_logged,
+    query_restarted,
+    seen,
+)
+from tests.benchmarks.unit.rescale_results import BATCHES
 
 ORDER = Order(slots=2, window=Span(begin=10, end=20), steady=Span(begin=20, end=30))
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.benchmarks.rescale.case import Found
 from tests.benchmarks.rescale.table import MET, NOT_JUDGED, NOT_MET, delays, results, tables, targets
-from tests.support.rescale_benchmark import found
+from tests.benchmarks.unit.rescale_results import found
 
 
 def verdicts(*all_found: Found) -> dict[str, str]:

@@ -14,7 +14,7 @@ from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import Advice, Override, RescalePolicyError
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from tests.support.load_policy_inputs import QUERY, VERTEX, figures, seen
+from tests.support.autoscaling.load_policy_inputs import QUERY, VERTEX, figures, seen
 
 MONDAY = datetime(2030, 1, 7, tzinfo=UTC)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.support.loop_simulation import QUICK
+from tests.support.runtime.loop_simulation import QUICK
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.support.loop_simulation import QUICK, ask, newest_driver, outcome
+from tests.support.runtime.loop_simulation import QUICK, ask, newest_driver, outcome
 
 
 def worker(simulation: Simulation) -> Callable[[], str]:

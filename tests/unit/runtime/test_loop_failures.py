@@ -16,7 +16,7 @@ from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.support.loop_simulation import ask, newest_driver, outcome
+from tests.support.runtime.loop_simulation import ask, newest_driver, outcome
 
 BACKOFF = timedelta(seconds=20)
 

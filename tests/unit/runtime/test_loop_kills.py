@@ -21,8 +21,8 @@ from airflow_adaptive.ports import ControlRequests, DesiredState, PortError, Sub
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
-from tests.support.leased_drivers import EVERY_EPOCH
-from tests.support.loop_kill_simulation import Call, LoopKillSimulation, finish
+from tests.support.runtime.leased_drivers import EVERY_EPOCH
+from tests.support.runtime.loop_kill_simulation import Call, LoopKillSimulation, finish
 
 CHANGES = frozenset({"create", "record", "compact", "submit", "kill"})
 """Calls to ports that change the world."""

@@ -15,7 +15,7 @@ from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Executing, Finished, Outcome
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.support.loop_simulation import ask, outcome
+from tests.support.runtime.loop_simulation import ask, outcome
 
 
 def test_next_loop_goes_on_with_the_same_driver(small: Simulation) -> None:

@@ -9,7 +9,7 @@ from airflow_adaptive.autoscaling.calendar import declaration
 from airflow_adaptive.autoscaling.calendar.changes import last_change, upcoming_changes
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import Window
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from tests.support.calendar_policies import LIMITS, at, office
+from tests.support.autoscaling.calendar_policies import LIMITS, at, office
 
 window: Callable[..., Window] = declaration.window
 

@@ -17,7 +17,7 @@ from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode
-from tests.support.calendar_policies import LIMITS, advice, at, office, read
+from tests.support.autoscaling.calendar_policies import LIMITS, advice, at, office, read
 
 window: Callable[..., Window] = declaration.window
 scheduled_policy: Callable[..., ScheduledPolicy] = declaration.scheduled_policy

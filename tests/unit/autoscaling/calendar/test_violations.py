@@ -14,7 +14,7 @@ from airflow_adaptive.autoscaling.calendar.changes import upcoming_changes
 from airflow_adaptive.autoscaling.calendar.declaration import period
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy, Window
 from airflow_adaptive.autoscaling.policy import Bounds, RescalePolicyError
-from tests.support.calendar_policies import advice, at, office
+from tests.support.autoscaling.calendar_policies import advice, at, office
 
 window: Callable[..., Window] = declaration.window
 scheduled_policy: Callable[..., ScheduledPolicy] = declaration.scheduled_policy

@@ -13,8 +13,8 @@ from airflow_adaptive.autoscaling.policy import Override, RescalePolicyError
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from tests.support.load_policy_inputs import QUERY, START, VERTEX, Watched, bounds, figures
-from tests.support.observed_load_policy import POLICY, watched
+from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, Watched, bounds, figures
+from tests.support.autoscaling.observed_load_policy import POLICY, watched
 
 
 def test_job_within_the_band_is_left_alone():

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from airflow_adaptive.autoscaling.policy import QueryMetrics
 from airflow_adaptive.scheduler import snapshot
-from tests.support.load_policy_inputs import QUERY, START, VERTEX, bounds, figures, seen
-from tests.support.observed_load_policy import POLICY, watched
+from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, bounds, figures, seen
+from tests.support.autoscaling.observed_load_policy import POLICY, watched
 
 
 @pytest.mark.parametrize(

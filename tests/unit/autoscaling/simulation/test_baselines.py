@@ -15,7 +15,7 @@ from airflow_adaptive.autoscaling.simulation.baselines import (
     DynamicAllocationRule,
     StaticRule,
 )
-from tests.support.load_policy_inputs import QUERY, START, VERTEX, figures, seen
+from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, figures, seen
 
 
 class Ruled:

@@ -16,7 +16,17 @@ from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.manual_clock import START
-from tests.support.policy_simulation import by, calendar, following, loaded, reasons, roomy, running_on, shown, until
+from tests.support.runtime.policy_simulation import (
+    by,
+    calendar,
+    following,
+    loaded,
+    reasons,
+    roomy,
+    running_on,
+    shown,
+    until,
+)
 
 MINUTES = 60.0
 HOURS = 3600.0

@@ -24,7 +24,7 @@ from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
-from tests.support.policy_simulation import (
+from tests.support.runtime.policy_simulation import (
     Load,
     asks,
     by,

@@ -13,7 +13,7 @@ from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.ports import ControlRequests, Requester
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.support.policy_simulation import (
+from tests.support.runtime.policy_simulation import (
     asks,
     by,
     calendar,

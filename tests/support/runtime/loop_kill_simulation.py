@@ -20,7 +20,7 @@ from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.support.leased_drivers import LeasedDrivers, UnencodedChannel
+from tests.support.runtime.leased_drivers import LeasedDrivers, UnencodedChannel
 
 OPTIONS: dict[str, Any] = {
     "resource_wait_timeout": "3 h",  # a job that was looked at by nobody for an hour gives nothing up

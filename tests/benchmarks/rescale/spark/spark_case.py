@@ -28,7 +28,7 @@ from airflow_adaptive.scheduler.snapshot import encode
 from tests.benchmarks.rescale import processes
 from tests.benchmarks.rescale.case import SLOTS, Case, Found, Subject, all_measured, ended, journal, measure, seed
 from tests.benchmarks.rescale.figures import Order, Repeat, longest_pause, missed, period, worst_delay
-from tests.benchmarks.rescale.spark_log import (
+from tests.benchmarks.rescale.spark.spark_log import (
     Events,
     executors_changed,
     query_restarted,
@@ -40,7 +40,7 @@ from tests.faults.harness.watched_job import WatchedJob
 from tests.support.repository import ROOT
 
 JOB: Final = "count"
-SCRIPT: Final = Path(__file__).with_name("script.py")
+SCRIPT: Final = Path(__file__).with_name("job_script.py")
 
 MEMORY_MB: Final = 1024
 """Of the driver and of an executor."""

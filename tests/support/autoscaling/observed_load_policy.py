@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-from tests.support.load_policy_inputs import Watched
+from tests.support.autoscaling.load_policy_inputs import Watched
 
 POLICY = LoadPolicy(
     target=0.7,

@@ -11,8 +11,8 @@ from typing import Final
 from airflow_adaptive.local.waiting import wait_until
 from tests.benchmarks.rescale.case import SLOTS, Case, Found, Subject, all_measured, journal, measure, seed
 from tests.benchmarks.rescale.figures import Order, Repeat, missed, worst_delay
-from tests.benchmarks.rescale.flink import Flink, find
-from tests.benchmarks.rescale.flink_log import JobLog, SinkFiles
+from tests.benchmarks.rescale.flink.flink_log import JobLog, SinkFiles
+from tests.benchmarks.rescale.flink.installation import Flink, find
 
 SCRIPT: Final = Path(__file__).with_name("flink_job.py")
 
