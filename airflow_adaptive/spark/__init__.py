@@ -1,1 +1,1 @@
-"""Clients of Spark's cluster managers; one file for each."""
+"""Clients of Spark's cluster managers, one file or folder each."""

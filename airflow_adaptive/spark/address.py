@@ -1,4 +1,4 @@
-"""Where a standalone master listens, and how that is read from the fields of a connection."""
+"""Addresses of standalone masters, and their representation in an Airflow connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_TIMEOUT_S = 10.0
 MAX_PORT = 65535
 
 OTHER_MANAGERS = ("local", "yarn", "k8s", "mesos")
-"""Masters that Airflow's `spark` connections may name and that are no standalone cluster."""
+"""Masters that Airflow's `spark` connections may name and that are not standalone clusters."""
 
 
 class AddressError(ValueError):
@@ -30,13 +30,13 @@ class AddressError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterAddress:
-    """Where one master listens.
+    """Addresses of one master.
 
     Attributes:
-        host: name or address.
-        port: for applications and workers.
-        ui_port: of the web UI.
-        rest_port: of the REST submission server (`spark.master.rest.port`).
+        host: host name or IP address.
+        port: port for applications and workers.
+        ui_port: port of the web UI.
+        rest_port: port of the REST submission server (`spark.master.rest.port`).
         ui_scheme: "http" or "https".
         rest_scheme: "http" or "https".
     """
@@ -50,17 +50,17 @@ class MasterAddress:
 
     @property
     def location(self) -> str:
-        """`host:port`, as in Spark's own list of masters."""
+        """`host:port`, as in Spark's list of masters."""
         return f"{self._host_in_url}:{self.port}"
 
     @property
     def ui_url(self) -> str:
-        """The web UI."""
+        """URL of the web UI."""
         return f"{self.ui_scheme}://{self._host_in_url}:{self.ui_port}"
 
     @property
     def rest_url(self) -> str:
-        """The REST submission server."""
+        """URL of the REST submission server."""
         return f"{self.rest_scheme}://{self._host_in_url}:{self.rest_port}"
 
     @property
@@ -70,14 +70,14 @@ class MasterAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAddress:
-    """How to reach a standalone cluster.
+    """Addresses of a standalone cluster, and the options of its connections.
 
     Attributes:
-        masters: the leader and those standing by, in any order.
-        token: bearer token for masters that ask for one (`org.apache.spark.ui.JWSFilter`), None without one.
-        timeout_s: how long a master may take to accept a connection, and to answer.
-        verify: whether https certificates are checked, or the file of the authorities to check them with.
-        conf: Spark properties of every driver that is submitted there; the place for secret ones.
+        masters: the leader and the standby masters, in any order.
+        token: bearer token for masters that require one (`org.apache.spark.ui.JWSFilter`), or None.
+        timeout_s: maximum time for a connection to a master, and for its response, in seconds.
+        verify: whether to check https certificates, or the file of the certificate authorities.
+        conf: Spark properties of every driver on the cluster; the place for secret ones.
     """
 
     masters: tuple[MasterAddress, ...]
@@ -88,16 +88,16 @@ class ClusterAddress:
 
     @property
     def master_url(self) -> str:
-        """`spark://host:port,...`, what an application is given as its master."""
+        """`spark://host:port,...`, the master of an application."""
         return f"{SCHEME}://{','.join(master.location for master in self.masters)}"
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that must be seen by nobody."""
+        """Values that must not appear in any output."""
         return (*([self.token] if self.token else []), *secret_values(self.conf))
 
     def tls(self) -> ssl.SSLContext | bool:
-        """What httpx is given as `verify`."""
+        """Return the `verify` argument of httpx."""
         return ssl.create_default_context(cafile=self.verify) if isinstance(self.verify, str) else self.verify
 
 
@@ -106,13 +106,13 @@ def parse_address(host: str | None, port: int | None, password: str | None, extr
 
     Args:
         host: `spark://h1`, `spark://h1:7077,h2:7077`, or the same without `spark://`.
-        port: of the masters that name none.
-        password: the bearer token, if the masters ask for one.
+        port: port of masters without a port in `host`.
+        password: bearer token, if the masters require one.
         extra: `ui-port`, `rest-port`, `ui-scheme`, `rest-scheme`, `timeout` (seconds), `verify` (true, false, or a file
-            of authorities), `conf` (Spark properties). Others belong to other users of the connection.
+            of certificate authorities), `conf` (Spark properties). Other fields are ignored.
 
     Raises:
-        AddressError: they don't describe a standalone cluster.
+        AddressError: the fields do not describe a standalone cluster.
     """
     return ClusterAddress(
         masters=tuple(_master(location, port, extra) for location in _locations(host or "")),
@@ -128,7 +128,7 @@ def _locations(host: str) -> list[str]:
     if not separator:
         scheme, rest = SCHEME, scheme
     if (scheme if separator else rest.partition("[")[0]) in OTHER_MANAGERS:
-        raise AddressError(f"host {host!r} is no standalone cluster: only spark://host:port is supported")
+        raise AddressError(f"host {host!r} is not a standalone cluster: only spark://host:port is supported")
     locations = [location.strip() for location in rest.split(",") if location.strip()]
     if scheme != SCHEME or not locations:
         raise AddressError(f"host {host!r} names no master: give spark://host:port, or spark://h1:port,h2:port")
@@ -152,7 +152,7 @@ def _host_and_port(location: str) -> tuple[str, int | None]:
         parts = urlsplit(f"//{location}")
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise AddressError(f"{location!r} is no host:port ({error})") from error
+        raise AddressError(f"{location!r} is not host:port ({error})") from error
     if not host or parts.path or parts.query or parts.fragment or parts.username is not None:
         raise AddressError(f"host has something beside host:port in {location.rpartition('@')[2]!r}")
     return host, port
@@ -164,7 +164,7 @@ def _port(name: str, value: object) -> int:
     except ValueError:
         port = 0
     if not 0 < port <= MAX_PORT:
-        raise AddressError(f"{name} {value!r} is no port: give 1..{MAX_PORT}")
+        raise AddressError(f"{name} {value!r} is not a port: give 1..{MAX_PORT}")
     return port
 
 
@@ -180,7 +180,7 @@ def _timeout(value: object) -> float:
     except ValueError:
         timeout = 0.0
     if not 0.0 < timeout < float("inf"):
-        raise AddressError(f"timeout {value!r} is no number of seconds above 0")
+        raise AddressError(f"timeout {value!r} is not a number of seconds above 0")
     return timeout
 
 

@@ -1,40 +1,40 @@
-"""Why one master gave no answer that counts; they don't leave this package.
+"""Errors of a request to one master. The errors do not leave this package.
 
-ProtocolError            an answer that makes no sense
+ProtocolError            the response is invalid
 MasterError
-├── NotConnectedError    nothing was sent
-├── NoAnswerError        it was sent; nobody knows what became of it
-├── ForeignAnswerError   what answered is no Spark master, or not one for us
-├── RefusalError         the master answers with an error
-└── NotLeadingError      the master answers, but another one leads
+├── NotConnectedError    the request was not sent
+├── NoAnswerError        the request was sent; its outcome is unknown
+├── ForeignAnswerError   the server is not a Spark master, or does not accept the token
+├── RefusalError         the master responds with an error
+└── NotLeadingError      the master is not the leader
 """
 
 from __future__ import annotations
 
 
 class ProtocolError(ValueError):
-    """An answer is not what a Spark master or worker answers; says what is wrong with it."""
+    """The response is not that of a Spark master or worker; the message names the problem."""
 
 
 class MasterError(Exception):
-    """One master gave no answer that counts; another one may."""
+    """A request to one master failed; another master may respond."""
 
 
 class NotConnectedError(MasterError):
-    """Nothing was sent: trying another master is safe, whatever it was."""
+    """The request was not sent, so it is safe to send any request to another master."""
 
 
 class NoAnswerError(MasterError):
-    """It was sent and may have been carried out, but no answer came."""
+    """The request was sent and may have been executed, but no response arrived."""
 
 
 class ForeignAnswerError(MasterError):
-    """What answered is no Spark master, or not one for us: the address or the token is wrong."""
+    """The server is not a Spark master, or does not accept the token: the address or the token is wrong."""
 
 
 class RefusalError(MasterError):
-    """The master answers that it can't do what was asked; the message is its own."""
+    """The master cannot fulfill the request; the message is the message of the master."""
 
 
 class NotLeadingError(MasterError):
-    """The master that answered does not lead the cluster now."""
+    """The master that responded is not the leader of the cluster."""

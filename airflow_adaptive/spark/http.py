@@ -1,4 +1,4 @@
-"""One request to one server of a standalone master, with its failures told apart by what may be done about them."""
+"""One HTTP request to a server of a standalone master. Its errors distinguish which reaction is safe."""
 
 from __future__ import annotations
 
@@ -15,41 +15,42 @@ from airflow_adaptive.spark.errors import ForeignAnswerError, NoAnswerError, Not
 Answer = TypeVar("Answer")
 
 Read = Callable[[object], Answer]
-"""Makes sense of decoded JSON, or raises `ProtocolError`."""
+"""Converts decoded JSON to a value, or raises `ProtocolError`."""
 
 
 class Http:
-    """An HTTP client for the servers of the masters; its errors name the URL, never the token."""
+    """An HTTP client for the servers of the masters. Its errors contain the URL, but never the token."""
 
     def __init__(self, address: ClusterAddress, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        """Make a client; it connects at the first request.
+        """Create a client; it connects with the first request.
 
         Args:
-            address: timeouts, TLS and the token.
-            transport: in place of the network.
+            address: timeout, TLS options and token.
+            transport: replacement for the network.
         """
         self._client = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {address.token}"} if address.token else {},
             timeout=address.timeout_s,
             verify=address.tls(),
             transport=transport,
-            trust_env=False,  # a master is inside the network: no proxy on the way
+            trust_env=False,  # a master is in the internal network, so no proxy applies
         )
 
     async def get(self, url: str, read: Read[Answer], hint: str) -> Answer:
-        """What `read` makes of the JSON at `url`; `hint` says what to check if it is no Spark master's.
+        """Return the value that `read` extracts from the JSON at `url`; `hint` names what to check after an error.
 
         Raises:
-            MasterError: there is no such answer; says why.
+            MasterError: the request failed, or the response is invalid.
         """
-        return await self._ask("GET", url, read, hint)
+        return await self._request("GET", url, read, hint)
 
     async def post(self, url: str, read: Read[Answer], hint: str, body: Any = None) -> Answer:
-        """What `read` makes of the JSON that answers a POST; else as `get`."""
-        return await self._ask("POST", url, read, hint, body)
+        """Return the value that `read` extracts from the JSON response to a POST request; otherwise like `get`."""
+        return await self._request("POST", url, read, hint, body)
 
     async def text(self, url: str, read: Callable[[str], Answer], hint: str, limit: int) -> Answer:
-        """What `read` makes of the text at `url`, of which no more than `limit` bytes are read; else as `get`."""
+        """Return the value that `read` extracts from the text at `url`, of which it reads `limit` bytes; otherwise like
+        `get`."""
         data = b""
         with _explained(url, hint):
             async with self._client.stream("GET", url) as response:
@@ -64,7 +65,7 @@ class Http:
         """Close the connections."""
         await self._client.aclose()
 
-    async def _ask(self, method: str, url: str, read: Read[Answer], hint: str, body: Any = None) -> Answer:
+    async def _request(self, method: str, url: str, read: Read[Answer], hint: str, body: Any = None) -> Answer:
         with _explained(url, hint):
             response = await self._client.request(method, url, json=body)
             _check(response, url, hint)
@@ -84,28 +85,28 @@ def _explained(url: str, hint: str) -> Iterator[None]:
 
 
 def _check(response: httpx.Response, url: str, hint: str) -> None:
-    if response.is_server_error:  # what it failed at may be done already
+    if response.is_server_error:  # the server may have executed the request
         raise NoAnswerError(f"{url}: the server failed ({response.status_code}): {hint}")
     if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
         raise ForeignAnswerError(
-            f"{url}: access denied ({response.status_code}): give the bearer token that the master's filter asks for as "
+            f"{url}: access denied ({response.status_code}): give the bearer token that the master's filter requires as "
             "the connection's password"
         )
 
 
 def _decode(response: httpx.Response) -> object:
-    """The JSON of an answer, whatever its status: a Spark master explains its refusals in JSON too."""
+    """Return the JSON of a response with any status, because a Spark master also explains rejections in JSON."""
     if response.has_redirect_location:
         raise ProtocolError(f"redirected to {response.headers['location']}")
     try:
         decoded: object = response.json()
     except ValueError as error:
-        raise ProtocolError(f"the answer ({response.status_code}) is no JSON") from error
+        raise ProtocolError(f"the response ({response.status_code}) is not JSON") from error
     return decoded
 
 
 def _why(error: BaseException) -> str:
-    """The root of the matter in a few words."""
+    """Return the root cause in a few words."""
     causes = list(_causes(error))
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         return "unknown host"

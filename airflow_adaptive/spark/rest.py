@@ -1,6 +1,7 @@
 """The documents of Spark's standalone master: its state (`/json/`) and its REST submission protocol (v1).
 
-Pure: no I/O. Sources in Spark: `JsonProtocol`, `SubmitRestProtocolRequest`, `StandaloneRestServer`, `DriverState`.
+The module performs no I/O. Sources in Spark: `JsonProtocol`, `SubmitRestProtocolRequest`, `StandaloneRestServer`,
+`DriverState`.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from airflow_adaptive.spark.secrets import SECRET_PATTERN, SECRET_PROPERTY
 from airflow_adaptive.spark.worker_log import log_pages
 
 LEADER = "ALIVE"
-"""Status of the master that leads; others are STANDBY, RECOVERING or COMPLETING_RECOVERY."""
+"""Status of the leading master; other masters are STANDBY, RECOVERING or COMPLETING_RECOVERY."""
 
 NOT_LEADING = "Current state is not alive"
-"""How a master that does not lead begins its refusal (`Utils.BACKUP_STANDALONE_MASTER_PREFIX`)."""
+"""Start of the rejection of a master that does not lead (`Utils.BACKUP_STANDALONE_MASTER_PREFIX`)."""
 
 PYTHON_DRIVER = "org.apache.spark.deploy.SparkSubmit"
-"""The server knows no Python; spark-submit in client mode does, and it runs wherever the server starts it."""
+"""Main class of a Python driver. The server does not support Python, but it can run spark-submit in client mode."""
 
 REDACTION = "spark.redaction.regex"
 
@@ -51,11 +52,11 @@ STATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterState:
-    """What a master tells of itself.
+    """The state that a master reports.
 
     Attributes:
         status: "ALIVE" for the leader.
-        snapshot: of the cluster; only the leader's means anything.
+        snapshot: snapshot of the cluster, which is valid only for the leader.
     """
 
     status: str
@@ -63,10 +64,10 @@ class MasterState:
 
 
 def check_submission(submission: DriverSubmission) -> None:
-    """Refuse what must not be sent.
+    """Check that a submission is safe to send.
 
     Raises:
-        SubmissionRefusedError: the driver has no size, or the cluster would restart it behind the scheduler's back.
+        SubmissionRefusedError: the driver has no size, or the cluster would restart it without the scheduler.
     """
     if submission.driver_cores < 1 or submission.driver_memory_mb < 1:
         raise SubmissionRefusedError(
@@ -80,15 +81,15 @@ def check_submission(submission: DriverSubmission) -> None:
 
 
 def create_request(submission: DriverSubmission, master_url: str) -> dict[str, Any]:
-    """The `CreateSubmissionRequest` that runs a PySpark driver in cluster mode.
+    """Return the `CreateSubmissionRequest` that runs a PySpark driver in cluster mode.
 
-    Properties become arguments of the driver's process, which everybody on its host can list. Secret ones travel in its
-    environment instead, as JSON in the variable `SECRET_CONF_VARIABLE`; the job's runtime sets them on the session. What
-    is secret to us is to Spark's web pages and event logs, too, unless a property says else.
+    Properties become arguments of the driver's process, which all users of its host can list. Secret properties are in
+    its environment instead, as JSON in the variable `SECRET_CONF_VARIABLE`; the job's runtime sets them on the session.
+    Spark's web pages and event logs redact the same properties, unless a property overrides this.
 
     Args:
-        submission: what to run.
-        master_url: the master, or masters, that the driver asks for executors.
+        submission: driver to submit.
+        master_url: master or masters from which the driver requests executors.
 
     Raises:
         SubmissionRefusedError: see `check_submission`.
@@ -112,7 +113,7 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
             "spark.driver.supervise": "false",
         },
         "environmentVariables": {
-            "SPARK_ENV_LOADED": "1",  # the worker's spark-env.sh has been read
+            "SPARK_ENV_LOADED": "1",  # the worker has already read its spark-env.sh
             **submission.env,
             **({SECRET_CONF_VARIABLE: json.dumps(secret)} if secret else {}),
         },
@@ -120,7 +121,7 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
 
 
 def _arguments(submission: DriverSubmission, conf: Mapping[str, str], master_url: str) -> list[str]:
-    """The command line of spark-submit; without `--master` the driver would run alone as local[*]."""
+    """Return the command line of spark-submit. Without `--master` the driver would run as local[*]."""
     options = ["--master", master_url, "--name", submission.name]
     if submission.py_files:
         options += ["--py-files", ",".join(submission.py_files)]
@@ -130,10 +131,10 @@ def _arguments(submission: DriverSubmission, conf: Mapping[str, str], master_url
 
 
 def read_state(answer: object, master_url: str, ui_url: str) -> MasterState:
-    """The answer to `GET /json/` of the web UI at `ui_url`.
+    """Read the response to `GET /json/` of the web UI at `ui_url`.
 
     Raises:
-        ProtocolError: it is not the state of a Spark master.
+        ProtocolError: the response is not the state of a Spark master.
     """
     fields = _object(answer)
     try:
@@ -159,12 +160,12 @@ def read_state(answer: object, master_url: str, ui_url: str) -> MasterState:
 
 
 def read_submission(answer: object) -> str:
-    """The submission id in a `CreateSubmissionResponse`.
+    """Return the submission id of a `CreateSubmissionResponse`.
 
     Raises:
-        RefusalError: the master did not accept it.
-        NotLeadingError: this master can't accept it.
-        ProtocolError: it is no such response.
+        RefusalError: the master rejected the submission.
+        NotLeadingError: this master does not lead.
+        ProtocolError: the response is invalid.
     """
     fields = _response(answer, "CreateSubmissionResponse")
     submission_id = fields.get("submissionId")
@@ -174,15 +175,15 @@ def read_submission(answer: object) -> str:
 
 
 def read_status(answer: object) -> SubmissionStatus:
-    """The state in a `SubmissionStatusResponse`.
+    """Return the state of a `SubmissionStatusResponse`.
 
-    A driver whose worker was lost is in state ERROR without a message: it lived when it was last seen, so it is
-    UNKNOWN, not over. An ERROR that the worker reports has the exception as its message.
+    A driver whose worker was lost is in state ERROR without a message. The driver may still run, so its state is
+    UNKNOWN. An ERROR that the worker reports has the exception as its message.
 
     Raises:
-        RefusalError: the master can't tell.
-        NotLeadingError: this master can't know.
-        ProtocolError: it is no such response.
+        RefusalError: the master cannot return the state.
+        NotLeadingError: this master does not lead.
+        ProtocolError: the response is invalid.
     """
     fields = _response(answer, "SubmissionStatusResponse")
     message = _message(fields)
@@ -198,12 +199,12 @@ def read_status(answer: object) -> SubmissionStatus:
 
 
 def read_kill(answer: object) -> None:
-    """A `KillSubmissionResponse`; that the driver is dead or unknown already is no error.
+    """Check a `KillSubmissionResponse`. An unknown driver and a driver that has ended are not errors.
 
     Raises:
-        RefusalError: the master can't do it.
-        NotLeadingError: this master can't kill it.
-        ProtocolError: it is no such response.
+        RefusalError: the master cannot kill the driver.
+        NotLeadingError: this master does not lead.
+        ProtocolError: the response is invalid.
     """
     _response(answer, "KillSubmissionResponse")
 
@@ -225,7 +226,7 @@ def _driver(fields: Mapping[str, Any]) -> LivingDriver:
 
 
 def _log_pages(fields: Mapping[str, Any], workers: Iterable[Worker]) -> dict[str, LogPages]:
-    """Where the drivers on living workers can be read; a master forgets those that ended long ago."""
+    """Return the log pages of drivers on living workers; a master forgets drivers that ended long ago."""
     address = {worker.worker_id: worker.address for worker in workers}
     drivers = [*fields.get("activedrivers", ()), *fields.get("completeddrivers", ())]
     return {
@@ -254,6 +255,6 @@ def _response(answer: object, action: str) -> Mapping[str, Any]:
 
 
 def _message(fields: Mapping[str, Any]) -> str:
-    """The server's words without the stack trace, on one line."""
+    """Return the message of the server on one line, without the stack trace."""
     lines = str(fields.get("message") or "").splitlines()
     return " ".join(line.strip() for line in lines if not line.startswith("\t"))

@@ -1,4 +1,4 @@
-"""Which Spark properties are secret, and how their values are kept out of what people read."""
+"""Determines which Spark properties are secret, and masks their values in output."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 
 SECRET_PATTERN = "secret|password|passwd|passphrase|token|access[._-]?key|(?:account|api|private)[._-]?key(?![a-z])"
-"""More than the default of `spark.redaction.regex`, which misses the keys of Azure and of service accounts."""
+"""Pattern of secret names. The default of `spark.redaction.regex` lacks the keys of Azure and of service accounts."""
 
 SECRET_PROPERTY = re.compile(SECRET_PATTERN, re.IGNORECASE)
 
 SHORTEST = 5
-"""Shorter values would be found in innocent words; Airflow draws the same line (`[logging] min_length_masked_secret`)."""
+"""Minimum length of a masked value. Shorter values also occur in ordinary words; Airflow has the same limit (`[logging]
+min_length_masked_secret`)."""
 
 FLAGS = ("true", "false")
 
@@ -19,12 +20,12 @@ MASK = "***"
 
 
 def secret_values(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of properties with secret names."""
+    """Return the values of properties with secret names."""
     return tuple(value for name, value in properties.items() if SECRET_PROPERTY.search(name))
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """The text without these values, the longest first: one may be a part of another."""
+    """Return the text with the values masked, longest first, because a value may be part of another value."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= SHORTEST and secret.lower() not in FLAGS:
             text = text.replace(secret, MASK)

@@ -1,7 +1,7 @@
 """Client of a Spark standalone cluster, over the HTTP endpoints of its masters.
 
-Workers and grants come from the web UI's `/json/`; drivers are submitted, watched and killed through the REST
-submission server, which must be on (`spark.master.rest.enabled=true`). Source: Spark's "Standalone Mode" page and
+Workers and grants come from `/json/` of the web UI. The REST submission server, which must be on
+(`spark.master.rest.enabled=true`), submits, observes and kills drivers. Source: Spark's "Standalone Mode" page and
 `StandaloneRestServer`.
 """
 
@@ -55,18 +55,18 @@ WORKER_HINT = "can the web UI of the worker be reached from here?"
 
 
 class NoLeaderError(ClusterUnreachableError):
-    """No master took the question."""
+    """No master accepted the request."""
 
 
 class StandaloneCluster:
-    """A `ClusterClient` for Spark standalone; the master that leads answers, whichever it is."""
+    """A `ClusterClient` for Spark standalone. The leading master answers each request."""
 
     def __init__(self, address: ClusterAddress, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        """Make a client; nothing is sent yet.
+        """Create a client; it sends nothing yet.
 
         Args:
-            address: the masters, and how they are spoken to.
-            transport: in place of the network.
+            address: masters, and the options of their connections.
+            transport: replacement for the network.
         """
         self._address = address
         self._http = Http(address, transport)
@@ -76,8 +76,8 @@ class StandaloneCluster:
         return f"{type(self).__name__}({self._address.master_url!r})"
 
     async def snapshot(self) -> ClusterSnapshot:
-        """Living workers and grants, as the leader tells them. Raises `ClusterUnreachableError`."""
-        return await self._ask_leader(self._state)
+        """Return the living workers and the grants, according to the leader. Raises `ClusterUnreachableError`."""
+        return await self._request_leader(self._state)
 
     async def submit(self, submission: DriverSubmission) -> str:
         """Start a driver and return its submission id.
@@ -93,39 +93,42 @@ class StandaloneCluster:
                 return await self._http.post(_submissions(master, "create"), read_submission, REST_HINT, request)
             except (ForeignAnswerError, RefusalError) as error:
                 raise SubmissionRefusedError(str(error)) from error
-            except NoAnswerError as error:  # it may have been accepted: another master must not get it too
+            except NoAnswerError as error:  # the master may have accepted it, so do not try another master
                 raise ClusterUnreachableError(str(error)) from error
 
         try:
-            return await self._ask_leader(create)
+            return await self._request_leader(create)
         except NoLeaderError as error:
             raise NotSubmittedError(str(error)) from error
 
     async def status(self, submission_id: str) -> SubmissionStatus:
-        """What the leader knows of a driver. Raises `ClusterUnreachableError`."""
+        """Return the state of a driver, according to the leader. Raises `ClusterUnreachableError`."""
 
         async def status(master: MasterAddress) -> SubmissionStatus:
             return await self._http.get(_submissions(master, "status", submission_id), read_status, REST_HINT)
 
-        return await self._ask_leader(status)
+        return await self._request_leader(status)
 
     async def kill(self, submission_id: str) -> None:
-        """Ask for a driver's death; asking again, or for a dead one, is no error. Raises `ClusterUnreachableError`."""
+        """Kill a driver. A repeated request, or one for a driver that has ended, is not an error.
+
+        Raises `ClusterUnreachableError`.
+        """
 
         async def kill(master: MasterAddress) -> None:
             await self._http.post(_submissions(master, "kill", submission_id), read_kill, REST_HINT)
 
-        await self._ask_leader(kill)
+        await self._request_leader(kill)
 
     async def driver_log(self, submission_id: str) -> DriverLog:
-        """The end of what a driver wrote, as its worker shows it; see `ClusterClient.driver_log`."""
+        """Return the end of a driver's output, as its worker publishes it; see `ClusterClient.driver_log`."""
         pages = (await self.snapshot()).log_pages.get(submission_id)
         if pages is None:
             return DriverLog()
         return DriverLog(stdout=await self._output(pages.stdout), stderr=await self._output(pages.stderr))
 
     async def close(self) -> None:
-        """Release connections."""
+        """Close the connections."""
         await self._http.close()
 
     async def _output(self, page: str) -> str:
@@ -144,19 +147,19 @@ class StandaloneCluster:
             raise NotLeadingError(f"{master.ui_url}: the master is {state.status}")
         return state.snapshot
 
-    async def _ask_leader(self, ask: Callable[[MasterAddress], Awaitable[Answer]]) -> Answer:
-        """The answer of the first master that leads, beginning with the one that led last."""
+    async def _request_leader(self, request: Callable[[MasterAddress], Awaitable[Answer]]) -> Answer:
+        """Return the response of the first leading master, starting with the last known leader."""
         others = [master for master in self._address.masters if master != self._last_leader]
         reasons = []
         for master in (self._last_leader, *others):
             try:
-                answer = await ask(master)
+                answer = await request(master)
             except MasterError as error:
                 reasons.append(str(error))
             else:
                 self._last_leader = master
                 return answer
-        raise NoLeaderError(f"no master of {self._address.master_url} can be asked: {'; '.join(reasons)}")
+        raise NoLeaderError(f"no master of {self._address.master_url} accepts requests: {'; '.join(reasons)}")
 
 
 def _submissions(master: MasterAddress, *path: str) -> str:

@@ -1,6 +1,6 @@
-"""What a worker's web UI shows of a driver's output (`/logPage/` for people, `/log/` for programs).
+"""The output of a driver on a worker's web UI (`/logPage/` for users, `/log/` for programs).
 
-Pure: no I/O. Source in Spark: `org.apache.spark.deploy.worker.ui.LogPage`.
+The module performs no I/O. Source in Spark: `org.apache.spark.deploy.worker.ui.LogPage`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ STDOUT = "stdout"
 STDERR = "stderr"
 
 MAX_BYTES = 16 * 1024
-"""Of one output; the end of it."""
+"""Number of bytes to read from the end of one output."""
 
 HEADER = re.compile(r"==== Bytes (\d+)-\d+ of \d+ of .* ====\n")
 
 NO_LOG = "Error: invalid log directory"
-"""The worker has removed the driver's directory (`spark.worker.cleanup.enabled`), or never had it."""
+"""Response after the worker has removed the driver's directory (`spark.worker.cleanup.enabled`), or if it never had
+one."""
 
 
 def log_pages(address: str, submission_id: str) -> LogPages:
-    """Pages of a driver's outputs on the web UI of its worker."""
+    """Return the pages of a driver's outputs on the web UI of its worker."""
     return LogPages(
         stdout=f"{address}/logPage/?{_query(submission_id, STDOUT)}",
         stderr=f"{address}/logPage/?{_query(submission_id, STDERR)}",
@@ -32,16 +33,16 @@ def log_pages(address: str, submission_id: str) -> LogPages:
 
 
 def log_url(page: str) -> str:
-    """Where programs read the end of the output that people read at `page`."""
+    """Return the URL at which programs read the end of the output of a page for users."""
     address, _, query = page.rpartition("/logPage/?")
     return f"{address}/log/?{query}&byteLength={MAX_BYTES}"
 
 
 def read_log(text: str) -> str:
-    """The output itself, from its first complete line.
+    """Return the output from its first complete line.
 
     Raises:
-        ProtocolError: it is no such answer.
+        ProtocolError: the text is not the log of a Spark worker.
     """
     header = HEADER.match(text)
     if header is None:

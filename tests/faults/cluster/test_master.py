@@ -102,7 +102,7 @@ def test_address_of_the_master_that_is_somebody_elses(mortal_world: JobUnderFaul
     job.feed()
     job.recover()
     assert job.epoch() == 1
-    assert job.said("is no JSON", "is this its web UI")
+    assert job.said("is not JSON", "is this its web UI")
     record("another server at the master's address", "for two leases", job.finish(loop))
 
 

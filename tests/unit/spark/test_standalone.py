@@ -115,7 +115,7 @@ async def test_application_is_given_all_masters() -> None:
 async def test_cluster_without_leader_is_unreachable(status: str) -> None:
     async with client(Masters(h1=master(status), h2=master(status))) as cluster:
         for error in await every_error(cluster):
-            assert "no master of spark://h1:7077,h2:7077 can be asked" in error
+            assert "no master of spark://h1:7077,h2:7077 accepts requests" in error
             assert status in error
 
 

@@ -53,7 +53,7 @@ def test_the_query_keeps_the_trigger_of_its_script(trials):
         ("keyless", "operator 0 (stateStoreSave) has no key, so it is always in one partition"),
         ("operator", "operator 0 (globalLimit): Spark cannot read it"),
         ("another", "the state belongs to another query, of stateStoreSave, and this query has dedupe"),
-        ("provider", "operator 0 (stateStoreSave): only RocksDB's state can be"),
+        ("provider", "operator 0 (stateStoreSave): Spark repartitions only RocksDB's state"),
         ("escaped", "characters in its path that are escaped in a URI"),
         ("newer", "upgrade Spark, or give the query a new one"),
     ],
