@@ -49,8 +49,10 @@ class Http:
         return await self._request("POST", url, read, hint, body)
 
     async def text(self, url: str, read: Callable[[str], Answer], hint: str, limit: int) -> Answer:
-        """Return the value that `read` extracts from the text at `url`, of which it reads `limit` bytes; otherwise like
-        `get`."""
+        """Return the value that `read` extracts from the first `limit` bytes of the text at `url`.
+
+        Otherwise like `get`.
+        """
         data = b""
         with _explained(url, hint):
             async with self._client.stream("GET", url) as response:

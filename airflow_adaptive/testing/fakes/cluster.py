@@ -122,7 +122,7 @@ class FakeCluster:
     async def submit(self, submission: DriverSubmission) -> str:
         """See `ClusterClient`."""
         if not (self.reachable and self.submits):
-            raise NotSubmittedError(f"no master of {MASTER_URL} can be asked: it was made unreachable")
+            raise NotSubmittedError(f"no master of {MASTER_URL} accepts requests: it was made unreachable")
         check_submission(submission)
         submission_id = f"driver-20130101000000-{self._driver_count:04d}"
         self._driver_count += 1
