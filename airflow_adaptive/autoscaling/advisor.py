@@ -123,13 +123,13 @@ class PolicyAdvisor:
         snapshot = {"kind": self.kind, "at": self._consulted_at.isoformat(), "memory": encode(self._memory)}
         return snapshot if len(json.dumps(snapshot)) <= MAX_MEMORY_BYTES else {}
 
-    def advise(self, observed: PolicyInput) -> Advice | None:
+    def advise(self, policy_input: PolicyInput) -> Advice | None:
         """See `Advisor`."""
-        previous, self._consulted_at = self._consulted_at, observed.at
-        if previous is not None and not -MAX_CLOCK_STEP_BACK <= observed.at - previous <= MAX_MEMORY_AGE:
+        previous, self._consulted_at = self._consulted_at, policy_input.at
+        if previous is not None and not -MAX_CLOCK_STEP_BACK <= policy_input.at - previous <= MAX_MEMORY_AGE:
             self._discard_memory()
-            self._consulted_at = observed.at
-        memory, advice = self._policy.advise(self._memory, observed)
+            self._consulted_at = policy_input.at
+        memory, advice = self._policy.advise(self._memory, policy_input)
         self._memory = memory
         result: Advice | None = advice
         return result
@@ -160,7 +160,7 @@ class UnreadablePolicy:
         """See `Advisor`."""
         return {}
 
-    def advise(self, observed: PolicyInput) -> Advice | None:
+    def advise(self, policy_input: PolicyInput) -> Advice | None:
         """Raise `RescalePolicyError`."""
         raise self._error
 

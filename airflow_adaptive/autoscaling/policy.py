@@ -1,8 +1,8 @@
-"""What a rescale policy is: from what is seen of a job, and what it remembers, to the bounds that it advises.
+"""Interface of rescale policies: a policy derives advised bounds from the observed job and from its own memory.
 
-A policy writes resource requirements and nothing else: cooldown, stabilisation, tiers and safety stay with the
-scheduler. It is pure: no clock, no I/O, no randomness. Policies and memories are frozen dataclasses that
-`scheduler.snapshot.encode` and `decode` write and read, since they go into a trigger's arguments and the job's log.
+A policy sets resource requirements and nothing else: the scheduler owns cooldown, stabilization, rescale tiers and safety. A policy is
+pure: it uses no clock, no I/O and no randomness. Policies and their memories are frozen dataclasses, which `scheduler.snapshot.encode`
+and `decode` convert for the arguments of a trigger and for the journal.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = [
     "VertexLimits",
     "dry_run_violations",
 ]
-"""With what a loop and its policy tell each other (`runtime.requirements.advice`)."""
+"""The list includes the interface between a loop and a policy (`runtime.requirements.advice`)."""
 
 EVERY_VERTEX = "*"
-"""Name under which `Bounds` has what holds for every vertex that it does not name."""
+"""Key in `Bounds` of the bounds for every vertex without a key of its own."""
 
 
 class RescalePolicyError(ValueError):
-    """A policy that can't be used; the message lists every violation.
+    """A policy is invalid; the message lists every violation.
 
     Attributes:
-        violations: each names the thing and the fix.
+        violations: violations, each with the name of the invalid value and the fix.
     """
 
     def __init__(self, subject: str, violations: Sequence[str]) -> None:
@@ -46,55 +46,54 @@ class RescalePolicyError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What a policy wants: bounds per vertex, or `EVERY_VERTEX` for those that are not named.
+    """Bounds that a policy sets, per vertex; the key `EVERY_VERTEX` stands for every vertex without a key of its own.
 
-    A vertex that is neither named nor meant by `EVERY_VERTEX` keeps what its DAG declares; a bound of -1 is its default
-    (FLIP-291).
+    A vertex without bounds keeps the bounds that its DAG declares. A bound of -1 stands for the default (FLIP-291).
     """
 
     vertices: Mapping[str, ParallelismRange]
 
     @classmethod
     def of(cls, bounds: Bounds | int | Sequence[int] | Mapping[str, Any]) -> Bounds:
-        """From bounds of every vertex (a number, or a lower and an upper one), or from a mapping of vertex to bounds.
+        """Return the bounds for a number, a pair (lower, upper), or a mapping of vertex to a number or a pair.
 
         Raises:
-            ValueError: it is none of these.
+            ValueError: the value has none of these forms.
         """
         if isinstance(bounds, Bounds):
             return bounds
         if not isinstance(bounds, Mapping):
             bounds = {EVERY_VERTEX: bounds}
-        return cls(vertices={str(name): _range(wanted) for name, wanted in bounds.items()})
+        return cls(vertices={str(name): _range(given) for name, given in bounds.items()})
 
     def violations(self, limits: Mapping[str, VertexLimits] | None = None) -> list[str]:
-        """Everything that is wrong with them: in themselves, and for these limits if they are known."""
+        """Return every violation: contradictions, and bounds that exceed the limits of the job if the limits are known."""
         wrong = (
             [] if self.vertices else ["no vertex has bounds: give a number, a pair (lower, upper), or vertex: bounds"]
         )
-        for name, wanted in self.vertices.items():
-            wrong += _crossed(name, wanted)
+        for name, given in self.vertices.items():
+            wrong += _crossed(name, given)
         if limits is not None:
             wrong += [
                 f"the job has no vertex {name!r}: it has {', '.join(map(repr, limits))}"
-                for name in self._strange(limits)
+                for name in self._unknown_vertices(limits)
             ]
-            wrong += [violation for name in limits for violation in self._too_much(name, limits[name])]
+            wrong += [violation for name in limits for violation in self._exceeding(name, limits[name])]
         return list(dict.fromkeys(wrong))
 
     def complete(self, limits: Mapping[str, VertexLimits]) -> Requirements:
-        """The bounds of every vertex of the job, with -1 replaced by the default."""
+        """Return the bounds of every vertex of a job, with -1 replaced by the default."""
         return {name: self._expanded(name, limit) for name, limit in limits.items()}
 
-    def _strange(self, limits: Mapping[str, VertexLimits]) -> list[str]:
+    def _unknown_vertices(self, limits: Mapping[str, VertexLimits]) -> list[str]:
         return [name for name in self.vertices if name != EVERY_VERTEX and name not in limits]
 
     def _expanded(self, name: str, limit: VertexLimits) -> ParallelismRange:
-        wanted = self.vertices.get(name, self.vertices.get(EVERY_VERTEX, limit.declared))
-        upper = limit.declared.upper if wanted.upper == RESET_TO_DEFAULT else wanted.upper
-        return ParallelismRange(1 if wanted.lower == RESET_TO_DEFAULT else wanted.lower, upper)
+        given = self.vertices.get(name, self.vertices.get(EVERY_VERTEX, limit.declared))
+        upper = limit.declared.upper if given.upper == RESET_TO_DEFAULT else given.upper
+        return ParallelismRange(1 if given.lower == RESET_TO_DEFAULT else given.lower, upper)
 
-    def _too_much(self, name: str, limit: VertexLimits) -> list[str]:
+    def _exceeding(self, name: str, limit: VertexLimits) -> list[str]:
         expanded = self._expanded(name, limit)
         if expanded.upper > limit.max_parallelism:
             return [
@@ -107,30 +106,34 @@ Memory = TypeVar("Memory")
 
 
 class RescalePolicy(Protocol[Memory]):
-    """Advises bounds; a frozen dataclass."""
+    """A policy that advises bounds; a frozen dataclass."""
 
     def remember(self) -> Memory:
-        """The memory to begin with."""
+        """Return the memory before the first consultation."""
         ...
 
-    def advise(self, memory: Memory, seen: PolicyInput) -> tuple[Memory, Advice | None]:
-        """What to remember, and what to have now; None: nothing to say.
+    def advise(self, memory: Memory, policy_input: PolicyInput) -> tuple[Memory, Advice | None]:
+        """Return the new memory, and the advice; no advice if the policy does not know enough yet.
+
+        Args:
+            memory: memory of the last consultation.
+            policy_input: the job at the time of the consultation.
 
         Raises:
-            RescalePolicyError: the job can't have what the policy wants; lists everything.
+            RescalePolicyError: the job cannot have the bounds that the policy wants; the message lists every violation.
         """
         ...
 
 
 def dry_run_violations(dry_run: object) -> list[str]:
-    """What is wrong with a policy's `dry_run`."""
+    """Return the violations of the value of a policy's `dry_run`."""
     return [] if isinstance(dry_run, bool) else [f"dry_run is {dry_run!r}: give True or False"]
 
 
-def _range(wanted: Any) -> ParallelismRange:
-    bounds = wanted if isinstance(wanted, ParallelismRange) else ParallelismRange.of(wanted)
+def _range(given: Any) -> ParallelismRange:
+    bounds = given if isinstance(given, ParallelismRange) else ParallelismRange.of(given)
     if any(isinstance(bound, bool) for bound in (bounds.lower, bounds.upper)):
-        raise ValueError(f"parallelism {wanted!r} must be a whole number, or a pair of them (lower, upper)")
+        raise ValueError(f"parallelism {given!r} must be a whole number, or a pair of them (lower, upper)")
     return bounds
 
 

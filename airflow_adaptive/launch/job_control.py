@@ -18,7 +18,7 @@ from airflow_adaptive.runtime.requirements.control_requests import (
     ControlRequest,
     encode_requirements,
 )
-from airflow_adaptive.runtime.requirements.request_bodies import accepted, require_rescalable
+from airflow_adaptive.runtime.requirements.request_bodies import accept_body, require_rescalable
 from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json
@@ -105,7 +105,7 @@ class JobControl:
         state = self._state()
         require_rescalable(self._job, state, summary.get("job_type"), summary.get("outcome"))
         requested = _requested_body(parallelism, state)
-        body = encode_requirements(accepted(requested, state))
+        body = encode_requirements(accept_body(requested, state))
         expires_at = None if hold is None else datetime.now(UTC) + hold
         self._request(CALENDAR if calendar else REQUIREMENTS, requested, by, expires_at)
         return body

@@ -34,8 +34,8 @@ from airflow_adaptive.runtime.requirements.control_requests import (
 from airflow_adaptive.runtime.requirements.control_requests import KEYS as REQUEST_KEYS
 from airflow_adaptive.runtime.requirements.request_bodies import (
     NotRescalableError,
-    accepted,
-    expiry,
+    accept_body,
+    parse_expiry,
     require_rescalable,
     version_of,
 )
@@ -97,7 +97,7 @@ def check_accepted(body: Any, state: SchedulerState) -> Requirements:
         RequestRefusedError: the body is invalid (400). The error lists all violations.
     """
     try:
-        return accepted(body, state)
+        return accept_body(body, state)
     except RequirementsError as error:
         raise invalid(error) from error
 
@@ -129,7 +129,7 @@ def expiry_of(lasts: str | None, until: str | None) -> datetime | None:
         RequestRefusedError: both values are given, or one is invalid (400).
     """
     try:
-        return expiry(lasts, until, datetime.now(UTC))
+        return parse_expiry(lasts, until, datetime.now(UTC))
     except ValueError as error:
         raise RequestRefusedError(HTTPStatus.BAD_REQUEST, "invalid-expiry", str(error)) from error
 

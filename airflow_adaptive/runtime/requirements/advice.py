@@ -206,7 +206,7 @@ class Advisor(Protocol):
         """Return the memory for the next loop, JSON-compatible."""
         ...
 
-    def advise(self, observed: PolicyInput) -> Advice | None:
+    def advise(self, policy_input: PolicyInput) -> Advice | None:
         """Return the advice, None if the policy has no advice yet.
 
         Raises:

@@ -1,10 +1,10 @@
-"""What other requirements would lead to now: the real scheduler, stepped on a copy of its state. Pure; nothing is changed.
+"""Dry run of resource requirements: the real scheduler steps on a copy of its state. The dry run is pure and changes nothing.
 
-A scale-up controller of the job's own is not asked: previews are made in Airflow's API server, which must run no code that a DAG, or
-whoever can write a mirror, names. The default one answers in its place.
+The dry run runs in Airflow's API server, which must not run code that a DAG or the published state names. So the dry run uses the default
+scale-up controller in place of a controller of the job.
 
-The state of a mirror may be some seconds old, and it knows only the slots that the job holds or was offered: a cluster may have
-more for a job that asks for more. So what is told is what would happen without them, and what they would lead to.
+The published state may be some seconds old, and contains only the slots that the job holds or was offered. The cluster may have more
+slots. The result therefore describes what happens without more slots, and what happens when the missing slots arrive.
 """
 
 from __future__ import annotations
@@ -33,45 +33,45 @@ from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.scheduler.timeline import Decision
 
 FOLLOWED: Final = (TimerName.DECLARE, TimerName.TRANSITION, TimerName.FORCED_RESCALE)
-"""Deadlines that come for sure; the others end waits for a driver or a cluster that may answer before."""
+"""Timers that always fire. The other timers limit the wait for a driver or a cluster, which may answer earlier."""
 
-MOST_STEPS: Final = 20
-"""More deadlines than this before anything moves lead nowhere."""
+MAX_STEPS: Final = 20
+"""Number of timers after which the dry run ends without a state transition."""
 
 
 class Consequence(StrEnum):
-    """What new requirements lead to."""
+    """Consequence of new requirements."""
 
     NOTHING = "NOTHING"
-    """The job goes on as it is."""
+    """The job continues unchanged."""
     RESCALE = "RESCALE"
-    """The job goes on with another parallelism."""
+    """The job continues with another parallelism."""
     START = "START"
-    """The job, which waits, starts."""
+    """The job, which waits for slots, starts."""
     WAIT_FOR_SLOTS = "WAIT_FOR_SLOTS"
-    """The job goes on as it is until more slots are there."""
+    """The job continues unchanged until more slots are available."""
     STOP_AND_WAIT = "STOP_AND_WAIT"
-    """The job stops, since what it has is below the lower bound."""
+    """The job stops, because its slots do not suffice for the lower bounds."""
     LATER = "LATER"
-    """The job is on its way from one state to another; the requirements are followed after that."""
+    """The job is between two states, and follows the requirements afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What new requirements lead to.
+    """Result of a dry run.
 
     Attributes:
-        consequence: see `Consequence`.
-        reason: in plain words, the scheduler's own where it has some.
-        requirements: complete, without -1.
-        before: parallelism in force, None if no plan is.
-        after: parallelism that follows, when the slots for it are there; None if none does.
-        tier: rung of the rescale ladder, None if nothing follows.
-        held_back_until: the cooldown's end, None if none holds it back.
-        at: when it happens at the latest if nothing else does, None if that depends on the world; a batch that is committed
-            may let it happen sooner, but not before `held_back_until`.
-        missing_slots: that are waited for.
-        decisions: of the scheduler on the way.
+        consequence: consequence of the requirements.
+        reason: human-readable reason; the reason of the scheduler if the scheduler gives one.
+        requirements: complete requirements, without -1.
+        before: active parallelism, None without a plan.
+        after: parallelism that follows when its slots are available, None if no change follows.
+        tier: rescale tier of the change, None without a change.
+        held_back_until: end of the cooldown that delays the change, None without a cooldown.
+        at: latest time of the change if no other event occurs, None if the time depends on external events. A committed batch
+            may cause the change earlier, but not before `held_back_until`.
+        missing_slots: number of slots for which the job waits.
+        decisions: decisions of the scheduler during the dry run.
     """
 
     consequence: Consequence
@@ -87,39 +87,39 @@ class Preview:
 
 
 def preview(state: SchedulerState, requirements: Requirements, now: datetime) -> Preview:
-    """What these requirements would lead to.
+    """Return the consequence of requirements.
 
     Args:
-        state: of the scheduler.
-        requirements: accepted ones (`requirements.accept`).
-        now: the time.
+        state: state of the scheduler.
+        requirements: accepted requirements (`scheduler.requirements.accept`).
+        now: time.
 
     Raises:
-        SchedulerUsageError: they were not accepted.
+        SchedulerUsageError: the requirements are not accepted.
     """
-    state = _without_own_code(state)
-    steps = tuple(_walk(state, RequirementsChanged(at=now, requirements=requirements)))
+    state = _with_default_controller(state)
+    steps = tuple(_steps(state, RequirementsChanged(at=now, requirements=requirements)))
     last = steps[-1]
-    told = Preview(
+    result = Preview(
         consequence=Consequence.NOTHING,
-        reason="the job goes on as it is",
+        reason="the job continues unchanged",
         requirements=requirements,
         before=None if state.plan is None else state.plan.parallelism,
         held_back_until=_cooldown(state, now),
         decisions=tuple(step.decision for step in steps if step.decision is not None),
     )
     if last.transition is not None:
-        return _moved(told, last)
-    return _stayed(told, state, last.state, now)
+        return _after_transition(result, last)
+    return _without_transition(result, state, last.state, now)
 
 
-def _without_own_code(state: SchedulerState) -> SchedulerState:
+def _with_default_controller(state: SchedulerState) -> SchedulerState:
     return replace(state, options=replace(state.options, scale_up_controller=MINIMAL_INCREASE))
 
 
-def _walk(state: SchedulerState, event: Event) -> Iterator[Step]:
-    """The steps from an event on, deadline by deadline, until one moves the job or none is left."""
-    for _ in range(MOST_STEPS):
+def _steps(state: SchedulerState, event: Event) -> Iterator[Step]:
+    """Yield the steps after an event, timer by timer, until a step has a state transition or no timer is left."""
+    for _ in range(MAX_STEPS):
         step = machine.step(state, event)
         yield step
         state = step.state
@@ -129,68 +129,68 @@ def _walk(state: SchedulerState, event: Event) -> Iterator[Step]:
         event = TimerFired(at=max(due[0].due, event.at), timer=due[0].name, version=state.version)
 
 
-def _moved(told: Preview, step: Step) -> Preview:
-    """What the transition at the end of the walk means."""
+def _after_transition(result: Preview, step: Step) -> Preview:
+    """Return the consequence of the state transition in the last step."""
     transition = step.transition
     if transition is None:
-        return told
-    moved = replace(told, reason=transition.reason, at=transition.at, tier=transition.tier)
+        return result
+    changed = replace(result, reason=transition.reason, at=transition.at, tier=transition.tier)
     match step.state.current:
         case Restarting(target_parallelism=None, failure=None):
             missing = minimum_slots(step.state.job, step.state.requirements) - step.state.available_slots
             return replace(
-                moved, consequence=Consequence.STOP_AND_WAIT, missing_slots=max(missing, 0), held_back_until=None
+                changed, consequence=Consequence.STOP_AND_WAIT, missing_slots=max(missing, 0), held_back_until=None
             )
         case Restarting(target_parallelism=target_parallelism) if target_parallelism is not None:
-            return replace(moved, consequence=Consequence.RESCALE, after=target_parallelism)
+            return replace(changed, consequence=Consequence.RESCALE, after=target_parallelism)
         case Deploying(plan=plan, previous_plan=previous_plan):
             consequence = Consequence.START if previous_plan is None else Consequence.RESCALE
-            return replace(moved, consequence=consequence, after=plan.parallelism)
+            return replace(changed, consequence=consequence, after=plan.parallelism)
         case _:
-            return replace(moved, consequence=Consequence.LATER)
+            return replace(changed, consequence=Consequence.LATER)
 
 
-def _stayed(told: Preview, before: SchedulerState, after: SchedulerState, now: datetime) -> Preview:
-    """Why nothing moves, and what more slots would change."""
+def _without_transition(result: Preview, before: SchedulerState, after: SchedulerState, now: datetime) -> Preview:
+    """Return why no state transition follows, and the consequence of more slots."""
     if not isinstance(after.current, Executing | WaitingForResources):
-        reason = f"the requirements are noted, and followed when the job is through with {after.name}"
-        return replace(told, consequence=Consequence.LATER, reason=reason)
+        reason = f"the job follows the requirements when it leaves the state {after.name}"
+        return replace(result, consequence=Consequence.LATER, reason=reason)
     missing = required_slots(after.job, after.requirements) - after.available_slots
     if isinstance(after.current, WaitingForResources):
         missing = minimum_slots(after.job, after.requirements) - after.available_slots
-    if missing <= 0 or _same_want(before, after):
-        return replace(told, reason=_why_nothing(told, missing), held_back_until=None)
+    if missing <= 0 or _requires_same_slots(before, after):
+        return replace(result, reason=_reason_for_nothing(result, missing), held_back_until=None)
     arrived = _with_slots(after, missing, now)
     return replace(
-        told,
+        result,
         consequence=Consequence.WAIT_FOR_SLOTS,
-        reason=f"{missing} more slot(s) are asked for; have {after.available_slots}",
+        reason=f"{missing} more slot(s) are required; have {after.available_slots}",
         missing_slots=missing,
         after=arrived.after,
         tier=arrived.tier,
     )
 
 
-def _same_want(before: SchedulerState, after: SchedulerState) -> bool:
-    """Whether the job runs and wants as many slots as before."""
+def _requires_same_slots(before: SchedulerState, after: SchedulerState) -> bool:
+    """Return whether the job runs and requires the same number of slots as before."""
     same = required_slots(before.job, before.requirements) == required_slots(after.job, after.requirements)
     return same and isinstance(after.current, Executing) and resource_checks.possible_parallelism(after) is not None
 
 
-def _why_nothing(told: Preview, missing: int) -> str:
-    said = told.decisions[-1].reason if told.decisions else told.reason
-    return f"{said}; {missing} slot(s) are still waited for" if missing > 0 else said
+def _reason_for_nothing(result: Preview, missing: int) -> str:
+    reason = result.decisions[-1].reason if result.decisions else result.reason
+    return f"{reason}; the job still waits for {missing} slot(s)" if missing > 0 else reason
 
 
 def _with_slots(state: SchedulerState, missing: int, now: datetime) -> Preview:
-    """What would happen if the missing slots came now."""
-    told = Preview(consequence=Consequence.NOTHING, reason="", requirements=state.requirements)
+    """Return the consequence of the arrival of the missing slots."""
+    result = Preview(consequence=Consequence.NOTHING, reason="", requirements=state.requirements)
     offers = (*state.offers, SlotOffer(worker="", free=missing))
-    return _moved(told, [*_walk(state, SlotsChanged(at=now, offers=offers))][-1])
+    return _after_transition(result, [*_steps(state, SlotsChanged(at=now, offers=offers))][-1])
 
 
 def _cooldown(state: SchedulerState, now: datetime) -> datetime | None:
-    """When the cooldown ends, None if there is none."""
+    """Return the end of the cooldown, None without a cooldown."""
     match state.current:
         case Executing(manager=manager) if manager.phase is Phase.COOLDOWN and manager.cooldown_ends > now:
             return manager.cooldown_ends

@@ -1,12 +1,12 @@
-"""A driver's reports as figures of its queries, for a rescale policy: what came in, what it cost, what waits.
+"""Converts driver statuses into metrics of queries for a rescale policy: input, cost and backlog.
 
-A report tells of the newest batch. That no row comes in any more, and for how long a batch has been running, shows only in what
-stays the same from one look to the next.
+A driver status contains the metrics of the newest batch. Only a comparison with earlier statuses shows that a query receives no more
+input, and for how long a batch has been running.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -15,89 +15,90 @@ from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive.runtime.requirements.advice import QueryMetrics
 from airflow_adaptive.scheduler.job_graph import JobGraph
 
-QUIET: Final = timedelta(seconds=3)
-"""A query between two batches is quiet if for longer than this, and one and a half triggers, none has begun."""
+IDLE_GRACE: Final = timedelta(seconds=3)
+"""A query is idle if no batch has started for this time and one and a half trigger intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pulse:
-    """What is remembered of a query.
+class _Progress:
+    """Progress of a query in its last batches.
 
     Attributes:
-        epoch: of the driver.
-        committed: batches, as counted by the driver.
-        at: when this count was seen first.
-        running: since when a batch was seen to run, None if none does.
-        quiet: whether rows have stopped coming in since that batch.
+        epoch: epoch of the driver.
+        committed: number of committed batches in the driver status.
+        at: time at which this number was observed first.
+        running_since: time from which a batch has been running, None without a running batch.
+        is_idle: whether the query has received no input since its last batch.
     """
 
     epoch: int
     committed: int
     at: datetime
-    running: datetime | None = None
-    quiet: bool = False
+    running_since: datetime | None = None
+    is_idle: bool = False
 
 
 class QueryGauge:
-    """Turns the reports of the drivers of one job into figures, look by look."""
+    """Converts the statuses of the drivers of one job into metrics, status by status."""
 
     def __init__(self) -> None:
-        """Nothing was reported yet."""
-        self._pulses: dict[str, _Pulse] = {}
+        """No status was read yet."""
+        self._progress: dict[str, _Progress] = {}
         self._newest: tuple[int, int] | None = None
-        self._figures: Mapping[str, QueryMetrics] = {}
+        self._metrics: Mapping[str, QueryMetrics] = {}
 
-    def read(self, graph: JobGraph, report: DriverStatus | None, now: datetime) -> Mapping[str, QueryMetrics]:
-        """Figures by name of query; of those that run.
+    def read(self, graph: JobGraph, status: DriverStatus | None, now: datetime) -> Mapping[str, QueryMetrics]:
+        """Return the metrics of each active query by name.
 
         Args:
-            graph: of the job.
-            report: of the driver of the current epoch, None without one.
-            now: the time.
+            graph: graph of the job.
+            status: status of the driver of the current epoch, None without a status.
+            now: time.
         """
-        if report is None:
+        if status is None:
             return {}
-        if (report.epoch, report.sequence) != self._newest:
-            self._newest = (report.epoch, report.sequence)
-            self._figures = dict(self._read(graph, report, now))
-        return self._figures
+        if (status.epoch, status.sequence) != self._newest:
+            self._newest = (status.epoch, status.sequence)
+            self._metrics = {
+                query.name: self._read(graph, status, query, now) for query in status.queries if query.active
+            }
+        return self._metrics
 
-    def _read(self, graph: JobGraph, report: DriverStatus, now: datetime) -> Iterator[tuple[str, QueryMetrics]]:
-        for query in report.queries:
-            if query.active:
-                pulse = _felt(self._pulses.get(query.name), query, report.epoch, now)
-                self._pulses[query.name] = pulse
-                vertices = _vertices(graph, query.name, len(report.queries))
-                figures = _quiet(query) if pulse.quiet else _busy(query)
-                running = None if pulse.running is None else (now - pulse.running) / timedelta(milliseconds=1)
-                yield (
-                    query.name,
-                    replace(figures, vertices=vertices, epoch=report.epoch, sequence=report.sequence, running=running),
-                )
+    def _read(self, graph: JobGraph, status: DriverStatus, query: QueryReport, now: datetime) -> QueryMetrics:
+        progress = _progress(self._progress.get(query.name), query, status.epoch, now)
+        self._progress[query.name] = progress
+        since = progress.running_since
+        return replace(
+            _idle(query) if progress.is_idle else _busy(query),
+            vertices=_vertices(graph, query.name, len(status.queries)),
+            epoch=status.epoch,
+            sequence=status.sequence,
+            running=None if since is None else (now - since) / timedelta(milliseconds=1),
+        )
 
 
 def state_partitions(graph: JobGraph, queries: Mapping[str, QueryMetrics]) -> Mapping[str, int]:
-    """Partitions of the state by query: those of its slot sharing group."""
+    """Return the number of state partitions of each query: that of the query's slot sharing group."""
     by_vertex = {
         vertex.name: graph.state_partitions[name] for name, vertices in graph.groups.items() for vertex in vertices
     }
     return {
-        name: max((by_vertex[vertex] for vertex in figures.vertices), default=1) for name, figures in queries.items()
+        name: max((by_vertex[vertex] for vertex in metrics.vertices), default=1) for name, metrics in queries.items()
     }
 
 
-def _felt(before: _Pulse | None, query: QueryReport, epoch: int, now: datetime) -> _Pulse:
-    if before is None or (before.epoch, before.committed) != (epoch, query.committed):
-        return _Pulse(epoch=epoch, committed=query.committed, at=now, running=None if query.idle else now)
+def _progress(previous: _Progress | None, query: QueryReport, epoch: int, now: datetime) -> _Progress:
+    if previous is None or (previous.epoch, previous.committed) != (epoch, query.committed):
+        return _Progress(epoch=epoch, committed=query.committed, at=now, running_since=None if query.idle else now)
     if not query.idle:
-        # It may only be asking its sources for rows.
-        return replace(before, running=before.running or now)
+        # The query may only poll its sources, so it does not count as receiving input.
+        return replace(previous, running_since=previous.running_since or now)
     trigger = timedelta(milliseconds=min(query.trigger_interval_ms or 0, 1e12))
-    return replace(before, running=None, quiet=now - before.at > QUIET + 1.5 * trigger)
+    return replace(previous, running_since=None, is_idle=now - previous.at > IDLE_GRACE + 1.5 * trigger)
 
 
 def _vertices(graph: JobGraph, query: str, queries: int) -> tuple[str, ...]:
-    """Vertices of a query: its slot sharing group's, or all of a job that has one query or one group."""
+    """Return the vertices of a query: those of its slot sharing group, or all vertices if the job has one query or one group."""
     groups = graph.groups
     if query in groups:
         return tuple(vertex.name for vertex in groups[query])
@@ -122,8 +123,8 @@ def _busy(query: QueryReport) -> QueryMetrics:
     )
 
 
-def _quiet(query: QueryReport) -> QueryMetrics:
-    """No row comes in, and if its sources tell how many wait, none does: it would be reading them."""
+def _idle(query: QueryReport) -> QueryMetrics:
+    """Return the metrics of a query without input. Its backlog is zero, because the query would read a backlog."""
     return QueryMetrics(
         vertices=(),
         input_rate=0.0,

@@ -1,9 +1,9 @@
-"""Bodies of resource requirements as FLIP-291 has them: reading them, with all that is wrong told at once, and writing them.
+"""Validation of FLIP-291's request bodies and of their expiry, with every violation in one error.
 
     {"job": {"parallelism": {"lowerBound": 1, "upperBound": 4}}}
 
-REST, the command line and operators use this; the loop reads the inbox in its own, lenient way (`stores.asset_store`). Flink's
-handler ignores fields that it does not know; here they are refused, since a misspelled bound would be a bound that is lost.
+The REST API, the command line and the operators validate requests before they store them. The loop decodes stored requests leniently
+(`control_requests`). Flink's handler ignores unknown fields. This module rejects unknown fields, because a misspelled bound would be lost.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ SUBJECT: Final = "resource requirements"
 
 NOT_SPECIFIED: Final = "Request body does not specify resource requirements."
 WRONG_FORMAT: Final = "Request did not match expected format JobResourceRequirementsBody."
-"""Flink's words (`JobResourceRequirementsHandlers`)."""
+"""Messages of Flink's `JobResourceRequirementsHandlers`."""
 
-LARGEST_BOUND: Final = (1 << 31) - 1
-"""Flink's bounds are Java's ints."""
+MAX_BOUND: Final = (1 << 31) - 1
+"""Flink's bounds have Java's type `int`."""
 
-SHOWN_CHARACTERS: Final = 60
-"""Of a value that is wrong, so much is shown."""
+MAX_VALUE_CHARACTERS: Final = 60
+"""Longer values are cut in messages."""
 
-
-FOR_GOOD: Final = (Outcome.FINISHED, Outcome.CANCELED, Outcome.FAILED)
+TERMINAL_OUTCOMES: Final = (Outcome.FINISHED, Outcome.CANCELED, Outcome.FAILED)
+"""Outcomes after which only a new run of the DAG can change the job. A suspended job resumes with the new requirements."""
 
 
 class NotRescalableError(ValueError):
-    """A job that can't have other requirements; the message names it, and says why.
+    """A job cannot have other requirements; the message names the job and the reason.
 
     Attributes:
-        kind: of reason, for programs: `batch`, `finished` or `reactive`.
+        kind: reason code: `batch`, `finished` or `reactive`.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -60,56 +60,58 @@ class NotRescalableError(ValueError):
 def require_rescalable(
     job: str, state: SchedulerState | None, job_type: str | None = None, outcome: str | None = None
 ) -> None:
-    """See that a job can have other requirements; a suspended one can, it is resumed with them.
+    """Check that a job can have other requirements.
 
     Args:
         job: id of the job.
-        state: of its scheduler, None if it is not known.
-        job_type: as the job shows it in short, None if it is not known.
-        outcome: likewise, None for a job that has not ended.
+        state: state of its scheduler, None if it is unknown.
+        job_type: job type in the published summary, None if it is unknown.
+        outcome: outcome in the published summary, None for a job that has not ended.
 
     Raises:
-        NotRescalableError: it is a batch, has ended, or takes all slots that there are anyway.
+        NotRescalableError: the job is a batch job, has ended, or is in reactive mode.
     """
     if state is not None:
         job_type = JobType.BATCH if state.job.job_type is JobType.BATCH else job_type
         outcome = outcome or (state.current.outcome if isinstance(state.current, Finished) else None)
     if job_type == JobType.BATCH:
         raise NotRescalableError(
-            "batch", f"Job {job!r} is a batch: it runs on what it was submitted with, and never rescales."
+            "batch", f"Job {job!r} is a batch job: it keeps the parallelism with which it was submitted."
         )
-    if outcome in FOR_GOOD:
+    if outcome in TERMINAL_OUTCOMES:
         raise NotRescalableError("finished", f"Job {job!r} has ended ({outcome}): run its DAG again to change it.")
     if state is not None and state.options.reactive:
         raise NotRescalableError(
-            "reactive",
-            f"Job {job!r} is in reactive mode: it takes all slots that there are, whatever is required of it.",
+            "reactive", f"Job {job!r} is in reactive mode: it uses all available slots and ignores requirements."
         )
 
 
-def read(body: bytes) -> Any:
-    """The JSON document that the bytes are, strictly: no NaN, no key twice, no half of a character.
+# ---- request body ---------------------------------------------------------------------------------------------------
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse strict JSON: without NaN, duplicate fields and unpaired surrogates.
 
     Raises:
-        RequirementsError: they are none.
+        RequirementsError: the body is not valid.
     """
     if not body.strip():
         raise RequirementsError(SUBJECT, [NOT_SPECIFIED])
     try:
-        return json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
+        return json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
-        raise RequirementsError(SUBJECT, [f"{WRONG_FORMAT} It can't be read as JSON: {_cut(str(error))}"]) from error
+        raise RequirementsError(SUBJECT, [f"{WRONG_FORMAT} It is not valid JSON: {_cut(str(error))}"]) from error
 
 
-def accepted(body: Any, state: SchedulerState) -> Requirements:
-    """The requirements that a decoded body asks for, complete and with -1 replaced by the defaults.
+def accept_body(body: Any, state: SchedulerState) -> Requirements:
+    """Return the requirements of a parsed body, complete and with -1 replaced by the defaults.
 
     Args:
         body: vertex -> {"parallelism": {"lowerBound": n, "upperBound": n}}.
-        state: of the job that they are for.
+        state: scheduler state of the job.
 
     Raises:
-        RequirementsError: listing everything that is wrong.
+        RequirementsError: the body is not acceptable; the message lists every violation.
     """
     if not isinstance(body, Mapping):
         raise RequirementsError(SUBJECT, [f"{WRONG_FORMAT} It must be an object with a field for each job vertex."])
@@ -117,46 +119,17 @@ def accepted(body: Any, state: SchedulerState) -> Requirements:
         raise RequirementsError(SUBJECT, [NOT_SPECIFIED])
     defaults, maximum = default_requirements(state.job, state.options), state.job.max_parallelism
     malformed = {vertex: [*_malformed(vertex, item)] for vertex, item in body.items()}
-    sound = {vertex: _bounds(item) for vertex, item in body.items() if not malformed[vertex]}
-    expanded = {vertex: expand(bounds, defaults.get(vertex, bounds)) for vertex, bounds in sound.items()}
-    judged = {vertex: most for vertex, most in maximum.items() if vertex in sound or vertex not in body}
-    wrong = [*chain.from_iterable(malformed.values()), *violations(expanded, judged)]
-    if wrong:
-        raise RequirementsError(SUBJECT, wrong)
+    wellformed = {vertex: _bounds(item) for vertex, item in body.items() if not malformed[vertex]}
+    expanded = {vertex: expand(bounds, defaults.get(vertex, bounds)) for vertex, bounds in wellformed.items()}
+    checked = {vertex: most for vertex, most in maximum.items() if vertex in wellformed or vertex not in body}
+    found = [*chain.from_iterable(malformed.values()), *violations(expanded, checked)]
+    if found:
+        raise RequirementsError(SUBJECT, found)
     return accept(expanded, defaults, maximum)
 
 
-def expiry(lasts: str | None, until: str | None, now: datetime) -> datetime | None:
-    """When bounds expire, None if they hold until they are lifted.
-
-    Args:
-        lasts: for how long they hold: "2 h", or seconds.
-        until: or when they expire, ISO 8601 with a time zone.
-        now: the time.
-
-    Raises:
-        ValueError: both are given, or one that makes no sense.
-    """
-    if lasts is not None and until is not None:
-        raise ValueError("Both for how long the bounds hold and until when are given: give one of the two.")
-    if lasts is not None:
-        return now + positive(lasts)
-    if until is None:
-        return None
-    try:
-        at = datetime.fromisoformat(until)
-    except ValueError as error:
-        hint = "give ISO 8601 with a time zone, as 2026-01-31T18:00:00Z (in a URL a + is %2B)"
-        raise ValueError(f"{_shown(until)} is no time: {hint}") from error
-    if at.tzinfo is None:
-        raise ValueError(f"{_shown(until)} has no time zone: add Z, or an offset such as +01:00 (in a URL %2B01:00).")
-    if at <= now:
-        raise ValueError(f"{_shown(until)} lies in the past: give a time that is to come.")
-    return at.astimezone(UTC)
-
-
 def version_of(requirements: Requirements) -> str:
-    """A mark that differs for different requirements, the same for all who ask (an entity tag)."""
+    """Return the entity tag of requirements: a hash of their content."""
     text = json.dumps(encode_requirements(requirements), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -166,54 +139,89 @@ def _bounds(item: Mapping[str, Any]) -> ParallelismRange:
 
 
 def _malformed(vertex: str, item: Any) -> Iterator[str]:
-    """What is wrong with the form of what is asked for a vertex."""
+    """Yield the violations in the form of a vertex's requirements."""
     where = f"{WRONG_FORMAT} Job vertex [{_cut(vertex)}]:"
-    yield from (f"{where} {finding}" for finding in _not_exactly(item, ["parallelism"]))
+    yield from (f"{where} {violation}" for violation in _wrong_fields(item, ["parallelism"]))
     if isinstance(item, Mapping) and "parallelism" in item:
         parallelism = item["parallelism"]
-        yield from (f"{where} parallelism: {finding}" for finding in _not_exactly(parallelism, BOUNDS))
+        yield from (f"{where} parallelism: {violation}" for violation in _wrong_fields(parallelism, BOUNDS))
         if isinstance(parallelism, Mapping):
-            yield from (
-                f"{where} {bound} {finding}"
-                for bound in BOUNDS
-                if bound in parallelism
-                for finding in _no_bound(parallelism[bound])
-            )
+            yield from (f"{where} {violation}" for violation in _wrong_bounds(parallelism))
 
 
-def _not_exactly(item: Any, names: Iterable[str]) -> Iterator[str]:
-    """How an object differs from one with exactly these fields."""
+def _wrong_fields(item: Any, names: Iterable[str]) -> Iterator[str]:
+    """Yield the differences between a value and an object with exactly these fields."""
     if not isinstance(item, Mapping):
-        yield f"{_shown(item)} must be an object with {' and '.join(names)}"
+        yield f"{_quoted(item)} must be an object with {' and '.join(names)}"
         return
     yield from (f"{name} is missing" for name in names if name not in item)
-    yield from (f"there is no field {_shown(name)}, only {' and '.join(names)}" for name in item if name not in names)
+    known = ", ".join(names)
+    yield from (f"unknown field {_quoted(name)}, known fields: {known}" for name in item if name not in names)
 
 
-def _no_bound(value: Any) -> Iterator[str]:
-    if type(value) is not int:  # a bool is an int, and 2.0 equals 2
-        yield f"{_shown(value)} must be a whole number"
-    elif abs(value) > LARGEST_BOUND:
-        yield f"{_shown(value)} is no parallelism that any job can have"
+def _wrong_bounds(parallelism: Mapping[str, Any]) -> Iterator[str]:
+    for bound in BOUNDS:
+        value = parallelism.get(bound, 0)
+        if type(value) is not int:  # bool is a subclass of int, and 2.0 equals 2
+            yield f"{bound} {_quoted(value)} must be a whole number"
+        elif abs(value) > MAX_BOUND:
+            yield f"{bound} {_quoted(value)} exceeds the maximum {MAX_BOUND}"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = dict(pairs)
-    for name in names:
-        name.encode("utf-8")  # half of a surrogate pair can't be sent back
-    if len(names) != len(pairs):
-        twice = next(name for position, (name, _) in enumerate(pairs) if name in dict(pairs[:position]))
-        raise ValueError(f"field {_shown(twice)} is there twice")
-    return names
+    fields = dict(pairs)
+    for name in fields:
+        name.encode("utf-8")  # an unpaired surrogate cannot be sent back
+    if len(fields) != len(pairs):
+        duplicate = next(name for position, (name, _) in enumerate(pairs) if name in dict(pairs[:position]))
+        raise ValueError(f"field {_quoted(duplicate)} occurs twice")
+    return fields
 
 
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number in JSON")
+def _reject_constant(text: str) -> None:
+    raise ValueError(f"{text} is not a JSON number")
 
 
-def _shown(value: Any) -> str:
+# ---- expiry ---------------------------------------------------------------------------------------------------------
+
+
+def parse_expiry(duration: str | None, until: str | None, now: datetime) -> datetime | None:
+    """Return the expiry of an override, None if the override applies until it is cleared.
+
+    Args:
+        duration: duration of the override: "2 h", or seconds.
+        until: expiry as ISO 8601 with a time zone.
+        now: time.
+
+    Raises:
+        ValueError: both are given, or one is invalid.
+    """
+    if duration is not None and until is not None:
+        raise ValueError("A duration and an expiry are given: give one of the two.")
+    if duration is not None:
+        return now + positive(duration)
+    if until is None:
+        return None
+    expires_at = _parse_time(until)
+    if expires_at <= now:
+        raise ValueError(f"{_quoted(until)} is in the past: give a time in the future.")
+    return expires_at.astimezone(UTC)
+
+
+def _parse_time(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        hint = "give ISO 8601 with a time zone, as 2026-01-31T18:00:00Z (in a URL a + is %2B)"
+        raise ValueError(f"{_quoted(text)} is not a time: {hint}") from error
+    if at.tzinfo is None:
+        raise ValueError(f"{_quoted(text)} has no time zone: add Z, or an offset such as +01:00 (in a URL %2B01:00).")
+    return at
+
+
+def _quoted(value: Any) -> str:
     return _cut(json.dumps(value))
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[:MAX_VALUE_CHARACTERS]}..."

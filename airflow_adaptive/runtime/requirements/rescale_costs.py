@@ -1,4 +1,4 @@
-"""How long rescales of a job take, as its history tells: what a rescale policy reckons with."""
+"""Duration of the rescales of a job according to its history. Rescale policies use the duration to plan ahead."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from airflow_adaptive.scheduler.state import Deploying, Restarting, WaitingForRe
 from airflow_adaptive.scheduler.timeline import Rescale, TerminatedReason, TriggerCause
 
 RECENT: Final = 10
-"""Of each rung so many rescales count: what the job and the cluster were like long ago says little."""
+"""Number of rescales per tier that count; older rescales say little about the job and the cluster of today."""
 
 UNDER_WAY: Final = frozenset(state.__name__ for state in (Deploying, Restarting, WaitingForResources))
-"""States in which a rescale is carried out; before, it waits for its time, and that may be long."""
+"""States in which a rescale is carried out. Before these states, the rescale only waits, and the wait may be long."""
 
-MOST_WAITED: Final = timedelta(seconds=30)
-"""So much of the wait for its time counts: a batch to end, the cooldown."""
+MAX_WAIT: Final = timedelta(seconds=30)
+"""Part of the wait before a rescale that counts: for the end of a batch, or for the cooldown."""
 
 
 def rescale_costs(rescales: Iterable[Rescale]) -> Mapping[Tier, timedelta]:
-    """The longest of the newest rescales by rung, from their cause until their parallelism was in force.
+    """Return the longest duration of the newest rescales per tier, from the cause until the new parallelism was active.
 
     Args:
-        rescales: that have ended, oldest first.
+        rescales: rescales that have ended, oldest first.
     """
-    taken: dict[Tier, list[timedelta]] = {}
+    durations: dict[Tier, list[timedelta]] = {}
     for rescale in rescales:
         if rescale.tier is not None and _counts(rescale):
-            taken.setdefault(rescale.tier, []).append(_cost(rescale))
-    return {tier: max(costs[-RECENT:]) for tier, costs in taken.items()}
+            durations.setdefault(rescale.tier, []).append(_cost(rescale))
+    return {tier: max(costs[-RECENT:]) for tier, costs in durations.items()}
 
 
 def _counts(rescale: Rescale) -> bool:
-    """Whether it brought a job that ran to another parallelism; what mends a failure waits for its backoff, too."""
-    ran = rescale.vertices.before is not None and rescale.vertices.before != rescale.vertices.after
-    wished = rescale.trigger_cause in (TriggerCause.UPDATE_REQUIREMENT, TriggerCause.NEW_RESOURCE_AVAILABLE)
-    return ran and wished and rescale.terminated_reason is TerminatedReason.SUCCEEDED
+    """Return whether a rescale changed the parallelism of a running job. A recovery from a failure contains a backoff."""
+    is_change = rescale.vertices.before is not None and rescale.vertices.before != rescale.vertices.after
+    is_requested = rescale.trigger_cause in (TriggerCause.UPDATE_REQUIREMENT, TriggerCause.NEW_RESOURCE_AVAILABLE)
+    return is_change and is_requested and rescale.terminated_reason is TerminatedReason.SUCCEEDED
 
 
 def _cost(rescale: Rescale) -> timedelta:
     spans = [(span.state in UNDER_WAY, span.left - span.entered) for span in rescale.states]
     carried_out = sum((length for under_way, length in spans if under_way), timedelta(0))
     waited = sum((length for under_way, length in spans if not under_way), timedelta(0))
-    return carried_out + min(waited, MOST_WAITED)
+    return carried_out + min(waited, MAX_WAIT)

@@ -178,10 +178,10 @@ def test_job_that_has_ended_takes_no_bounds(airflow: FakeComms) -> None:
 @pytest.mark.parametrize(
     ("job", "told"),
     [
-        (batch, "Job 'departures' is a batch: it runs on what it was submitted with, and never rescales."),
+        (batch, "Job 'departures' is a batch job: it keeps the parallelism with which it was submitted."),
         (
             lambda: executing(reactive=True),
-            "Job 'departures' is in reactive mode: it takes all slots that there are, whatever is required of it.",
+            "Job 'departures' is in reactive mode: it uses all available slots and ignores requirements.",
         ),
         (
             lambda: executing().when_query_failed(HOPELESS).when_driver_ended(),

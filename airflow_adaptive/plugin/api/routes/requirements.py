@@ -166,7 +166,7 @@ def _with_etag(requirements: Requirements, response: Response) -> schemas.Requir
 
 def _decoded(body: bytes) -> Any:
     try:
-        return request_bodies.read(body)
+        return request_bodies.parse_json(body)
     except RequirementsError as error:
         raise control_requests.invalid(error) from error
 

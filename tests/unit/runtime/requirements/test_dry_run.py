@@ -83,7 +83,7 @@ def test_same_requirements_lead_to_nothing() -> None:
 def test_higher_lower_bound_within_what_is_there_leads_to_nothing() -> None:
     answer = told(running(2), 2, 4)
     assert answer.consequence is Consequence.NOTHING
-    assert "2 slot(s) are still waited for" in answer.reason
+    assert "the job still waits for 2 slot(s)" in answer.reason
 
 
 def test_lower_bound_above_what_is_there_stops_the_job() -> None:
@@ -136,7 +136,7 @@ def test_declarations_that_are_collected_are_waited_for(interval: int) -> None:
 def test_job_on_its_way_follows_later() -> None:
     answer = told(Scenario(1, 4, resource_stabilization_timeout=0).given_deploying(2), 1, 2)
     assert answer.consequence is Consequence.LATER
-    assert "when the job is through with Deploying" in answer.reason
+    assert "when it leaves the state Deploying" in answer.reason
 
 
 def test_job_that_has_just_lost_slots_recovers_first() -> None:

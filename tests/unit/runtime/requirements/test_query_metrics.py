@@ -11,7 +11,7 @@ import pytest
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive.runtime.requirements.advice import QueryMetrics
 from airflow_adaptive.runtime.requirements.query_metrics import QueryGauge, state_partitions
-from airflow_adaptive.runtime.requirements.rescale_costs import MOST_WAITED, rescale_costs
+from airflow_adaptive.runtime.requirements.rescale_costs import MAX_WAIT, rescale_costs
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -179,7 +179,7 @@ def test_rescale_costs_what_it_took_and_no_long_wait_for_its_time():
     short = rescale(("Executing", 5), ("Restarting", 1), ("Deploying", 11))
     waited = rescale(("Executing", 3600), ("Deploying", 8))
     assert rescale_costs([short]) == {Tier.QUERY: timedelta(seconds=17)}
-    assert rescale_costs([waited]) == {Tier.QUERY: MOST_WAITED + timedelta(seconds=8)}
+    assert rescale_costs([waited]) == {Tier.QUERY: MAX_WAIT + timedelta(seconds=8)}
 
 
 def test_the_longest_of_the_newest_of_each_rung_counts():

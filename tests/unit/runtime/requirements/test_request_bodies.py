@@ -1,4 +1,4 @@
-"""FLIP-291's bodies, apart from HTTP: what is read, what is written, and which version it is."""
+"""FLIP-291's bodies, apart from HTTP: what is parse_json, what is written, and which version it is."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
 from airflow_adaptive.runtime.requirements.request_bodies import (
     NotRescalableError,
-    accepted,
-    read,
+    accept_body,
+    parse_json,
     require_rescalable,
     version_of,
 )
@@ -48,18 +48,18 @@ def violations(work: Callable[[], object]) -> Sequence[str]:
 
 @given(JSON)
 def test_any_body_is_accepted_or_refused_with_reasons(body: object) -> None:
-    assert violations(lambda: accepted(body, STATE)) or accepted(body, STATE).keys() == {"job"}
+    assert violations(lambda: accept_body(body, STATE)) or accept_body(body, STATE).keys() == {"job"}
 
 
 @given(st.integers(1, 128), st.integers(1, 128))
 def test_what_is_written_is_read_as_it_was(one: int, other: int) -> None:
     requirements = {"job": ParallelismRange(min(one, other), max(one, other))}
-    assert accepted(encode_requirements(requirements), STATE) == requirements
+    assert accept_body(encode_requirements(requirements), STATE) == requirements
 
 
 @given(st.binary())
 def test_any_bytes_are_json_or_refused(body: bytes) -> None:
-    assert len(violations(lambda: read(body))) <= 1
+    assert len(violations(lambda: parse_json(body))) <= 1
 
 
 def test_version_is_that_of_the_bounds_not_of_their_order() -> None:
@@ -70,7 +70,7 @@ def test_version_is_that_of_the_bounds_not_of_their_order() -> None:
 
 def test_lower_bound_of_minus_one_is_one_as_in_flip_291() -> None:
     body = {"job": {"parallelism": {"lowerBound": -1, "upperBound": 8}}}
-    assert accepted(body, Scenario(2, 4).state) == {"job": ParallelismRange(1, 8)}
+    assert accept_body(body, Scenario(2, 4).state) == {"job": ParallelismRange(1, 8)}
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,9 @@ def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none
         ({"for": "soon"}, "'soon' is no duration"),
         ({"for": "-2h"}, "must be longer than zero"),
         ({"for": ""}, "is no duration"),
-        ({"until": "tomorrow"}, "is no time: give ISO 8601"),
+        ({"until": "tomorrow"}, "is not a time: give ISO 8601"),
         ({"until": "2999-01-01T00:00:00"}, "has no time zone: add Z"),
-        ({"until": "1999-01-01T00:00:00Z"}, "lies in the past"),
+        ({"until": "1999-01-01T00:00:00Z"}, "is in the past"),
     ],
 )
 def test_expiry_that_makes_no_sense_is_told_and_nothing_is_changed(

@@ -60,7 +60,7 @@ WRONG: dict[str, tuple[Any, list[str]]] = {
     ),
     "huge": (
         {"job": bounds(1, 10**30)},
-        [f"{FORMAT} Job vertex [job]: upperBound {10**30} is no parallelism that any job can have"],
+        [f"{FORMAT} Job vertex [job]: upperBound {10**30} exceeds the maximum 2147483647"],
     ),
     "missing bound": (
         {"job": {"parallelism": {"lowerBound": 1}}},
@@ -70,12 +70,12 @@ WRONG: dict[str, tuple[Any, list[str]]] = {
         {"job": {"parallelism": {"lowerBound": 1, "upperbound": 4}}},
         [
             f"{FORMAT} Job vertex [job]: parallelism: upperBound is missing",
-            f'{FORMAT} Job vertex [job]: parallelism: there is no field "upperbound", only lowerBound and upperBound',
+            f'{FORMAT} Job vertex [job]: parallelism: unknown field "upperbound", known fields: lowerBound, upperBound',
         ],
     ),
     "extra field": (
         {"job": bounds(1, 2, slots=3)},
-        [f'{FORMAT} Job vertex [job]: there is no field "slots", only parallelism'],
+        [f'{FORMAT} Job vertex [job]: unknown field "slots", known fields: parallelism'],
     ),
     "no parallelism": (
         {"job": {}},
@@ -119,15 +119,15 @@ def test_all_that_is_wrong_is_told_and_nothing_is_changed(
 
 
 UNREADABLE = {
-    "no JSON": (b"{", "It can't be read as JSON"),
-    "NaN": (b'{"job": {"parallelism": {"lowerBound": NaN, "upperBound": 2}}}', "NaN is no number in JSON"),
-    "infinity": (b'{"job": {"parallelism": {"lowerBound": 1, "upperBound": Infinity}}}', "Infinity is no number"),
-    "a key twice": (b'{"job": {"parallelism": {"lowerBound": 1, "lowerBound": 2}}}', '"lowerBound" is there twice'),
-    "a vertex twice": (b'{"job": {}, "job": {}}', '"job" is there twice'),
-    "no UTF-8": (b'{"\xff": 1}', "It can't be read as JSON"),
-    "half a character": (b'{"\\ud800": 1}', "It can't be read as JSON"),
-    "thousands of digits": (b'{"job": ' + b"9" * 5000 + b"}", "It can't be read as JSON"),
-    "deeply nested": (b'{"job":' * 30_000, "It can't be read as JSON"),
+    "no JSON": (b"{", "It is not valid JSON"),
+    "NaN": (b'{"job": {"parallelism": {"lowerBound": NaN, "upperBound": 2}}}', "NaN is not a JSON number"),
+    "infinity": (b'{"job": {"parallelism": {"lowerBound": 1, "upperBound": Infinity}}}', "Infinity is not a JSON number"),
+    "a key twice": (b'{"job": {"parallelism": {"lowerBound": 1, "lowerBound": 2}}}', '"lowerBound" occurs twice'),
+    "a vertex twice": (b'{"job": {}, "job": {}}', '"job" occurs twice'),
+    "no UTF-8": (b'{"\xff": 1}', "It is not valid JSON"),
+    "half a character": (b'{"\\ud800": 1}', "It is not valid JSON"),
+    "thousands of digits": (b'{"job": ' + b"9" * 5000 + b"}", "It is not valid JSON"),
+    "deeply nested": (b'{"job":' * 30_000, "It is not valid JSON"),
     "nothing": (b"", "Request body does not specify resource requirements."),
     "blanks": (b" \n", "Request body does not specify resource requirements."),
 }
@@ -169,7 +169,7 @@ def finished() -> Scenario:
 
 
 REFUSING = {
-    "reactive": (lambda: executing(reactive=True), "reactive", "takes all slots that there are"),
+    "reactive": (lambda: executing(reactive=True), "reactive", "uses all available slots"),
     "batch": (batch, "batch", "is a batch"),
     "failed": (finished, "finished", "has ended (FAILED): run its DAG again"),
 }
