@@ -121,7 +121,10 @@ def test_all_that_is_wrong_is_told_and_nothing_is_changed(
 UNREADABLE = {
     "no JSON": (b"{", "It is not valid JSON"),
     "NaN": (b'{"job": {"parallelism": {"lowerBound": NaN, "upperBound": 2}}}', "NaN is not a JSON number"),
-    "infinity": (b'{"job": {"parallelism": {"lowerBound": 1, "upperBound": Infinity}}}', "Infinity is not a JSON number"),
+    "infinity": (
+        b'{"job": {"parallelism": {"lowerBound": 1, "upperBound": Infinity}}}',
+        "Infinity is not a JSON number",
+    ),
     "a key twice": (b'{"job": {"parallelism": {"lowerBound": 1, "lowerBound": 2}}}', '"lowerBound" occurs twice'),
     "a vertex twice": (b'{"job": {}, "job": {}}', '"job" occurs twice'),
     "no UTF-8": (b'{"\xff": 1}', "It is not valid JSON"),
