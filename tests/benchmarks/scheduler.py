@@ -119,7 +119,7 @@ def measure(slots: int, runs: int = RUNS) -> Figures:
         "decide (ms)": _milliseconds(partial(machine.step, job.state, came), runs),
         "deploy (ms)": _milliseconds(partial(machine.step, decided.state, due), runs),
         **modes,
-        "log document (KiB)": max(_document_sizes(job.state, decided, deployed)) / 1024,
+        "journal document (KiB)": max(_document_sizes(job.state, decided, deployed)) / 1024,
     }
 
 

@@ -218,7 +218,7 @@ def run(seed: int, minutes: float, folder: Path) -> bool:
 def told(outcome: Outcome) -> str:
     """What came out."""
     return (
-        f"{outcome.expected} rows went in, {outcome.found} came out, {outcome.doubled} doubled; {outcome.epochs} drivers"
+        f"{outcome.expected} rows went in, {outcome.found} came out, {outcome.duplicated} doubled; {outcome.epochs} drivers"
         f" wrote, {outcome.drivers_at_once} at once; drained in {outcome.recovery_s:.0f} s"
     )
 

@@ -75,7 +75,7 @@ class Found:
         period_s: from a batch, or a checkpoint, to the next one in steady running.
         rows: that went in.
         lost: rows that did not come out.
-        doubled: rows that came out once too often.
+        duplicated: rows that came out once too often.
         checksum: of all counts.
         load: load average before it.
         error: why there is nothing, or not all.
@@ -86,7 +86,7 @@ class Found:
     period_s: float = 0.0
     rows: int = 0
     lost: int = 0
-    doubled: int = 0
+    duplicated: int = 0
     checksum: str = ""
     load: float = 0.0
     error: str = ""
@@ -252,7 +252,7 @@ def compare(counted: Sequence[Mapping[int, int]], expected: Mapping[int, int]) -
     return {
         "rows": sum(expected.values()),
         "lost": max(_missing(counts, expected) for counts in counted),
-        "doubled": max(_missing(expected, counts) for counts in counted),
+        "duplicated": max(_missing(expected, counts) for counts in counted),
         "checksum": checksum(counted[0]),
     }
 

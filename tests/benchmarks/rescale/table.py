@@ -70,11 +70,11 @@ def delays(found: Sequence[Found]) -> Iterator[str]:
 
 def results(found: Sequence[Found]) -> Iterator[str]:
     """Whether what came out is right."""
-    yield "| results | records | lost | doubled | checksum of all counts | load before | |"
+    yield "| results | records | lost | duplicated | checksum of all counts | load before | |"
     yield "|---|---:|---:|---:|---|---:|---|"
     for each in found:
         if each.checksum:
-            numbers = f"{each.rows:,} | {each.lost} | {each.doubled} | `{each.checksum}` | {each.load:.1f}"
+            numbers = f"{each.rows:,} | {each.lost} | {each.duplicated} | `{each.checksum}` | {each.load:.1f}"
             yield f"| {each.title} | {numbers} | {each.error} |"
 
 
@@ -124,10 +124,10 @@ def _not_above_flink(each: Found, peer: Found | None) -> str:
 
 
 def _right(found: Sequence[Found]) -> str:
-    target = "0 lost, 0 doubled, equal counts"
+    target = "0 lost, 0 duplicated, equal counts"
     told = [each for each in found if each.checksum]
     sums = {each.title.partition(", ")[2]: {it.checksum for it in told if _same_size(it, each)} for each in told}
-    wrong = sum(each.lost + each.doubled for each in told)
+    wrong = sum(each.lost + each.duplicated for each in told)
     records = sum(each.rows for each in told)
     if not told:
         return _row(target, "nothing was measured", NOT_JUDGED)

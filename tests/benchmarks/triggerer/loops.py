@@ -84,11 +84,11 @@ class Readings:
             "memory (MiB)": rss_mb(),
             "polls of the master (1/s)": master["state"] / wall,
             "other questions to the master (1/s)": sum(master[it] for it in ("status", "create", "kill")) / wall,
-            "reads of reports (1/s)": files["_status"] / wall,
-            "reads of logs (1/s)": (files["_read"] + files["_newest"]) / wall,
+            "reads of driver status (1/s)": files["_status"] / wall,
+            "reads of journals (1/s)": (files["_read"] + files["_newest"]) / wall,
             "documents written (1/s)": files["_create"] / wall,
-            "reads of inboxes (1/s)": stores["GetAssetStateStoreByName"] / wall,
-            "reads of the signal (1/s)": stores["GetVariable"] / wall,
+            "reads of control requests (1/s)": stores["GetAssetStateStoreByName"] / wall,
+            "reads of the change marker (1/s)": stores["GetVariable"] / wall,
             "XComs pushed (1/s)": stores["SetXCom"] / wall,
         }
 
@@ -125,7 +125,7 @@ class Triggerer:
             for task in running:
                 task.cancel()
             await asyncio.wait(running)
-        return {"all run after (s)": started, **figures, "a wish is followed after (s)": desired_state}
+        return {"all run after (s)": started, **figures, "a desired state takes effect after (s)": desired_state}
 
     async def _run(self, name: str) -> None:
         from airflow_adaptive.launch.job_ports import job_ports  # noqa: PLC0415
@@ -168,8 +168,8 @@ class Triggerer:
         watching.cancel()
         return {
             **after.since(before),
-            "event loop late, p99 (ms)": statistics.quantiles(lag.late, n=100)[P99] * 1000,
-            "event loop late, max (ms)": max(lag.late) * 1000,
+            "event loop delay, p99 (ms)": statistics.quantiles(lag.late, n=100)[P99] * 1000,
+            "event loop delay, max (ms)": max(lag.late) * 1000,
         }
 
     async def _readings(self) -> Readings:

@@ -55,11 +55,11 @@ def test_the_rest_of_the_files_comes_at_once_when_there_is_a_hurry(tmp_path):
     assert feed.read_journal("0,1.5\n1,2.5\n2,3") == {0: 1.5, 1: 2.5}
 
 
-def test_what_is_lost_and_what_is_doubled_is_told_by_the_truth():
+def test_what_is_lost_and_what_is_duplicated_is_told_by_the_truth():
     right = compare([{1: 2, 2: 3}], {1: 2, 2: 3})
-    assert (right["rows"], right["lost"], right["doubled"]) == (5, 0, 0)
+    assert (right["rows"], right["lost"], right["duplicated"]) == (5, 0, 0)
     wrong = compare([{1: 1, 2: 4, 3: 1}, {1: 2}], {1: 2, 2: 3})
-    assert (wrong["lost"], wrong["doubled"]) == (3, 2)
+    assert (wrong["lost"], wrong["duplicated"]) == (3, 2)
     assert wrong["checksum"] != right["checksum"]
 
 

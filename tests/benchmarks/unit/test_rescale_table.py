@@ -34,15 +34,15 @@ def test_targets_are_judged_as_they_are():
         "tier 1, 1,000,000 keys: dead time <= 0.3 s at p95": NOT_MET,
         "tier 1, 1,000,000 keys: dead time at p95 not above Flink's": NOT_JUDGED,
         "tier 2, 10,000 keys: dead time <= 3 s at p95": MET,
-        "0 lost, 0 doubled, equal counts": MET,
+        "0 lost, 0 duplicated, equal counts": MET,
     }
     assert verdicts(found("tier 0", delay_s=1.0))["tier 0, 10,000 keys: no batch missed"] == MET
 
 
-@pytest.mark.parametrize("wrong", [{"lost": 1}, {"doubled": 1}, {"checksum": "other"}])
+@pytest.mark.parametrize("wrong", [{"lost": 1}, {"duplicated": 1}, {"checksum": "other"}])
 def test_results_that_differ_or_are_not_the_truth_meet_no_target(wrong):
     all_found = found("tier 1"), replace(found("Flink"), **wrong)
-    assert verdicts(*all_found)["0 lost, 0 doubled, equal counts"] == NOT_MET
+    assert verdicts(*all_found)["0 lost, 0 duplicated, equal counts"] == NOT_MET
 
 
 def test_tables_tell_ratios_to_flink_with_as_much_state_and_what_was_not_measured():

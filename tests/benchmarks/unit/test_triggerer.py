@@ -17,8 +17,8 @@ def test_few_jobs_share_a_poll_and_each_reads_its_own_files(tmp_path: Path, caps
     assert "Load average before each run: 0.50 - 0.50." in printed
     figures = figures_of(printed)
     assert 0.2 < figures["polls of the master (1/s)"] <= 1.5
-    assert figures["reads of reports (1/s)"] > figures["polls of the master (1/s)"]
-    assert figures["reads of the signal (1/s)"] == 0
+    assert figures["reads of driver status (1/s)"] > figures["polls of the master (1/s)"]
+    assert figures["reads of the change marker (1/s)"] == 0
     assert 0 < figures["CPU (cores)"] < 2
     assert figures["for each job (ms/s)"] > 0
 

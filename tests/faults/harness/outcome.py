@@ -21,7 +21,7 @@ class Outcome:
     Attributes:
         expected: rows that went in.
         found: rows that came out.
-        doubled: of them, those that came out more than once.
+        duplicated: of them, those that came out more than once.
         drivers_at_once: most drivers of one job whose queries were active at one moment, as they saw it themselves.
         epochs: drivers that began a query.
         recovery_s: from the fault until the rows that came with it were in the output.
@@ -29,7 +29,7 @@ class Outcome:
 
     expected: int
     found: int
-    doubled: int
+    duplicated: int
     drivers_at_once: int
     epochs: int
     recovery_s: float
@@ -40,7 +40,7 @@ class Outcome:
         return cls(
             expected=sum(each.expected for each in outcomes),
             found=sum(each.found for each in outcomes),
-            doubled=sum(each.doubled for each in outcomes),
+            doubled=sum(each.duplicated for each in outcomes),
             drivers_at_once=max(each.drivers_at_once for each in outcomes),
             epochs=sum(each.epochs for each in outcomes),
             recovery_s=max(each.recovery_s for each in outcomes),

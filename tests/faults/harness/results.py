@@ -74,7 +74,9 @@ def _key(row: str) -> tuple[str, str]:
 
 
 def _row(fault: str, where: str, outcomes: list[Outcome]) -> str:
-    expected, found, doubled = (sum(getattr(it, name) for it in outcomes) for name in ("expected", "found", "doubled"))
+    expected, found, doubled = (
+        sum(getattr(it, name) for it in outcomes) for name in ("expected", "found", "duplicated")
+    )
     at_once = max(outcome.drivers_at_once for outcome in outcomes)
     times = sorted(round(outcome.recovery_s) for outcome in outcomes)
     recovery = f"{times[0]} s" if times[0] == times[-1] else f"{times[0]} to {times[-1]} s"

@@ -142,12 +142,12 @@ def test_dead_driver(job: JobUnderFault, record: Record, point: str) -> None:
 
 
 END = {
-    ("suspend", "create:before:StopWithSavepoint"): "suspend: before the wish was written",
-    ("suspend", "create:after:StopWithSavepoint"): "suspend: the wish was written",
+    ("suspend", "create:before:StopWithSavepoint"): "suspend: before the request was written",
+    ("suspend", "create:after:StopWithSavepoint"): "suspend: the request was written",
     ("suspend", "create:before:Finished"): "suspend: before the end was written",
     ("suspend", "create:after:Finished"): "suspend: the end was written",
-    ("cancel", "create:before:Canceling"): "cancel: before the wish was written",
-    ("cancel", "create:after:Canceling"): "cancel: the wish was written",
+    ("cancel", "create:before:Canceling"): "cancel: before the request was written",
+    ("cancel", "create:after:Canceling"): "cancel: the request was written",
     ("cancel", "create:after:Finished"): "cancel: the end was written",
 }
 
