@@ -3,7 +3,7 @@
     python -m tests.faults.chaos [--seed SEED] [--minutes MINUTES]
 
 A seed gives what is done, in which order and when; what it meets depends on the machine. Nothing waits for the job to
-recover, so faults meet the consequences of others. Exit code 0 if no row was lost or doubled and no two drivers wrote.
+recover, so faults meet the consequences of others. Exit code 0 if no row was lost or duplicated and no two drivers wrote.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class JobUnderFault(WatchedJob):
         return Outcome(
             expected=self.files * ROWS,
             found=len(rows),
-            doubled=len(rows) - len(set(rows)),
+            duplicated=len(rows) - len(set(rows)),
             drivers_at_once=drivers_at_once(self.root / "marks"),
             epochs=len(set(writers)),
             recovery_s=self.recovery_s,

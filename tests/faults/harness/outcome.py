@@ -40,7 +40,7 @@ class Outcome:
         return cls(
             expected=sum(each.expected for each in outcomes),
             found=sum(each.found for each in outcomes),
-            doubled=sum(each.duplicated for each in outcomes),
+            duplicated=sum(each.duplicated for each in outcomes),
             drivers_at_once=max(each.drivers_at_once for each in outcomes),
             epochs=sum(each.epochs for each in outcomes),
             recovery_s=max(each.recovery_s for each in outcomes),

@@ -9,7 +9,7 @@ from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.moments import MOMENTS
 from tests.faults.matrix.page import NOT_YET, grid
 
-OUTCOME = Outcome(expected=40, found=40, doubled=0, drivers_at_once=1, epochs=1, recovery_s=6.6)
+OUTCOME = Outcome(expected=40, found=40, duplicated=0, drivers_at_once=1, epochs=1, recovery_s=6.6)
 CASE = "tests/faults/matrix/test_matrix.py::test_fault_at_a_moment[master, tier 1]"
 
 

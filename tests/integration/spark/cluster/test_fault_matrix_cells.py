@@ -57,7 +57,7 @@ def test_fault_at_a_telling_moment(job: MatrixJob, line: str) -> None:
     assert job.so_far().drivers_at_once == 1
 
 
-def test_job_that_suffered_all_of_this_lost_and_doubled_nothing(job: MatrixJob) -> None:
+def test_job_that_suffered_all_of_this_lost_and_duplicated_nothing(job: MatrixJob) -> None:
     outcome = job.finish(job.loop)
-    assert (outcome.found, outcome.doubled) == (outcome.expected, 0)
+    assert (outcome.found, outcome.duplicated) == (outcome.expected, 0)
     assert outcome.drivers_at_once == 1

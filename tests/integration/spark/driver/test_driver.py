@@ -13,7 +13,7 @@ from tests.support.driver.driver_on_cluster import JOB, ROWS, TIMEOUT_S, plan, s
 
 pytestmark = pytest.mark.timeout(240)
 
-# Stateful, so that a batch that is lost or doubled shows; a row with id -1 makes its batch fail.
+# Stateful, so that a batch that is lost or duplicated shows; a row with id -1 makes its batch fail.
 UNBOUNDED = """
 import sys
 from airflow_adaptive.job import AdaptiveJob

@@ -19,7 +19,7 @@ FIRST_BATCH_S = 2 * TIMEOUT_S
 NAMES = ("distinct", "copied")
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-# `distinct` is stateful, so that a batch that is lost or doubled shows; a row with id -1 makes a batch of `copied` fail.
+# `distinct` is stateful, so that a batch that is lost or duplicated shows; a row with id -1 makes a batch of `copied` fail.
 # Each call notes the pools that it finds, which are those of the call before, and may then misbehave.
 UNBOUNDED = """
 import os, sys

@@ -15,7 +15,7 @@ from tests.support.driver.driver_on_cluster import SCRIPT, TIMEOUT_S, DriverOnCl
 
 pytestmark = pytest.mark.timeout(480)
 
-# Stateful, so that a batch that is lost or doubled shows; a row with id -1 makes its batch fail.
+# Stateful, so that a batch that is lost or duplicated shows; a row with id -1 makes its batch fail.
 ORDINARY = """
 import sys
 from pyspark.sql import SparkSession
