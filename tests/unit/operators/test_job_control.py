@@ -1,9 +1,7 @@
-"""Other DAGs change what a job may use, stop it, and wait for it."""
+"""Operators of other DAGs change the requirements of a job, and stop the job."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,80 +12,34 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
-    AirflowSensorTimeout,
-    AirflowSkipException,
-    TaskDeferred,
 )
-from airflow.sdk.serde import deserialize, serialize
 
-from airflow_adaptive.launch import deferral, job_state
-from airflow_adaptive.launch.job_events import JobEvent, event_payload, event_position, events_since
 from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
-from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
-from airflow_adaptive.triggers import job_state as job_state_triggers
-from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
-from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
+from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.airflow.published_documents import batch, executing, shown, suspended
-
-SUMMARY: dict[str, Any] = {
-    "job": "departures",
-    "state": "Executing",
-    "since": "2026-01-01T00:00:00+00:00",
-    "outcome": None,
-    "cause": None,
-    "parallelism": {"job": 2},
-    "restarts": 3,
-    "rescales": 2,
-    "attempt": "d/t/r/1",
-    "last_transition": {"at": "2026-01-01T00:00:00+00:00", "reason": "2 slots are there"},
-}
-
-
-class Instance:
-    dag_id, task_id, run_id = "night", "shrink", "r"
-    map_index = -1
-
-
-CONTEXT: Any = {"ti": Instance()}
+from tests.support.airflow.published_job import (
+    CONTEXT,
+    SUMMARY,
+    deferred_to,
+    ended,
+    fire,
+    poll_without_delay,
+    publish_job,
+)
 
 
 @pytest.fixture
 def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
-    """Airflow, with a job that executes with bounds of 1 and 4."""
-    fake = FakeComms.install(monkeypatch)
-    job = Scenario()
-    job.given_executing(2)
-    fake.asset_states = {"summary": SUMMARY, "scheduler": json.loads(json.dumps(to_json(job.state)))}
-    return fake
+    return publish_job(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look again at once."""
-    for module in (job_state, job_state_triggers):
-        monkeypatch.setattr(module, "POLL_INTERVAL", timedelta(0))
-    monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
-
-
-def ended(outcome: str) -> dict[str, Any]:
-    return SUMMARY | {"state": "Finished", "outcome": outcome, "since": "2026-01-02T00:00:00+00:00"}
-
-
-def deferred_to(call: Any) -> Any:
-    with pytest.raises(TaskDeferred) as deferred:
-        call()
-    return deferred.value.trigger
-
-
-def fire(trigger: Any) -> Any:
-    path, arguments = trigger.serialize()
-    restored: Any = deserialize(serialize(json.loads(json.dumps(arguments))))
-    assert type(trigger)(**restored).serialize() == (path, arguments)
-    return asyncio.run(anext(trigger.run())).payload
+    poll_without_delay(monkeypatch)
 
 
 # ---- requirements ---------------------------------------------------------------------------------------------------
@@ -265,125 +217,3 @@ def test_stop_without_a_time_is_refused(airflow: FakeComms, timeout: Any) -> Non
     with pytest.raises(AirflowFailException, match=str(timeout)):
         StopAdaptiveJobOperator(task_id="t", job="departures", timeout=timeout).execute(CONTEXT)
     assert "desired_state" not in airflow.asset_states
-
-
-# ---- the sensor -----------------------------------------------------------------------------------------------------
-
-
-def test_sensor_waits_for_any_of_its_states(airflow: FakeComms) -> None:
-    sensor = AdaptiveJobSensor(task_id="t", job="departures", states=["SUSPENDED", "Executing"])
-    event = fire(deferred_to(lambda: sensor.execute(CONTEXT)))
-    assert sensor.execute_complete(CONTEXT, event) == {"state": "Executing", "parallelism": {"job": 2}}
-
-
-def test_sensor_that_waits_in_vain_tells_what_the_job_is(airflow: FakeComms) -> None:
-    sensor = AdaptiveJobSensor(task_id="t", job="departures", states="Finished", timeout=0.001, deferrable=False)
-    with pytest.raises(AirflowSensorTimeout, match="'departures' is Executing, not"):
-        sensor.execute(CONTEXT)
-    airflow.asset_states = {}
-    soft = AdaptiveJobSensor(task_id="t", job="departures", timeout=0.001, deferrable=False, soft_fail=True)
-    with pytest.raises(AirflowSkipException, match="is not known to Airflow, not Executing"):
-        soft.execute(CONTEXT)
-
-
-@pytest.mark.parametrize(
-    ("states", "finding"), [(["Excuting"], "did you mean 'Executing'"), ([], "name a state"), ([7], "unknown state 7")]
-)
-def test_sensor_refuses_states_that_there_are_not(airflow: FakeComms, states: Any, finding: str) -> None:
-    with pytest.raises(AirflowFailException, match=finding):
-        AdaptiveJobSensor(task_id="t", job="departures", states=states).execute(CONTEXT)
-
-
-def test_trigger_waits_on_while_airflow_does_not_answer(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
-    airflow.error = api_server_error()
-
-    async def mend(clock: SystemClock, seconds: float) -> None:
-        airflow.error = None
-
-    monkeypatch.setattr(SystemClock, "sleep", mend)
-    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    assert fire(JobStateTrigger(job="departures", states=["Executing"], until=until))["status"] == "reached"
-
-
-# ---- events for other DAGs ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("now", "events"),
-    [
-        ({}, []),
-        ({"rescales": 3, "restarts": 4}, [JobEvent.RESCALED]),
-        ({"rescales": 5, "restarts": 7}, [JobEvent.RESCALED, JobEvent.RESTARTED]),
-        ({"restarts": 4}, [JobEvent.RESTARTED]),
-        ({"outcome": "FAILED"}, [JobEvent.FAILED]),
-        ({"rescales": 0, "restarts": 0, "attempt": "next"}, []),
-        ({"state": "Restarting"}, []),
-    ],
-)
-def test_events_are_what_has_happened_since_the_last_look(now: dict[str, Any], events: list[JobEvent]) -> None:
-    assert list(events_since(event_position(SUMMARY), SUMMARY | now)) == events
-
-
-def test_job_that_ends_so_again_is_another_event() -> None:
-    first = ended("SUSPENDED")
-    again = first | {"since": "2026-01-03T00:00:00+00:00"}
-    assert not list(events_since(event_position(first), first))
-    assert list(events_since(event_position(first), again)) == [JobEvent.SUSPENDED]
-
-
-def test_event_tells_what_another_dag_needs() -> None:
-    assert event_payload(JobEvent.RESCALED, SUMMARY) == {
-        "event": "RESCALED",
-        "job": "departures",
-        "state": "Executing",
-        "parallelism": {"job": 2},
-        "restarts": 3,
-        "rescales": 2,
-        "cause": None,
-        "at": "2026-01-01T00:00:00+00:00",
-        "reason": "2 slots are there",
-    }
-
-
-class Watched:
-    """The state store of the asset that is watched."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-
-    def get(self, key: str, default: Any) -> Any:
-        return self.values.get(key, default)
-
-    def set(self, key: str, value: Any) -> None:
-        self.values[key] = value
-
-
-def watch(watched: Watched, events: list[str]) -> Any:
-    trigger = AdaptiveJobEventTrigger(job="departures", events=events)
-    trigger.asset_state_store = watched  # type: ignore[assignment]
-    return trigger
-
-
-def test_watcher_tells_what_happened_while_no_triggerer_ran(airflow: FakeComms) -> None:
-    watched = Watched()
-    watched.values["position of departures"] = event_position(SUMMARY)
-    airflow.asset_states["summary"] = ended("FAILED") | {"rescales": 3, "restarts": 4}
-    assert fire(watch(watched, ["FAILED"]))["event"] == "FAILED"
-
-
-def test_watcher_begins_with_what_comes_next(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched()
-
-    async def rescale(clock: SystemClock, seconds: float) -> None:
-        airflow.asset_states["summary"] = SUMMARY | {"rescales": 3, "restarts": 4}
-
-    monkeypatch.setattr(SystemClock, "sleep", rescale)
-    assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
-    assert watched.values["position of departures"] == event_position(SUMMARY), (
-        "an event that is not taken is told again"
-    )
-
-
-def test_unknown_event_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(ValueError, match="SCALED"):
-        AdaptiveJobEventTrigger(job="departures", events=["SCALED"])

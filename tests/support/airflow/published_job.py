@@ -1,0 +1,74 @@
+"""A job that Airflow knows, and the deferral of tasks that wait for the job."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import TaskDeferred
+from airflow.sdk.serde import deserialize, serialize
+
+from airflow_adaptive.launch import deferral, job_state
+from airflow_adaptive.scheduler.snapshot import to_json
+from airflow_adaptive.testing.scenario import Scenario
+from airflow_adaptive.triggers import job_state as job_state_triggers
+from tests.support.airflow.fake_supervisor import FakeComms
+
+SUMMARY: dict[str, Any] = {
+    "job": "departures",
+    "state": "Executing",
+    "since": "2026-01-01T00:00:00+00:00",
+    "outcome": None,
+    "cause": None,
+    "parallelism": {"job": 2},
+    "restarts": 3,
+    "rescales": 2,
+    "attempt": "d/t/r/1",
+    "last_transition": {"at": "2026-01-01T00:00:00+00:00", "reason": "2 slots are there"},
+}
+
+
+class TaskInstance:
+    """The task that controls the job."""
+
+    dag_id, task_id, run_id = "night", "shrink", "r"
+    map_index = -1
+
+
+CONTEXT: Any = {"ti": TaskInstance()}
+
+
+def publish_job(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
+    """Install an Airflow with a job that executes with bounds of 1 and 4."""
+    fake = FakeComms.install(monkeypatch)
+    job = Scenario()
+    job.given_executing(2)
+    fake.asset_states = {"summary": SUMMARY, "scheduler": json.loads(json.dumps(to_json(job.state)))}
+    return fake
+
+
+def poll_without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poll again at once, and fire at once."""
+    for module in (job_state, job_state_triggers):
+        monkeypatch.setattr(module, "POLL_INTERVAL", timedelta(0))
+    monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
+
+
+def ended(outcome: str) -> dict[str, Any]:
+    return SUMMARY | {"state": "Finished", "outcome": outcome, "since": "2026-01-02T00:00:00+00:00"}
+
+
+def deferred_to(call: Any) -> Any:
+    with pytest.raises(TaskDeferred) as deferred:
+        call()
+    return deferred.value.trigger
+
+
+def fire(trigger: Any) -> Any:
+    path, arguments = trigger.serialize()
+    restored: Any = deserialize(serialize(json.loads(json.dumps(arguments))))
+    assert type(trigger)(**restored).serialize() == (path, arguments)
+    return asyncio.run(anext(trigger.run())).payload

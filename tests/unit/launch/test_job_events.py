@@ -1,0 +1,50 @@
+"""The events of a job between two summaries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.launch.job_events import JobEvent, event_payload, event_position, events_since
+from tests.support.airflow.published_job import (
+    SUMMARY,
+    ended,
+)
+
+
+@pytest.mark.parametrize(
+    ("now", "events"),
+    [
+        ({}, []),
+        ({"rescales": 3, "restarts": 4}, [JobEvent.RESCALED]),
+        ({"rescales": 5, "restarts": 7}, [JobEvent.RESCALED, JobEvent.RESTARTED]),
+        ({"restarts": 4}, [JobEvent.RESTARTED]),
+        ({"outcome": "FAILED"}, [JobEvent.FAILED]),
+        ({"rescales": 0, "restarts": 0, "attempt": "next"}, []),
+        ({"state": "Restarting"}, []),
+    ],
+)
+def test_events_are_what_has_happened_since_the_last_look(now: dict[str, Any], events: list[JobEvent]) -> None:
+    assert list(events_since(event_position(SUMMARY), SUMMARY | now)) == events
+
+
+def test_job_that_ends_so_again_is_another_event() -> None:
+    first = ended("SUSPENDED")
+    again = first | {"since": "2026-01-03T00:00:00+00:00"}
+    assert not list(events_since(event_position(first), first))
+    assert list(events_since(event_position(first), again)) == [JobEvent.SUSPENDED]
+
+
+def test_event_tells_what_another_dag_needs() -> None:
+    assert event_payload(JobEvent.RESCALED, SUMMARY) == {
+        "event": "RESCALED",
+        "job": "departures",
+        "state": "Executing",
+        "parallelism": {"job": 2},
+        "restarts": 3,
+        "rescales": 2,
+        "cause": None,
+        "at": "2026-01-01T00:00:00+00:00",
+        "reason": "2 slots are there",
+    }

@@ -1,0 +1,85 @@
+"""Triggers that observe a job."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.launch.job_events import event_position
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
+from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
+from tests.support.airflow.published_job import (
+    SUMMARY,
+    ended,
+    fire,
+    poll_without_delay,
+    publish_job,
+)
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
+    return publish_job(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll_without_delay(monkeypatch)
+
+
+def test_trigger_waits_on_while_airflow_does_not_answer(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
+    airflow.error = api_server_error()
+
+    async def mend(clock: SystemClock, seconds: float) -> None:
+        airflow.error = None
+
+    monkeypatch.setattr(SystemClock, "sleep", mend)
+    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    assert fire(JobStateTrigger(job="departures", states=["Executing"], until=until))["status"] == "reached"
+
+
+class Watched:
+    """The state store of the asset that is watched."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def get(self, key: str, default: Any) -> Any:
+        return self.values.get(key, default)
+
+    def set(self, key: str, value: Any) -> None:
+        self.values[key] = value
+
+
+def watch(watched: Watched, events: list[str]) -> Any:
+    trigger = AdaptiveJobEventTrigger(job="departures", events=events)
+    trigger.asset_state_store = watched  # type: ignore[assignment]
+    return trigger
+
+
+def test_watcher_tells_what_happened_while_no_triggerer_ran(airflow: FakeComms) -> None:
+    watched = Watched()
+    watched.values["position of departures"] = event_position(SUMMARY)
+    airflow.asset_states["summary"] = ended("FAILED") | {"rescales": 3, "restarts": 4}
+    assert fire(watch(watched, ["FAILED"]))["event"] == "FAILED"
+
+
+def test_watcher_begins_with_what_comes_next(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched()
+
+    async def rescale(clock: SystemClock, seconds: float) -> None:
+        airflow.asset_states["summary"] = SUMMARY | {"rescales": 3, "restarts": 4}
+
+    monkeypatch.setattr(SystemClock, "sleep", rescale)
+    assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
+    assert watched.values["position of departures"] == event_position(SUMMARY), (
+        "an event that is not taken is told again"
+    )
+
+
+def test_unknown_event_is_refused_when_the_dag_is_parsed() -> None:
+    with pytest.raises(ValueError, match="SCALED"):
+        AdaptiveJobEventTrigger(job="departures", events=["SCALED"])
