@@ -106,7 +106,7 @@ def test_never_starts_a_query_when_the_log_names_another_epoch(driver, rows):
     driver.submit(UNBOUNDED, executors=1)
     assert driver.wait_end() == "FAILED"
     assert not (driver.directory / "checkpoints").exists()
-    assert "fenced: the log is at epoch 2" in driver.output()
+    assert "fenced: the journal is at epoch 2" in driver.output()
 
 
 @pytest.mark.long

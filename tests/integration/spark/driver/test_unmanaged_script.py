@@ -189,7 +189,7 @@ def test_superseded_driver_never_starts_a_query(driver, rows):
     driver.direct(Action.RUN, 1, plan(1), epoch=2)
     driver.submit(ORDINARY, executors=1)
     assert driver.wait_end() == "FAILED"
-    assert "fenced: the log is at epoch 2" in driver.output()
+    assert "fenced: the journal is at epoch 2" in driver.output()
     assert not [name for name in ("runs", "checkpoint", "after") if (driver.root / name).exists()]
 
 
@@ -199,7 +199,7 @@ def test_driver_that_is_superseded_while_it_runs_ends_before_its_script_goes_on(
     begin(driver, ORDINARY)
     driver.direct(Action.RUN, 2, plan(1), epoch=2)
     assert driver.wait_end() == "FAILED"
-    assert "fenced: the log is at epoch 2" in driver.output()
+    assert "fenced: the journal is at epoch 2" in driver.output()
     assert not (driver.root / "after").exists()
 
 
