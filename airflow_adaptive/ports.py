@@ -1,4 +1,4 @@
-"""What the runtime needs from the world, as protocols and the plain values that cross them."""
+"""Protocols for all external systems of the runtime, and the plain values that these protocols exchange."""
 
 from __future__ import annotations
 
@@ -6,34 +6,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE as SECRET_CONF_VARIABLE  # noqa: PLC0414  exported to clients
 from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 
+if TYPE_CHECKING:
+    from airflow_adaptive.runtime.publishing.job_view import JobView
+
 
 class PortError(Exception):
-    """The world did not do what was asked; the message names the thing and the fix."""
+    """An external system failed; the message names the system and the fix."""
 
 
 class ClusterUnreachableError(PortError):
-    """No master answered: nothing is known about the cluster now. Trying again may help."""
+    """No master answered: the state of the cluster is unknown. A retry may help."""
 
 
 class NotSubmittedError(ClusterUnreachableError):
-    """No master could be given the submission: it was certainly not accepted."""
+    """No master received the submission, so no master accepted it."""
 
 
 class SubmissionRefusedError(PortError):
-    """The master answered and refused: trying the same again won't help."""
+    """The master refused the submission: a retry does not help."""
 
 
 class JobDirectoryError(PortError):
-    """The job directory can't be read or written now."""
+    """The job directory cannot be read or written now."""
 
 
 class ForeignDirectoryError(JobDirectoryError):
-    """The job directory is another job's, or a newer version's: trying again won't help."""
+    """The job directory belongs to another job or to a newer version: a retry does not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +44,12 @@ class Worker:
     """A worker of the cluster, as its manager describes it.
 
     Attributes:
-        worker_id: the manager's id.
-        address: of its web UI; executors report it as `ExecutorReport.worker`.
-        cores: all its cores.
-        cores_free: of them not granted to anybody.
-        memory_mb: all its memory for drivers and executors, MiB.
-        memory_free_mb: of it not granted, MiB.
+        worker_id: id that the cluster manager gives the worker.
+        address: address of the worker's web UI; executors report the address as `ExecutorReport.worker`.
+        cores: cores of the worker, in total.
+        cores_free: cores that are not granted to a driver or an executor.
+        memory_mb: memory for drivers and executors, in total, MiB.
+        memory_free_mb: memory that is not granted to a driver or an executor, MiB.
     """
 
     worker_id: str
@@ -59,7 +62,12 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPages:
-    """Where a person reads what a driver writes: addresses of web pages."""
+    """Addresses of the web pages that show the output of a driver.
+
+    Attributes:
+        stdout: page of the standard output.
+        stderr: page of the standard error.
+    """
 
     stdout: str
     stderr: str
@@ -69,28 +77,28 @@ class SubmissionState(StrEnum):
     """State of a submitted driver process, as the cluster manager knows it."""
 
     SUBMITTED = "SUBMITTED"
-    """It waits for a worker with room."""
+    """The driver waits for a worker with enough free cores and memory."""
     RUNNING = "RUNNING"
     FINISHED = "FINISHED"
     FAILED = "FAILED"
     KILLED = "KILLED"
     UNKNOWN = "UNKNOWN"
-    """The manager has never heard of it, has forgotten it, or has lost the worker that runs it: it may live."""
+    """The manager does not know the driver, or has lost the worker that runs the driver: the driver may still run."""
 
     @property
     def over(self) -> bool:
-        """Whether the process can't be running any more."""
+        """Whether the process certainly does not run any more."""
         return self in (SubmissionState.FINISHED, SubmissionState.FAILED, SubmissionState.KILLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LivingDriver:
+class ActiveDriver:
     """A driver that was submitted and has not ended.
 
     Attributes:
-        state: SUBMITTED as long as it waits for a worker with room.
-        cores: that it takes.
-        memory_mb: that it takes, MiB.
+        state: SUBMITTED while the driver waits for a worker.
+        cores: cores of the driver.
+        memory_mb: memory of the driver, MiB.
     """
 
     state: SubmissionState
@@ -100,16 +108,16 @@ class LivingDriver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """The cluster at one moment: its living workers, and the cores that its manager granted to each application.
+    """The cluster at one moment: its workers, and the cores that its manager has granted to each application.
 
     Attributes:
-        workers: living workers only, ordered by id.
-        granted: application id -> cores granted, executors still starting included.
-        master_url: the `spark://` URL of the master that answered and is the leader.
-        ui_url: its web UI.
-        log_pages: submission id -> pages of a driver that runs, or ran, on one of these workers.
-        names: application id -> name of each of these applications; a job's has the job's name.
-        drivers: submission id -> driver that has not ended, whoever submitted it.
+        workers: workers that are alive, ordered by id.
+        granted: application id -> granted cores, including the cores of executors that are starting.
+        master_url: `spark://` URL of the leading master.
+        ui_url: address of the master's web UI.
+        log_pages: submission id -> pages of a driver that runs, or ran, on one of the workers.
+        names: application id -> name of the application; the application of a job has the name of the job.
+        drivers: submission id -> driver that has not ended, including drivers that other programs submitted.
     """
 
     workers: Sequence[Worker]
@@ -118,17 +126,17 @@ class ClusterSnapshot:
     ui_url: str = ""
     log_pages: Mapping[str, LogPages] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
-    drivers: Mapping[str, LivingDriver] = field(default_factory=dict)
+    drivers: Mapping[str, ActiveDriver] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionStatus:
-    """State of a submitted driver and, if it failed, what the manager says about it.
+    """State of a submitted driver.
 
     Attributes:
         state: see `SubmissionState`.
-        message: the manager's words, "" if none.
-        worker_address: `host:port` of the worker that runs it, "" if unknown.
+        message: error message of the manager, "" without one.
+        worker_address: `host:port` of the worker that runs the driver, "" if unknown.
     """
 
     state: SubmissionState
@@ -138,11 +146,11 @@ class SubmissionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverLog:
-    """The end of what a driver wrote, some thousand characters of each output.
+    """The end of a driver's output: some thousand characters of each stream.
 
     Attributes:
-        stdout: what its Python wrote, to stderr as well: Spark sends both there.
-        stderr: what its JVM wrote: Spark's own log.
+        stdout: output of Python; Spark redirects the standard error of Python to this stream.
+        stderr: output of the JVM, which is Spark's own log.
     """
 
     stdout: str = ""
@@ -151,17 +159,17 @@ class DriverLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSubmission:
-    """A driver to start: everything by URI, since the cluster uploads nothing.
+    """A driver to start. All files are named by URI, because the cluster does not upload files.
 
     Attributes:
-        name: application name.
-        script: URI of the PySpark script, readable from every worker.
+        name: name of the Spark application.
+        script: URI of the PySpark script, readable from each worker.
         py_files: URIs of zips and modules for `PYTHONPATH`.
-        args: the script's arguments.
-        conf: Spark properties; may hold secrets, so it is never logged. Those with secret names reach the driver not
-            as arguments but in its environment (`SECRET_CONF_VARIABLE`).
+        args: arguments of the script.
+        conf: Spark properties. They may contain secrets and are never logged. Properties with secret names reach the driver
+            in its environment (`SECRET_CONF_VARIABLE`) and not as arguments.
         env: environment of the driver process.
-        driver_cores: cores that the driver takes.
+        driver_cores: cores of the driver.
         driver_memory_mb: heap of the driver, MiB.
     """
 
@@ -179,82 +187,85 @@ class ClusterClient(Protocol):
     """A cluster manager (Spark standalone, YARN, Kubernetes)."""
 
     async def snapshot(self) -> ClusterSnapshot:
-        """Living workers and grants. Raises `ClusterUnreachableError`."""
+        """Return workers, grants and drivers. Raises `ClusterUnreachableError`."""
         ...
 
     async def submit(self, submission: DriverSubmission) -> str:
         """Start a driver and return its submission id.
 
-        Raises `NotSubmittedError`, `ClusterUnreachableError` (whether it was accepted is unknown) or
-        `SubmissionRefusedError`.
+        Raises:
+            NotSubmittedError: no master received the submission.
+            ClusterUnreachableError: a master may have accepted the submission.
+            SubmissionRefusedError: the master refused the submission.
         """
         ...
 
     async def status(self, submission_id: str) -> SubmissionStatus:
-        """What the manager knows of a driver. Raises `ClusterUnreachableError`."""
+        """Return the state of a driver. Raises `ClusterUnreachableError`."""
         ...
 
     async def driver_log(self, submission_id: str) -> DriverLog:
-        """The end of what a driver wrote, the cluster's own secrets masked; empty if there is none any more.
+        """Return the end of a driver's output, with the secrets of the cluster masked; empty if the output is gone.
 
         Raises `ClusterUnreachableError`.
         """
         ...
 
     async def kill(self, submission_id: str) -> None:
-        """Ask for a driver's death; asking again, or for a dead one, is no error. Raises `ClusterUnreachableError`."""
+        """Kill a driver. The call is idempotent. Raises `ClusterUnreachableError`."""
         ...
 
     async def close(self) -> None:
-        """Release connections."""
+        """Close all connections."""
         ...
 
 
 class JobChannel(Protocol):
-    """The job directory: the log, and the driver's status."""
+    """The job directory: the journal, the history and the driver status."""
 
     async def newest(self) -> JournalDocument | None:
-        """The newest journal document that can be trusted, None if there is none. Raises `JobDirectoryError`."""
+        """Return the newest valid journal document, None without one. Raises `JobDirectoryError`."""
         ...
 
     async def read(self, number: int) -> JournalDocument | None:
-        """Log document `number`, None if there is none. Raises `JobDirectoryError`."""
+        """Return journal document `number`, None without one. Raises `JobDirectoryError`."""
         ...
 
     async def create(self, document: JournalDocument) -> bool:
-        """Create the journal document under its number only if there is none, and say whether it is now the newest.
+        """Create the journal document if its number is unused, and return whether the document is now the newest.
 
-        False if another was first. Creating the very same document again is no error: a lost answer can be asked for
-        again. Raises `JobDirectoryError`.
+        False means that another document has the number. A repeated call with the same document returns True, so a caller that
+        lost the answer can call again. Raises `JobDirectoryError`.
         """
         ...
 
     async def history(self, limit: int) -> Sequence[JournalDocument]:
-        """At most the `limit` newest documents, oldest first. Raises `JobDirectoryError`."""
+        """Return at most the `limit` newest journal documents, oldest first. Raises `JobDirectoryError`."""
         ...
 
     async def compact(self, keep: int) -> None:
-        """Remove all but the newest `keep` journal documents, and of rescales as well. Raises `JobDirectoryError`."""
+        """Remove all journal documents except the newest `keep`, and likewise rescale documents. Raises `JobDirectoryError`."""
         ...
 
     async def record(self, document: RescaleDocument) -> bool:
-        """Keep a rescale under its number only if there is none, and say whether it is there now.
+        """Create the rescale document if its number is unused, and return whether the document exists now.
 
-        False if it is another that is there. Keeping the very same again is no error. Raises `JobDirectoryError`.
+        False means that another document has the number. A repeated call with the same document returns True. Raises
+        `JobDirectoryError`.
         """
         ...
 
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
-        """At most the `limit` newest rescales that can be trusted, oldest first. Raises `JobDirectoryError`."""
+        """Return at most the `limit` newest valid rescale documents, oldest first. Raises `JobDirectoryError`."""
         ...
 
     async def status(self) -> DriverStatus | None:
-        """The driver's newest report, None if there is none that can be trusted. Raises `JobDirectoryError`."""
+        """Return the newest driver status, None without a valid one. Raises `JobDirectoryError`."""
         ...
 
 
 class DesiredState(StrEnum):
-    """What a person wants of the job."""
+    """State that users and programs request for the job (as `job.state` of the Flink Kubernetes operator)."""
 
     RUNNING = "running"
     SUSPENDED = "suspended"
@@ -263,12 +274,12 @@ class DesiredState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requester:
-    """Who asked for bounds.
+    """The author of a request for resource requirements.
 
     Attributes:
-        requested_by: name, "" if that is not known.
-        via: by what way, for people: "REST", "CLI", "task"; "" if that is not known.
-        expires_at: when they expire, None if they hold until they are cleared.
+        requested_by: name of the author, "" if unknown.
+        via: interface of the request, for display: "REST", "CLI", "task"; "" if unknown.
+        expires_at: when the requirements expire, None if they apply until they are cleared.
     """
 
     requested_by: str = ""
@@ -278,16 +289,16 @@ class Requester:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRequests:
-    """What was asked from outside since the job began: level, not edge; reading it again gives the same.
+    """All control requests of a job. They are levels, not edges: reading them again gives the same values.
 
     Attributes:
-        wish: run, suspend or cancel.
-        requirements: vertex -> (lower bound, upper bound) that a person has set, empty if none were. If all are -1, what was
-            set before is lifted.
-        requester: who has.
-        calendar: likewise, of a calendar that is kept apart from the job; a person's win.
-        calendar_requester: whose calendar.
-        is_read: whether all this was read since the loop began; else it is what is assumed until then.
+        desired_state: see `DesiredState`.
+        requirements: vertex -> (lower bound, upper bound) that a user has set, empty without any. The value -1 for all bounds
+            clears the override.
+        requester: author of `requirements`.
+        calendar: likewise, bounds of a calendar that is a DAG of its own; `requirements` take precedence.
+        calendar_requester: the calendar.
+        is_read: whether the requests were read since the loop began; before that they are defaults.
     """
 
     desired_state: DesiredState = DesiredState.RUNNING
@@ -299,30 +310,30 @@ class ControlRequests:
 
 
 class JobStore(Protocol):
-    """Where people and programs leave wishes, and where they look: inbox and mirror, never the truth."""
+    """Control requests and published state of a job. The store is never the truth: the journal is."""
 
     async def control_requests(self) -> ControlRequests:
-        """What is asked of the job now."""
+        """Return the control requests of the last successful read."""
         ...
 
-    async def publish(self, view: Mapping[str, object]) -> None:
-        """Show state, parallelism and transitions to people (XComs, mirror); small and JSON-able."""
+    async def publish(self, view: JobView) -> None:
+        """Publish the view of the job: state, parallelism, transitions, decisions and rescales."""
         ...
 
-    async def measure(self, figures: Mapping[str, object]) -> None:
-        """Show the newest figures: documents of the mirror by key. Some may be left out where many jobs run."""
+    async def publish_metrics(self, metrics: Mapping[str, object]) -> None:
+        """Publish the newest job metrics: documents by key. A store may skip some of them while many jobs run."""
         ...
 
-    async def figures(self) -> Mapping[str, object]:
-        """What was shown last of them, by whatever loop; empty if that is not known."""
+    async def published_metrics(self) -> Mapping[str, object]:
+        """The job metrics that any loop published last; empty if they are unknown."""
         ...
 
 
 class Clock(Protocol):
-    """Time, so that tests own it."""
+    """The time. Tests replace the clock."""
 
     def now(self) -> datetime:
-        """Aware, UTC."""
+        """Return the current time, with the time zone UTC."""
         ...
 
     async def sleep(self, seconds: float) -> None:

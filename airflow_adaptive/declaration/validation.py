@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, PortError
-from airflow_adaptive.runtime.spec import LEAST_MEMORY_MB, parse_memory
+from airflow_adaptive.runtime.spec import MIN_MEMORY_MB, parse_memory
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError, did_you_mean
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.spark.secrets import SECRET_PROPERTY
@@ -184,7 +184,7 @@ def size(shape: Callable[..., object], name: str, cores: object, memory: str) ->
         memory: memory, as text.
     """
     violations = [*_violations(lambda: parse_memory(memory, f"{name}_memory"))]
-    memory_mb = LEAST_MEMORY_MB if violations else parse_memory(memory)
+    memory_mb = MIN_MEMORY_MB if violations else parse_memory(memory)
     _reject([*violations, *_violations(lambda: shape(cores=cores, memory_mb=memory_mb))])
 
 

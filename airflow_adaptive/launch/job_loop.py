@@ -50,7 +50,7 @@ async def run_job_loop(
     try:
         async with job_ports(conn_id, base, spec.graph.job, task, spec.options.deploy_timeout, on_rescale) as ports:
             loop = Loop(spec, ports, limits, advisor(spec.rescale_policy))
-            return loop_event(spec, await loop.run(), limits, loop.trouble)
+            return loop_event(spec, await loop.run(), limits, loop.last_error)
     except (PortError, AdaptiveSchedulerError, ValueError) as error:
         return error_event(error, None if loop is None else loop.driver)
 

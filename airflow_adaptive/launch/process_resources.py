@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
-from airflow_adaptive.runtime.observation.file_polling import FILE_LOOKS
+from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
@@ -71,7 +71,7 @@ class ProcessResources:
     def __init__(self) -> None:
         """Create no resource before its first use."""
         self.clock = SystemClock()
-        self.files = RateLimiter(FILE_LOOKS)
+        self.files = RateLimiter(FILE_POLLS_PER_SECOND)
         self.store_access = StoreAccess(self.clock)
         self._clients: ResourcePool[StandaloneCluster] = ResourcePool(StandaloneCluster.close)
         self._shared: ResourcePool[SharedCluster] = ResourcePool(SharedCluster.close)

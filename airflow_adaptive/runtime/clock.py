@@ -1,4 +1,4 @@
-"""The wall clock."""
+"""The clock of the machine."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from datetime import UTC, datetime, timedelta
 
 
 def elapsed() -> float:
-    """Seconds that nobody can set, the time of a suspended machine included where the system tells it."""
+    """Seconds of a clock that cannot be set; on Linux the time of a suspended machine counts."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class SystemClock:
-    """The machine's clock (port `Clock`): what it showed at first, and the time that has passed since.
+    """The clock of the machine (port `Clock`): the time of day at the start, plus the time that has passed since.
 
-    So a clock that is set while a loop runs moves no deadline of it; the next loop starts from what it shows then.
+    A change of the machine's time therefore moves no deadline of a running loop. The next loop starts with the new time.
     """
 
     def __init__(
         self, wall: Callable[[], datetime] = lambda: datetime.now(UTC), elapsed: Callable[[], float] = elapsed
     ) -> None:
-        """Look at the clock.
+        """Read the time of day.
 
         Args:
-            wall: the time of day, aware, UTC.
-            elapsed: seconds since whenever; never set.
+            wall: the time of day, with the time zone UTC.
+            elapsed: seconds since an arbitrary moment; never set.
         """
         self._elapsed = elapsed
         self._started = wall() - timedelta(seconds=elapsed())
 
     def now(self) -> datetime:
-        """Aware, UTC."""
+        """Return the current time, with the time zone UTC."""
         return self._started + timedelta(seconds=self._elapsed())
 
     async def sleep(self, seconds: float) -> None:

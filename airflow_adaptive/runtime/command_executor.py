@@ -1,4 +1,4 @@
-"""Commands as calls to the ports; what comes of them returns as events."""
+"""Executes commands through the ports, and returns their outcomes as events."""
 
 from __future__ import annotations
 
@@ -32,17 +32,26 @@ DRIVER_DEFAULTS = {
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
-"""Where the user says nothing else.
+"""Spark properties that the user's own properties override.
 
-At INFO, which is Spark's own default, each batch leaves some 14 KiB on the worker, for as long as the driver lives. Only state in RocksDB can be
-repartitioned (rescale tier 2); with changelogs its commits take about as long as those of Spark's default. A checkpoint that exists keeps its provider.
+At Spark's default level, INFO, each batch writes about 14 KiB to the disk of the worker, for the whole life of the driver. Only state in RocksDB can
+be repartitioned (rescale tier 2); with changelogs, the commits of RocksDB take about as long as those of Spark's default provider. An existing
+checkpoint keeps its provider.
 """
 
 
 async def execute(
     command: Command, spec: JobSpec, nonce: str, cluster: ClusterClient, now: datetime
 ) -> Iterable[Event]:
-    """Carry out one command; a cluster that does not answer leaves the outcome open, and observation finds it out."""
+    """Execute one command. If the cluster does not answer, the outcome is unknown and later observations show it.
+
+    Args:
+        command: of the scheduler.
+        spec: the job as deployed.
+        nonce: of the journal.
+        cluster: client of the cluster.
+        now: time of the events.
+    """
     try:
         match command:
             case SubmitDriver():
@@ -50,9 +59,12 @@ async def execute(
             case KillDriver(submission_id=str() as submission_id):
                 await cluster.kill(submission_id)
             case KillDriver():
-                log.warning("The driver of epoch %s is unknown to the cluster: its lease ends it", command.epoch)
+                log.warning(
+                    "The cluster does not know the driver of epoch %s. The driver ends when its lease expires.",
+                    command.epoch,
+                )
     except ClusterUnreachableError as error:
-        log.warning("%s: outcome unknown: %s", type(command).__name__, error)
+        log.warning("The outcome of %s is unknown: %s", type(command).__name__, error)
     return []
 
 
@@ -69,14 +81,14 @@ async def _submit(
 
 
 def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmission:
-    """The driver of one epoch; what keeps it fenced and adaptive beats the user's own properties."""
+    """The driver of one epoch. Properties that keep the driver fenced and adaptive override the user's properties."""
     identity = {
         "spark.airflow.adaptive.job": spec.graph.job,
         "spark.airflow.adaptive.directory": spec.directory,
         "spark.airflow.adaptive.epoch": str(command.epoch),
         "spark.airflow.adaptive.nonce": nonce,
         "spark.airflow.adaptive.leaseTimeout": str(spec.options.driver_lease_timeout.total_seconds()),
-        # Half of what the scheduler grants: the session needs time to end, too.
+        # Half of the scheduler's timeout, because the session needs time to end too.
         "spark.airflow.adaptive.stopTimeout": str(spec.options.stop_timeout.total_seconds() / 2),
     }
     if spec.options.orphan_timeout is not None:
@@ -100,6 +112,6 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
 
 
 def _most_slots(spec: JobSpec) -> int:
-    """Slots that the job may ever have, whatever its requirements become."""
+    """Largest number of slots that any requirements of the job allow."""
     ceiling = {name: ParallelismRange(1, most) for name, most in spec.graph.max_parallelism.items()}
     return required_slots(spec.graph, ceiling)

@@ -1,4 +1,4 @@
-"""What the driver is to do, read off the scheduler's state: the journal document that carries it is the command."""
+"""Derives the directive for the driver from the state of the scheduler. Each journal document contains the directive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ from airflow_adaptive.scheduler.state import (
 
 
 def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Directive:
-    """The directive that the state implies."""
+    """The directive that the state implies.
+
+    Args:
+        state: of the scheduler.
+        nonce: of the journal.
+        executor: size of an executor.
+    """
     plan = state.plan
     return Directive(
         epoch=state.epoch,
@@ -35,22 +41,22 @@ def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Dir
 
 
 def executors(slots: int, executor: ExecutorShape) -> int:
-    """Executors that give at least so many slots."""
+    """Number of executors that provide at least this number of slots."""
     return math.ceil(slots / executor.cores)
 
 
 def action(state: SchedulerState) -> Action:
-    """What the state lets the driver of its epoch do."""
+    """The action that the state allows the driver of the current epoch."""
     match state.current:
         case Deploying() | Executing() | RestartingLocally():
             return Action.RUN
         case Restarting(in_place=True, failure=None):
-            # The old plan runs on until the new one is handed out.
+            # The queries stay on the old plan until the journal contains the new one.
             return Action.RUN
         case Restarting(in_place=True) | WaitingForResources() if state.driver is not None:
             return Action.HOLD
         case _:
-            # Also to a driver that turns up late and was given up: it would keep slots that the next one needs.
+            # A driver that starts late, after the scheduler gave it up, must stop too: it would occupy slots that the next driver needs.
             return Action.STOP
 
 

@@ -1,45 +1,41 @@
-"""The only loop: look at the world, step the scheduler, write the step down, carry its commands out.
+"""The control loop of one job: observe, resolve requirements, step the scheduler, persist, execute, publish.
 
-It knows no Airflow: the trigger, a non-deferrable operator, tests and a plain command line all run it over the ports. Killed
-at any point it starts again from the log and looks at the world: nothing is lost but time.
+The loop is the only caller of the scheduler. The trigger, a non-deferrable operator, tests and a plain command line run the loop
+over the ports, so this module does not know Airflow.
+
+Theory: a cycle is level-triggered and has numbered steps (`Loop._run_cycle`), as a Kubernetes controller reconciles. A loop that
+is killed at any point loses only time: the next loop claims the journal, which contains the state of the scheduler after the
+newest step, and observes the external systems again. `runtime.step_executor` explains the order of persisting and executing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 
-from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.ports import (
-    Clock,
-    ClusterClient,
-    ControlRequests,
-    ForeignDirectoryError,
-    JobChannel,
-    JobDirectoryError,
-    JobStore,
-)
+from airflow_adaptive.ports import Clock, ClusterClient, JobChannel, JobDirectoryError, JobStore
 from airflow_adaptive.runtime.cluster.capacity_share import bid
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant, SharedCluster
-from airflow_adaptive.runtime.command_executor import execute
+from airflow_adaptive.runtime.directory_outage import DirectoryOutage
+from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
 from airflow_adaptive.runtime.journal.journal import Journal
 from airflow_adaptive.runtime.observation.driver_log_diagnosis import DriverLogDiagnosis
-from airflow_adaptive.runtime.observation.events import JobObservation, observe, own_status, refusal, requested
-from airflow_adaptive.runtime.observation.file_polling import FILE_LOOKS, FilePolling
+from airflow_adaptive.runtime.observation.events import derive_events, ignored_overrides, with_requirements
+from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND, FilePolling
+from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.observation.observer import Observer
+from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.publishing.publisher import Publisher
-from airflow_adaptive.runtime.publishing.time_series import Figures
-from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.runtime.requirements.advice import Advisor
 from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
-from airflow_adaptive.runtime.requirements.rescale_costs import rescale_costs
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.requirements.sources import THE_DAG, ResolvedRequirements
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.runtime.step_executor import StepExecutor
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
@@ -47,35 +43,23 @@ from airflow_adaptive.scheduler.events import (
     JobRedeployed,
     RequirementsChanged,
     SchedulingStarted,
-    TimerFired,
 )
-from airflow_adaptive.scheduler.policies.jitter import jitter
-from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.state import (
-    Canceling,
-    Created,
-    Deploying,
-    Executing,
-    Finished,
-    Restarting,
-    SchedulerState,
-)
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state import Canceling, Created, Finished, SchedulerState
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The world, as the loop reaches it.
+    """The external systems, as the loop reaches them.
 
     Attributes:
-        cluster: where the job's driver runs.
-        channel: the job's directory.
-        store: where people ask and look.
+        cluster: client of the cluster on which the driver runs.
+        channel: the job directory.
+        store: control requests and published state.
         clock: the time.
-        shared: the same cluster as other loops of this process share it, None without any.
-        files: how often all loops of this process look at the files of calm jobs, None without others.
+        shared: the same cluster as all loops of this process share it, None if this loop is the only one.
+        files: rate limiter of the file polls of all loops of this process, None if this loop is the only one.
     """
 
     cluster: ClusterClient
@@ -88,296 +72,266 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """When the loop must return though the job goes on, or must end the job.
+    """The moments at which the loop must return or must cancel the job.
 
     Attributes:
-        recycle_at: return then; another loop goes on.
-        cancel_at: the job's time is up: cancel it then.
+        recycle_at: the loop returns, and another loop continues the job.
+        cancel_at: the loop cancels the job, because the execution timeout of the task has passed.
     """
 
     recycle_at: datetime | None = None
     cancel_at: datetime | None = None
 
 
+class LoopPhase(StrEnum):
+    """Phase of a loop: what step (1) of the next cycle has to do."""
+
+    CLAIMING = "claiming"
+    """Claim the journal, and adopt the state that the journal contains."""
+    STARTING = "starting"
+    """Take the first event of this run: start of scheduling, or changes of the declaration since the journal was written."""
+    RUNNING = "running"
+    """Check that the claim still holds."""
+
+
 class Loop:
-    """Runs one job until it has ended or the loop must leave."""
+    """Runs one job until the job has ended or a run limit is reached."""
 
     def __init__(
         self,
         spec: JobSpec,
         ports: Ports,
-        leave: RunLimits | None = None,
+        limits: RunLimits | None = None,
         advisor: Advisor | None = None,
     ) -> None:
-        """Take note; nothing is done before `run`.
+        """Nothing is done before `run`.
 
         Args:
             spec: the job as deployed.
-            ports: the world.
-            leave: when to return early; never by default.
+            ports: the external systems.
+            limits: when to return early; never by default.
             advisor: the job's rescale policy, None without one.
         """
         self._spec = spec
         self._ports = ports
-        self._leave = leave or RunLimits()
-        self._authority = RequirementsResolver(advisor)
-        self._journal = Journal(ports.channel, spec, self._authority)
-        self._costs: tuple[int, Mapping[Tier, timedelta]] = (0, {})
-        self._last_words = DriverLogDiagnosis(ports.cluster)
-        self._seat = Participant(ports.shared or SharedCluster(ports.cluster, ports.clock))
-        self._attention = FilePolling(ports.files or RateLimiter(FILE_LOOKS))
-        self._lookout = Observer(ports.cluster, ports.channel, self._seat, self._attention)
-        self._figures = Figures()
-        self._shown = Publisher(ports.store, self._authority, self._figures, spec.attempt)
-        self._state = machine.create(spec.graph, spec.options)
-        self._held = False
-        self._begun = False
-        self._put_off = False
-        self._unsaved: Step | None = None
-        self._said: str | None = None
-        self._refused: str | None = None
-        self._directory_lost: datetime | None = None
-        self._urls = Urls()
-
-    async def run(self) -> SchedulerState:
-        """Run the job; return its last state, `Finished` unless the loop had to leave.
-
-        Raises:
-            SupersededError: another loop has taken over; stand by.
-            JobDirectoryError: the job directory could not be used for `deploy_timeout`.
-            SnapshotError: the log was written by a newer version.
-        """
-        try:
-            while not self._over() and not self._due(self._leave.recycle_at):
-                await self._turn()
-                await self._ports.clock.sleep(self._pause())
-        finally:
-            self._seat.leave()
-            self._attention.leave()
-        return self._state
+        self._limits = limits or RunLimits()
+        self._phase = LoopPhase.CLAIMING
+        reports = OnceLogger(log, logging.INFO)
+        self._ignored_overrides = OnceLogger(log)
+        self._outage = DirectoryOutage(spec.options.deploy_timeout, reports)
+        self._resolver = RequirementsResolver(advisor)
+        self._heartbeat = HeartbeatMonitor()
+        self._journal = Journal(ports.channel, spec, self._resolver, self._heartbeat)
+        self._diagnosis = DriverLogDiagnosis(ports.cluster)
+        self._participant = Participant(ports.shared or SharedCluster(ports.cluster, ports.clock))
+        self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND))
+        self._observer = Observer(ports.cluster, ports.channel, self._participant, self._file_polling)
+        self._publisher = Publisher(ports.store, self._resolver, self._journal.history, spec.attempt)
+        self._steps = StepExecutor(
+            spec=spec,
+            cluster=ports.cluster,
+            clock=ports.clock,
+            journal=self._journal,
+            participant=self._participant,
+            publish=self._publisher.publish,
+            reports=reports,
+        )
 
     @property
     def state(self) -> SchedulerState:
-        """Where the job stands."""
-        return self._state
+        """State of the scheduler."""
+        return self._steps.state
 
     @property
     def driver(self) -> str | None:
-        """The cluster's name of the job's driver, None if there is none, or none that is known."""
-        return None if self._state.driver is None else self._state.driver.submission_id
+        """Submission id of the job's driver, None without a driver or if the id is unknown."""
+        return None if self.state.driver is None else self.state.driver.submission_id
 
     @property
-    def trouble(self) -> str | None:
-        """Why the cluster does not answer, None if it does."""
-        return self._lookout.trouble
+    def last_error(self) -> str | None:
+        """Why the cluster did not answer the newest poll, None if it did."""
+        return self._observer.last_error
+
+    async def run(self) -> SchedulerState:
+        """Run the job; returns its last state, which is `Finished` unless a run limit was reached.
+
+        Raises:
+            SupersededError: another loop has taken over; this one must not act any more.
+            JobDirectoryError: the job directory could not be used for `deploy_timeout`.
+            SnapshotError: a newer version wrote the journal.
+        """
+        try:
+            while not self._is_over() and not self._is_reached(self._limits.recycle_at):
+                await self._run_cycle()
+                await self._ports.clock.sleep(self._pause())
+        finally:
+            self._participant.leave()
+            self._file_polling.close()
+        return self.state
 
     async def cancel(self) -> SchedulerState:
-        """Cancel the job and run it to its end (a task that is marked failed, say)."""
+        """Cancel the job and run it to its end, for example because its task is marked as failed."""
         now = self._ports.clock.now()
-        self._leave = RunLimits(recycle_at=now + 2 * self._spec.options.stop_timeout, cancel_at=now)
+        self._limits = RunLimits(recycle_at=now + 2 * self._spec.options.stop_timeout, cancel_at=now)
         return await self.run()
 
-    # ---- one turn ---------------------------------------------------------------------------------------------------
+    # ---- the cycle --------------------------------------------------------------------------------------------------
 
-    async def _turn(self) -> None:
-        self._attention.begin(self._now(), self._spec.options.poll_interval)
-        self._put_off = False
+    async def _run_cycle(self) -> None:
+        """Run one cycle; an unusable job directory ends the cycle early, and the next cycle repeats its steps."""
+        began_at, poll_interval = self._now(), self._spec.options.poll_interval
+        self._file_polling.begin_cycle(began_at, poll_interval)
+        self._steps.begin_cycle()
         try:
-            await self._hold()
-            if not self._over():
-                await self._act()
-            await self._publish()
-            self._directory_lost = None
+            await self._claim()  # (1)
+            if not self._is_over():
+                observed_at = self._now()
+                reported = (
+                    await self._observe_job()
+                )  # (2) driver status and control requests; their requirements come first ...
+                requirements = self._resolve_requirements(reported)  # (3)
+                observation = await self._observe_cluster(
+                    reported, requirements
+                )  # (2) ... because the poll demands slots for them
+                events = self._derive_events(observation, requirements)  # (4)
+                await self._take_events(events, observation)  # (5)
+                await self._steps.fire_timers(until=observed_at + poll_interval)  # (6)
+                self._file_polling.end_cycle(self.state, events)
+            await self._publisher.publish(self.state)  # (7)
+            self._outage.end()
         except JobDirectoryError as error:
-            self._lookout.lose()
-            self._bear(error)
+            self._observer.interrupt()
+            self._outage.tolerate(error, self._now())
 
-    async def _hold(self) -> None:
-        """Take the job over if that is still to do, else see that no other loop has; begin what is to begin."""
-        if not self._held:
-            self._state = await self._journal.open(self._ports.clock.now())
-            self._seat.place(bid(self._spec, self._state))
-            self._figures.restore(await self._ports.store.figures())
-            self._held = True
-        if self._attention.reads:
+    # (1) Claim
+
+    async def _claim(self) -> None:
+        """Claim the journal, or check that no other loop has; then complete what an earlier cycle left undone."""
+        if self._phase is LoopPhase.CLAIMING:
+            await self._take_over()
+        if self._file_polling.is_due:
             await self._journal.check()
-        await self._begin()
-        if self._unsaved is not None:
-            await self._take_all(await self._carry_out(self._unsaved))
-        while self._authority.pending_log_entries:
-            await self._journal.tell(self._authority.pending_log_entries[0], self._state, self._now())
-            del self._authority.pending_log_entries[0]
-        await self._journal.renew(self._state, self._now())
-        if self._has_ended() and not self._over():
-            self._state = await self._journal.start_again(self._state, self._now())
-            self._begun = False
-            await self._begin()
+        await self._start()
+        await self._steps.retry_unsaved()
+        await self._record_entries()
+        await self._journal.renew(self.state, self._now())
+        if self._has_ended() and not self._is_over():
+            self._steps.adopt(await self._journal.start_again(self.state, self._now()))
+            self._phase = LoopPhase.STARTING
+            await self._start()
 
-    async def _begin(self) -> None:
-        if self._begun:
+    async def _take_over(self) -> None:
+        """Claim the journal and adopt the state that it contains; `start` follows."""
+        self._steps.adopt(await self._journal.open(self._ports.clock.now()))
+        self._participant.place(bid(self._spec, self.state))
+        await self._publisher.restore()
+        self._phase = LoopPhase.STARTING
+
+    async def _start(self) -> None:
+        """Take the first events of this run, once."""
+        if self._phase is not LoopPhase.STARTING:
             return
-        if isinstance(self._state.current, Created):
-            await self._take(SchedulingStarted(at=self._now()))
-        else:
-            await self._take_all(self._deployed_since())
-        self._begun = not self._put_off
+        await self._steps.take(self._first_events())
+        if not self._steps.is_deferred:
+            self._phase = LoopPhase.RUNNING
 
-    def _deployed_since(self) -> Iterator[Event]:
-        """What is declared otherwise than when the log was written."""
-        deployment, redeclared = self._spec.deployment, self._journal.redeclared
-        if deployment != self._state.deployment:
+    def _first_events(self) -> Iterator[Event]:
+        """The start of scheduling, or what has changed in the declaration since the journal was written."""
+        if isinstance(self.state.current, Created):
+            yield SchedulingStarted(at=self._now())
+            return
+        deployment, redeclared = self._spec.deployment, self._journal.redeclared_requirements
+        if deployment != self.state.deployment:
             yield JobRedeployed(at=self._now(), deployment=deployment)
-        if redeclared not in (None, self._state.requirements):
+        if redeclared not in (None, self.state.requirements):
             yield RequirementsChanged(at=self._now(), requirements=redeclared, by=THE_DAG)
 
-    async def _act(self) -> None:
-        looked_at, first = self._now(), not self._lookout.has_listened
-        world = await self._look()
-        self._figures.take(self._state, world.status, self._ports.clock.now())
-        seen = self._observed(world)
-        for event in seen:
-            await self._take(await self._last_words.explain(event, self._state, world))
-        self._journal.memory = self._journal.memory.after(self._state, world.status, self._now())
-        driver = self._state.driver
-        self._urls = self._urls.after(world, None if driver is None else driver.submission_id)
-        # With the first look the job has no share yet, and a deadline that is long over would find nothing there.
-        self._put_off = self._put_off or first
-        await self._fire_timers(looked_at + self._spec.options.poll_interval)
-        self._attention.settle(self._state, seen)
+    async def _record_entries(self) -> None:
+        """Write the pending log entries of the resolver to the timeline."""
+        while self._resolver.pending_log_entries:
+            await self._journal.record(self._resolver.pending_log_entries[0], self.state, self._now())
+            del self._resolver.pending_log_entries[0]
 
-    async def _look(self) -> JobObservation:
-        listened = await self._lookout.listen(self._now())
-        status = own_status(self._state, self._journal.nonce, self._lookout.report)
-        self._journal.memory = self._journal.memory.after(self._state, None, self._now())
+    # (2) Observe
+
+    async def _observe_job(self) -> JobObservation:
+        """Read the driver status and the control requests."""
+        if not self._observer.has_read_status:
+            # The job has no capacity share before the first poll of the cluster, so a timer that is due would find no slots.
+            self._steps.defer()
+        read_at = await self._observer.read_status(self._now())
+        status = current_driver_status(self.state, self._journal.nonce, self._observer.status)
+        self._heartbeat.update(self.state, None, self._now())
         control_requests = await self._ports.store.control_requests()
-        self._tell_refusal(control_requests)
-        ruling = self._rule(control_requests, status)
-        world = JobObservation(status=status, control_requests=control_requests, ruling=ruling, listened=listened)
-        desired_state = bid(self._spec, requested(self._state, ruling))
-        return await self._lookout.look(world, desired_state, self._state.driver, self._spec.options.poll_interval)
+        self._ignored_overrides.report(ignored_overrides(self.state, control_requests))
+        return JobObservation(status=status, status_read_at=read_at, control_requests=control_requests)
 
-    def _rule(self, control_requests: ControlRequests, status: DriverStatus | None) -> ResolvedRequirements | None:
-        """The bounds that the job is to have; a policy is asked as often as the files are read."""
+    async def _observe_cluster(
+        self, reported: JobObservation, requirements: ResolvedRequirements | None
+    ) -> JobObservation:
+        """Poll the cluster, with the slot demand of the resolved requirements."""
+        demand = bid(self._spec, with_requirements(self.state, requirements))
+        max_age = self._spec.options.poll_interval
+        observation = await self._observer.observe_cluster(reported, demand, self.state.driver, max_age)
+        self._publisher.record_metrics(self.state, observation.status, self._ports.clock.now())
+        return observation
+
+    # (3) Resolve requirements
+
+    def _resolve_requirements(self, reported: JobObservation) -> ResolvedRequirements | None:
+        """The requirements that the job must have, None if it has them. File polling limits how often a policy is called."""
         given = ResolverInput(
-            state=self._state,
-            control_requests=control_requests,
-            status=status,
-            costs=self._measured_costs(),
+            state=self.state,
+            control_requests=reported.control_requests,
+            status=reported.status,
+            costs=self._journal.history.rescale_costs,
             at=self._ports.clock.now(),
-            consult_policy=self._attention.reads,
+            consult_policy=self._file_polling.is_due,
         )
-        return self._authority.resolve(given)
+        return self._resolver.resolve(given)
 
-    def _measured_costs(self) -> Mapping[Tier, timedelta]:
-        newest = self._journal.history.newest
-        if newest != self._costs[0]:
-            self._costs = (newest, rescale_costs(self._journal.history.rescales))
-        return self._costs[1]
+    # (4) Derive events
 
-    def _tell_refusal(self, control_requests: ControlRequests) -> None:
-        """Say once that overrides can't hold."""
-        refused, self._refused = self._refused, refusal(self._state, control_requests)
-        if self._refused not in (None, refused):
-            log.warning("%s", self._refused)
+    def _derive_events(self, observation: JobObservation, requirements: ResolvedRequirements | None) -> list[Event]:
+        """The events that the observation implies; a run limit comes first, so that the job starts no driver before its end."""
+        spec, heartbeat = self._spec, self._heartbeat.heartbeat
+        derived = derive_events(self.state, observation, requirements, heartbeat, self._now(), spec.executor)
+        if self._is_reached(self._limits.cancel_at) and not isinstance(self.state.current, Canceling | Finished):
+            return [CancelRequested(at=self._now()), *derived]
+        return list(derived)
 
-    def _observed(self, world: JobObservation) -> list[Event]:
-        spec = self._spec
-        seen = observe(self._state, world, self._journal.memory, self._now(), spec.executor)
-        if self._due(self._leave.cancel_at) and not isinstance(self._state.current, Canceling | Finished):
-            # First, so that a job that is to end starts no driver with the slots that are seen.
-            return [CancelRequested(at=self._now()), *seen]
-        return list(seen)
+    # (5) Step, persist and execute
 
-    async def _fire_timers(self, until: datetime) -> None:
-        """Fire what is due, one at a time: each may change what is due next.
+    async def _take_events(self, events: list[Event], observation: JobObservation) -> None:
+        """Take the events one by one; the log of a driver that failed explains its failure."""
+        for event in events:
+            await self._steps.take([await self._diagnosis.explain(event, self.state, observation)])
+        self._heartbeat.update(self.state, observation.status, self._now())
+        self._publisher.update_urls(observation, self.driver)
 
-        Args:
-            until: what is due later waits for the next look: if this one took long, or its process was frozen, what the
-                deadline is for may have come in the meantime.
-        """
-        while not self._put_off and (due := machine.timers(self._state)) and due[0].due <= min(self._now(), until):
-            await self._take(TimerFired(at=self._now(), timer=due[0].name, version=self._state.version))
-
-    async def _take(self, event: Event) -> None:
-        await self._take_all([event])
-
-    async def _take_all(self, events: Iterable[Event]) -> None:
-        """Step on events and on all that their commands lead to; a step that has to be put off is one for the next turn."""
-        waiting = deque(events)
-        while waiting:
-            step = machine.step(self._state, waiting.popleft())
-            if step.state is self._state or self._seat.admits(bid(self._spec, step.state), self._now()):
-                waiting.extend(await self._carry_out(step))
-            else:
-                self._put_off = True
-
-    async def _carry_out(self, step: Step) -> list[Event]:
-        """Write a step down and only then act on it; if its writing fails it stays the next one (`_unsaved`)."""
-        self._unsaved = step
-        await self._journal.save(step, self._state, self._now())
-        self._unsaved = None
-        self._state = step.state
-        if step.decision is not None:
-            moved = "" if step.transition is None else f" -> {step.state.name}"
-            self._say(f"{step.decision.state}{moved}: {step.decision.reason}")
-        if step.transition is not None:
-            self._compete(step.transition.source)
-            await self._publish()
-        spec, nonce, cluster = self._spec, self._journal.nonce, self._ports.cluster
-        outcomes = [await execute(command, spec, nonce, cluster, self._now()) for command in step.commands]
-        return [event for events in outcomes for event in events]
-
-    def _compete(self, source: str) -> None:
-        """Give way after a plan for which there was too little room."""
-        match self._state.current:
-            case Restarting(failure=None, in_place=False) if source == Deploying.__name__:
-                chance = jitter(self._spec.directory, self._state.epoch, self._state.version)
-                self._seat.give_way(self._now(), chance)
-            case Executing():
-                self._seat.succeed()
-            case _:
-                pass
-
-    # ---- the rest ---------------------------------------------------------------------------------------------------
+    # ---- end and pause ----------------------------------------------------------------------------------------------
 
     def _has_ended(self) -> bool:
-        """Whether the job has ended, with nothing left of it on the cluster."""
-        return isinstance(self._state.current, Finished) and self._state.driver is None
+        """Whether the job has ended, and its driver too."""
+        return isinstance(self.state.current, Finished) and self.state.driver is None
 
-    def _over(self) -> bool:
-        """Whether there is nothing more to do: an end that an earlier attempt left behind is the start of this one."""
-        return self._has_ended() and (not self._journal.inherits_end or self._due(self._leave.cancel_at))
+    def _is_over(self) -> bool:
+        """Whether nothing is left to do. The end of an earlier attempt does not count: this attempt starts the job again."""
+        return self._has_ended() and (not self._journal.inherits_end or self._is_reached(self._limits.cancel_at))
 
-    def _due(self, at: datetime | None) -> bool:
+    def _is_reached(self, at: datetime | None) -> bool:
         return at is not None and at <= self._ports.clock.now()
 
     def _pause(self) -> float:
-        """Seconds until the next look: the poll interval, or less if a timer is due before."""
-        if self._over():
+        """Seconds until the next cycle: the poll interval, or less if a timer is due before."""
+        if self._is_over():
             return 0.0
         interval = self._spec.options.poll_interval
-        if self._directory_lost is not None or self._put_off:
-            return interval.total_seconds()  # a timer that is due can't fire now
-        due = [timer.due - self._now() for timer in machine.timers(self._state)]
+        if self._outage.is_ongoing or self._steps.is_deferred:
+            return interval.total_seconds()  # no timer can fire
+        due = [timer.due - self._now() for timer in machine.timers(self.state)]
         return max(min([interval, *due]), timedelta(0)).total_seconds()
 
-    def _bear(self, error: JobDirectoryError) -> None:
-        """Go on for a while without the job directory; the driver does the same, for its lease."""
-        self._directory_lost = self._directory_lost or self._now()
-        lost_for = self._now() - self._directory_lost
-        if isinstance(error, ForeignDirectoryError) or lost_for > self._spec.options.deploy_timeout:
-            raise error
-        self._say(str(error))
-
-    async def _publish(self) -> None:
-        await self._shown.publish(self._state, self._journal.history, self._urls)
-
-    def _say(self, text: str) -> None:
-        """Log what is new; a reason that repeats with every poll is said once."""
-        if text != self._said:
-            log.info("%s", text)
-            self._said = text
-
     def _now(self) -> datetime:
-        """The time of the log, which goes on where it was when the clock was set back between two loops."""
-        return self._ports.clock.now() + self._journal.ahead
+        """Time of the journal."""
+        return self._journal.time(self._ports.clock.now())

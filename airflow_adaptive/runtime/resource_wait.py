@@ -8,7 +8,7 @@ from datetime import datetime
 
 from airflow_adaptive.ports import Clock, ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
-from airflow_adaptive.runtime.observation.events import slot_offers
+from airflow_adaptive.runtime.observation.slot_offers import slot_offers
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.config.options import Options

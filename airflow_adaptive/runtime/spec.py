@@ -1,4 +1,4 @@
-"""What a deployment says of a job beside its graph and options: the script, the resources, and where everything lies."""
+"""The specification of a deployed job: graph, options, script, resources and locations."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from hashlib import sha256
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 
-LEAST_MEMORY_MB = 450
-"""Below it neither a driver nor an executor starts (`org.apache.spark.memory.UnifiedMemoryManager`)."""
-
+MIN_MEMORY_MB = 450
+"""Least memory of a driver or an executor, MiB (`org.apache.spark.memory.UnifiedMemoryManager`)."""
 
 FINGERPRINT_CHARACTERS = 16
-"""Enough to tell deployments of one job apart, too few to find out what they hold."""
+"""Length of a fingerprint: sufficient to distinguish the deployments of a job, too short to reveal their content."""
 
 
 class SizeError(ValueError):
-    """A driver or an executor that Spark would not start.
+    """The size of a driver or an executor is one that Spark refuses.
 
     Attributes:
-        violations: everything that is wrong with its size.
+        violations: all problems of the size.
     """
 
     def __init__(self, violations: Sequence[str]) -> None:
@@ -35,33 +34,43 @@ def _check_size(name: str, cores: object, memory_mb: int) -> None:
     violations = []
     if not isinstance(cores, int) or cores < 1:
         violations.append(f"{name}_cores {cores!r} must be 1 or more")
-    if memory_mb < LEAST_MEMORY_MB:
-        violations.append(f"{name}_memory of {memory_mb} MiB is below the {LEAST_MEMORY_MB} MiB that Spark asks for")
+    if memory_mb < MIN_MEMORY_MB:
+        violations.append(f"{name}_memory of {memory_mb} MiB is below the {MIN_MEMORY_MB} MiB that Spark requires")
     if violations:
         raise SizeError(violations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorShape:
-    """Size of one executor; a slot is one of its cores."""
+    """Size of one executor. A slot is one core of an executor.
+
+    Attributes:
+        cores: cores of the executor.
+        memory_mb: heap of the executor, MiB.
+    """
 
     cores: int = 1
     memory_mb: int = 1024
 
     def __post_init__(self) -> None:
-        """Refuse what Spark refuses later. Raises `SizeError`."""
+        """Check the size. Raises `SizeError` for a size that Spark would refuse later."""
         _check_size("executor", self.cores, self.memory_mb)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverShape:
-    """Size of the driver."""
+    """Size of the driver.
+
+    Attributes:
+        cores: cores of the driver.
+        memory_mb: heap of the driver, MiB.
+    """
 
     cores: int = 1
     memory_mb: int = 1024
 
     def __post_init__(self) -> None:
-        """Refuse what Spark refuses later. Raises `SizeError`."""
+        """Check the size. Raises `SizeError` for a size that Spark would refuse later."""
         _check_size("driver", self.cores, self.memory_mb)
 
 
@@ -70,19 +79,19 @@ class JobSpec:
     """A job as deployed.
 
     Attributes:
-        graph: vertices and their bounds.
-        options: of the scheduler.
+        graph: vertices of the job and their bounds.
+        options: options of the scheduler.
         directory: URI of the job directory as Spark reads it.
         script: URI of the staged PySpark script.
         py_files: URIs of the staged zip with the driver's runtime and of the author's zips and modules.
         args: arguments of the script.
-        conf: Spark properties of the user; they may hold secrets.
+        conf: Spark properties of the user; they may contain secrets.
         env: environment of the driver process.
         driver: size of the driver.
         executor: size of an executor.
-        attempt: token of the attempt that deploys it; the same attempt never starts a finished job again.
-        priority: among jobs that compete for slots one with a higher priority goes first.
-        rescale_policy: as text (`autoscaling.advisor`), which nobody here reads; None without one.
+        attempt: token of the attempt that deploys the job; the same attempt never starts a finished job again.
+        priority: jobs with a higher priority take precedence when jobs compete for slots.
+        rescale_policy: encoded rescale policy (`autoscaling.advisor`), which the runtime does not decode; None without one.
     """
 
     graph: JobGraph
@@ -101,7 +110,7 @@ class JobSpec:
 
     @property
     def deployment(self) -> str:
-        """Fingerprint of what a driver is started with: one that was started with something else runs an outdated job."""
+        """Fingerprint of everything that a driver is started with. A driver with another fingerprint runs an outdated job."""
         parts = [self.script, self.py_files, self.args, dict(self.conf), dict(self.env)]
         text = json.dumps([*parts, asdict(self.driver), asdict(self.executor)], sort_keys=True)
         return sha256(text.encode()).hexdigest()[:FINGERPRINT_CHARACTERS]
@@ -115,11 +124,11 @@ def parse_memory(text: str, name: str = "memory") -> int:
     """Memory in MiB from Spark's notation ("512m", "2g").
 
     Args:
-        text: as it was given.
-        name: of the parameter, for the error.
+        text: memory size with a unit.
+        name: name of the parameter, for the error.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the text is not a memory size.
     """
     matched = _MEMORY.fullmatch(str(text).strip())
     if matched is None or int(matched[1]) == 0:

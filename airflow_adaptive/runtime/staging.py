@@ -1,8 +1,8 @@
-"""Put the code of a job where the cluster finds it: a standalone master uploads nothing.
+"""Stages the code of a job in the job directory, because a standalone master does not upload files.
 
-The DAG author's script, its extra modules, the program that runs it, and a zip of the driver's runtime go into
-`code/<sha256>/` of the job directory. The folder is named by all their content, so that it never changes: staging again is
-free, and a driver that runs on keeps the code that it was started with.
+The DAG author's script, the extra modules of the script, the program that runs the script, and a zip of the driver's runtime go
+into the folder `code/<sha256>/`. The name of the folder is the digest of its content, so the content never changes: staging the
+same code again writes nothing, and a running driver keeps the code with which it was started.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ launch(Path(__file__).with_name({script!r}))
 """
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Time of all files in the zip (the earliest that the format knows), so that equal content gives equal bytes."""
+"""Time of all files in the zip, the earliest that the format supports, so that equal content gives equal bytes."""
 
 
 class StagingError(PortError):
-    """The job's code can't be staged as it is: trying the same again won't help.
+    """The code of the job cannot be staged: a retry does not help.
 
     Attributes:
-        violations: everything that is wrong with it.
+        violations: all problems of the code.
     """
 
     def __init__(self, violations: Sequence[str]) -> None:
@@ -51,12 +51,12 @@ class StagingError(PortError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedCode:
-    """Where the cluster finds the code of a job.
+    """Locations of the staged code of a job.
 
     Attributes:
-        script: URI of the driver's main program, which runs the author's script beside it (`job.entry.launcher`).
-        py_files: URIs for `PYTHONPATH`: the runtime's zip, then the author's script, which is fetched with them to where the
-            main program is, then the author's extra files.
+        script: URI of the driver's main program, which runs the author's script in the same folder (`job.entry.launcher`).
+        py_files: URIs for `PYTHONPATH`: the zip of the runtime, the author's script (so that Spark copies the script to the
+            folder of the main program), and the author's extra files.
     """
 
     script: str
@@ -64,22 +64,22 @@ class StagedCode:
 
 
 async def stage(directory: JobDirectory, script: str | Path, py_files: Sequence[str | Path] = ()) -> StagedCode:
-    """Copy a job's code into its directory.
+    """Copy the code of a job into the job directory.
 
     Args:
-        directory: of the job.
+        directory: the job directory.
         script: path of the PySpark script on this machine.
         py_files: paths of extra modules (`.py`) and archives (`.zip`, `.egg`, `.whl`) that the script imports.
 
     Raises:
         StagingError: a file is missing, is not Python, or shares its name with another.
-        JobDirectoryError: the directory can't be written now.
+        JobDirectoryError: the directory cannot be written now.
     """
     return await directory.call(_stage, directory.storage, Path(script), [Path(path) for path in py_files])
 
 
 def check_code(script: str | Path, py_files: Sequence[str | Path] = ()) -> None:
-    """Read a job's code without staging it. Raises `StagingError`."""
+    """Check the code of a job without staging the code. Raises `StagingError`."""
     _contents([Path(path) for path in (script, *py_files)])
 
 
@@ -95,7 +95,7 @@ def runtime_zip() -> bytes:
 
 
 def _modules(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
-    """Path in the package -> file, for all modules of a package and of the packages inside it."""
+    """Yield (path in the package, file) for all modules of a package and its subpackages."""
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _modules(entry, f"{prefix}{entry.name}/")
@@ -113,12 +113,14 @@ def _zip_entry(name: str) -> zipfile.ZipInfo:
 def _stage(storage: Storage, script: Path, py_files: Sequence[Path]) -> StagedCode:
     contents, main_program = _contents([script, *py_files]), f"run_{script.name}"
     if main_program in contents:
-        raise StagingError([f"{main_program!r} is what the program is called that runs {script.name!r}: rename one"])
+        raise StagingError([f"{main_program!r} is the name of the program that runs {script.name!r}: rename the file"])
     contents[main_program] = MAIN_PROGRAM.format(script=script.name).encode()
     folder = storage.below(f"{CODE}/{_digest(contents)}")
     for name, content in contents.items():
         if not folder.create(name, content):
-            raise StagingError([f"{folder.uri(name)} is damaged: remove it, it will be staged again"])
+            raise StagingError(
+                [f"{folder.uri(name)} is damaged: remove the file, and the next deployment stages it again"]
+            )
     return StagedCode(
         script=folder.uri(main_program),
         py_files=tuple(folder.uri(name) for name in (RUNTIME_ZIP, *(path.name for path in (script, *py_files)))),
@@ -126,13 +128,13 @@ def _stage(storage: Storage, script: Path, py_files: Sequence[Path]) -> StagedCo
 
 
 def _contents(paths: Sequence[Path]) -> dict[str, bytes]:
-    """Name -> content of all files of a job. Raises `StagingError`."""
+    """Return name -> content of all files of a job. Raises `StagingError`."""
     contents, violations = {RUNTIME_ZIP: runtime_zip()}, []
     for path in paths:
         try:
             if path.name in contents:
                 raise ValueError(  # noqa: TRY301  as what `_read` raises
-                    f"two files of the job are called {path.name!r}: rename one (the second is {str(path)!r})"
+                    f"two files of the job have the name {path.name!r}: rename one (the second is {str(path)!r})"
                 )
             contents[path.name] = _read(path)
         except ValueError as error:
@@ -143,7 +145,7 @@ def _contents(paths: Sequence[Path]) -> dict[str, bytes]:
 
 
 def _read(path: Path) -> bytes:
-    """Content of a file; Python sources are compiled here, where the error still has a reader. Raises `ValueError`."""
+    """Return the content of a file. Python sources are compiled, so that a syntax error fails the task and not the driver. Raises `ValueError`."""
     try:
         content = path.read_bytes()
         if path.suffix == ".py":
@@ -154,13 +156,13 @@ def _read(path: Path) -> bytes:
         raise ValueError(f"{path} is not Python source: {error}") from error
     except OSError as error:
         raise ValueError(
-            f"{str(path)!r} can't be read where Airflow runs ({error.strerror}): put it on every Airflow worker"
+            f"{str(path)!r} cannot be read where Airflow runs ({error.strerror}): put it on every Airflow worker"
         ) from error
     return content
 
 
 def _digest(contents: Mapping[str, bytes]) -> str:
-    """Digest of names and contents; the lengths keep apart what stands next to each other."""
+    """Digest of names and contents; the lengths separate adjacent values."""
     digest = hashlib.sha256()
     for name, content in sorted(contents.items()):
         digest.update(f"{name}:{len(content)}:".encode())

@@ -14,9 +14,9 @@ from typing import Any
 from airflow_adaptive import __version__
 from airflow_adaptive.ports import (
     SECRET_CONF_VARIABLE,
+    ActiveDriver,
     ClusterSnapshot,
     DriverSubmission,
-    LivingDriver,
     LogPages,
     SubmissionRefusedError,
     SubmissionState,
@@ -220,9 +220,9 @@ def _worker(fields: Mapping[str, Any]) -> Worker:
     )
 
 
-def _driver(fields: Mapping[str, Any]) -> LivingDriver:
+def _driver(fields: Mapping[str, Any]) -> ActiveDriver:
     state = STATES.get(str(fields["state"]), SubmissionState.UNKNOWN)
-    return LivingDriver(state=state, cores=int(fields["cores"]), memory_mb=int(fields["memory"]))
+    return ActiveDriver(state=state, cores=int(fields["cores"]), memory_mb=int(fields["memory"]))
 
 
 def _log_pages(fields: Mapping[str, Any], workers: Iterable[Worker]) -> dict[str, LogPages]:

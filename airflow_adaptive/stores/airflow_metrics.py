@@ -22,7 +22,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
 from airflow_adaptive.runtime.publishing.documents import METRICS
-from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES
+from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES, JobView
 from airflow_adaptive.runtime.publishing.time_series import FINEST
 from airflow_adaptive.scheduler.timeline import TerminalState
 
@@ -130,7 +130,7 @@ class AirflowMetrics:
         self._values: tuple[GaugeValue, ...] = ()
         self._last_warning: str | None = None
 
-    def send_view(self, view: Mapping[str, Any]) -> None:
+    def send_view(self, view: JobView) -> None:
         """Send the state of the job.
 
         Args:
@@ -146,11 +146,11 @@ class AirflowMetrics:
         """
         self._log_errors(lambda: self._send([*self._values, *metric_values(metrics)]))
 
-    def _send_view(self, view: Mapping[str, Any]) -> None:
+    def _send_view(self, view: JobView) -> None:
         self._values = tuple(view_values(view))
         self._send(self._values)
         for metric, total in COUNTER_TOTALS.items():
-            self._count(metric, view[total])
+            self._count(metric, getattr(view, total))
 
     def _send(self, values: Iterable[GaugeValue]) -> None:
         with_job_names = _with_job_names()
@@ -182,19 +182,19 @@ class AirflowMetrics:
             self._last_warning = text
 
 
-def view_values(view: Mapping[str, Any]) -> Iterator[GaugeValue]:
+def view_values(view: JobView) -> Iterator[GaugeValue]:
     """The gauges of a view."""
-    yield from (GaugeValue("state", int(name == view["state"]), name) for name in STATE_NAMES)
-    yield GaugeValue("num_restarts", view["restarts"])
-    yield GaugeValue("num_rescales", view["rescales"])
-    parallelism = view["parallelism"] or {}
-    for vertex, bounds in view["requirements"].items():
+    yield from (GaugeValue("state", int(name == view.state), name) for name in STATE_NAMES)
+    yield GaugeValue("num_restarts", view.restarts)
+    yield GaugeValue("num_rescales", view.rescales)
+    parallelism = view.parallelism or {}
+    for vertex, bounds in view.requirements.items():
         yield GaugeValue("parallelism", parallelism.get(vertex, 0), vertex)
-        yield GaugeValue("parallelism_lower", bounds["lower"], vertex)
-        yield GaugeValue("parallelism_upper", bounds["upper"], vertex)
-    yield GaugeValue("slots_held", view["slots"]["held"])
-    yield GaugeValue("slots_available", view["slots"]["available"])
-    downtime = last_downtime(view["rescale_history"])
+        yield GaugeValue("parallelism_lower", bounds.lower, vertex)
+        yield GaugeValue("parallelism_upper", bounds.upper, vertex)
+    yield GaugeValue("slots_held", view.slots.held)
+    yield GaugeValue("slots_available", view.slots.available)
+    downtime = last_downtime(view.history.rescales)
     if downtime is not None:
         yield GaugeValue("last_rescale_downtime", downtime / timedelta(milliseconds=1))
 

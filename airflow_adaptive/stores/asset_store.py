@@ -17,6 +17,7 @@ from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
 from airflow_adaptive.ports import Clock, ControlRequests
 from airflow_adaptive.runtime.publishing.documents import documents
+from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.runtime.publishing.time_series import PAGES
 from airflow_adaptive.stores.airflow_metrics import AirflowMetrics
 from airflow_adaptive.stores.control_requests import ControlRequestReader
@@ -53,7 +54,7 @@ class AirflowJobStore:
         self._pending_metrics: dict[str, Any] = {}
         self._airflow_metrics = AirflowMetrics(job, task.dag_id, task.task_id)
         self._reader = ControlRequestReader(self._accessor)
-        self._view: Mapping[str, Any] | None = None
+        self._view: JobView | None = None
         self._pushed: dict[str, Any] = {}
         self._stored: dict[str, Any] = {}
         self._last_warning: str | None = None
@@ -69,23 +70,23 @@ class AirflowJobStore:
                 self._view_writer.put(self._view)
         return self._reader.requests
 
-    async def publish(self, view: Mapping[str, Any]) -> None:
+    async def publish(self, view: JobView) -> None:
         """Write the changes of a view in the background, and repeat the write until it succeeds."""
         self._view = view
         self._view_writer.put(view)
 
-    async def measure(self, figures: Mapping[str, Any]) -> None:
-        """Show the newest figures in the background; where many jobs share the way to the store, when it is this one's turn."""
-        self._pending_metrics |= figures
+    async def publish_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Write the newest job metrics in the background; if many loops share the access to the stores, in the turn of this job."""
+        self._pending_metrics |= metrics
         if self._metrics_turn.due(self._clock.now(), METRICS_INTERVAL):
             self._metrics_writer.put(self._pending_metrics)
             self._pending_metrics = {}
 
-    async def figures(self) -> Mapping[str, Any]:
-        """The pages that are in the store; none if they can't be read."""
-        found: dict[str, Any] = {}
-        await self._access.read(lambda: self._log_errors(lambda: self._recall(found)))
-        return found
+    async def published_metrics(self) -> Mapping[str, Any]:
+        """Return the pages of job metrics in the store; none if the store cannot be read."""
+        pages: dict[str, Any] = {}
+        await self._access.read(lambda: self._log_errors(lambda: self._read_pages(pages)))
+        return pages
 
     async def finish(self) -> None:
         """Wait for the last write, at most `FINISH_TIMEOUT`."""
@@ -106,7 +107,7 @@ class AirflowJobStore:
         self._marker = marker
         return True
 
-    def _write_view(self, view: Mapping[str, Any]) -> bool:
+    def _write_view(self, view: JobView) -> bool:
         self._airflow_metrics.send_view(view)
         return self._log_errors(lambda: self._push(view))
 
@@ -122,7 +123,7 @@ class AirflowJobStore:
         if self._reader.read():
             self._stored.clear()
 
-    def _push(self, view: Mapping[str, Any]) -> None:
+    def _push(self, view: JobView) -> None:
         for key, value in xcoms(view).items():
             if key not in self._pushed or self._pushed[key] != value:
                 self._task.push(key, value)
@@ -132,16 +133,16 @@ class AirflowJobStore:
                 self._accessor.set(key, value)
                 self._stored[key] = value
 
-    def _write_metrics(self, figures: Mapping[str, Any]) -> bool:
-        self._airflow_metrics.send_metrics(figures)
-        return self._log_errors(lambda: self._measure(figures))
+    def _write_metrics(self, metrics: Mapping[str, Any]) -> bool:
+        self._airflow_metrics.send_metrics(metrics)
+        return self._log_errors(lambda: self._store_metrics(metrics))
 
-    def _measure(self, figures: Mapping[str, Any]) -> None:
-        for key, value in figures.items():
+    def _store_metrics(self, metrics: Mapping[str, Any]) -> None:
+        for key, value in metrics.items():
             self._accessor.set(key, value)
 
-    def _recall(self, found: dict[str, Any]) -> None:
-        found.update({key: self._accessor.get(key, {}) for key in PAGES})
+    def _read_pages(self, pages: dict[str, Any]) -> None:
+        pages.update({key: self._accessor.get(key, {}) for key in PAGES})
 
     def _warn_once(self, text: str) -> None:
         """Log a warning, unless it repeats the previous warning."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from inspect import Parameter, signature
@@ -18,6 +18,7 @@ from typing import Any
 from airflow.sdk import BaseNotifier
 
 from airflow_adaptive.ports import ControlRequests
+from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.scheduler.timeline import TerminalState, TriggerCause
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.task_xcoms import TaskKey
@@ -59,9 +60,9 @@ class RescaleCallback:
         self._last_number: int | None = None
         self._calls: set[asyncio.Task[None]] = set()
 
-    def report(self, view: Mapping[str, Any]) -> None:
-        """Report the rescales that have ended since the previous view."""
-        ended = {rescale["number"]: rescale for rescale in view["rescale_history"] if rescale["end"] is not None}
+    def report(self, rescales: Iterable[Mapping[str, Any]]) -> None:
+        """Report the rescales that have ended since the previous call; the argument contains encoded rescales."""
+        ended = {rescale["number"]: rescale for rescale in rescales if rescale["end"] is not None}
         previous, self._last_number = self._last_number, max([self._last_number or 0, *ended])
         if previous is None:  # An earlier loop has reported these rescales.
             return
@@ -105,18 +106,18 @@ class CallbackStore:
         """See `JobStore`."""
         return await self._store.control_requests()
 
-    async def publish(self, view: Mapping[str, Any]) -> None:
+    async def publish(self, view: JobView) -> None:
         """See `JobStore`."""
-        self._callback.report(view)
+        self._callback.report(view.history.rescales)
         await self._store.publish(view)
 
-    async def measure(self, figures: Mapping[str, Any]) -> None:
+    async def publish_metrics(self, metrics: Mapping[str, Any]) -> None:
         """See `JobStore`."""
-        await self._store.measure(figures)
+        await self._store.publish_metrics(metrics)
 
-    async def figures(self) -> Mapping[str, Any]:
+    async def published_metrics(self) -> Mapping[str, Any]:
         """See `JobStore`."""
-        return await self._store.figures()
+        return await self._store.published_metrics()
 
     async def finish(self) -> None:
         """Wait for the last write and for the running calls."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
 from airflow_adaptive.ports import Clock
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.stores.change_marker import ChangeMarkers
 
 Result = TypeVar("Result")
+Content = TypeVar("Content")
 
 REQUEST_INTERVAL = timedelta(seconds=2)
 """Interval between two reads of the control requests of a job, while few jobs run."""
@@ -68,10 +69,10 @@ async def _run(thread: ThreadPoolExecutor, work: Callable[[], Result]) -> Result
     return await asyncio.get_running_loop().run_in_executor(thread, contextvars.copy_context().run, work)
 
 
-class BackgroundWriter:
+class BackgroundWriter(Generic[Content]):
     """Writes the newest documents of a job in the background. Documents that are outdated before their write are skipped."""
 
-    def __init__(self, write: Callable[[Mapping[str, Any]], bool], access: StoreAccess, clock: Clock) -> None:
+    def __init__(self, write: Callable[[Content], bool], access: StoreAccess, clock: Clock) -> None:
         """Create a writer without documents.
 
         Args:
@@ -82,10 +83,10 @@ class BackgroundWriter:
         self._write = write
         self._access = access
         self._clock = clock
-        self._newest: Mapping[str, Any] | None = None
+        self._newest: Content | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def put(self, documents: Mapping[str, Any]) -> None:
+    def put(self, documents: Content) -> None:
         """Write these documents soon, instead of documents that are not written yet."""
         self._newest = documents
         if self._task is None or self._task.done():

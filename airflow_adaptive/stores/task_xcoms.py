@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.execution_time.xcom import XCom
 
 from airflow_adaptive.runtime.journal.history import newest_within
+from airflow_adaptive.runtime.publishing.documents import failure_records
+from airflow_adaptive.runtime.publishing.job_view import JobView
+from airflow_adaptive.scheduler.snapshot import encode
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -71,15 +74,15 @@ class TaskKey:
         return XCom.get_one(key=key, **asdict(self))
 
 
-def xcoms(view: Mapping[str, Any]) -> Mapping[str, Any]:
+def xcoms(view: JobView) -> Mapping[str, Any]:
     """The XComs for a view of a job: key -> value."""
-    urls = view["urls"]
+    history = view.history
     return {
-        XCOM_STATE: view["outcome"] or view["state"],
-        XCOM_PARALLELISM: view["parallelism"],
-        XCOM_TRANSITIONS: newest_within(view["transitions"][-MOST_TRANSITIONS:], TRANSITION_BYTES),
-        XCOM_FAILURES: newest_within(view["failures"], FAILURE_BYTES),
-        XCOM_DECISIONS: view["decisions"],
-        XCOM_RESCALES: {"history": view["rescale_history"], "summary": view["rescale_summary"]},
-        **{key: urls[name] or "" for key, name in LINKS.items()},
+        XCOM_STATE: view.state if view.outcome is None else view.outcome.value,
+        XCOM_PARALLELISM: None if view.parallelism is None else dict(view.parallelism),
+        XCOM_TRANSITIONS: newest_within(history.transitions[-MOST_TRANSITIONS:], TRANSITION_BYTES),
+        XCOM_FAILURES: newest_within(failure_records(view), FAILURE_BYTES),
+        XCOM_DECISIONS: history.decisions,
+        XCOM_RESCALES: {"history": history.rescales, "summary": encode(history.rescale_summary)},
+        **{key: getattr(view.urls, name) or "" for key, name in LINKS.items()},
     }

@@ -80,7 +80,7 @@ class Desk:
 def failed(simulation: Simulation) -> str:
     """The newest failure of a job that has run to its end, as the XCom `failures` shows it."""
     simulation.run()
-    shown: str = simulation.store.views[-1]["failures"][-1]["failure"]
+    shown: str = simulation.store.views[-1].failures[-1].failure.summary
     return shown
 
 
@@ -111,7 +111,7 @@ def falls_silent() -> str:
 def end_of(simulation: Simulation) -> dict[str, Any]:
     """The event by which the trigger tells how a job has ended."""
     loop = simulation.loop()
-    return loop_event(simulation.spec, asyncio.run(loop.run()), None, loop.trouble)
+    return loop_event(simulation.spec, asyncio.run(loop.run()), None, loop.last_error)
 
 
 def too_small() -> Simulation:

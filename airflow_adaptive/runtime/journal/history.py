@@ -1,7 +1,8 @@
-"""A job's past, as people see it: its transitions, what was decided, and the rescales that have ended.
+"""The past of a job: its transitions, its decisions, and the rescales that have ended.
 
-All of it comes from the log. A log is compacted, so each rescale gets a document of its own as well; what a loop has logged and
-not kept any more, because it was killed or the directory could not be written, the next turn or the next loop keeps.
+The journal is the only source. The journal is compacted, so each rescale also has a document of its own. If a loop is killed, or
+the directory cannot be written, after a step is in the journal and before its rescale has a document, the next cycle or the next
+loop writes that document.
 """
 
 from __future__ import annotations
@@ -10,57 +11,84 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Reversible, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from airflow_adaptive.job.protocol.documents import JournalDocument, RescaleDocument
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
-from airflow_adaptive.scheduler.history.rescale_summary import summarize
+from airflow_adaptive.runtime.once_logger import OnceLogger
+from airflow_adaptive.runtime.requirements.rescale_costs import rescale_costs
+from airflow_adaptive.scheduler.history.rescale_summary import RescaleSummary, summarize
+from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.timeline import Rescale
 
 log = logging.getLogger(__name__)
 
-SHOWN_TRANSITIONS = 200
-"""How many transitions are kept at hand for people; the log has more."""
+MAX_TRANSITIONS = 200
+"""Newest transitions in memory; the journal contains more."""
 
-SHOWN_DECISIONS = 20
-SHOWN_RESCALES = 20
+MAX_DECISIONS = 20
+MAX_RESCALES = 20
+"""Newest decisions and rescales in a view."""
 
 DECISION_BYTES = 6 << 10
 RESCALE_BYTES = 16 << 10
-"""Room for what is shown, as JSON: all that a job shows must fit into 64 KiB, which is all that some backends take."""
+"""Size of the published records, as JSON: all XComs of a job must fit into 64 KiB, the limit of some backends."""
 
 ALL_RESCALE_BYTES = 48 << 10
-"""Room for rescales with all that they tell of each vertex, in a document of their own."""
+"""Size of the rescales with per-vertex details, which have a document of their own."""
 
 ITEM_BYTES = 4 << 10
-"""What is larger is shown without what it tells of each vertex; its document has all of it."""
+"""Larger records are published without per-vertex details; the history document keeps them."""
 
 MAX_TEXT_CHARACTERS = 300
-"""Of a longer reason the beginning is shown."""
+"""Longer reasons are cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedHistory:
+    """The part of the past that is published: encoded records, oldest first, which fit into the limits of the stores.
+
+    Attributes:
+        transitions: newest state transitions.
+        decisions: newest decisions.
+        rescales: newest rescales, with the one in progress; large ones without per-vertex details.
+        rescale_summary: statistics of all rescales.
+        all_rescales: rescales with per-vertex details.
+    """
+
+    transitions: Sequence[Mapping[str, Any]] = ()
+    decisions: Sequence[Mapping[str, Any]] = ()
+    rescales: Sequence[Mapping[str, Any]] = ()
+    rescale_summary: RescaleSummary
+    all_rescales: Sequence[Mapping[str, Any]] = ()
 
 
 class History:
-    """What one loop knows of the past, and sees to."""
+    """The past of a job, as one loop reads and completes it."""
 
     def __init__(self, channel: JobChannel, job: str, size: int) -> None:
-        """Take note; nothing is read before `open`.
+        """Nothing is read before `open`.
 
         Args:
-            channel: the job's directory.
+            channel: the job directory.
             job: id of the job.
-            size: how many rescales are kept.
+            size: number of rescales that are kept.
         """
         self._channel = channel
         self._job = job
         self._size = size
-        self._read = False
-        self._complaint: str | None = None
+        self._is_read = False
+        self._errors = OnceLogger(log)
+        self._costs: tuple[int, Mapping[Tier, timedelta]] = (0, {})
         self._unkept: deque[RescaleDocument] = deque()
-        self.transitions: deque[dict[str, Any]] = deque(maxlen=SHOWN_TRANSITIONS)
-        self.decisions: deque[dict[str, Any]] = deque(maxlen=SHOWN_DECISIONS)
+        self._transitions: deque[dict[str, Any]] = deque(maxlen=MAX_TRANSITIONS)
+        self._decisions: deque[dict[str, Any]] = deque(maxlen=MAX_DECISIONS)
         self.rescales: deque[Rescale] = deque(maxlen=size)
+        """Rescales that have ended, oldest first."""
 
     @property
     def newest(self) -> int:
@@ -68,63 +96,70 @@ class History:
         return max((rescale.number for rescale in self.rescales), default=0)
 
     @property
+    def rescale_costs(self) -> Mapping[Tier, timedelta]:
+        """How long the rescales of each tier took, see `requirements.rescale_costs`."""
+        if self.newest != self._costs[0]:
+            self._costs = (self.newest, rescale_costs(self.rescales))
+        return self._costs[1]
+
+    @property
     def is_kept(self) -> bool:
-        """Whether all that the log has told has its own document, so that the log may be compacted."""
-        return self._read and not self._unkept
+        """Whether each rescale of the journal has a document of its own, so that the journal may be compacted."""
+        return self._is_read and not self._unkept
 
     async def open(self) -> None:
-        """Read what there is. Raises `JobDirectoryError` if that is not even possible for the log."""
-        self._read = False
-        for past in (self.transitions, self.decisions, self.rescales, self._unkept):
+        """Read the past. Raises `JobDirectoryError` if the journal cannot be read."""
+        self._is_read = False
+        for past in (self._transitions, self._decisions, self.rescales, self._unkept):
             past.clear()
-        for document in await self._channel.history(SHOWN_TRANSITIONS):
+        for document in await self._channel.history(MAX_TRANSITIONS):
             self.take(document)
         await self.keep()
 
     def take(self, document: JournalDocument) -> None:
-        """Add what a journal document tells."""
-        self.transitions.extend(document.transitions)
-        self.decisions.extend(document.decisions)
-        told = list(_trusted(document.rescales))
-        self.rescales.extend(told)
-        self._unkept.extend(map(self._document, told))
+        """Add the records of a journal document."""
+        self._transitions.extend(document.transitions)
+        self._decisions.extend(document.decisions)
+        rescales = list(_trusted(document.rescales))
+        self.rescales.extend(rescales)
+        self._unkept.extend(map(self._document, rescales))
 
     async def keep(self) -> None:
-        """Give each rescale its own document; what can't be done now is done later."""
+        """Give each rescale a document of its own; a failure is repeated with the next call."""
         if self.is_kept:
             return
         try:
-            if not self._read:
+            if not self._is_read:
                 self._merge(await self._channel.rescales(self._size))
             while self._unkept:
                 await self._keep(self._unkept[0])
                 self._unkept.popleft()
-            self._complaint = None
+            self._errors.report(None)
         except JobDirectoryError as error:
-            self._complain(f"rescales of job {self._job!r} can't be kept now, and will be later: {error}")
+            self._errors.report(f"The rescales of job {self._job!r} cannot be kept now; the loop tries again: {error}")
 
-    def shown(self, state: SchedulerState) -> Mapping[str, Any]:
-        """The past with what is under way, small and JSON-able; of rescales the oldest comes first, as of the rest."""
+    def published(self, state: SchedulerState) -> PublishedHistory:
+        """The past with the rescale in progress, for a job view."""
         rescales = list(self.rescales)
         if state.timeline.rescale is not None:
             rescales.append(state.timeline.rescale)
-        return {
-            "transitions": [_brief(transition, before=None, after=None) for transition in self.transitions],
-            "decisions": newest_within(self.decisions, DECISION_BYTES, told=_brief),
-            "rescale_history": newest_within(rescales[-SHOWN_RESCALES:], RESCALE_BYTES, told=_brief_rescale),
-            "rescale_summary": encode(summarize(rescales)),
-            "all_rescales": newest_within(rescales, ALL_RESCALE_BYTES, told=encode),
-        }
+        return PublishedHistory(
+            transitions=[_brief(transition, before=None, after=None) for transition in self._transitions],
+            decisions=newest_within(self._decisions, DECISION_BYTES, encoded=_brief),
+            rescales=newest_within(rescales[-MAX_RESCALES:], RESCALE_BYTES, encoded=_brief_rescale),
+            rescale_summary=summarize(rescales),
+            all_rescales=newest_within(rescales, ALL_RESCALE_BYTES, encoded=encode),
+        )
 
     def _merge(self, kept: Sequence[RescaleDocument]) -> None:
-        """Put what is kept before what only the log has."""
+        """Put the kept rescales before the rescales that only the journal contains."""
         newest = kept[-1].number if kept else 0
-        logged = [rescale for rescale in self.rescales if rescale.number > newest]
+        journaled = [rescale for rescale in self.rescales if rescale.number > newest]
         self.rescales.clear()
         self.rescales.extend(_trusted(document.rescale for document in kept))
-        self.rescales.extend(logged)
-        self._unkept = deque(map(self._document, logged))
-        self._read = True
+        self.rescales.extend(journaled)
+        self._unkept = deque(map(self._document, journaled))
+        self._is_read = True
 
     async def _keep(self, document: RescaleDocument) -> None:
         if not await self._channel.record(document):
@@ -133,53 +168,47 @@ class History:
     def _document(self, rescale: Rescale) -> RescaleDocument:
         return RescaleDocument(job=self._job, number=rescale.number, rescale=encode(rescale))
 
-    def _complain(self, text: str) -> None:
-        """Warn; a complaint that repeats with every turn is made once."""
-        if text != self._complaint:
-            log.warning("%s", text)
-            self._complaint = text
 
-
-def _as_it_is(item: Any) -> Any:
+def _identity(item: Any) -> Any:
     return item
 
 
-def newest_within(items: Reversible[Any], most_bytes: int, told: Callable[[Any], Any] = _as_it_is) -> list[Any]:
-    """The newest of these items, as they are told, that take no more than so many bytes together.
+def newest_within(items: Reversible[Any], max_bytes: int, encoded: Callable[[Any], Any] = _identity) -> list[Any]:
+    """The newest items whose encoded forms fit into a size.
 
-    This is done at every publishing, and most of a long past does not fit: no more than one item is told that is not shown.
+    The function runs with every publication, and most of a long past does not fit: it encodes at most one item too many.
 
     Args:
         items: the newest last.
-        most_bytes: room for the result, as JSON.
-        told: gives an item's JSON-able form.
+        max_bytes: size of the result, as JSON.
+        encoded: gives the JSON-able form of an item.
 
     Returns:
         the newest last.
     """
-    shown: deque[Any] = deque()
-    for item in map(told, reversed(items)):
-        most_bytes -= len(json.dumps(item)) + 2
-        if most_bytes < 0:
+    newest: deque[Any] = deque()
+    for item in map(encoded, reversed(items)):
+        max_bytes -= len(json.dumps(item)) + 2
+        if max_bytes < 0:
             break
-        shown.appendleft(item)
-    return list(shown)
+        newest.appendleft(item)
+    return list(newest)
 
 
-def _brief(told: Mapping[str, Any], **instead: Any) -> dict[str, Any]:
-    """What is told, with short texts, and with this instead of what is too wide."""
-    short = {key: it[:MAX_TEXT_CHARACTERS] if isinstance(it, str) else it for key, it in told.items()}
-    return short if len(json.dumps(short)) <= ITEM_BYTES else short | instead
+def _brief(record: Mapping[str, Any], **replacements: Any) -> dict[str, Any]:
+    """The record with short texts, and with the replacements if the record is too large."""
+    short = {key: it[:MAX_TEXT_CHARACTERS] if isinstance(it, str) else it for key, it in record.items()}
+    return short if len(json.dumps(short)) <= ITEM_BYTES else short | replacements
 
 
 def _brief_rescale(rescale: Rescale) -> dict[str, Any]:
     return _brief(encode(rescale), vertices=None, groups=None)
 
 
-def _trusted(documents: Iterable[Mapping[str, Any]]) -> Iterable[Rescale]:
-    """Those that can be read: nothing depends on the past but its telling."""
-    for document in documents:
+def _trusted(records: Iterable[Mapping[str, Any]]) -> Iterable[Rescale]:
+    """The rescales that can be read. The scheduler does not depend on the past, so others are skipped."""
+    for record in records:
         try:
-            yield decode(Rescale, document)
+            yield decode(Rescale, record)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            log.warning("A rescale of the past can't be read: %s: %s", type(error).__name__, error)
+            log.warning("A rescale of the past cannot be read: %s: %s", type(error).__name__, error)

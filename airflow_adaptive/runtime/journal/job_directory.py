@@ -1,15 +1,15 @@
-"""The job directory: the log that holds the truth about a job, and the driver's status.
+"""The job directory: the journal, which is the truth about a job, and the driver status.
 
 ```
 <base>/<job>/journal/0000000042.json   one document per saved step, created only if absent
-             history/0000000007.json  one document per rescale that has ended, likewise
-             status.json           the driver's report
-             checkpoints/<query>/  Spark's
-             code/<sha256>/        the script and the runtime's zip, staged
+             history/0000000007.json      one document per rescale that has ended, created only if absent
+             status.json                  the driver status
+             checkpoints/<query>/         checkpoints of Spark
+             code/<sha256>/               the staged script and the zip of the driver's runtime
 ```
 
-Creating a document is a compare-and-swap: of two loops that both go on from document 41, one creates 42. A document that
-is half-written or foreign is reported once and passed over; its number is not used again (see `append`).
+Creating a document is a compare-and-swap: of two loops that both continue after document 41, one creates document 42. A document
+that is half-written or foreign is reported once and skipped, and its number is not used again (see `append`).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ STATUS = "status.json"
 CHECKPOINTS = "checkpoints"
 
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-"""A job's id is a folder's name on any storage."""
+"""Id of a job: a valid name of a folder on any storage."""
 
 logger = logging.getLogger(__name__)
 
 READS_AT_ONCE = 16
-"""A history has many small files, and an object store takes some 20 ms for each."""
+"""Concurrent reads of a history: it has many small files, and an object store needs about 20 ms for each."""
 
 Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
 Result = TypeVar("Result")
@@ -57,18 +57,18 @@ Arguments = ParamSpec("Arguments")
 
 
 class JobDirectory:
-    """The `JobChannel` over a storage. Blocking work runs in threads and is given up after `timeout_s`."""
+    """The `JobChannel` over a storage. Blocking work runs in threads and is abandoned after `timeout_s`."""
 
     def __init__(self, base: Storage, job: str, *, timeout_s: float = 60.0) -> None:
-        """Make the channel of a job; touches nothing yet.
+        """Nothing is read or written yet.
 
         Args:
-            base: where the directories of all jobs are.
+            base: storage that contains the directories of all jobs.
             job: id of the job, see `JOB_ID`.
             timeout_s: seconds that one operation may take.
 
         Raises:
-            ValueError: the id can't be a folder's name.
+            ValueError: the id is not a valid name of a folder.
         """
         if not JOB_ID.fullmatch(job):
             raise ValueError(f"job id {job!r} must match {JOB_ID.pattern}")
@@ -76,24 +76,24 @@ class JobDirectory:
         self._storage = base.below(job)
         self._timeout_s = timeout_s
         self._reported: set[str] = set()
-        self._known = False
-        """Whether the log was there: then it is not made anew."""
-        self._heard = False
-        """Whether there was a report."""
+        self._has_seen_journal = False
+        """Whether the journal existed: then a missing journal is an error, and no new journal is begun."""
+        self._has_seen_status = False
+        """Whether a driver status existed."""
 
     @property
     def storage(self) -> Storage:
-        """The files of this job."""
+        """Files of this job."""
         return self._storage
 
     @property
     def uri(self) -> str:
-        """The directory's URI as Spark reads it. Raises `JobDirectoryError` if Spark can't."""
+        """URI of the directory as Spark reads it. Raises `JobDirectoryError` if Spark cannot read it."""
         return self._storage.uri()
 
     @property
     def checkpoints_uri(self) -> str:
-        """URI of the folder of the queries' checkpoints. Raises `JobDirectoryError` if Spark can't read it."""
+        """URI of the folder of the queries' checkpoints. Raises `JobDirectoryError` if Spark cannot read it."""
         return self._storage.uri(CHECKPOINTS)
 
     async def newest(self) -> JournalDocument | None:
@@ -135,19 +135,19 @@ class JobDirectory:
         """Run blocking work on the storage in a thread.
 
         Raises:
-            JobDirectoryError: it took longer than `timeout_s`; whether it was done is unknown.
+            JobDirectoryError: the work took longer than `timeout_s`; whether the storage completed the work is unknown.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await asyncio.to_thread(work, *args, **kwargs)
         except TimeoutError as error:
             raise JobDirectoryError(
-                f"the storage of the job directory did not answer within {self._timeout_s:g} s: see that it is reachable"
+                f"the storage of the job directory did not answer within {self._timeout_s:g} s: check that the storage is reachable"
             ) from error
 
     def _newest(self) -> JournalDocument | None:
         newest = next(self._newest_first(), None)
-        self._known = self._known or newest is not None
+        self._has_seen_journal = self._has_seen_journal or newest is not None
         return newest
 
     def _newest_first(self) -> Iterator[JournalDocument]:
@@ -166,7 +166,7 @@ class JobDirectory:
                 f"{self._storage.uri(path)} was written by job {document.job!r}: give each job a directory of its own"
             )
         if document is not None and document.number != number:
-            self._report(path, f"it calls itself number {document.number}")
+            self._report(path, f"the document has number {document.number}")
             return None
         return document
 
@@ -176,15 +176,17 @@ class JobDirectory:
             raise ValueError(
                 f"journal document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}"
             )
-        # The directory itself is made by whoever stages code into it: a loop that finds none is not looking at a new job,
-        # but at a storage that is not mounted.
+        # Staging creates the directory. A loop that finds no directory therefore does not see a new job, but a storage that is
+        # not mounted.
         try:
-            if not self._storage.create(_path(JOURNAL, document.number), data, folders=0 if self._known else 1):
+            if not self._storage.create(
+                _path(JOURNAL, document.number), data, folders=0 if self._has_seen_journal else 1
+            ):
                 return False
         except JobDirectoryError:
-            self._require_log()
+            self._require_journal()
             raise
-        # A loop that slept through a compaction finds its number free again: it is not the newest all the same.
+        # After a compaction the number of a loop that was frozen is unused again, but its document is not the newest.
         newest = self._newest()
         return newest is not None and newest.number == document.number
 
@@ -218,21 +220,21 @@ class JobDirectory:
         self._report(path, f"it is number {document.number} of job {document.job!r}")
         return None
 
-    def _require_log(self) -> None:
-        """Tell that the log is away, and with it the checkpoints of the job: a second one must not be begun."""
-        if self._known and not self._numbers():
+    def _require_journal(self) -> None:
+        """Raise an error if the journal disappeared, and with it the checkpoints of the job: no second journal may begin."""
+        if self._has_seen_journal and not self._numbers():
             raise JobDirectoryError(
                 f"{self._storage.uri(JOURNAL)} was there and is gone: bring the directory of the job back (is the storage "
-                "mounted?); a new one is not begun in its place, since the checkpoints would be missing"
+                "mounted?); no new journal begins in its place, because the checkpoints would be missing"
             )
 
     def _status(self) -> DriverStatus | None:
         status = self._decoded(STATUS, decode_status)
-        if status is None and self._heard:
-            self._require_log()
-        self._heard = self._heard or status is not None
+        if status is None and self._has_seen_status:
+            self._require_journal()
+        self._has_seen_status = self._has_seen_status or status is not None
         if status is not None and status.job != self._job:
-            self._report(STATUS, f"it is of job {status.job!r}")
+            self._report(STATUS, f"it belongs to job {status.job!r}")
             return None
         return status
 
@@ -255,17 +257,17 @@ class JobDirectory:
 
 
 async def append(channel: JobChannel, document: JournalDocument) -> JournalDocument | None:
-    """Append a document to the log, passing over numbers that are taken by what can't be trusted.
+    """Append a document to the journal, and skip numbers that an invalid document occupies.
 
     Args:
-        channel: the log.
-        document: follows the newest one that its author has read.
+        channel: the job directory.
+        document: the document; its number follows the newest one that its author has read.
 
     Returns:
-        The document as it was created (its number may have grown), None if another loop was first.
+        The document as it was created, possibly with a higher number; None if another loop was first.
 
     Raises:
-        JobDirectoryError: the log can't be written now; whether the document was created is unknown.
+        JobDirectoryError: the journal cannot be written now; whether the document was created is unknown.
     """
     while not await channel.create(document):
         newest = await channel.newest()

@@ -1,7 +1,7 @@
-"""The scheduler's memory: each step is written to the job's log before its commands are carried out.
+"""The journal: the write-ahead record of the scheduler's steps. Each step is persisted before its commands are executed.
 
-The log is a compare-and-swap: of two loops that run the same job, one creates document n+1, the other finds it there and knows
-that it has been superseded. A loop that starts claims the log with a document of its own.
+Creating a document is a compare-and-swap: of two loops that run the same job, one creates document n+1, and the other one finds
+that document and knows that it is superseded. A loop that starts claims the journal with a document of its own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from uuid import uuid4
 from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.directive import directive
+from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
 from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.journal.job_directory import append
-from airflow_adaptive.runtime.observation.events import DriverHeartbeat, own_status
 from airflow_adaptive.runtime.requirements.advice_tracker import MEMORY_REFRESH_INTERVAL
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.spec import JobSpec
@@ -39,20 +39,20 @@ log = logging.getLogger(__name__)
 
 _COMPACT_EVERY = 100
 
-CLAIMS = 10
-"""How often a loop tries to claim the log from another one that goes on writing."""
+MAX_CLAIMS = 10
+"""How often a loop tries to claim the journal from another loop that continues to write."""
 
-_ENDS = (StopWithSavepoint, Canceling, Failing, Finished)
-"""States of a job that is ending or has ended; a new attempt starts it again when it has."""
+_ENDING = (StopWithSavepoint, Canceling, Failing, Finished)
+"""States of a job that is ending or has ended; a new attempt starts such a job again after its end."""
 
 
 class SupersededError(Exception):
-    """Another loop has taken the job over: this one must not act any more.
+    """Another loop has taken over the job: this loop must not act any more.
 
     Attributes:
-        owner: the other loop.
-        attempt: that the other loop works for; the own one if this loop's twin has taken over (a trigger that was
-            redistributed, say).
+        owner: token of the other loop.
+        attempt: attempt of the other loop; equal to the attempt of this loop if a duplicate loop has taken over, for
+            example because Airflow moved the trigger to another triggerer.
     """
 
     def __init__(self, number: int, owner: str) -> None:
@@ -62,48 +62,80 @@ class SupersededError(Exception):
 
 
 class Journal:
-    """One loop's hold on the job's log."""
+    """The journal of one job, as one loop reads and writes it."""
 
-    def __init__(self, channel: JobChannel, spec: JobSpec, authority: RequirementsResolver | None = None) -> None:
-        """Take note; nothing is read before `open`.
+    def __init__(
+        self,
+        channel: JobChannel,
+        spec: JobSpec,
+        resolver: RequirementsResolver | None = None,
+        heartbeat: HeartbeatMonitor | None = None,
+    ) -> None:
+        """Nothing is read before `open`.
 
         Args:
-            channel: the job's directory.
+            channel: the job directory.
             spec: the job as deployed.
-            authority: knows whose bounds the job has; it goes on with what the log tells of that.
+            resolver: of the requirements; each document contains its snapshot, and `open` restores it.
+            heartbeat: of the driver; each document contains its snapshot, and `open` restores it.
         """
         self._channel = channel
         self._spec = spec
-        self._authority = authority or RequirementsResolver()
-        self._mark: tuple[Any, ...] = ()
+        self._resolver = resolver or RequirementsResolver()
+        self._heartbeat = heartbeat or HeartbeatMonitor()
+        self._written_source: tuple[Any, ...] = ()
         self._owner = _token(spec.attempt)
         self._number = 0
         self._written_at = datetime.min.replace(tzinfo=UTC)
-        self._unsure: JournalDocument | None = None
-        """Document whose creation was asked for and not confirmed: it is asked for again, unchanged."""
-        self.inherits_end = False
-        """Whether the job was ending, or had ended, under another attempt when the log was opened."""
-        self.redeclared: Requirements | None = None
-        """Bounds of the graph as deployed now, if they are to take the place of the saved ones."""
-        self.nonce = uuid4().hex
-        self.memory = DriverHeartbeat(epoch=0, heard=datetime.min.replace(tzinfo=UTC))
-        """What is remembered of the driver's reports; it goes into each document."""
-        self.ahead = timedelta(0)
-        """How far the time in the log is ahead of the clock, which was set back since the newest document was written."""
-        self.history = History(channel, spec.graph.job, spec.options.history_size)
+        self._unconfirmed: JournalDocument | None = None
+        """Document whose creation is not confirmed: the journal creates the same document again."""
+        self._clock_offset = timedelta(0)
+        """Time by which the clock was behind the newest document when this loop opened the journal."""
+        self._inherits_end = False
+        self._redeclared: Requirements | None = None
+        self._nonce = uuid4().hex
+        self._history = History(channel, spec.graph.job, spec.options.history_size)
 
-    async def open(self, clock: datetime) -> SchedulerState:
-        """Claim the log and return where the job stands: adopted from an earlier loop, or created.
+    @property
+    def nonce(self) -> str:
+        """Random value that distinguishes this job directory from others that had the same path."""
+        return self._nonce
 
-        A loop that still runs the job may write once more meanwhile: then it is relieved of that document.
+    @property
+    def history(self) -> History:
+        """The past of the job, as its documents describe it."""
+        return self._history
+
+    @property
+    def inherits_end(self) -> bool:
+        """Whether the job was ending or had ended under another attempt when this loop opened the journal."""
+        return self._inherits_end
+
+    @property
+    def redeclared_requirements(self) -> Requirements | None:
+        """Requirements of the graph as deployed now, if they must replace the persisted ones; else None."""
+        return self._redeclared
+
+    def time(self, clock: datetime) -> datetime:
+        """Time of the journal, which never goes back: if the clock was set back between two loops, the offset remains.
 
         Args:
-            clock: what the clock shows; times in the log never go back behind those that are there (`ahead`).
+            clock: time of the clock.
+        """
+        return clock + self._clock_offset
+
+    async def open(self, clock: datetime) -> SchedulerState:
+        """Claim the journal and return the state of the job: adopted from an earlier loop, or created.
+
+        A loop that still runs the job may write once more in the meantime; this loop then claims the journal again.
+
+        Args:
+            clock: time of the clock, see `time`.
 
         Raises:
-            JobDirectoryError: the directory can't be used.
-            SnapshotError: the newest document was written by a newer version.
-            SupersededError: another loop claimed it at the same moment.
+            JobDirectoryError: the directory cannot be used.
+            SnapshotError: a newer version wrote the newest document.
+            SupersededError: another loop claimed the journal at the same moment.
         """
         claims = 0
         while True:
@@ -112,56 +144,68 @@ class Journal:
             try:
                 return await self._claim(newest, clock)
             except SupersededError as error:
-                if claims == CLAIMS or newest is None or error.owner != newest.owner:
+                if claims == MAX_CLAIMS or newest is None or error.owner != newest.owner:
                     raise
 
     async def _claim(self, newest: JournalDocument | None, clock: datetime) -> SchedulerState:
-        """Claim the log after its newest document."""
-        self._unsure = None
-        await self.history.open()
-        if newest is None:
-            created = self._created()
-            state = replace(created, timeline=Timeline(number=self.history.newest))
-            now = clock
-            self.memory = DriverHeartbeat(epoch=state.epoch, heard=now)
-        else:
-            self.ahead = _ahead(newest, clock)
-            now = clock + self.ahead
-            self._number, self.nonce = newest.number, newest.directive.nonce
-            self._authority.restore(newest.requirements_resolver)
-            state = self._adopt(snapshot.from_json(newest.scheduler))
-            attempt = attempt_of(newest.owner)
-            self.inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDS)
-            # An end stays the earlier attempt's: the loop after this one must not take it for its own.
-            self._owner = _token(attempt if self.inherits_end else self._spec.attempt)
-            status = own_status(state, self.nonce, await self._channel.status())
-            self.memory = DriverHeartbeat.recalled(newest.driver_heartbeat, state.epoch, now).after(state, status, now)
-        await self._create(state, now)
+        """Claim the journal after its newest document."""
+        self._unconfirmed = None
+        await self._history.open()
+        state = self._begin_journal(clock) if newest is None else await self._continue_journal(newest, clock)
+        await self._create(state, self.time(clock))
+        return state
+
+    def _begin_journal(self, now: datetime) -> SchedulerState:
+        """The state of a job that has no journal yet."""
+        created = self._created()
+        self._heartbeat.restore({}, created.epoch, now)
+        return replace(created, timeline=Timeline(number=self._history.newest))
+
+    async def _continue_journal(self, newest: JournalDocument, clock: datetime) -> SchedulerState:
+        """The state that the newest document contains, adapted to the deployment."""
+        self._clock_offset = _offset(newest, clock)
+        self._number, self._nonce = newest.number, newest.directive.nonce
+        self._resolver.restore(newest.requirements_resolver)
+        state = self._adopt(snapshot.from_json(newest.scheduler))
+        attempt = attempt_of(newest.owner)
+        self._inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDING)
+        # An end remains the end of the earlier attempt: the next loop must not take it for the end of its own attempt.
+        self._owner = _token(attempt if self._inherits_end else self._spec.attempt)
+        status = current_driver_status(state, self._nonce, await self._channel.status())
+        self._heartbeat.restore(newest.driver_heartbeat, state.epoch, self.time(clock))
+        self._heartbeat.update(state, status, self.time(clock))
         return state
 
     async def start_again(self, ended: SchedulerState, now: datetime) -> SchedulerState:
-        """A new life of a job that has ended: epochs count on; overrides outlive all but a global end.
+        """The state of a new run of a job that has ended.
+
+        Epochs continue to count. Requirements that a user or a policy has set survive a suspension, and no other end.
 
         Raises:
-            JobDirectoryError: the directory can't be used.
+            JobDirectoryError: the directory cannot be used.
             SupersededError: another loop wrote first.
         """
-        suspended = isinstance(ended.current, Finished) and ended.current.outcome is Outcome.SUSPENDED
+        is_suspended = isinstance(ended.current, Finished) and ended.current.outcome is Outcome.SUSPENDED
         created = self._created(epoch=ended.epoch)
-        requirements = ended.requirements if suspended else created.requirements
+        requirements = ended.requirements if is_suspended else created.requirements
         timeline = Timeline(number=ended.timeline.number, requirements=ended.timeline.requirements)
         state = replace(created, requirements=requirements, version=ended.version + 1, timeline=timeline)
         self._owner = _token(self._spec.attempt)
         await self._create(state, now)
-        self.inherits_end = False
+        self._inherits_end = False
         return state
 
     async def save(self, step: Step, before: SchedulerState, now: datetime) -> None:
-        """Write the step down, unless nothing changed that must outlive the process.
+        """Persist a step, unless the step changes nothing that must survive the process.
+
+        Args:
+            step: the step.
+            before: state before the step.
+            now: time of the step.
 
         Raises:
-            JobDirectoryError: it is not known to be written: the step must not be acted on, and be saved again before
-                any other.
+            JobDirectoryError: the step is not known to be persisted: do not execute it, and save it again before any other
+                step.
             SupersededError: another loop wrote first.
         """
         if not step.commands and _durable(step.state) == _durable(before):
@@ -169,57 +213,63 @@ class Journal:
         await self._create(step.state, now, step)
 
     async def renew(self, state: SchedulerState, now: datetime) -> None:
-        """Tell the driver that somebody looks after it, if the log has told it nothing for `trigger_lifetime`.
+        """Write a document if the newest one is too old or outdated.
 
-        And the next loop that somebody else's bounds hold than the log says, or what a policy remembers.
+        The driver needs a document within `trigger_lifetime`, to know that a loop still runs its job. The next loop needs a
+        change of the requirements source, and a recent memory of the rescale policy.
 
         Raises:
-            JobDirectoryError: the directory can't be used.
+            JobDirectoryError: the directory cannot be used.
             SupersededError: another loop wrote first.
         """
-        patience = self._spec.options.trigger_lifetime
-        if self._authority.has_policy_memory:
-            patience = min(patience, MEMORY_REFRESH_INTERVAL)
-        if now - self._written_at >= patience or self._mark != self._authority.source_identity:
+        max_age = self._spec.options.trigger_lifetime
+        if self._resolver.has_policy_memory:
+            max_age = min(max_age, MEMORY_REFRESH_INTERVAL)
+        if now - self._written_at >= max_age or self._written_source != self._resolver.source_identity:
             await self._create(state, now)
 
-    async def tell(self, text: str, state: SchedulerState, now: datetime) -> None:
-        """Put something into the timeline that nothing follows from.
+    async def record(self, text: str, state: SchedulerState, now: datetime) -> None:
+        """Write a text to the timeline, without a step.
 
         Raises:
-            JobDirectoryError: the directory can't be used; it may be told again.
+            JobDirectoryError: the directory cannot be used; the text may be recorded again.
             SupersededError: another loop wrote first.
         """
         decision = Decision(at=now, state=state.name, reason_code=ReasonCode.REQUIREMENTS_NOTICE, reason=text)
         await self._create(state, now, Step(state=state, decision=decision))
 
     async def check(self) -> None:
-        """Find out whether another loop has written since; see to the history. Raises `SupersededError`."""
+        """Check whether another loop has written since, and keep the history complete.
+
+        Raises:
+            JobDirectoryError: the directory cannot be used.
+            SupersededError: another loop has written.
+        """
         newer = await self._channel.read(self._number + 1)
         if newer is not None and newer.owner != self._owner:
             raise SupersededError(newer.number, newer.owner)
-        await self.history.keep()
+        await self._history.keep()
 
     async def _create(self, state: SchedulerState, now: datetime, step: Step | None = None) -> None:
-        self._unsure = self._unsure or self._document(state, now, step)
-        document = await append(self._channel, self._unsure)
+        self._unconfirmed = self._unconfirmed or self._document(state, now, step)
+        document = await append(self._channel, self._unconfirmed)
         if document is None:
             newest = await self._channel.newest()
-            raise SupersededError(self._unsure.number, "" if newest is None else newest.owner)
-        self._unsure = None
-        self._number, self._written_at, self._mark = document.number, now, self._authority.source_identity
-        self.history.take(document)
-        await self.history.keep()
+            raise SupersededError(self._unconfirmed.number, "" if newest is None else newest.owner)
+        self._unconfirmed = None
+        self._number, self._written_at, self._written_source = document.number, now, self._resolver.source_identity
+        self._history.take(document)
+        await self._history.keep()
         await self._compact()
 
     async def _compact(self) -> None:
-        """Keep the log short now and then; what can't be removed now is removed the next time."""
-        if self._number % _COMPACT_EVERY != 0 or not self.history.is_kept:
+        """Remove old documents from time to time; a failed removal is repeated at the next compaction."""
+        if self._number % _COMPACT_EVERY != 0 or not self._history.is_kept:
             return
         try:
             await self._channel.compact(self._spec.options.history_size)
         except JobDirectoryError as error:
-            log.warning("The log could not be compacted: %s", error)
+            log.warning("The journal could not be compacted: %s", error)
 
     def _document(self, state: SchedulerState, now: datetime, step: Step | None) -> JournalDocument:
         step = step or Step(state=state)
@@ -228,65 +278,65 @@ class Journal:
             number=self._number + 1,
             at=now.isoformat(),
             owner=self._owner,
-            directive=directive(state, self.nonce, self._spec.executor),
+            directive=directive(state, self._nonce, self._spec.executor),
             scheduler=snapshot.to_json(_saved(state)),
             commands=[_tagged(command) for command in step.commands],
             transitions=[_tagged(step.transition)] if step.transition else [],
             decisions=[_tagged(step.decision)] if step.decision else [],
             rescales=[_tagged(step.rescale)] if step.rescale else [],
-            driver_heartbeat=self.memory.told(),
-            requirements_resolver=self._authority.to_snapshot(),
+            driver_heartbeat=self._heartbeat.to_snapshot(),
+            requirements_resolver=self._resolver.to_snapshot(),
         )
 
     def _created(self, epoch: int = 0) -> SchedulerState:
-        """The job as deployed, in the life after that of the driver of this epoch."""
+        """The job as deployed, before its first event; `epoch` is the epoch of the newest driver of an earlier run."""
         spec = self._spec
         return machine.create(spec.graph, spec.options, epoch=epoch, deployment=spec.deployment)
 
     def _adopt(self, state: SchedulerState) -> SchedulerState:
-        """The saved state with the graph and the options as they are deployed now.
+        """The persisted state with the graph and the options as they are deployed now.
 
-        Overrides, and what a policy has set, stay as long as the graph can have them; else its own bounds take their place, which the scheduler
-        hears of as an event.
+        Requirements that a user or a policy has set stay if the new graph can have them. Otherwise the declared requirements
+        replace them, through an event (`redeclared_requirements`).
         """
         graph, options, requirements = self._spec.graph, self._spec.options, state.requirements
         declared = machine.default_requirements(graph, options)
-        overridden = self._authority.is_policy_active or requirements != machine.default_requirements(
+        overridden = self._resolver.is_policy_active or requirements != machine.default_requirements(
             state.job, state.options
         )
         if not overridden or options.reactive or violations(requirements, graph.max_parallelism):
-            self.redeclared = declared
+            self._redeclared = declared
         if requirements.keys() != declared.keys():
             requirements = declared
         return replace(state, job=graph, options=options, requirements=requirements, declaration=None)
 
 
 def _token(attempt: str) -> str:
-    """A name for one loop of an attempt."""
+    """Unique name of a loop of an attempt."""
     return f"{attempt}#{uuid4().hex}"
 
 
 def attempt_of(owner: str) -> str:
-    """The attempt that a loop works for."""
+    """Attempt of the loop that has this token."""
     return owner.rpartition("#")[0]
 
 
 def _saved(state: SchedulerState) -> SchedulerState:
-    """What the log holds: of the slots the sum, since thousands of workers would not fit and are observed anew."""
+    """The state without slot offers per worker: thousands of workers would not fit, and the next loop observes them again."""
     totals = SlotOffer(worker="", held=state.held_slots, free=state.available_slots - state.held_slots)
     return replace(state, offers=(totals,) if state.offers else ())
 
 
-def _ahead(document: JournalDocument, clock: datetime) -> timedelta:
-    """How far the clock is behind the time at which a document was written."""
+def _offset(document: JournalDocument, clock: datetime) -> timedelta:
+    """Time by which the clock is behind the time of a document; zero if the document has no valid time."""
     try:
         return max(datetime.fromisoformat(document.at) - clock, timedelta(0))
     except (TypeError, ValueError):
-        return timedelta(0)  # no time, or one without a zone
+        return timedelta(0)
 
 
 def _durable(state: SchedulerState) -> SchedulerState:
-    """What must outlive the process: slots are observed anew."""
+    """The part of the state that must survive the process: slots are observed again."""
     return replace(state, offers=())
 
 

@@ -1,7 +1,7 @@
-"""Files under one root of any fsspec filesystem, with the primitive that a job's log is built on: create if absent.
+"""Files under one root of any fsspec filesystem, with the primitive on which the journal is built: create if absent.
 
-Locally a complete temporary file is linked to its name; object stores are asked for a conditional PUT. Both make the
-creation a compare-and-swap: of several that create the same name, exactly one succeeds. Nothing is ever renamed.
+On a local filesystem a complete temporary file is linked to its name; on an object store a conditional PUT creates the object.
+Both operations are a compare-and-swap: of several writers that create the same name, exactly one succeeds. No file is renamed.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from fsspec.implementations.local import LocalFileSystem
 from airflow_adaptive.ports import JobDirectoryError
 
 SPARK_SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
-"""Protocol as fsspec names it first -> scheme under which Spark reads the same file."""
+"""Protocol of fsspec -> scheme with which Spark reads the same file."""
 
 PROBE = ".create-if-absent"
 
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What file systems without hard links answer."""
+"""Errors of file systems without hard links."""
 
 ADVICE = {
     errno.ENOSPC: "free some space on it",
     errno.EDQUOT: "free some space on it, or raise the quota",
     errno.EROFS: "mount it writable",
 }
-"""What to do about an error of the operating system."""
+"""Fix for an error of the operating system."""
 
-GENERAL_ADVICE = "see that the storage answers and that its address and credentials are right"
+GENERAL_ADVICE = "check that the storage answers, and check its address and credentials"
 
 
 class Storage:
-    """Blocking access to the files under a root; call it in a thread. Every failure is a `JobDirectoryError`."""
+    """Blocking access to the files under a root, for calls in a thread. Each failure is a `JobDirectoryError`."""
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Make a storage.
+        """Nothing is read or written yet.
 
         Args:
-            filesystem: what holds the files, credentials included.
-            root: path on it, as `fs` and `path` of a `UPath` or of Airflow's `ObjectStoragePath` go together.
+            filesystem: filesystem of the files, with its credentials.
+            root: path on the filesystem, as `path` belongs to `fs` in a `UPath` and in Airflow's `ObjectStoragePath`.
         """
         self._filesystem = filesystem
         self._root = root.rstrip("/")
@@ -55,19 +55,19 @@ class Storage:
 
     @classmethod
     def at(cls, url: str) -> Storage:
-        """A storage at an fsspec URL or a local path, with the credentials that its library finds by itself."""
+        """Return a storage at an fsspec URL or a local path, with the credentials that the library of the filesystem finds."""
         filesystem, root = url_to_fs(url)
         return cls(filesystem, root)
 
     def below(self, folder: str) -> Storage:
-        """A storage at a folder of this one."""
+        """Return a storage at a folder of this storage."""
         return Storage(self._filesystem, self._path(folder))
 
     def uri(self, path: str = "") -> str:
-        """The URI under which Spark finds a file of this storage.
+        """Return the URI with which Spark reads a file of this storage.
 
         Raises:
-            JobDirectoryError: Spark is not known to read such a filesystem.
+            JobDirectoryError: Spark cannot read the filesystem.
         """
         protocol = self._protocol
         if protocol not in SPARK_SCHEMES:
@@ -78,7 +78,7 @@ class Storage:
         return f"{SPARK_SCHEMES[protocol]}://{self._path(path)}"
 
     def names(self, folder: str) -> list[str]:
-        """Names of a folder's files; none if there is no such folder."""
+        """Return the names of the files in a folder; none if the folder does not exist."""
         path = self._path(folder)
         with self._explained(path):
             self._filesystem.invalidate_cache(path)
@@ -88,22 +88,22 @@ class Storage:
                 return []
 
     def read(self, path: str, limit: int) -> bytes | None:
-        """A file's bytes, or the first `limit + 1` of a larger one; None if there is no such file."""
+        """Return the bytes of a file, at most `limit + 1`; None if the file does not exist."""
         full = self._path(path)
         with self._explained(full):
             return self._read(full, limit)
 
     def create(self, path: str, data: bytes, *, folders: int | None = None) -> bool:
-        """Create a file with this content only if there is none under its name.
+        """Create a file if its name is unused.
 
         Args:
-            path: of the file.
-            data: its content.
-            folders: how many missing folders above it are made (object stores have none); all of them if None.
+            path: path of the file.
+            data: content of the file.
+            folders: number of missing parent folders that the call creates (object stores have none); None for all.
 
         Returns:
-            True if the file now holds `data`: also if it did before, so that a creation whose answer was lost can be
-            repeated. False if somebody else's content is there.
+            True if the file now contains `data`, also if it did before, so that a caller that lost the answer can repeat the
+            call. False if the file has other content.
         """
         full = self._path(path)
         with self._explained(full):
@@ -111,7 +111,7 @@ class Storage:
             return self._create(full, data, folders=folders)
 
     def remove(self, path: str) -> None:
-        """Remove a file; that it is gone already is no error."""
+        """Remove a file. The call is idempotent."""
         full = self._path(path)
         with self._explained(full):
             try:
@@ -142,7 +142,7 @@ class Storage:
             else:
                 self._filesystem.pipe_file(path, data, mode="create")
         except OSError:
-            # Stores name a lost race differently (409, 412), and a repeated request can lose to itself: look.
+            # Stores report a lost race with different codes (409, 412), and a repeated request can lose to itself: compare contents.
             found = self._read(path, len(data))
             if found is None:
                 raise
@@ -151,7 +151,7 @@ class Storage:
             return True
 
     def _require_create_if_absent(self) -> None:
-        """Refuse a filesystem whose "create" would overwrite: two loops could both believe that they were first."""
+        """Refuse a filesystem on which a "create" overwrites, because two loops could both take themselves for the first."""
         if self._proven:
             return
         probe = self._path(PROBE)
@@ -164,13 +164,13 @@ class Storage:
 
     def _refuse(self, reason: str) -> None:
         raise JobDirectoryError(
-            f"job directory {self._root!r} on {self._protocol!r} can't create a file only if it is absent: {reason}. "
+            f"job directory {self._root!r} on {self._protocol!r} cannot create a file only if it is absent: {reason}. "
             "Use a (shared) local directory, or an object store with conditional writes."
         )
 
     @contextmanager
     def _explained(self, path: str) -> Iterator[None]:
-        """Filesystems raise what they like (botocore, aiohttp, OSError): tell all of it as one error with a fix."""
+        """Turn the errors of all filesystems (botocore, aiohttp, OSError) into one error with a fix."""
         try:
             yield
         except JobDirectoryError:
@@ -182,18 +182,18 @@ class Storage:
             ) from error
         except FileNotFoundError as error:
             raise JobDirectoryError(
-                f"{path!r} on {self._protocol!r} has no place to be: create the bucket or directory (or mount it), or name "
-                f"another ({error})"
+                f"{path!r} on {self._protocol!r} has no parent: create the bucket or directory (or mount it), or name "
+                f"another one ({error})"
             ) from error
         except Exception as error:
             advice = ADVICE.get(getattr(error, "errno", None) or 0, GENERAL_ADVICE)
             raise JobDirectoryError(
-                f"{path!r} on {self._protocol!r} can't be used now ({type(error).__name__}: {error}): {advice}"
+                f"{path!r} on {self._protocol!r} cannot be used now ({type(error).__name__}: {error}): {advice}"
             ) from error
 
 
 def _knows_create_mode(filesystem: AbstractFileSystem) -> bool:
-    """Whether the filesystem brings its own exclusive creation: fsspec's generic one looks first and writes then."""
+    """Whether the filesystem implements exclusive creation; the generic one of fsspec checks first and writes afterwards."""
     kind = type(filesystem)
     write = getattr(kind, "_pipe_file", None) or kind.pipe_file
     return write is not AbstractFileSystem.pipe_file and "mode" in inspect.signature(write).parameters
@@ -202,14 +202,14 @@ def _knows_create_mode(filesystem: AbstractFileSystem) -> bool:
 def create_locally(
     path: Path, data: bytes, *, folders: int | None = None, link: Callable[[Path, Path], None] = os.link
 ) -> None:
-    """Create a file in one step, with all its content and safe on disk.
+    """Create a file atomically, with its whole content, and sync it to disk.
 
-    Where the file system has no hard links, the file is created exclusively and then written: still only one creator
-    succeeds, but a crash in between leaves it half-written.
+    On a file system without hard links the file is created exclusively and then written: still only one writer succeeds, but a
+    crash in between leaves a half-written file.
 
     Raises:
-        FileExistsError: there is a file under that name.
-        FileNotFoundError: a folder is missing that must not be made (`folders`).
+        FileExistsError: the name is used.
+        FileNotFoundError: a parent folder is missing that the call must not create (`folders`).
     """
     if folders is None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +230,7 @@ def create_locally(
 
 
 def _write_exclusively(path: Path, data: bytes) -> None:
-    """Write a new file, all of it or nothing: on a full disk it must not take the last bytes and a name."""
+    """Write a new file completely or not at all: a full disk must not leave an incomplete file."""
     with path.open("xb") as file:
         try:
             file.write(data)
@@ -242,7 +242,7 @@ def _write_exclusively(path: Path, data: bytes) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Make a new name in the directory survive a crash of the machine."""
+    """Sync the directory, so that a new name survives a crash of the machine."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""What a driver wrote last: the cause of its end for the failure, and the lines around it for the task's log.
+"""Diagnosis of a failed driver from the end of its log: the cause for the failure, and lines of the log for the task log.
 
-A driver that lives reports its failures itself. One that ends before it can (a script that does not import, a missing
-Python, no memory left) leaves only what its worker keeps of its output.
+A running driver reports failures in its status. A driver that ends before its first status (a script with an import error, a
+missing Python, not enough memory) leaves only the output that its worker keeps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from airflow_adaptive.job.protocol.failures import (
     report_chain,
 )
 from airflow_adaptive.ports import ClusterClient, DriverLog
-from airflow_adaptive.runtime.observation.events import DRIVER_LOST, DRIVER_SILENT, LEASE_OVER, JobObservation
+from airflow_adaptive.runtime.observation.driver_events import DRIVER_HEARTBEAT_TIMEOUT, DRIVER_LOST, LEASE_OVER
+from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut, Event, QueryFailed
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.state import (
@@ -35,26 +36,26 @@ from airflow_adaptive.scheduler.state import (
 log = logging.getLogger(__name__)
 
 Failed = DriverEnded | DriverHeartbeatTimedOut | QueryFailed
-"""Events that tell of a failure which the driver's output may explain."""
+"""Events with a failure that the driver's output may explain."""
 
 TIMEOUT_S = 5.0
-"""Longest that a loop waits for a driver's log: a restart must not wait for what only explains it."""
+"""Longest wait for a driver's log: a restart must not wait for its explanation."""
 
 STDOUT_LINES = 20
 STDERR_LINES = 30
-"""In the task's log; Airflow may lose long records, so each line is one of its own."""
+"""Lines in the task log. Airflow may lose long records, so each line is a record."""
 
 LINE_CHARACTERS = 300
 
 MESSAGE_LINES = 5
 MESSAGE_CHARACTERS = 1000
-"""Of a failure, which goes into the job's log and into XComs."""
+"""Size of a failure's message, which goes into the journal and into XComs."""
 
-UNEXPLAINED = (DRIVER_LOST, DRIVER_SILENT, LEASE_OVER)
-"""Failures that say no more than that a driver is gone."""
+UNEXPLAINED = (DRIVER_LOST, DRIVER_HEARTBEAT_TIMEOUT, LEASE_OVER)
+"""Error classes without a cause: the driver is gone."""
 
 UNCAUGHT = re.compile(r'^Exception in thread "main" (.*(?:\n(?:\t|Caused by: ).*)*)', re.MULTILINE)
-"""How a JVM ends; what follows are frames and causes."""
+"""The line with which a JVM ends, with the frames and causes that follow."""
 
 JVM_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+)(?:: (.*))?$", re.MULTILINE)
 
@@ -63,7 +64,7 @@ OUT_OF_MEMORY = re.compile(r"\b(java\.lang\.OutOfMemoryError)(?:: (.*))?")
 APPLICATION_REMOVED = "APPLICATION_REMOVED"
 
 REMOVED = "Master removed our application: FAILED"
-"""What an application hears of whose executors ended ten times in a row (`spark.deploy.maxExecutorRetries`)."""
+"""Message of the master for an application whose executors ended ten times in a row (`spark.deploy.maxExecutorRetries`)."""
 
 EXECUTOR_ENDED = re.compile(r"Executor updated: (\S+) is now (?:FAILED|EXITED) \((.*)\)$", re.MULTILINE)
 
@@ -78,7 +79,7 @@ BOILERPLATE = re.compile(
     r"\s|$|[~+}]|=+$|Launch Command:|NOTE: |WARNING: |SLF4J|Using Spark's default log4j|"
     r"\S+ \S+ (?:WARN|INFO|DEBUG|TRACE) |Caused by: "
 )
-"""Lines of a driver's stderr that never tell why it ended; some are parts of plans, and of progress as JSON."""
+"""Lines of a driver's stderr that never contain the cause; some are parts of plans, and of progress as JSON."""
 
 HINTS = (
     (
@@ -92,55 +93,63 @@ HINTS = (
     (re.compile("UnsupportedClassVersionError"), "Java on {worker} is too old for its Spark: give it 17 or later"),
     (re.compile("No module named "), "install it on the workers, or give it in `py_files`"),
 )
-"""What to do about a message, for those whose words alone don't tell."""
+"""Fixes for messages that do not contain a fix."""
 
 
 class DriverLogDiagnosis:
-    """Asks for the log of a driver that failed. Nothing that goes wrong here fails a loop."""
+    """Explains failures of a driver with the driver's log. A failed diagnosis never fails the loop."""
 
     def __init__(self, cluster: ClusterClient) -> None:
-        """Take note; nothing is asked yet."""
+        """Nothing is read yet.
+
+        Args:
+            cluster: client of the cluster, for the logs.
+        """
         self._cluster = cluster
-        self._heard: tuple[str, str] | None = None
+        self._diagnosed: tuple[str, str] | None = None
+        """Driver and error class of the newest failure whose log was read."""
         self._log = DriverLog()
 
-    async def explain(self, event: Event, state: SchedulerState, world: JobObservation) -> Event:
-        """The event, with the cause in its failure if the driver's log has one; the end of that goes to our log."""
-        driver = None if state.driver is None else state.driver.submission_id
-        if driver is None or not isinstance(event, Failed) or not _is_failure(state, world):
-            return event
-        return await self._explain(event, driver, world)
+    async def explain(self, event: Event, state: SchedulerState, observation: JobObservation) -> Event:
+        """Return the event with the cause that the driver's log contains, and write the end of that log to the task log.
 
-    async def _explain(self, event: Failed, driver: str, world: JobObservation) -> Event:
-        # The same failure is seen again with every look until it is dealt with.
-        failure, heard = event.failure, (driver, event.failure.error_class)
-        news, self._heard = heard != self._heard, heard
-        if news:
+        Events that are no failure of a driver return unchanged.
+        """
+        driver = None if state.driver is None else state.driver.submission_id
+        if driver is None or not isinstance(event, Failed) or not _is_failure(state, observation):
+            return event
+        return await self._explain(event, driver, observation)
+
+    async def _explain(self, event: Failed, driver: str, observation: JobObservation) -> Event:
+        # Each observation derives the same failure again until a step has handled the failure: read the log once.
+        failure, diagnosed = event.failure, (driver, event.failure.error_class)
+        is_new, self._diagnosed = diagnosed != self._diagnosed, diagnosed
+        if is_new:
             self._log = await self._fetch(driver)
-        worker = "" if world.submission is None else world.submission.worker_address
-        explained = explain(failure, self._log, worker, reported=world.status is not None)
-        if news:
-            _tell(driver, explained, self._log)
+        worker = "" if observation.submission is None else observation.submission.worker_address
+        explained = explain(failure, self._log, worker, reported=observation.status is not None)
+        if is_new:
+            _log_output(driver, explained, self._log)
         return replace(event, failure=explained)
 
     async def _fetch(self, driver: str) -> DriverLog:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 return await self._cluster.driver_log(driver)
-        except Exception as error:  # noqa: BLE001  (help must not do harm, whatever a worker answers)
-            log.info("The log of %s can't be read now: %s", driver, str(error) or type(error).__name__)
+        except Exception as error:  # noqa: BLE001  a diagnosis must not fail the loop, whatever a worker answers
+            log.info("The log of %s cannot be read now: %s", driver, str(error) or type(error).__name__)
             return DriverLog()
 
 
 def explain(failure: Failure, written: DriverLog, worker: str, *, reported: bool) -> Failure:
-    """The failure with the cause that the driver's log tells, and with what to do about it.
+    """Return the failure with the cause from the driver's log, and with a fix.
 
     Args:
-        failure: as observed; one that the driver itself has reported is only given advice.
+        failure: as observed; a failure that the driver itself has reported gets only a fix.
         written: the end of the driver's output.
-        worker: that ran the driver, "" if unknown.
-        reported: whether this driver has ever reported. Only one that has not is judged by its last words: the script
-            ended it. Later an exception in the output may have been caught, and no reason to give up.
+        worker: the worker that ran the driver, "" if unknown.
+        reported: whether the driver has ever written a status. If it has not, the last exception of the output is the cause
+            of the end. Otherwise the script may have caught that exception.
     """
     if REMOVED in written.stderr:
         return _without_executors(failure, written.stderr)
@@ -150,23 +159,26 @@ def explain(failure: Failure, written: DriverLog, worker: str, *, reported: bool
 
 
 def _without_executors(failure: Failure, stderr: str) -> Failure:
-    """What the end of the application came from: whatever its driver says of it is a consequence.
+    """Return the failure of an application that the master removed; the exceptions of its driver are consequences.
 
-    Which executors ended where, a driver writes down with `spark.log.level=INFO` only.
+    A driver logs the ends of its executors only with `spark.log.level=INFO`.
     """
     name, reason = (EXECUTOR_ENDED.findall(stderr) or [("", "")])[-1]
     worker = dict(EXECUTOR_ADDED.findall(stderr)).get(name, "")
     last = f"the last one, on worker {worker}: {redact(reason)}" if worker else EXECUTOR_ADVICE
-    message = f"the master gave the application up since no executor stayed alive; {last}"
+    message = f"the master removed the application because no executor stayed alive; {last}"
     causes = (failure.error_class, *failure.causes)
     return Failure(
         error_class=APPLICATION_REMOVED, message=_advised(message[:MESSAGE_CHARACTERS], worker), causes=causes
     )
 
 
-def _is_failure(state: SchedulerState, world: JobObservation) -> bool:
-    """Whether the end of the driver is one: it also ends when it was told to."""
-    ended_in_order = world.status is not None and world.status.state in (DriverState.STOPPED, DriverState.FINISHED)
+def _is_failure(state: SchedulerState, observation: JobObservation) -> bool:
+    """Whether the end of the driver is a failure; a driver also ends when its directive says so."""
+    ended_in_order = observation.status is not None and observation.status.state in (
+        DriverState.STOPPED,
+        DriverState.FINISHED,
+    )
     return not ended_in_order and isinstance(
         state.current, Deploying | Executing | RestartingLocally | StopWithSavepoint
     )
@@ -177,7 +189,7 @@ def _with_cause(failure: Failure, written: DriverLog, *, reported: bool) -> Fail
     found = by_python or _jvm_error(written.stderr)
     if found is None:
         words = _last_lines(written.stderr)
-        return replace(failure, message=f"{failure.message}; it wrote last: {words}") if words else failure
+        return replace(failure, message=f"{failure.message}; its last output: {words}") if words else failure
     if reported:
         return replace(failure, message=f"{failure.message}; {found.error_class}: {found.message}")
     marks = (BUILD_FUNCTION_ERROR,) if by_python else ()
@@ -187,13 +199,13 @@ def _with_cause(failure: Failure, written: DriverLog, *, reported: bool) -> Fail
 
 
 def _python_error(stdout: str) -> FailureReport | None:
-    """The exception with whose traceback the output of Python ends."""
+    """The exception of the traceback at the end of the Python output."""
     raised = last_python_error(stdout)
     return None if raised is None else report_chain([raised])
 
 
 def _jvm_error(stderr: str) -> FailureReport | None:
-    """The exception that ended the JVM, or left it without memory."""
+    """The exception that ended the JVM, or its out-of-memory error."""
     uncaught = [found[1] for found in UNCAUGHT.finditer(stderr)]
     chain = [
         ChainedError(name, message or "")
@@ -216,7 +228,7 @@ def _advised(message: str, worker: str) -> str:
     return message if advice is None or advice in message else f"{message}: {advice}"
 
 
-def _tell(driver: str, failure: Failure, written: DriverLog) -> None:
+def _log_output(driver: str, failure: Failure, written: DriverLog) -> None:
     log.warning("%s failed: %s", driver, failure.summary)
     for name, text, lines in (("stdout", written.stdout, STDOUT_LINES), ("stderr", written.stderr, STDERR_LINES)):
         for line in list(_readable(text))[-lines:]:
@@ -224,7 +236,7 @@ def _tell(driver: str, failure: Failure, written: DriverLog) -> None:
 
 
 def _readable(text: str) -> Iterator[str]:
-    """Lines without secrets and without the frames of Java's stack traces."""
+    """Lines without secrets, and without the frames of Java stack traces."""
     for line in text.splitlines():
         if line.strip() and not line.startswith(("\tat ", "Launch Command:")):
             indent = line[: len(line) - len(line.lstrip())]

@@ -1,4 +1,4 @@
-"""How closely a loop watches the files of its job: always while something is under way, in turn while all is calm."""
+"""Decides in which cycles a loop reads the files of its job: in each cycle while a change is in progress, in turn while the job is idle."""
 
 from __future__ import annotations
 
@@ -9,39 +9,43 @@ from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.scheduler.events import BatchCommitted, Event
 from airflow_adaptive.scheduler.state import Executing, SchedulerState, WaitingForResources
 
-FILE_LOOKS = 100.0
-"""Looks per second at the files of all calm jobs of a process. A look is two small reads, about a millisecond of CPU."""
+FILE_POLLS_PER_SECOND = 100.0
+"""Polls per second of the files of all idle jobs of a process. A poll is two small reads, about a millisecond of CPU."""
 
 
 class FilePolling:
-    """Decides turn by turn whether the log and the driver's report are read.
+    """Decides cycle by cycle whether the loop reads the journal and the driver status.
 
-    What can't wait is a job on its way to another plan, or to its end. A job that runs as planned is looked at in turn with the
-    others; whether its driver and its executors are there shows in the shared poll at once.
+    A job on its way to another plan, or to its end, cannot wait. The loops of jobs that run as planned share a rate limiter. The
+    shared poll of the cluster still shows in each cycle whether the driver and its executors exist.
     """
 
-    def __init__(self, budget: RateLimiter) -> None:
-        """Take a place in the budget."""
-        self.reads = True
-        """Whether files are read in this turn."""
-        self._turn = budget.join()
-        self._calm = False
+    def __init__(self, limiter: RateLimiter) -> None:
+        """Join the rate limiter.
 
-    def begin(self, now: datetime, every: timedelta) -> None:
-        """A turn begins."""
-        self.reads = self._turn.due(now, every, urgent=not self._calm)
+        Args:
+            limiter: of the file polls of all loops of this process.
+        """
+        self.is_due = True
+        """Whether the loop reads the files in this cycle."""
+        self._turn = limiter.join()
+        self._is_idle = False
 
-    def settle(self, state: SchedulerState, seen: Iterable[Event]) -> None:
-        """What was seen has led to this state."""
-        self._calm = _is_calm(state) and all(isinstance(event, BatchCommitted) for event in seen)
+    def begin_cycle(self, now: datetime, interval: timedelta) -> None:
+        """Decide for the cycle that begins now; `interval` is the poll interval of the job."""
+        self.is_due = self._turn.due(now, interval, urgent=not self._is_idle)
 
-    def leave(self) -> None:
-        """Give the place up."""
+    def end_cycle(self, state: SchedulerState, events: Iterable[Event]) -> None:
+        """Note the state of the job after a cycle, and the events of the cycle."""
+        self._is_idle = _is_idle(state) and all(isinstance(event, BatchCommitted) for event in events)
+
+    def close(self) -> None:
+        """Leave the rate limiter."""
         self._turn.leave()
 
 
-def _is_calm(state: SchedulerState) -> bool:
-    """Whether nothing is awaited of the driver."""
+def _is_idle(state: SchedulerState) -> bool:
+    """Whether the scheduler expects nothing of the driver."""
     match state.current:
         case Executing(manager=manager):
             return manager.first_change is None

@@ -1,4 +1,4 @@
-"""Sees what there is to see of a job: its driver's report, and what the cluster knows of slots and of the driver."""
+"""Polls the external systems of one job: the driver status, the slots of the cluster and the driver process."""
 
 from __future__ import annotations
 
@@ -12,90 +12,111 @@ from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import ClusterClient, ClusterSnapshot, ClusterUnreachableError, JobChannel, SubmissionStatus
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant
-from airflow_adaptive.runtime.observation.events import JobObservation
 from airflow_adaptive.runtime.observation.file_polling import FilePolling
+from airflow_adaptive.runtime.observation.job_observation import JobObservation
+from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.scheduler.state import Driver
 
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
-FIRST_LISTENING: Final = timedelta(seconds=3)
-"""Longer than it takes a driver that lives to report again (`job.protocol.conf.DriverSettings.heartbeat_interval_s`)."""
+GRACE_PERIOD: Final = timedelta(seconds=3)
+"""Longer than a running driver needs to write its next status (`job.protocol.conf.DriverSettings.heartbeat_interval_s`)."""
 
 
 class Observer:
-    """Looks for one loop."""
+    """Observes one job for one loop."""
 
-    def __init__(self, cluster: ClusterClient, channel: JobChannel, seat: Participant, attention: FilePolling) -> None:
-        """Nothing was seen yet."""
-        self._cluster = cluster
-        self._channel = channel
-        self._seat = seat
-        self._attention = attention
-        self._listens_since: datetime | None = None
-        self.report: DriverStatus | None = None
-        """The newest, of whatever driver: Hadoop's local file system deletes a file before it replaces it."""
-        self.trouble: str | None = None
-        """Why the cluster does not answer, None if it does."""
-
-    @property
-    def has_listened(self) -> bool:
-        """Whether the driver's reports could be read, and could be since then."""
-        return self._listens_since is not None
-
-    def lose(self) -> None:
-        """The job directory can't be used: a driver that is silent now may have been heard by nobody."""
-        self._listens_since = None
-
-    async def listen(self, now: datetime) -> datetime | None:
-        """Read the driver's report, if its turn has come.
-
-        Returns:
-            When it was read, None if the driver's silence can't be judged by that: who has just begun to listen, or could not
-            read for a while, lets a driver that lives be heard first.
-        """
-        if not self._attention.reads:
-            return None
-        self.report = await self._channel.status() or self.report
-        self._listens_since = self._listens_since or now
-        return now if now - self._listens_since >= FIRST_LISTENING else None
-
-    async def look(
-        self, world: JobObservation, demand: SlotDemand, driver: Driver | None, max_age: timedelta
-    ) -> JobObservation:
-        """The world with what the cluster tells.
+    def __init__(
+        self, cluster: ClusterClient, channel: JobChannel, participant: Participant, file_polling: FilePolling
+    ) -> None:
+        """Nothing is observed yet.
 
         Args:
-            world: what is known without it.
-            demand: slots that the job demands.
-            driver: the job's, None without one.
-            max_age: of what the cluster told another loop.
+            cluster: client of the cluster, for the state of a driver that the shared snapshot does not contain.
+            channel: the job directory.
+            participant: the job at the shared cluster.
+            file_polling: decides whether a cycle reads files.
         """
-        troubled, self.trouble = self.trouble, None
-        look = await self._answer(self._seat.look(demand, max_age))
-        seen = replace(world, submission=await self._submission(driver, None if look is None else look.cluster))
-        self._tell_trouble(troubled)
-        return seen if look is None else replace(seen, cluster=look.cluster, share=look.share)
+        self._cluster = cluster
+        self._channel = channel
+        self._participant = participant
+        self._file_polling = file_polling
+        self._readable_since: datetime | None = None
+        self._status: DriverStatus | None = None
+        self._last_error: str | None = None
+        self._errors = OnceLogger(log, logging.INFO)
 
-    def _tell_trouble(self, before: str | None) -> None:
-        """Say once why the cluster does not answer."""
-        if self.trouble not in (None, before):
-            log.info("%s", self.trouble)
+    @property
+    def status(self) -> DriverStatus | None:
+        """Newest driver status, of any epoch.
+
+        A read that finds no status keeps the previous one, because Hadoop's local file system deletes a file before it replaces it.
+        """
+        return self._status
+
+    @property
+    def last_error(self) -> str | None:
+        """Why the cluster did not answer the newest poll, None if it did."""
+        return self._last_error
+
+    @property
+    def has_read_status(self) -> bool:
+        """Whether the driver status was readable in each poll since some earlier poll."""
+        return self._readable_since is not None
+
+    def interrupt(self) -> None:
+        """The job directory cannot be used: the silence of a driver says nothing until the directory is readable again."""
+        self._readable_since = None
+
+    async def read_status(self, now: datetime) -> datetime | None:
+        """Read the driver status if file polling is due.
+
+        Returns:
+            When the status was read. None if the poll cannot decide whether the driver is silent: after a start and after an
+            interruption the driver first gets a grace period to write a status.
+
+        Raises:
+            JobDirectoryError: the status cannot be read.
+        """
+        if not self._file_polling.is_due:
+            return None
+        self._status = await self._channel.status() or self._status
+        self._readable_since = self._readable_since or now
+        return now if now - self._readable_since >= GRACE_PERIOD else None
+
+    async def observe_cluster(
+        self, observation: JobObservation, demand: SlotDemand, driver: Driver | None, max_age: timedelta
+    ) -> JobObservation:
+        """Add the cluster, the capacity share and the state of the driver process to an observation.
+
+        Args:
+            observation: without these parts.
+            demand: slots that the job demands.
+            driver: driver of the job, None without one.
+            max_age: greatest age of the shared cluster snapshot.
+        """
+        self._last_error = None
+        view = await self._answer(self._participant.look(demand, max_age))
+        submission = await self._submission(driver, None if view is None else view.cluster)
+        self._errors.report(self._last_error)
+        observed = replace(observation, submission=submission)
+        return observed if view is None else replace(observed, cluster=view.cluster, share=view.share)
 
     async def _submission(self, driver: Driver | None, cluster: ClusterSnapshot | None) -> SubmissionStatus | None:
-        """What the cluster knows of the driver: of one that lives the poll tells, of another one has to ask."""
-        if driver is None or driver.submission_id is None or (cluster is None and not self._attention.reads):
+        """State of the driver process: a running driver appears in the shared snapshot; for any other driver, query the master."""
+        if driver is None or driver.submission_id is None or (cluster is None and not self._file_polling.is_due):
             return None
-        living = None if cluster is None else cluster.drivers.get(driver.submission_id)
-        if living is not None:
-            return SubmissionStatus(state=living.state)
+        running = None if cluster is None else cluster.drivers.get(driver.submission_id)
+        if running is not None:
+            return SubmissionStatus(state=running.state)
         return await self._answer(self._cluster.status(driver.submission_id))
 
     async def _answer(self, question: Awaitable[Answer]) -> Answer | None:
-        """The cluster's answer, None if there is none: its servers fail one by one, too, and of these the first is told."""
+        """Answer of the cluster, None without one. The first error of a poll is the one that is reported."""
         try:
             return await question
         except ClusterUnreachableError as error:
-            self.trouble = self.trouble or f"the cluster does not answer: {error}"
+            self._last_error = self._last_error or f"the cluster does not answer: {error}"
             return None

@@ -1,78 +1,126 @@
-"""What people see of a job: small and JSON-able."""
+"""The view of a job: what the loop publishes, as typed values.
+
+Stores and documents encode a view at the edge (`runtime.publishing.documents`, `stores.task_xcoms`); all other code reads attributes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.runtime.journal.history import History
+from airflow_adaptive.runtime.journal.history import History, PublishedHistory
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.history.failures import root_cause
+from airflow_adaptive.scheduler.job_graph import JobType
 from airflow_adaptive.scheduler.policies.failure_handling import FailureRecord
-from airflow_adaptive.scheduler.snapshot import encode, to_json
-from airflow_adaptive.scheduler.state import Finished, SchedulerState
+from airflow_adaptive.scheduler.requirements import Parallelism, Requirements
+from airflow_adaptive.scheduler.state import Finished, Outcome, SchedulerState
 from airflow_adaptive.scheduler.transition_table import STATES
 
 STATE_NAMES: Final = tuple(state.__name__ for state in STATES)
-"""What `state` may be in a view, in the order of a job's life."""
+"""Values of `JobView.state`, in the order in which a job passes the states."""
 
-SHOWN_FAILURES = 5
-"""How many failures people see at hand; the job's log has more."""
+MAX_FAILURES: Final = 5
+"""Newest failures in a view; the journal contains more."""
 
 
-def view(
-    state: SchedulerState, history: History, urls: Urls, attempt: str, report: DriverStatus | None = None
-) -> Mapping[str, Any]:
-    """Where the job stands and how it came there.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotCounts:
+    """Slots of a job.
 
-    Args:
-        state: of the scheduler.
-        history: what the log tells of the past.
-        urls: where to look further.
-        attempt: of the task that runs it.
-        report: of the driver of the current epoch, None without one.
+    Attributes:
+        held: slots of registered executors.
+        available: slots that the job holds or can have.
     """
-    plan = state.plan
-    since = getattr(state.current, "since", None)
-    return {
-        "job": state.job.job,
-        "job_type": state.job.job_type.value,
-        "attempt": attempt,
-        "state": state.name,
-        "since": None if since is None else since.isoformat(),
-        "outcome": state.current.outcome.value if isinstance(state.current, Finished) else None,
-        "cause": root_cause(state),
-        "parallelism": None if plan is None else encode(plan.parallelism),
-        "requirements": {name: {"lower": it.lower, "upper": it.upper} for name, it in state.requirements.items()},
-        "slots": {"held": state.held_slots, "available": state.available_slots},
-        "epoch": state.epoch,
-        "submission_id": None if state.driver is None else state.driver.submission_id,
-        "restarts": state.num_restarts,
-        "rescales": state.num_rescales,
-        "urls": asdict(urls),
-        **history.shown(state),
-        "failures": [_shown(record) for record in state.failures[-SHOWN_FAILURES:]],
-        "scheduler": to_json(state),
-        "driver": driver_view(report),
-    }
+
+    held: int
+    available: int
 
 
-def driver_view(report: DriverStatus | None) -> Mapping[str, Any]:
-    """What a driver reports of itself; empty without one."""
-    if report is None:
-        return {}
-    return {
-        "at": report.at,
-        "state": report.state.value,
-        "version": report.version,
-        "parallelism": dict(report.parallelism),
-        "executors": [asdict(executor) for executor in report.executors],
-        "queries": [asdict(query) for query in report.queries],
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """A job at one moment, and its past.
+
+    Attributes:
+        job: id of the job.
+        job_type: streaming or batch.
+        attempt: attempt of the task that runs the job.
+        state: name of the scheduler's state, one of `STATE_NAMES`.
+        since: when the scheduler entered the state, None for a state that does not record the time.
+        outcome: how the job ended, None before its end.
+        cause: why the job failed, None if it did not.
+        parallelism: parallelism of the newest plan by vertex, None without a plan.
+        requirements: bounds by vertex.
+        requirements_source: source of the active requirements, encoded; None while the source is unknown.
+        policy: the rescale policy and its advice, encoded; None without a policy.
+        slots: slots of the job.
+        epoch: epoch of the newest driver.
+        submission_id: identifies the driver, None if there is no driver or if its id is unknown.
+        restarts: number of restarts.
+        rescales: number of rescales.
+        urls: addresses of Spark's web pages.
+        history: transitions, decisions and rescales.
+        failures: the newest failures, oldest first.
+        scheduler: state of the scheduler.
+        driver: status of the driver of the current epoch, None without one.
+    """
+
+    job: str
+    job_type: JobType
+    attempt: str
+    state: str
+    since: datetime | None
+    outcome: Outcome | None
+    cause: str | None
+    parallelism: Parallelism | None
+    requirements: Requirements
+    requirements_source: Mapping[str, Any] | None = None
+    policy: Mapping[str, Any] | None = None
+    slots: SlotCounts
+    epoch: int
+    submission_id: str | None
+    restarts: int
+    rescales: int
+    urls: Urls
+    history: PublishedHistory
+    failures: tuple[FailureRecord, ...]
+    scheduler: SchedulerState
+    driver: DriverStatus | None = None
 
 
-def _shown(record: FailureRecord) -> dict[str, Any]:
-    concurrent = [failure.summary for failure in record.concurrent]
-    return {**encode(record), "failure": record.failure.summary, "concurrent": concurrent}
+def job_view(
+    state: SchedulerState,
+    history: History,
+    urls: Urls,
+    attempt: str,
+    driver: DriverStatus | None = None,
+    requirements_source: Mapping[str, Any] | None = None,
+    policy: Mapping[str, Any] | None = None,
+) -> JobView:
+    """The view of a job in this state; the arguments are described at `JobView`."""
+    return JobView(
+        job=state.job.job,
+        job_type=state.job.job_type,
+        attempt=attempt,
+        state=state.name,
+        since=getattr(state.current, "since", None),
+        outcome=state.current.outcome if isinstance(state.current, Finished) else None,
+        cause=root_cause(state),
+        parallelism=None if state.plan is None else state.plan.parallelism,
+        requirements=state.requirements,
+        requirements_source=requirements_source,
+        policy=policy,
+        slots=SlotCounts(held=state.held_slots, available=state.available_slots),
+        epoch=state.epoch,
+        submission_id=None if state.driver is None else state.driver.submission_id,
+        restarts=state.num_restarts,
+        rescales=state.num_rescales,
+        urls=urls,
+        history=history.published(state),
+        failures=tuple(state.failures[-MAX_FAILURES:]),
+        scheduler=state,
+        driver=driver,
+    )

@@ -1,15 +1,18 @@
-"""What people are shown of a job: published when it has changed, and no more often."""
+"""Publishes the state of a job when the state has changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
+from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import JobStore
 from airflow_adaptive.runtime.journal.history import History
+from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.publishing.documents import POLICY
-from airflow_adaptive.runtime.publishing.job_view import view
-from airflow_adaptive.runtime.publishing.time_series import Figures
+from airflow_adaptive.runtime.publishing.job_view import job_view
+from airflow_adaptive.runtime.publishing.time_series import JobMetrics
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.runtime.requirements.advice import without_advised_at
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
@@ -17,31 +20,61 @@ from airflow_adaptive.scheduler.state import SchedulerState
 
 
 class Publisher:
-    """What one loop has shown."""
+    """Owns what one loop has published: the job view, the job metrics and the URLs."""
 
-    def __init__(self, store: JobStore, authority: RequirementsResolver, figures: Figures, attempt: str) -> None:
-        """Nothing was shown yet."""
+    def __init__(self, store: JobStore, resolver: RequirementsResolver, history: History, attempt: str) -> None:
+        """Nothing is published yet.
+
+        Args:
+            store: receives the job view and the job metrics.
+            resolver: supplies the source of the requirements and the advice of the rescale policy.
+            history: the past of the job.
+            attempt: attempt of the task that runs the job.
+        """
         self._store = store
-        self._authority = authority
-        self._figures = figures
+        self._resolver = resolver
+        self._history = history
         self._attempt = attempt
-        self._newest: tuple[SchedulerState, Urls, Mapping[str, Any] | None] | None = None
+        self._metrics = JobMetrics()
+        self._urls = Urls()
+        self._published: tuple[SchedulerState, Urls, Mapping[str, Any] | None] | None = None
         self._policy: Mapping[str, Any] | None = None
 
-    async def publish(self, state: SchedulerState, history: History, urls: Urls) -> None:
-        """Show what has changed."""
-        bounds_by = self._authority.bounds_by
-        if (state, urls, bounds_by) != self._newest:
-            self._newest = (state, urls, bounds_by)
-            self._policy = self._authority.policy
-            shown = view(state, history, urls, self._attempt, self._figures.report)
-            await self._store.publish({**shown, "bounds_by": bounds_by, "policy": self._policy})
-        if (news := self._figures.news()) is not None:
-            await self._store.measure({**news, **self._advice_news()})
+    async def restore(self) -> None:
+        """Continue the job metrics that an earlier loop published."""
+        self._metrics.restore(await self._store.published_metrics())
 
-    def _advice_news(self) -> Mapping[str, Any]:
-        """What the policy says, if that is something else than was shown; it says something with each look."""
-        policy = self._authority.policy
+    def record_metrics(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> None:
+        """Add a point to the job metrics; `status` is the status of the driver of the current epoch."""
+        self._metrics.record(state, status, now)
+
+    def update_urls(self, observation: JobObservation, submission_id: str | None) -> None:
+        """Update the URLs from an observation; `submission_id` identifies the newest driver."""
+        self._urls = self._urls.updated(observation, submission_id)
+
+    async def publish(self, state: SchedulerState) -> None:
+        """Publish the job view and the job metrics, as far as they have changed."""
+        bounds_by = self._resolver.bounds_by
+        if (state, self._urls, bounds_by) != self._published:
+            self._published = (state, self._urls, bounds_by)
+            self._policy = self._resolver.policy
+            await self._store.publish(
+                job_view(
+                    state,
+                    self._history,
+                    self._urls,
+                    self._attempt,
+                    driver=self._metrics.status,
+                    requirements_source=bounds_by,
+                    policy=self._policy,
+                )
+            )
+        if (changed := self._metrics.changed_documents()) is not None:
+            await self._store.publish_metrics({**changed, **self._changed_advice()})
+
+    def _changed_advice(self) -> Mapping[str, Any]:
+        """The document of the rescale policy if its content has changed; a new time alone is no change."""
+        policy = self._resolver.policy
         if policy is None or without_advised_at(policy) == without_advised_at(self._policy):
             return {}
         self._policy = policy

@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
-from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS
-from airflow_adaptive.runtime.publishing.job_view import driver_view
+from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, driver_document
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
 from airflow_adaptive.scheduler.state import SchedulerState
 
@@ -105,39 +104,43 @@ class Gauge:
         return round((rows - before.rows) / (at - before.at), 2)
 
 
-class Figures:
-    """The figures of a job, as a loop keeps them."""
+class JobMetrics:
+    """The metrics of one job, as one loop collects them."""
 
     def __init__(self) -> None:
-        """There are none yet."""
+        """There are no points yet."""
         self._gauge = Gauge()
         self._series = Series()
-        self._told = dict.fromkeys(RESOLUTIONS, 0)
+        self._published_steps = dict.fromkeys(RESOLUTIONS, 0)
         self._newest = 0
-        self.report: DriverStatus | None = None
-        """Of the driver of the current epoch, as it was taken up last."""
+        self._status: DriverStatus | None = None
 
-    def restore(self, figures: Mapping[str, Any]) -> None:
-        """Go on with what another loop showed."""
-        self._series.restore(figures)
+    @property
+    def status(self) -> DriverStatus | None:
+        """Status of the driver of the current epoch at the newest point, None without one."""
+        return self._status
 
-    def take(self, state: SchedulerState, report: DriverStatus | None, now: datetime) -> None:
-        """Take up a look at the job."""
-        point = self._gauge.read(state, report, now)
+    def restore(self, published: Mapping[str, Any]) -> None:
+        """Continue the pages that another loop published."""
+        self._series.restore(published)
+
+    def record(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> None:
+        """Add a point; the arguments are those of `Gauge.read`."""
+        point = self._gauge.read(state, status, now)
         self._series.add(point)
         self._newest = point.at
-        self.report = report
+        self._status = status
 
-    def news(self) -> Mapping[str, Any] | None:
-        """Documents of the mirror that have news, None if none has: a page has some once in each of its steps."""
+    def changed_documents(self) -> Mapping[str, Any] | None:
+        """The documents to publish, None without any: a page changes once in each of its steps."""
         begun = {step: self._newest // step for step in RESOLUTIONS}
-        new = [step for step in RESOLUTIONS if begun[step] != self._told[step]]
-        self._told = begun
-        return (
-            {DRIVER: driver_view(self.report)} | {f"{METRICS}{step}": self._series.page(step) for step in new}
-            if new
-            else None
-        )
+        changed = [step for step in RESOLUTIONS if begun[step] != self._published_steps[step]]
+        self._published_steps = begun
+        if not changed:
+            return None
+        return {DRIVER: driver_document(self._status)} | {
+            f"{METRICS}{step}": self._series.page(step) for step in changed
+        }
 
 
 class Series:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_adaptive.runtime.observation.events import JobObservation
+from airflow_adaptive.runtime.observation.job_observation import JobObservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +25,18 @@ class Urls:
     stdout: str | None = None
     stderr: str | None = None
 
-    def after(self, world: JobObservation, submission_id: str | None) -> Urls:
-        """The addresses after a look at the world; `submission_id` is the newest driver's, None if there is none now."""
-        driver = None if world.status is None else world.status.ui_url
-        pages = None if world.cluster is None else world.cluster.log_pages.get(submission_id or "")
+    def updated(self, observation: JobObservation, submission_id: str | None) -> Urls:
+        """The addresses after an observation.
+
+        Args:
+            observation: of the job.
+            submission_id: identifies the newest driver, None without one.
+        """
+        driver = None if observation.status is None else observation.status.ui_url
+        cluster = observation.cluster
+        pages = None if cluster is None else cluster.log_pages.get(submission_id or "")
         return Urls(
-            master=self.master if world.cluster is None else world.cluster.ui_url,
+            master=self.master if cluster is None else cluster.ui_url,
             driver=driver,
             executors=f"{driver}/executors/" if driver else None,
             stdout=self.stdout if pages is None else pages.stdout,

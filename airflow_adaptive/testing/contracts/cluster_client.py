@@ -10,12 +10,12 @@ import pytest
 
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import (
+    ActiveDriver,
     ClusterClient,
     ClusterSnapshot,
     ClusterUnreachableError,
     DriverLog,
     DriverSubmission,
-    LivingDriver,
     SubmissionRefusedError,
     SubmissionState,
     SubmissionStatus,
@@ -108,7 +108,7 @@ class ClusterClientContract:
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB - 1)
         submission_id = await cluster.client.submit(_submission(cluster, Script.FINISHES))
         assert (await cluster.client.status(submission_id)).state is SubmissionState.SUBMITTED
-        waiting = LivingDriver(state=SubmissionState.SUBMITTED, cores=1, memory_mb=MEMORY_MB)
+        waiting = ActiveDriver(state=SubmissionState.SUBMITTED, cores=1, memory_mb=MEMORY_MB)
         assert (await cluster.client.snapshot()).drivers == {submission_id: waiting}
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
         await _wait_for(cluster, submission_id, SubmissionState.FINISHED)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_adaptive.ports import (
+    ActiveDriver,
     ClusterSnapshot,
     ClusterUnreachableError,
     DriverLog,
     DriverSubmission,
-    LivingDriver,
     NotSubmittedError,
     SubmissionState,
     SubmissionStatus,
@@ -240,10 +240,10 @@ class FakeCluster:
         if not self.answers:
             raise ClusterUnreachableError(f"{MASTER_URL}: no answer: it was made to keep silent")
 
-    def _living(self) -> dict[str, LivingDriver]:
+    def _living(self) -> dict[str, ActiveDriver]:
         states = (SubmissionState.SUBMITTED, SubmissionState.RUNNING)
         return {
-            name: LivingDriver(
+            name: ActiveDriver(
                 state=driver.state, cores=driver.submission.driver_cores, memory_mb=driver.submission.driver_memory_mb
             )
             for name, driver in self._drivers.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,10 +73,9 @@ class Simulation:
         return [transition["target"] for transition in self.transitions]
 
     @property
-    def transitions(self) -> list[dict[str, Any]]:
-        """Transitions as people saw them last."""
-        shown: list[dict[str, Any]] = self.store.views[-1]["transitions"]
-        return shown
+    def transitions(self) -> Sequence[Mapping[str, Any]]:
+        """Transitions in the newest view that was published."""
+        return self.store.views[-1].history.transitions
 
     def _tick(self) -> None:
         """The cluster goes on working while its master does not answer."""

@@ -123,7 +123,7 @@ class Competitor:
     @property
     def path(self) -> list[str]:
         """States that it entered, as people saw them."""
-        return [] if not self.store.views else [it["target"] for it in self.store.views[-1]["transitions"]]
+        return [] if not self.store.views else [it["target"] for it in self.store.views[-1].history.transitions]
 
     @property
     def runs_on(self) -> int:

@@ -140,7 +140,7 @@ def test_master_that_hangs_with_the_submission(mortal_world: JobUnderFault, reco
     loop = job.start_loop("http:before:submit", victim=(master.pid, signal.SIGSTOP))
     job.wait_for("a master that hangs", lambda: master.status() == psutil.STATUS_STOPPED)
     job.fault()
-    job.wait_for("an explanation", lambda: job.said("SubmitDriver: outcome unknown"))
+    job.wait_for("an explanation", lambda: job.said("The outcome of SubmitDriver is unknown"))
     master.resume()
     job.recover()
     record("master frozen, thawed", "with the submission under way", job.finish(loop))

@@ -27,6 +27,7 @@ from airflow_adaptive.ports import ControlRequests, SubmissionState
 from airflow_adaptive.runtime.journal.job_directory import HISTORY, JOURNAL, JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.stores.task_xcoms import xcoms
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
@@ -107,11 +108,11 @@ class MeasuredStore(FakeStore):
         self.restarts = 0
         self.largest = 0
 
-    async def publish(self, view: Mapping[str, Any]) -> None:
-        self.rescales, self.restarts = view["rescales"], view["restarts"]
+    async def publish(self, view: JobView) -> None:
+        self.rescales, self.restarts = view.rescales, view.restarts
         self.largest = max(self.largest, sum(len(json.dumps(value)) for value in xcoms(view).values()))
 
-    async def measure(self, figures: Mapping[str, Any]) -> None:
+    async def publish_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Forget them: their series have as many points as they may only after months of so few looks."""
 
 

@@ -24,6 +24,7 @@ from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
+from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.spark.address import parse_address
@@ -49,14 +50,14 @@ class FileStore:
         requirements = {name: (lower, upper) for name, (lower, upper) in wishes["requirements"].items()}
         return ControlRequests(desired_state=DesiredState(wishes["desired_state"]), requirements=requirements)
 
-    async def measure(self, figures: Mapping[str, object]) -> None:
+    async def publish_metrics(self, metrics: Mapping[str, object]) -> None:
         pass
 
-    async def figures(self) -> Mapping[str, object]:
+    async def published_metrics(self) -> Mapping[str, object]:
         return {}
 
-    async def publish(self, view: Mapping[str, object]) -> None:
-        log.info("%s %s %s", view["job"], view["state"], view["parallelism"])
+    async def publish(self, view: JobView) -> None:
+        log.info("%s %s %s", view.job, view.state, view.parallelism)
 
 
 async def run(configs: Sequence[Mapping[str, Any]]) -> None:

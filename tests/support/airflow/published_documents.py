@@ -9,8 +9,8 @@ from typing import Any
 
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, ExecutorReport, QueryReport
 from airflow_adaptive.runtime.journal.history import History
-from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, documents
-from airflow_adaptive.runtime.publishing.job_view import driver_view, view
+from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, documents, driver_document
+from airflow_adaptive.runtime.publishing.job_view import job_view
 from airflow_adaptive.runtime.publishing.time_series import RESOLUTIONS, Gauge, Series
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
@@ -60,7 +60,7 @@ def history(job: Scenario) -> History:
 def shown(job: Scenario, **urls: str) -> dict[str, Any]:
     """What its loop shows."""
     task = {"dag_id": "flights", "task_id": "stream", "run_id": RUN, "map_index": -1}
-    return documents(view(job.state, history(job), Urls(**urls), "attempt"), task)
+    return documents(job_view(job.state, history(job), Urls(**urls), "attempt"), task)
 
 
 def report(slots: int = 2) -> DriverStatus:
@@ -83,7 +83,7 @@ def report(slots: int = 2) -> DriverStatus:
 
 
 def reported(slots: int = 2) -> Mapping[str, Any]:
-    return {DRIVER: driver_view(report(slots))}
+    return {DRIVER: driver_document(report(slots))}
 
 
 def figures(job: Scenario, points: int = 3) -> Mapping[str, Any]:

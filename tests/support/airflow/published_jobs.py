@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_adaptive.job.protocol.documents import ExecutorReport
-from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS
-from airflow_adaptive.runtime.publishing.job_view import driver_view
+from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, driver_document
 from airflow_adaptive.runtime.publishing.time_series import RESOLUTIONS, Point, Series
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
@@ -133,7 +132,7 @@ def reported(job: Scenario) -> Mapping[str, Any]:
     status = replace(
         report(), at=datetime.now(UTC).isoformat(), parallelism=dict(plan.parallelism), executors=executors
     )
-    return {DRIVER: driver_view(status)}
+    return {DRIVER: driver_document(status)}
 
 
 def place(airflow_app: AirflowApp, job: Scenario, dag_id: str = "flights", task_id: str = "stream", **more: Any) -> int:

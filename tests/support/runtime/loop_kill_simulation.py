@@ -59,10 +59,10 @@ class RequestedStates:
     async def publish(self, view: object) -> None:
         pass
 
-    async def measure(self, figures: object) -> None:
+    async def publish_metrics(self, metrics: object) -> None:
         pass
 
-    async def figures(self) -> dict[str, object]:
+    async def published_metrics(self) -> dict[str, object]:
         return {}
 
 

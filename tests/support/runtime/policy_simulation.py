@@ -12,6 +12,7 @@ from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPoli
 from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.ports import ControlRequests, Requester
 from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.scheduler.state import Executing, SchedulerState
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
@@ -55,12 +56,24 @@ def running_on(state: SchedulerState) -> int:
     return state.current.plan.parallelism["job"]
 
 
-def shown(job: Simulation) -> Mapping[str, Any]:
+def shown(job: Simulation) -> JobView:
     return job.store.views[-1]
 
 
+def source_of(job: Simulation) -> Mapping[str, Any]:
+    source = shown(job).requirements_source
+    assert source is not None
+    return source
+
+
+def policy_of(job: Simulation) -> Mapping[str, Any]:
+    policy = shown(job).policy
+    assert policy is not None
+    return policy
+
+
 def by(job: Simulation) -> tuple[str, str]:
-    return (shown(job)["bounds_by"]["kind"], shown(job)["bounds_by"]["source"])
+    return (source_of(job)["kind"], source_of(job)["source"])
 
 
 def reasons(job: Simulation) -> list[str]:

@@ -147,15 +147,14 @@ class ScenarioBuilder:
         self.until(parallelism=2, epoch=1)
         self.cluster.kill_worker(joined)
         self.until(parallelism=1, epoch=1)
-        self.cluster.kill_driver(self.store.views[-1]["submission_id"])
+        self.cluster.kill_driver(self.store.views[-1].submission_id or "")
         self.until(parallelism=1, epoch=2)
         self.store.asked = ControlRequests(desired_state=DesiredState.SUSPENDED)
 
     def until(self, parallelism: int, epoch: int) -> None:
         def runs() -> bool:
-            view = self.store.views[-1] if self.store.views else {}
             wanted = ("Executing", {"job": parallelism}, epoch)
-            return (view.get("state"), view.get("parallelism"), view.get("epoch")) == wanted
+            return any((it.state, it.parallelism, it.epoch) == wanted for it in self.store.views[-1:])
 
         wait_until(runs, TIMEOUT_S, f"parallelism {parallelism} of driver {epoch}")
 

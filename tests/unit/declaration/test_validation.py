@@ -56,7 +56,7 @@ def test_wrong_type_in_a_graph_is_a_finding() -> None:
         (
             0,
             "1m",
-            ["driver_cores 0 must be 1 or more", "driver_memory of 1 MiB is below the 450 MiB that Spark asks for"],
+            ["driver_cores 0 must be 1 or more", "driver_memory of 1 MiB is below the 450 MiB that Spark requires"],
         ),
     ],
 )

@@ -1,6 +1,5 @@
 """The loop against a simulated world: what a user would see, in simulated time."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -197,9 +196,8 @@ def test_cluster_none_of_whose_servers_answers_is_told_of_once(
     small.clock.at(15, lambda: setattr(small.cluster, "reachable", False))
     small.clock.at(30, lambda: setattr(small.cluster, "reachable", True))
     small.clock.at(60, ask(small, DesiredState.SUSPENDED))
-    loop = small.loop()
-    loop._ports = replace(loop._ports, cluster=TwoServers(small.cluster))
-    asyncio.run(loop.run())
+    small.ports = replace(small.ports, cluster=TwoServers(small.cluster))
+    small.run()
     assert len([record for record in caplog.records if "does not answer" in record.message]) == 1
 
 
@@ -235,7 +233,7 @@ def test_driver_that_gave_itself_up_is_replaced_and_people_are_told_why(small: S
     small.clock.at(120, ask(small, DesiredState.SUSPENDED))
     assert outcome(small.run()) is Outcome.SUSPENDED
     assert len(small.cluster.submissions) == 2
-    assert "DRIVER_ORPHANED: no loop had looked after it" in small.store.views[-1]["failures"][-1]["failure"]
+    assert "DRIVER_ORPHANED: no loop wrote to the journal" in small.store.views[-1].failures[-1].failure.summary
 
 
 def require(simulation: Simulation, lower: int, upper: int) -> Callable[[], None]:

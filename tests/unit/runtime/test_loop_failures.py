@@ -12,6 +12,7 @@ from airflow_adaptive.ports import (
     JobDirectoryError,
 )
 from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.runtime.publishing.documents import failure_records
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.fakes.manual_clock import START
@@ -40,7 +41,7 @@ def test_failures_are_shown_with_what_followed(small: Simulation) -> None:
     small.clock.at(20, lambda: small.drivers.fail_query("TASK_FAILED", "executor 1 is gone"))
     small.clock.at(40, ask(small, DesiredState.SUSPENDED))
     small.run()
-    (shown,) = small.store.views[-1]["failures"]
+    (shown,) = failure_records(small.store.views[-1])
     assert shown["failure"] == "TASK_FAILED: executor 1 is gone"
     assert (shown["state"], shown["decision"], shown["concurrent"]) == ("Executing", "restart in 1 s", [])
 

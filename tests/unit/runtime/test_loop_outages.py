@@ -226,7 +226,7 @@ def test_killing_the_task_of_a_job_that_never_began_submits_nothing(small: Simul
 def test_addresses_of_the_uis_are_shown(small: Simulation) -> None:
     small.clock.at(20, ask(small, DesiredState.SUSPENDED))
     small.run()
-    assert small.store.views[-1]["urls"]["master"] == "http://fake:8080"
+    assert small.store.views[-1].urls.master == "http://fake:8080"
 
 
 def test_directory_of_another_job_is_not_waited_for(small: Simulation, channel: FailingChannel) -> None:

@@ -66,11 +66,11 @@ def reads(job: Scenario, *seen: Event, others: int = 1000) -> bool:
     limiter = RateLimiter(10)
     for _ in range(others):
         limiter.join()
-    attention = FilePolling(limiter)
-    attention.begin(START, SECOND)
-    attention.settle(job.state, seen)
-    attention.begin(START + SECOND, SECOND)
-    return attention.reads
+    polling = FilePolling(limiter)
+    polling.begin_cycle(START, SECOND)
+    polling.end_cycle(job.state, seen)
+    polling.begin_cycle(START + SECOND, SECOND)
+    return polling.is_due
 
 
 def test_files_of_a_job_that_runs_as_planned_are_read_in_turn() -> None:

@@ -85,14 +85,12 @@ async def test_module_with_the_name_of_the_main_program_is_refused(
     directory: JobDirectory, script: Path, tmp_path: Path
 ) -> None:
     module = write(tmp_path / "run_departures.py", "")
-    with pytest.raises(
-        StagingError, match=r"'run_departures.py' is what the program is called that runs 'departures.py'"
-    ):
+    with pytest.raises(StagingError, match=r"'run_departures.py' is the name of the program that runs 'departures.py'"):
         await stage(directory, script, [module])
 
 
 async def test_missing_script_is_named(directory: JobDirectory, tmp_path: Path) -> None:
-    with pytest.raises(StagingError, match=r"nowhere.py' can't be read where Airflow runs \(No such file"):
+    with pytest.raises(StagingError, match=r"nowhere.py' cannot be read where Airflow runs \(No such file"):
         await stage(directory, tmp_path / "nowhere.py")
 
 
@@ -119,14 +117,14 @@ async def test_archives_are_copied_as_they_are(directory: JobDirectory, script: 
 async def test_files_of_one_name_are_refused(directory: JobDirectory, script: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     twin = write(tmp_path / "other" / script.name, "")
-    with pytest.raises(StagingError, match=r"two files of the job are called 'departures.py'"):
+    with pytest.raises(StagingError, match=r"two files of the job have the name 'departures.py'"):
         await stage(directory, script, [twin])
 
 
 async def test_damaged_copy_is_named(directory: JobDirectory, script: Path) -> None:
     staged = await stage(directory, script)
     local(staged.script).write_text("print('somebody else')\n")
-    with pytest.raises(StagingError, match="is damaged: remove it"):
+    with pytest.raises(StagingError, match="is damaged: remove the file"):
         await stage(directory, script)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_adaptive.ports import (
     SECRET_CONF_VARIABLE,
+    ActiveDriver,
     DriverSubmission,
-    LivingDriver,
     SubmissionState,
     SubmissionStatus,
 )
@@ -145,8 +145,8 @@ def test_state_gives_living_workers_and_grants() -> None:
 def test_state_gives_drivers_that_have_not_ended_and_names_of_applications() -> None:
     snapshot = read_state(STATE, "spark://h1:7077", "http://h1:8080").snapshot
     assert snapshot.drivers == {
-        "driver-1": LivingDriver(state=SubmissionState.RUNNING, cores=1, memory_mb=512),
-        "driver-2": LivingDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=768),
+        "driver-1": ActiveDriver(state=SubmissionState.RUNNING, cores=1, memory_mb=512),
+        "driver-2": ActiveDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=768),
     }
     assert snapshot.names == {"app-1": "departures"}
 

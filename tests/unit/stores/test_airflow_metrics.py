@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,9 +15,10 @@ from airflow.sdk._shared.observability.metrics import stats as shared
 from airflow.sdk.observability import stats
 
 from airflow_adaptive.runtime.journal.history import History
-from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES, view
+from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES, JobView, SlotCounts, job_view
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS
 from airflow_adaptive.runtime.publishing.urls import Urls
+from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.stores.airflow_metrics import (
     AIRFLOW_METRICS,
@@ -80,11 +82,12 @@ def metrics() -> AirflowMetrics:
     return AirflowMetrics("departures", "flights", "stream")
 
 
-def seen(**changes: Any) -> dict[str, Any]:
+def seen(rescales_ended: Sequence[Mapping[str, Any]] = (), **changes: Any) -> JobView:
     """A job that executes on two slots, as its loop shows it."""
     job = Scenario(resource_stabilization_timeout=0).given_executing(2)
     history = History(FakeChannel(), "departures", 10)
-    return {**view(job.state, history, Urls(), "attempt"), **changes}
+    view = job_view(job.state, history, Urls(), "attempt")
+    return replace(view, history=replace(view.history, rescales=rescales_ended), **changes)
 
 
 def figures(**columns: Any) -> dict[str, Any]:
@@ -97,22 +100,22 @@ def rescale(state: str | None, downtime: float | None) -> dict[str, Any]:
 
 
 def test_view_is_sent_as_gauges(backend: Recorder, metrics: AirflowMetrics) -> None:
-    metrics.send_view(seen(restarts=3, rescales=5, slots={"held": 2, "available": 6}))
+    metrics.send_view(seen(restarts=3, rescales=5, slots=SlotCounts(held=2, available=6)))
     sent = {name: value for name, value in backend.gauges.items() if name.startswith("adaptive.departures.")}
     assert sent == {
         **{f"adaptive.departures.state.{state}": int(state == "Executing") for state in STATE_NAMES},
         "adaptive.departures.num_restarts": 3,
         "adaptive.departures.num_rescales": 5,
         "adaptive.departures.parallelism.job": 2,
-        "adaptive.departures.parallelism_lower.job": seen()["requirements"]["job"]["lower"],
-        "adaptive.departures.parallelism_upper.job": seen()["requirements"]["job"]["upper"],
+        "adaptive.departures.parallelism_lower.job": seen().requirements["job"].lower,
+        "adaptive.departures.parallelism_upper.job": seen().requirements["job"].upper,
         "adaptive.departures.slots_held": 2,
         "adaptive.departures.slots_available": 6,
     }
 
 
 def test_every_metric_is_sent_with_tags_as_well(backend: Recorder, metrics: AirflowMetrics) -> None:
-    metrics.send_view(seen(rescale_history=[rescale("COMPLETED", 1.5)]))
+    metrics.send_view(seen([rescale("COMPLETED", 1.5)]))
     metrics.send_view(seen(restarts=1, rescales=1))
     metrics.send_metrics(figures(input=1.0, processed=2.0, backlog=3, batch_ms=4))
     sent = {(name.partition(";")[0].removeprefix("adaptive."), kind) for name, kind in backend.tagged}
@@ -134,7 +137,7 @@ def test_names_with_the_job_in_them_are_left_out_where_airflow_leaves_out_its_ow
 
 def test_names_that_no_metric_may_have_are_written_as_airflow_writes_them(backend: Recorder) -> None:
     AirflowMetrics("eu.flights #1", "d", "t").send_view(
-        seen(requirements={"a.b c": {"lower": 1, "upper": 2}}, parallelism=None)
+        seen(requirements={"a.b c": ParallelismRange(1, 2)}, parallelism=None)
     )
     assert backend.gauges["adaptive.eu__flights__1.parallelism.a__b_c"] == 0
 
@@ -147,7 +150,7 @@ def test_counters_count_what_comes_while_the_loop_runs(backend: Recorder, metric
 
 def test_downtime_is_that_of_the_newest_completed_rescale(backend: Recorder, metrics: AirflowMetrics) -> None:
     history = [rescale("COMPLETED", 2.0), rescale("COMPLETED", 1.5), rescale("IGNORED", 9.0), rescale(None, None)]
-    metrics.send_view(seen(rescale_history=history))
+    metrics.send_view(seen(history))
     assert backend.gauges["adaptive.departures.last_rescale_downtime"] == 1500
 
 
@@ -190,10 +193,10 @@ def test_backend_that_fails_is_told_of_once_and_costs_nothing(
     with caplog.at_level(logging.WARNING):
         metrics.send_view(seen())
         metrics.send_metrics(figures())
-        metrics.send_view({})
+        metrics.send_view(seen(slots=None))
     assert [record.getMessage() for record in caplog.records] == [
         "Metrics of job 'departures' cannot be sent: ConnectionError: no backend",
-        "Metrics of job 'departures' cannot be sent: KeyError: 'state'",
+        "Metrics of job 'departures' cannot be sent: AttributeError: 'NoneType' object has no attribute 'held'",
     ]
 
 
@@ -233,7 +236,7 @@ async def store_shows_view_and_figures() -> None:
     access = StoreAccess(clock)
     store = AirflowJobStore("departures", TaskKey(dag_id="flights", task_id="stream", run_id="r"), clock, access)
     await store.publish(seen())
-    await store.measure(figures(input=7.5))
+    await store.publish_metrics(figures(input=7.5))
     await store.finish()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.wait_for(asyncio.gather(*others), timeout=10)  # none is left if the sending was quick

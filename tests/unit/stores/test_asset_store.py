@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,39 +13,49 @@ import pytest
 from airflow.sdk import Variable
 
 from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
+from airflow_adaptive.runtime.journal.history import History, PublishedHistory
+from airflow_adaptive.runtime.publishing.documents import failure_records
+from airflow_adaptive.runtime.publishing.job_view import JobView, job_view
+from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.runtime.requirements.control_requests import decode_bounds
+from airflow_adaptive.scheduler.history.rescale_summary import summarize
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
+from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.change_marker import MAX_MARKERS, notify, read_markers
 from airflow_adaptive.stores.control_requests import READS_BETWEEN, request_desired_state
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from airflow_adaptive.testing.scenario import START, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}
-VIEW: dict[str, Any] = {
-    "job": "departures",
-    "job_type": "STREAMING",
-    "attempt": "r/1",
-    "state": "Executing",
-    "since": "2026-01-01T00:00:00+00:00",
-    "outcome": None,
-    "cause": None,
-    "requirements": {"job": {"lower": 1, "upper": 2}},
-    "slots": {"held": 2, "available": 3},
-    "restarts": 0,
-    "rescales": 1,
-    "scheduler": {"format": 1},
-    "driver": {},
-    "all_rescales": [{"number": 1}],
-    "parallelism": {"job": 2},
-    "transitions": [{"target": str(number)} for number in range(60)],
-    "failures": [{"failure": "TASK_FAILED: an executor was lost", "decision": "restart in 1 s"}],
-    "decisions": [{"reason": "1 slot is there"}],
-    "rescale_history": [{"number": 1}],
-    "rescale_summary": {"total": 1},
-    "urls": dict.fromkeys(("driver", "executors", "stdout", "stderr")) | {"master": "http://master:8080"},
-}
+FAILURE = FailureRecord(
+    at=START,
+    state="Executing",
+    failure=Failure(error_class="TASK_FAILED", message="an executor was lost"),
+    decision="restart in 1 s",
+)
+HISTORY = PublishedHistory(
+    transitions=[{"target": str(number)} for number in range(60)],
+    decisions=[{"reason": "1 slot is there"}],
+    rescales=[{"number": 1}],
+    rescale_summary=summarize([]),
+    all_rescales=[{"number": 1}],
+)
+VIEW = replace(
+    job_view(
+        Scenario().given_executing(2).state,
+        History(FakeChannel(), "departures", 10),
+        Urls(master="http://master:8080"),
+        "r/1",
+    ),
+    failures=(FAILURE,),
+    history=HISTORY,
+)
 
 
 @pytest.fixture
@@ -74,7 +85,7 @@ def read_later(store: AirflowJobStore, clock: ManualClock) -> ControlRequests:
     return asyncio.run(store.control_requests())
 
 
-def show(store: AirflowJobStore, view: Mapping[str, Any]) -> None:
+def show(store: AirflowJobStore, view: JobView) -> None:
     async def publish() -> None:
         await store.publish(view)
         await store.finish()
@@ -132,23 +143,23 @@ def test_unknown_wish_does_not_hide_the_overrides(airflow: FakeComms, store: Air
 def test_view_is_shown_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJobStore) -> None:
     show(store, VIEW)
     assert (airflow.xcoms["state"], airflow.xcoms["parallelism"]) == ("Executing", {"job": 2})
-    assert airflow.xcoms["transitions"] == VIEW["transitions"][-50:]
-    assert airflow.xcoms["failures"] == VIEW["failures"]
-    assert airflow.xcoms["decisions"] == VIEW["decisions"]
-    assert airflow.xcoms["rescales"] == {"history": [{"number": 1}], "summary": {"total": 1}}
+    assert airflow.xcoms["transitions"] == HISTORY.transitions[-50:]
+    assert airflow.xcoms["failures"] == failure_records(VIEW)
+    assert airflow.xcoms["decisions"] == HISTORY.decisions
+    assert airflow.xcoms["rescales"] == {"history": [{"number": 1}], "summary": encode(summarize([]))}
     assert (airflow.xcoms["spark_master_url"], airflow.xcoms["spark_driver_url"]) == ("http://master:8080", "")
     assert airflow.map_indexes == {3}
 
 
 def test_outcome_of_an_ended_job_is_shown_as_its_state(airflow: FakeComms, store: AirflowJobStore) -> None:
-    show(store, VIEW | {"state": "Finished", "outcome": "SUSPENDED"})
+    show(store, replace(VIEW, state="Finished", outcome=Outcome.SUSPENDED))
     assert airflow.xcoms["state"] == "SUSPENDED"
 
 
 def test_only_what_has_changed_is_pushed(airflow: FakeComms, store: AirflowJobStore) -> None:
     show(store, VIEW)
     airflow.pushes.clear()
-    show(store, VIEW | {"parallelism": {"job": 3}})
+    show(store, replace(VIEW, parallelism={"job": 3}))
     assert airflow.pushes == ["parallelism"]
 
 
@@ -167,7 +178,7 @@ def test_view_that_could_not_be_pushed_is_pushed_when_airflow_is_back(
 def test_view_that_is_outdated_before_it_was_pushed_is_skipped(airflow: FakeComms, store: AirflowJobStore) -> None:
     async def publish() -> None:
         for number in range(5):
-            await store.publish(VIEW | {"parallelism": {"job": number}})
+            await store.publish(replace(VIEW, parallelism={"job": number}))
         await store.finish()
 
     asyncio.run(publish())

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_adaptive.runtime.journal.history import History
-from airflow_adaptive.runtime.publishing.job_view import view
+from airflow_adaptive.runtime.publishing.job_view import job_view
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
@@ -66,7 +66,7 @@ def happens(job: Scenario) -> History:
 def test_all_that_a_job_shows_is_small(vertices: int) -> None:
     job = unlucky(vertices)
     urls = Urls(**dict.fromkeys(Urls.__dataclass_fields__, LONG_URL))
-    shown = xcoms(view(job.state, happens(job), urls, "attempt"))
+    shown = xcoms(job_view(job.state, happens(job), urls, "attempt"))
     assert all(shown[key] for key in ("parallelism", "transitions", "failures", "decisions"))
     assert len(shown["rescales"]["history"]) >= 3
     assert sum(len(json.dumps(value)) for value in shown.values()) < MOST_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -83,12 +83,12 @@ def rescale(
     } | changes
 
 
-def after(reporter: RescaleCallback, *views: list[dict[str, Any]]) -> list[str]:
+def after(reporter: RescaleCallback, *views: Sequence[Mapping[str, Any]]) -> list[str]:
     """What was told when these views were shown one after the other."""
 
     async def run() -> None:
         for view in views:
-            reporter.report({"rescale_history": view})
+            reporter.report(view)
         await reporter.finish()
         reporter.close()
 
@@ -171,7 +171,7 @@ def test_rescale_of_a_job_is_told_as_its_loop_sees_it(caplog: pytest.LogCaptureF
     simulation.clock.at(30, lambda: simulation.cluster.add_worker(cores=1, memory_mb=512))
     simulation.clock.at(90, simulation.drivers.finish)
     simulation.run()
-    views = [view["rescale_history"] for view in simulation.store.views]
+    views = [view.history.rescales for view in simulation.store.views]
     assert after(reporter(BlockingNotifier, text="{{ message }}"), *views) == [
         "job 'departures' was rescaled from 1 to 2: the available slots changed"
     ]

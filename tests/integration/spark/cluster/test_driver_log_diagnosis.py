@@ -10,8 +10,8 @@ import pytest
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import DriverSubmission, SubmissionState
+from airflow_adaptive.runtime.observation.driver_events import DRIVER_LOST
 from airflow_adaptive.runtime.observation.driver_log_diagnosis import explain
-from airflow_adaptive.runtime.observation.events import DRIVER_LOST
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster

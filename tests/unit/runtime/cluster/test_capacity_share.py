@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive.ports import ClusterSnapshot, LivingDriver, SubmissionState, Worker
+from airflow_adaptive.ports import ActiveDriver, ClusterSnapshot, SubmissionState, Worker
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, bid, deal, rest
 from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
@@ -109,18 +109,18 @@ def test_application_that_was_not_reported_yet_is_known_by_its_name():
     ("drivers", "left"),
     [
         ({}, 2),
-        ({"driver-a": LivingDriver(state=SubmissionState.SUBMITTED, cores=1, memory_mb=512)}, 2),
-        ({"driver-a": LivingDriver(state=SubmissionState.RUNNING, cores=1, memory_mb=512)}, 3),
+        ({"driver-a": ActiveDriver(state=SubmissionState.SUBMITTED, cores=1, memory_mb=512)}, 2),
+        ({"driver-a": ActiveDriver(state=SubmissionState.RUNNING, cores=1, memory_mb=512)}, 3),
     ],
     ids=["about to be submitted", "submitted", "placed"],
 )
-def test_driver_counts_until_it_is_placed(drivers: dict[str, LivingDriver], left: int):
+def test_driver_counts_until_it_is_placed(drivers: dict[str, ActiveDriver], left: int):
     starting = replace(runs("a", planned=0, maximum=0), minimum=0, application_id=None)
     assert dealt(cluster(4, drivers=drivers), starting, wants("b", 1, 8)) == {"a": 0, "b": left}
 
 
 def test_waiting_drivers_of_strangers_count():
-    stranger = LivingDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=512)
+    stranger = ActiveDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=512)
     there = cluster(4, drivers={"driver-9": stranger, "driver-8": replace(stranger, state=SubmissionState.RUNNING)})
     assert dealt(there, wants("a", 1, 8)) == {"a": 1}
 

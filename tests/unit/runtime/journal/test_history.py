@@ -16,14 +16,15 @@ from airflow_adaptive.ports import ControlRequests, DesiredState, JobDirectoryEr
 from airflow_adaptive.runtime.journal.history import (
     DECISION_BYTES,
     ITEM_BYTES,
+    MAX_DECISIONS,
+    MAX_RESCALES,
     RESCALE_BYTES,
-    SHOWN_DECISIONS,
-    SHOWN_RESCALES,
     History,
     newest_within,
 )
 from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.runtime.publishing.job_view import view
+from airflow_adaptive.runtime.publishing.documents import documents
+from airflow_adaptive.runtime.publishing.job_view import job_view
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -104,8 +105,7 @@ def kept(channel: FakeChannel) -> list[tuple[int, str, str]]:
 
 
 def shown(job: Simulation) -> list[tuple[int, str, str | None]]:
-    rescales = job.store.views[-1]["rescale_history"]
-    assert isinstance(rescales, list)
+    rescales = job.store.views[-1].history.rescales
     return [(rescale["number"], rescale["trigger_cause"], rescale["terminated_reason"]) for rescale in rescales]
 
 
@@ -119,10 +119,10 @@ GROWTH = (2, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")
 def test_rescales_are_kept_and_shown(job: Simulation, channel: FailingChannel) -> None:
     run(job, 60)
     assert kept(channel) == shown(job) == [INITIAL, GROWTH]
-    summary = job.store.views[-1]["rescale_summary"]
-    assert isinstance(summary, dict)
-    assert (summary["total"], summary["completed"], summary["in_progress"]) == (2, 2, 0)
-    assert summary["downtime"]["max"] == summary["downtime"]["min"] > 0
+    summary = job.store.views[-1].history.rescale_summary
+    assert (summary.total, summary.completed, summary.in_progress) == (2, 2, 0)
+    assert summary.downtime is not None
+    assert summary.downtime.max == summary.downtime.min > timedelta(0)
 
 
 def test_rescale_under_way_is_shown_last(job: Simulation, channel: FailingChannel) -> None:
@@ -136,7 +136,7 @@ def test_rescales_outlive_the_loop_and_the_log(job: Simulation, channel: Failing
     forget(channel)
     run(job, 10)
     assert shown(job) == [INITIAL, GROWTH]
-    assert job.store.views[-1]["rescale_summary"]["total"] == 2
+    assert job.store.views[-1].history.rescale_summary.total == 2
 
 
 def test_numbers_count_on_in_the_next_life_of_a_job(job: Simulation, channel: FailingChannel) -> None:
@@ -186,8 +186,10 @@ def test_job_goes_on_when_its_history_can_not_be_written(
         run(job, 60)
     assert job.states[-1] == "Executing"
     assert shown(job) == [INITIAL, GROWTH]
-    complaints = [message for message in caplog.messages if "can't be kept now" in message]
-    assert complaints == ["rescales of job 'job' can't be kept now, and will be later: no permission for history"]
+    complaints = [message for message in caplog.messages if "cannot be kept now" in message]
+    assert complaints == [
+        "The rescales of job 'job' cannot be kept now; the loop tries again: no permission for history"
+    ]
 
 
 def test_history_is_written_when_it_can_be_again(job: Simulation, channel: FailingChannel) -> None:
@@ -245,7 +247,7 @@ def test_rescale_that_nobody_can_read_is_passed_over(channel: FailingChannel, ca
     with caplog.at_level(logging.WARNING):
         asyncio.run(history.open())
     assert list(history.rescales) == []
-    assert "A rescale of the past can't be read" in caplog.text
+    assert "A rescale of the past cannot be read" in caplog.text
 
 
 # ---- decisions not to move ------------------------------------------------------------------------------------------
@@ -258,8 +260,7 @@ def test_decision_not_to_move_is_written_once(channel: FailingChannel) -> None:
     assert datetime.fromisoformat(documents[-1].at) < START + timedelta(seconds=25)
     reasons = [decision["reason"] for document in documents for decision in document.decisions]
     assert reasons.count("{'job': 1} -> {'job': 2} possible, not yet: below the minimal increase") == 1
-    decisions = job.store.views[-1]["decisions"]
-    assert isinstance(decisions, list)
+    decisions = job.store.views[-1].history.decisions
     assert [decision["reason"] for decision in decisions] == reasons
 
 
@@ -284,16 +285,16 @@ def test_view_is_small_however_much_there_is_to_tell(vertices: int, channel: Fai
     job, history = wide(vertices), History(channel, "job", 1000)
     for step in job.steps:
         history.take(logged(step))
-    seen = history.shown(job.state)
-    rescales, decisions, transitions = seen["rescale_history"], seen["decisions"], seen["transitions"]
-    assert 1 <= len(rescales) <= SHOWN_RESCALES
-    assert 1 <= len(decisions) <= SHOWN_DECISIONS
+    seen = history.published(job.state)
+    rescales, decisions, transitions = seen.rescales, seen.decisions, seen.transitions
+    assert 1 <= len(rescales) <= MAX_RESCALES
+    assert 1 <= len(decisions) <= MAX_DECISIONS
     assert transitions
     assert len(json.dumps(rescales)) <= RESCALE_BYTES
     assert len(json.dumps(decisions)) <= DECISION_BYTES
     assert max(len(json.dumps(transition)) for transition in transitions) <= ITEM_BYTES
     assert rescales[-1]["terminated_reason"] == "JOB_FAILED"
-    json.dumps(view(job.state, history, Urls(), "attempt"))
+    json.dumps(documents(job_view(job.state, history, Urls(), "attempt"), {}))
 
 
 def logged(step: Step) -> Any:
@@ -309,7 +310,7 @@ def test_wide_rescale_is_shown_without_its_vertices(channel: FailingChannel) -> 
     job, history = wide(500), History(channel, "job", 1000)
     for step in job.steps:
         history.take(logged(step))
-    newest = history.shown(job.state)["rescale_history"][-1]
+    newest = history.published(job.state).rescales[-1]
     assert (newest["vertices"], newest["groups"]) == (None, None)
     assert len(history.rescales[-1].vertices.desired) == 500
 
@@ -328,7 +329,7 @@ def test_of_a_long_past_only_what_fits_is_put_into_words() -> None:
         told.append(number)
         return str(number)
 
-    assert newest_within(range(1000), 21, told=tell) == ["997", "998", "999"]
+    assert newest_within(range(1000), 21, encoded=tell) == ["997", "998", "999"]
     assert told == [999, 998, 997, 996]  # the last one does not fit
 
 
@@ -349,8 +350,8 @@ def test_of_many_rescales_only_those_that_fit_are_encoded(channel: FailingChanne
     told = next(step.rescale for step in wide(1).steps if step.rescale is not None)
     rescale = replace(told, vertices=replace(told.vertices, desired=counted))
     history.rescales.extend(replace(rescale, number=number) for number in range(1, 1001))
-    seen = history.shown(Scenario().state)
-    shown = len(seen["all_rescales"]) + len(seen["rescale_history"])
+    seen = history.published(Scenario().state)
+    shown = len(seen.all_rescales) + len(seen.rescales)
     assert 0 < shown <= counted.encoded <= shown + 2
 
 
@@ -360,7 +361,7 @@ def test_decisions_are_shown_as_they_were_told() -> None:
     )
     history = History(FakeChannel(), "job", 10)
     history.take(replace(journal_document(1), decisions=[encode(decision)]))
-    assert history.shown(Scenario().state)["decisions"] == [encode(decision)]
+    assert history.published(Scenario().state).decisions == [encode(decision)]
 
 
 def test_rescale_is_told_as_it_was() -> None:

@@ -134,7 +134,7 @@ def test_local_creation_leaves_nothing_when_the_disk_is_full(
     [
         (errno.ENOSPC, "free some space on it"),
         (errno.EROFS, "mount it writable"),
-        (errno.EIO, "see that the storage answers"),
+        (errno.EIO, "check that the storage answers"),
     ],
 )
 def test_disk_that_can_not_be_written_is_told_with_what_to_do(
@@ -149,7 +149,7 @@ def test_disk_that_can_not_be_written_is_told_with_what_to_do(
 
 
 def test_local_creation_makes_no_folder_unless_it_may(tmp_path: Path) -> None:
-    with pytest.raises(JobDirectoryError, match="folder/a.* has no place to be"):
+    with pytest.raises(JobDirectoryError, match="folder/a.* has no parent"):
         Storage.at(str(tmp_path)).create("folder/a", b"", folders=0)
     assert list(tmp_path.iterdir()) == []
 
@@ -163,7 +163,7 @@ def test_remove_forgives_when_the_file_is_gone(tmp_path: Path) -> None:
 
 
 def test_create_is_refused_when_the_filesystem_looks_before_it_writes() -> None:
-    with pytest.raises(JobDirectoryError, match="'plain' can't create a file only if it is absent"):
+    with pytest.raises(JobDirectoryError, match="'plain' cannot create a file only if it is absent"):
         Storage(PlainFileSystem(), "/jobs").create("a", b"")
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_adaptive.ports import ClusterUnreachableError, DriverLog
 from airflow_adaptive.runtime.observation import driver_log_diagnosis
+from airflow_adaptive.runtime.observation.driver_events import DRIVER_LOST
 from airflow_adaptive.runtime.observation.driver_log_diagnosis import APPLICATION_REMOVED, MESSAGE_CHARACTERS, explain
-from airflow_adaptive.runtime.observation.events import DRIVER_LOST
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.simulation.one_job import Simulation
@@ -128,7 +128,7 @@ def test_without_an_exception_the_last_lines_that_matter_are_told() -> None:
         f"26/11/21 08:38:0{i} ERROR TaskSchedulerImpl: Lost executor {i}\n\tat frame\n" for i in range(7)
     )
     message = explained(DriverLog(stderr=BEGINNING + lines + noise)).message
-    assert message.startswith("the driver's process has ended (FAILED); it wrote last: 26/11/21 08:38:02 ERROR")
+    assert message.startswith("the driver's process has ended (FAILED); its last output: 26/11/21 08:38:02 ERROR")
     assert message.endswith("Lost executor 6")
     assert message.count("Lost executor") == 5
     assert "frame" not in message
@@ -146,7 +146,7 @@ def test_application_without_executors_names_the_worker_of_the_last_one_and_what
     failure = explained(NO_EXECUTORS, reported=reported)
     assert failure.error_class == APPLICATION_REMOVED
     assert failure.message.startswith(
-        "the master gave the application up since no executor stayed alive; the last one, "
+        "the master removed the application because no executor stayed alive; the last one, "
     )
     assert "on worker h3:7078: Error running executor: java.io.IOException: Cannot run program" in failure.message
     assert failure.message.endswith("Java is missing on worker h3:7078: install it there, or correct JAVA_HOME")

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
-from airflow_adaptive.runtime.observation.events import DriverHeartbeat, JobObservation, observe
+from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat
+from airflow_adaptive.runtime.observation.events import derive_events
+from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler.events import PlanActivated
 from airflow_adaptive.testing.scenario import Scenario
@@ -31,8 +33,8 @@ def report(job: Scenario) -> DriverStatus:
 
 
 def observed(job: Scenario, status: DriverStatus) -> list[Any]:
-    memory = DriverHeartbeat(epoch=1, heard=job.now)
-    return list(observe(job.state, JobObservation(status=status), memory, job.now, ExecutorShape(cores=1)))
+    observation, heartbeat = JobObservation(status=status), DriverHeartbeat(epoch=1, received_at=job.now)
+    return list(derive_events(job.state, observation, None, heartbeat, job.now, ExecutorShape(cores=1)))
 
 
 def test_note_of_an_ordinary_script_is_told_with_its_first_plan(job: Scenario):

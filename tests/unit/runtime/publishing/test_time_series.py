@@ -1,4 +1,4 @@
-"""A job's figures over time."""
+"""A job's metrics over time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive.runtime.publishing.documents import DRIVER, MAX_VALUE_BYTES
-from airflow_adaptive.runtime.publishing.time_series import COLUMNS, RESOLUTIONS, Figures
+from airflow_adaptive.runtime.publishing.time_series import COLUMNS, RESOLUTIONS, JobMetrics
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.scenario import Scenario
 
@@ -40,17 +40,17 @@ def points(news: Mapping[str, Any] | None, step: int = 10) -> list[dict[str, Any
 
 
 def watched(
-    figures: Figures, state: SchedulerState, seconds: int, every: int = 2, rows_per_s: int = 50, begin: int = 0
+    metrics: JobMetrics, state: SchedulerState, seconds: int, every: int = 2, rows_per_s: int = 50, begin: int = 0
 ) -> list[Any]:
     told = []
     for second in range(begin, begin + seconds, every):
-        figures.take(state, report(rows_per_s * second), START + timedelta(seconds=second))
-        told.append(figures.news())
+        metrics.record(state, report(rows_per_s * second), START + timedelta(seconds=second))
+        told.append(metrics.changed_documents())
     return [news for news in told if news is not None]
 
 
 def test_rows_are_counted_per_second_whatever_the_loop_looks_at(running: SchedulerState) -> None:
-    news = watched(Figures(), running, 31)
+    news = watched(JobMetrics(), running, 31)
     assert len(news) == 4, "once in each step"
     first, *others = points(news[-1])
     assert all(point["input"] == 50 for point in others)
@@ -61,17 +61,17 @@ def test_rows_are_counted_per_second_whatever_the_loop_looks_at(running: Schedul
 
 
 def test_new_driver_that_counts_from_zero_gives_no_wild_rate(running: SchedulerState) -> None:
-    figures = Figures()
-    figures.take(running, report(1_000_000), START)
-    figures.take(running, report(10, nonce="second"), START + timedelta(seconds=10))
-    figures.take(running, report(5, nonce="second"), START + timedelta(seconds=20))
-    assert [point["input"] for point in points(figures.news())] == [None, None, None]
+    metrics = JobMetrics()
+    metrics.record(running, report(1_000_000), START)
+    metrics.record(running, report(10, nonce="second"), START + timedelta(seconds=10))
+    metrics.record(running, report(5, nonce="second"), START + timedelta(seconds=20))
+    assert [point["input"] for point in points(metrics.changed_documents())] == [None, None, None]
 
 
 def test_job_without_a_driver_has_bounds_and_a_state_but_no_figures(running: SchedulerState) -> None:
-    figures = Figures()
-    figures.take(Scenario().state, None, START)
-    news = figures.news()
+    metrics = JobMetrics()
+    metrics.record(Scenario().state, None, START)
+    news = metrics.changed_documents()
     (point,) = points(news)
     assert point["slots"] == 0
     assert [point[name] for name in ("input", "processed", "batch_ms", "backlog")] == [None] * 4
@@ -80,21 +80,21 @@ def test_job_without_a_driver_has_bounds_and_a_state_but_no_figures(running: Sch
 
 
 def test_step_shows_the_mean_rate_and_the_worst_of_the_rest(running: SchedulerState) -> None:
-    figures = Figures()
+    metrics = JobMetrics()
     for second, rows, backlog, batch_ms in ((0, 0, 7, 100), (2, 20, 30, 900), (4, 80, None, 300)):
-        figures.take(running, report(rows, backlog=backlog, batch_ms=batch_ms), START + timedelta(seconds=second))
-    figures.take(running, None, START + timedelta(seconds=10))
-    step, _ = points(figures.news())
+        metrics.record(running, report(rows, backlog=backlog, batch_ms=batch_ms), START + timedelta(seconds=second))
+    metrics.record(running, None, START + timedelta(seconds=10))
+    step, _ = points(metrics.changed_documents())
     assert step["input"] == 20.0, "of 10 and 30: the first look tells nothing"
     assert step["backlog"] == 30
     assert step["batch_ms"] == 900
 
 
 def test_pages_stay_small_for_ever_and_each_reaches_as_far_back_as_it_should(running: SchedulerState) -> None:
-    figures = Figures()
+    metrics = JobMetrics()
     three_days = 3 * 24 * 3600
-    days = watched(figures, running, three_days, every=60, rows_per_s=123_456)
-    days += watched(figures, running, 3600, every=10, rows_per_s=123_456, begin=three_days)
+    days = watched(metrics, running, three_days, every=60, rows_per_s=123_456)
+    days += watched(metrics, running, 3600, every=10, rows_per_s=123_456, begin=three_days)
     for step, most in RESOLUTIONS.items():
         newest = next(news for news in reversed(days) if f"metrics/{step}" in news)
         found = points(newest, step)
@@ -104,13 +104,13 @@ def test_pages_stay_small_for_ever_and_each_reaches_as_far_back_as_it_should(run
 
 
 def test_next_loop_goes_on_with_the_pages_of_the_one_before(running: SchedulerState) -> None:
-    before, after = Figures(), Figures()
+    before, after = JobMetrics(), JobMetrics()
     pages: dict[str, Any] = {}
     for news in watched(before, running, 61):
         pages |= json.loads(json.dumps(news))
     after.restore(pages)
-    after.take(running, None, START + timedelta(seconds=70))
-    news = after.news()
+    after.record(running, None, START + timedelta(seconds=70))
+    news = after.changed_documents()
     assert [point["at"] for point in points(news)] == [int(START.timestamp()) + 10 * step for step in range(8)]
 
 
@@ -118,20 +118,20 @@ def test_next_loop_goes_on_with_the_pages_of_the_one_before(running: SchedulerSt
     "page", [{}, None, 3, {"columns": ["what"], "points": [[1]]}, {"columns": list(COLUMNS), "points": [[1, 2]]}]
 )
 def test_page_that_is_not_understood_is_left_out(running: SchedulerState, page: Any) -> None:
-    figures = Figures()
-    figures.restore({"metrics/10": page})
-    figures.take(running, None, START)
-    assert len(points(figures.news())) == 1
+    metrics = JobMetrics()
+    metrics.restore({"metrics/10": page})
+    metrics.record(running, None, START)
+    assert len(points(metrics.changed_documents())) == 1
 
 
 def test_clock_that_was_set_back_drops_no_point_and_adds_none_twice(running: SchedulerState) -> None:
-    figures = Figures()
+    metrics = JobMetrics()
     for second in (0, 10, 20, 0, 10, 30):
-        figures.take(running, None, START + timedelta(seconds=second))
-    times = [point["at"] - START.timestamp() for point in points(figures.news())]
+        metrics.record(running, None, START + timedelta(seconds=second))
+    times = [point["at"] - START.timestamp() for point in points(metrics.changed_documents())]
     assert times == [0, 10, 20, 30]
 
 
 def test_pages_are_plain_json_as_airflows_store_takes_it(running: SchedulerState) -> None:
-    news = watched(Figures(), running, 31)[-1]
+    news = watched(JobMetrics(), running, 31)[-1]
     assert json.loads(json.dumps(news)) == news

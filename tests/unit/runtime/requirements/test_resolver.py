@@ -14,6 +14,7 @@ from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.job.protocol.codec import decode_journal
+from airflow_adaptive.runtime.publishing.documents import documents
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.manual_clock import START
 from tests.support.runtime.policy_simulation import (
@@ -21,10 +22,12 @@ from tests.support.runtime.policy_simulation import (
     calendar,
     following,
     loaded,
+    policy_of,
     reasons,
     roomy,
     running_on,
     shown,
+    source_of,
     until,
 )
 
@@ -67,7 +70,7 @@ def test_decision_and_page_say_that_it_was_the_calendar_and_for_which_window():
     job = following(calendar(look_ahead=None))
     until(job, 90 * MINUTES)
     assert any(text.startswith("bounds by calendar (window 'morning'): ") for text in reasons(job))
-    assert shown(job)["bounds_by"] == {
+    assert source_of(job) == {
         "kind": "POLICY",
         "source": "calendar",
         "via": None,
@@ -75,7 +78,7 @@ def test_decision_and_page_say_that_it_was_the_calendar_and_for_which_window():
         "until": (START + timedelta(hours=2)).isoformat(),
         "reason": "window 'morning'",
     }
-    policy = shown(job)["policy"]
+    policy = policy_of(job)
     assert (policy["kind"], policy["dry_run"], policy["acts"], policy["problem"]) == (
         "ScheduledPolicy",
         False,
@@ -83,7 +86,7 @@ def test_decision_and_page_say_that_it_was_the_calendar_and_for_which_window():
         None,
     )
     assert policy["advice"]["bounds"] == {"job": {"lower": 3, "upper": 4}}
-    json.dumps(shown(job))
+    json.dumps(documents(shown(job), {}))
 
 
 def test_job_without_a_policy_has_nothing_about_one_in_its_log_or_on_its_page():
@@ -92,7 +95,7 @@ def test_job_without_a_policy_has_nothing_about_one_in_its_log_or_on_its_page():
     documents = [decode_journal(data) for data in job.channel.journal.values()]
     assert {json.dumps(document.requirements_resolver) for document in documents} == {"{}"}
     assert by(job) == ("DAG", "dag")
-    assert shown(job)["policy"] is None
+    assert shown(job).policy is None
 
 
 def test_when_the_load_rises_the_upper_bound_rises_and_the_job_grows_and_with_the_load_it_shrinks_again():

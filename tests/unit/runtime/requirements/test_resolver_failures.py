@@ -31,10 +31,10 @@ from tests.support.runtime.policy_simulation import (
     calendar,
     following,
     loaded,
+    policy_of,
     reasons,
     roomy,
     running_on,
-    shown,
     until,
 )
 
@@ -55,7 +55,7 @@ def test_policy_that_raises_leaves_the_job_as_it_is_and_says_so_once(
         assert running_on(until(job, 80 * MINUTES)) == 2
     assert caplog.text.count("The rescale policy is not followed: ZeroDivisionError: a calendar of no days") == 1
     assert sum("is not followed" in text for text in reasons(job)) == 1
-    assert shown(job)["policy"]["problem"] == "ZeroDivisionError: a calendar of no days"
+    assert policy_of(job)["problem"] == "ZeroDivisionError: a calendar of no days"
 
 
 def test_bounds_of_a_person_that_expire_leave_a_job_whose_policy_fails_to_its_dag():
@@ -88,14 +88,14 @@ def test_job_that_is_deployed_with_other_bounds_does_not_jump_to_them_before_its
 def test_policy_that_wants_more_than_the_job_can_have_changes_nothing_and_says_what():
     job = following(calendar(window("too much", 9, start="00:00", end="24:00")))
     assert running_on(until(job, 10 * MINUTES)) == 4
-    assert "above its max_parallelism 4: lower it" in shown(job)["policy"]["problem"]
+    assert "above its max_parallelism 4: lower it" in policy_of(job)["problem"]
 
 
 def test_policy_that_this_version_can_not_read_costs_the_job_nothing():
     job = roomy()
     job.spec = replace(job.spec, rescale_policy='{"type": "PolicyOfTheFuture"}')
     assert running_on(until(job, 10 * MINUTES)) == 4
-    assert "this version cannot read the policy" in shown(job)["policy"]["problem"]
+    assert "this version cannot read the policy" in policy_of(job)["problem"]
 
 
 def test_memory_that_can_not_be_read_is_begun_anew_with_a_word_in_the_timeline():

@@ -19,10 +19,11 @@ from tests.support.runtime.policy_simulation import (
     calendar,
     following,
     loaded,
+    policy_of,
     reasons,
     roomy,
     running_on,
-    shown,
+    source_of,
     until,
 )
 
@@ -42,8 +43,8 @@ def test_person_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goe
     held = until(job, 80 * MINUTES)
     assert running_on(held) == 1, "the window of the calendar has begun meanwhile"
     assert by(job) == ("USER", "alice")
-    assert shown(job)["bounds_by"]["until"] == (START + timedelta(minutes=90)).isoformat()
-    assert not shown(job)["policy"]["acts"]
+    assert source_of(job)["until"] == (START + timedelta(minutes=90)).isoformat()
+    assert not policy_of(job)["acts"]
     assert running_on(until(job, 91 * MINUTES)) == 4
     assert by(job) == ("POLICY", "calendar")
     assert any("bounds by alice (REST, until " in text for text in reasons(job))
@@ -122,7 +123,7 @@ def test_dry_run_only_tells_what_it_would_do(policy: Any):
         "dry run: calendar would set job 3-4",
     ]
     assert by(job) == ("DAG", "dag")
-    assert (shown(job)["policy"]["dry_run"], shown(job)["policy"]["acts"]) == (True, False)
+    assert (policy_of(job)["dry_run"], policy_of(job)["acts"]) == (True, False)
 
 
 def test_load_policy_in_a_dry_run_tells_as_well():

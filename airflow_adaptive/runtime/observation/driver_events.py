@@ -1,0 +1,186 @@
+"""Events about the driver: what follows from the driver status, from the driver process and from a missing heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus, FailureReport
+from airflow_adaptive.ports import SubmissionState, SubmissionStatus
+from airflow_adaptive.runtime.directive import action
+from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat, committed_batches
+from airflow_adaptive.runtime.observation.job_observation import JobObservation
+from airflow_adaptive.scheduler import events
+from airflow_adaptive.scheduler.events import Event
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.state import (
+    Deploying,
+    Executing,
+    RestartingLocally,
+    SchedulerState,
+    StopWithSavepoint,
+)
+
+DRIVER_LOST = "DRIVER_LOST"
+DRIVER_HEARTBEAT_TIMEOUT = "DRIVER_HEARTBEAT_TIMEOUT"
+DRIVER_ORPHANED = "DRIVER_ORPHANED"
+SCRIPT_WITHOUT_JOB = "SCRIPT_WITHOUT_JOB"
+LEASE_OVER = "DRIVER_LEASE_OVER"
+
+LEASE_MARGIN = timedelta(seconds=10)
+"""Time after the end of a lease within which the driver certainly ends.
+
+The watchdog of the driver (`job.control.watchdog`) needs up to 6.25 s, and the watchdog of the driver's JVM as long again.
+"""
+
+MOST_MS = 1e12
+"""Longest credible duration: a longer one (thirty years) is a wrong measurement."""
+
+
+def driver_events(
+    state: SchedulerState,
+    observation: JobObservation,
+    heartbeat: DriverHeartbeat,
+    now: datetime,
+) -> Iterator[Event]:
+    """All events about the driver of the current epoch; none without a driver."""
+    if state.driver is not None:
+        yield from _identified(state, observation, now)
+        yield from _status_events(state, observation.status, heartbeat, now)
+        yield from _process_events(state, observation, heartbeat, now)
+
+
+def _identified(state: SchedulerState, observation: JobObservation, now: datetime) -> Iterator[Event]:
+    """The submission id of the driver and, after its registration, the application id."""
+    driver, status = state.driver, observation.status
+    if driver is None or status is None:
+        return
+    submission, application = driver.submission_id or status.submission_id, driver.application_id
+    if observation.cluster is not None and status.application_id in observation.cluster.granted:
+        application = status.application_id
+    if submission is not None and (submission, application) != (driver.submission_id, driver.application_id):
+        yield events.DriverSubmitted(at=now, epoch=state.epoch, submission_id=submission, application_id=application)
+
+
+def _status_events(
+    state: SchedulerState,
+    status: DriverStatus | None,
+    heartbeat: DriverHeartbeat,
+    now: datetime,
+) -> Iterator[Event]:
+    """Events that follow from the driver status: commits, and the progress of the plan."""
+    if status is None:
+        return
+    epoch, plan = state.epoch, state.plan
+    if status.sequence != heartbeat.sequence and (
+        committed_batches(status) > (heartbeat.committed or 0) or _is_idle(state, status)
+    ):
+        yield events.BatchCommitted(at=now, epoch=epoch)
+    match status.state, state.current:
+        case DriverState.RUNNING, Deploying() if plan is not None and status.version == plan.version:
+            yield events.PlanActivated(
+                at=now,
+                epoch=epoch,
+                version=status.version,
+                trigger_interval=_trigger_interval(status),
+                downtime=_duration(status.downtime_ms),
+                reads=status.vertices_read,
+                note=status.notice,
+            )
+        case _, Deploying() if plan is not None and status.rejected_version == plan.version:
+            yield events.PlanRefused(at=now, epoch=epoch, version=plan.version, failure=_failure(status.rejection))
+        case DriverState.FAILED, Deploying() | Executing() | RestartingLocally() | StopWithSavepoint() if (
+            plan is not None and status.version == plan.version
+        ):
+            yield events.QueryFailed(at=now, epoch=epoch, failure=_failure(status.failure))
+            if isinstance(state.current, StopWithSavepoint):
+                yield events.SavepointFailed(at=now, epoch=epoch)
+        case DriverState.STOPPED, StopWithSavepoint(saved=False):
+            yield events.SavepointCompleted(at=now, epoch=epoch)
+        case DriverState.FINISHED, _:
+            yield events.JobCompleted(at=now, epoch=epoch)
+        case _:
+            pass
+
+
+def _process_events(
+    state: SchedulerState,
+    observation: JobObservation,
+    heartbeat: DriverHeartbeat,
+    now: datetime,
+) -> Iterator[Event]:
+    """Events that follow from the state of the driver process, and from a heartbeat timeout."""
+    epoch, options = state.epoch, state.options
+    silent = _time_without_heartbeat(state, observation, heartbeat)
+    if observation.is_driver_over:
+        yield events.DriverEnded(at=now, epoch=epoch, failure=_end_of_driver(state, observation))
+    elif silent >= options.driver_lease_timeout + LEASE_MARGIN and _is_unaccounted(observation.submission):
+        message = f"the driver has written no status for {silent.total_seconds():g} s: its lease has expired"
+        failure = Failure(error_class=LEASE_OVER, message=message)
+        # While the directive allows queries, a driver that starts late could still run one: the timeout stops the driver first.
+        over = events.DriverHeartbeatTimedOut if action(state) is Action.RUN else events.DriverEnded
+        yield over(at=now, epoch=epoch, failure=failure)
+    elif silent >= options.driver_heartbeat_timeout and isinstance(state.current, Executing | RestartingLocally):
+        message = f"the driver has written no status for {silent.total_seconds():g} s"
+        failure = Failure(error_class=DRIVER_HEARTBEAT_TIMEOUT, message=message)
+        yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
+
+
+def _time_without_heartbeat(
+    state: SchedulerState, observation: JobObservation, heartbeat: DriverHeartbeat
+) -> timedelta:
+    """Time since the newest heartbeat, at the moment at which the driver status was read."""
+    at = observation.status_read_at
+    return timedelta(0) if at is None else at - heartbeat.updated(state, observation.status, at).received_at
+
+
+def _is_unaccounted(submission: SubmissionStatus | None) -> bool:
+    """Whether the cluster cannot tell if the driver process exists."""
+    return submission is None or submission.state is SubmissionState.UNKNOWN
+
+
+def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failure:
+    """The failure that explains the end of the driver process."""
+    status, submission = observation.status, observation.submission
+    if status is not None and status.failure is not None:
+        return _failure(status.failure)
+    if submission is None:
+        return Failure(error_class=DRIVER_LOST, message="the driver's process has ended")
+    if status is not None and status.state is DriverState.STOPPED and action(state) is not Action.STOP:
+        message = "no loop wrote to the journal for orphan_timeout: the driver stopped by itself, at a batch boundary"
+        return Failure(error_class=DRIVER_ORPHANED, message=message)
+    if status is None and submission.state is SubmissionState.FINISHED:
+        advice = "the script ended without a streaming query: let it start one, or call AdaptiveJob(...).run()"
+        return Failure(error_class=SCRIPT_WITHOUT_JOB, message=advice)
+    name = "" if state.driver is None else state.driver.submission_id
+    return Failure(error_class=DRIVER_LOST, message=_end_of_process(submission, name))
+
+
+def _end_of_process(submission: SubmissionStatus, name: str | None) -> str:
+    reason = f": {submission.message}" if submission.message else ""
+    worker = submission.worker_address
+    output = f"; see its stderr in folder {name} of worker {worker}" if worker else ""
+    return f"the driver's process has ended ({submission.state}){reason}{output}"
+
+
+def _failure(report: FailureReport | None) -> Failure:
+    if report is None:
+        return Failure(error_class=DRIVER_LOST, message="the driver reports a failure without a reason")
+    return Failure(error_class=report.error_class, message=report.message, causes=report.causes)
+
+
+def _is_idle(state: SchedulerState, status: DriverStatus) -> bool:
+    """Whether all queries are between two batches: a rescale at this moment costs as little as one after a commit."""
+    is_executing = isinstance(state.current, Executing)
+    return is_executing and bool(status.queries) and all(query.idle for query in status.queries)
+
+
+def _trigger_interval(status: DriverStatus) -> timedelta | None:
+    """Longest trigger interval of the job's queries, None if no query has one."""
+    known = [_duration(query.trigger_interval_ms) for query in status.queries]
+    return max((interval for interval in known if interval is not None), default=None)
+
+
+def _duration(ms: float | None) -> timedelta | None:
+    """A duration from the driver status; None also for a value that is not credible."""
+    return timedelta(milliseconds=ms) if ms is not None and 0 <= ms < MOST_MS else None

@@ -1,0 +1,36 @@
+"""The result of one poll of the external systems of a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, SubmissionStatus
+from airflow_adaptive.runtime.cluster.free_capacity import Executors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobObservation:
+    """What the external systems report at one moment; None for what is unknown at that moment.
+
+    Attributes:
+        status: status of the driver of the current epoch.
+        status_read_at: when the status was read, None if this poll cannot decide whether the driver is silent.
+        control_requests: what users and programs request.
+        cluster: workers and grants.
+        share: capacity share of the job: executors by worker, in addition to those that the job has.
+        submission: state of the driver process.
+    """
+
+    status: DriverStatus | None = None
+    status_read_at: datetime | None = None
+    control_requests: ControlRequests = ControlRequests()
+    cluster: ClusterSnapshot | None = None
+    share: Executors = field(default_factory=dict)
+    submission: SubmissionStatus | None = None
+
+    @property
+    def is_driver_over(self) -> bool:
+        """Whether the cluster reports that the driver process has ended."""
+        return self.submission is not None and self.submission.state.over

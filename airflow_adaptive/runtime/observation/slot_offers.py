@@ -1,0 +1,62 @@
+"""Slot offers: the slots per worker that a job holds or can have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.ports import ClusterSnapshot
+from airflow_adaptive.runtime.cluster.free_capacity import Executors
+from airflow_adaptive.runtime.spec import ExecutorShape
+from airflow_adaptive.scheduler.events import SlotOffer
+
+
+def slot_offers(
+    cluster: ClusterSnapshot, share: Executors, status: DriverStatus | None, executor: ExecutorShape
+) -> tuple[SlotOffer, ...]:
+    """The slot offers of all workers that have any.
+
+    Args:
+        cluster: workers and grants.
+        share: capacity share of the job: executors by worker, in addition to those that the job has.
+        status: status of the running driver, None without one.
+        executor: size of an executor.
+
+    Returns:
+        Offers in the order of the workers. The last offer may have no worker: it stands for cores that the cluster manager has
+        granted to executors which have not registered yet.
+    """
+    held = _held(cluster, status)
+    offers = [
+        SlotOffer(
+            worker=worker.worker_id,
+            held=held.get(worker.worker_id, 0),
+            free=share.get(worker.worker_id, 0) * executor.cores,
+            address=worker.address,
+        )
+        for worker in cluster.workers
+        if worker.worker_id in held or worker.worker_id in share
+    ]
+    granted = 0 if status is None else cluster.granted.get(status.application_id or "", 0)
+    arriving = granted - sum(held.values())
+    if arriving > 0:
+        offers.append(SlotOffer(worker="", free=arriving))
+    return tuple(offer for offer in offers if offer.held or offer.free)
+
+
+def _held(cluster: ClusterSnapshot, status: DriverStatus | None) -> Mapping[str, int]:
+    """Slots of registered executors by worker.
+
+    The driver status is older than the cluster snapshot. Executors on a worker that has died are lost, and so are executors
+    whose cores the worker reports as free.
+    """
+    if status is None or not status.executors:
+        return {}
+    workers = {worker.address: worker for worker in cluster.workers}
+    held: dict[str, int] = {}
+    for registered in status.executors:
+        worker = workers.get(registered.worker)
+        if worker is not None:
+            reported = held.get(worker.worker_id, 0) + registered.cores
+            held[worker.worker_id] = min(reported, worker.cores - worker.cores_free)
+    return held
