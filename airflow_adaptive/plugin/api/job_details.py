@@ -99,7 +99,10 @@ def preview(result: Preview, state: SchedulerState) -> schemas.Preview:
             maximum=required_slots(state.job, result.requirements),
             missing=result.missing_slots,
         ),
-        decisions=[documents.Decision(at=one.at, state=one.state, reason=one.reason) for one in result.decisions],
+        decisions=[
+            documents.Decision(at=one.at, state=one.state, reason_code=one.reason_code, reason=one.reason)
+            for one in result.decisions
+        ],
     )
 
 

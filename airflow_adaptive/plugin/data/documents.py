@@ -58,6 +58,7 @@ class Transition(Document):
     before: dict[str, int] | None = None
     after: dict[str, int] | None = None
     tier: int | None = Field(default=None, description="Rescale tier, 0 to 3.")
+    reason_code: str = Field(description="Code of the reason, for programs.", examples=["PLAN_ACTIVATED"])
     reason: str
 
 
@@ -66,6 +67,7 @@ class Decision(Document):
 
     at: datetime
     state: str
+    reason_code: str = Field(description="Code of the reason, for programs.", examples=["PLAN_ACTIVATED"])
     reason: str
 
 

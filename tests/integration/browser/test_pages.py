@@ -147,6 +147,16 @@ def test_tab_shows_its_part_and_can_be_linked_to(
     expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
 
 
+def test_timeline_is_filtered_by_reason(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.rescaled_twice())
+    page = visitor.open("jobs/departures?tab=timeline")
+    entries = page.get_by_role("tabpanel").get_by_role("listitem")
+    expect(entries.filter(has_text="Scheduling started").first).to_be_visible()
+    page.get_by_label("Reason").select_option("Plan activated")
+    expect(entries.filter(has_text="Scheduling started")).to_have_count(0)
+    expect(entries.filter(has_text="Plan activated").first).to_be_visible()
+
+
 def test_charts_are_read_with_the_keyboard_and_as_a_table(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")

@@ -87,8 +87,18 @@ def test_bounds_of_calendar_and_load_have_a_reason_and_a_next_change(airflow_app
 
 def test_dry_run_is_marked_wherever_its_advice_is_told(airflow_app: AirflowApp, visitor: Visitor) -> None:
     decisions = [
-        {"at": soon(seconds=-9), "state": "Executing", "reason": "dry run: load would set read 2-4 (query 'q': busy)"},
-        {"at": soon(seconds=-7), "state": "Executing", "reason": "bounds by the DAG: nothing changes"},
+        {
+            "at": soon(seconds=-9),
+            "state": "Executing",
+            "reason_code": "REQUIREMENTS_NOTICE",
+            "reason": "dry run: load would set read 2-4 (query 'q': busy)",
+        },
+        {
+            "at": soon(seconds=-7),
+            "state": "Executing",
+            "reason_code": "REQUIREMENTS_UNCHANGED",
+            "reason": "bounds by the DAG: nothing changes",
+        },
     ]
     told = {HISTORY: {"transitions": [], "decisions": decisions}}
     place(airflow_app, standing("DAG", "dag"), policy(dry_run=True, acts=False), **told)

@@ -15,12 +15,14 @@ export interface Transition {
   before: Counts | null;
   after: Counts | null;
   tier: number | null;
+  reason_code: string;
   reason: string;
 }
 
 export interface Decision {
   at: string;
   state: string;
+  reason_code: string;
   reason: string;
 }
 

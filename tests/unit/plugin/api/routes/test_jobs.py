@@ -201,6 +201,10 @@ def test_timeline_tells_the_newest_first(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing())
     told = get(airflow_app, "/jobs/departures/transitions")
     assert [step["target"] for step in told["transitions"]] == ["Executing", "Deploying", "WaitingForResources"]
+    assert {item["reason_code"] for item in told["transitions"] + told["decisions"]} >= {
+        "PLAN_ACTIVATED",
+        "SLOTS_AVAILABLE",
+    }
     assert told["decisions"][0]["reason"]
 
 

@@ -1,4 +1,4 @@
-import { Badge, Box, Flex, SegmentGroup, Stack, Text } from "@chakra-ui/react";
+import { Badge, Box, Flex, HStack, NativeSelect, SegmentGroup, Stack, Text } from "@chakra-ui/react";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { LuHistory } from "react-icons/lu";
@@ -13,7 +13,7 @@ import { change } from "../../lib/format/parallelism";
 import { readable } from "../../lib/format/reasonText";
 import { sourceOfDecision, isDryRun } from "../../lib/scheduler/requirementsSource";
 import { styleOf, tierText } from "../../lib/scheduler/states";
-import { type Entry, entriesOf } from "./entries";
+import { codesOf, codeText, type Entry, entriesOf } from "./entries";
 
 const KINDS = ["All", "Transitions", "Decisions"];
 
@@ -24,25 +24,32 @@ const PAGE = 100;
 export const TimelineTab = ({ job }: { job: string }) => {
   const query = useQuery(timelineQuery(job));
   const [kindFilter, setKindFilter] = useState("All");
+  const [code, setCode] = useState("");
   const [limit, setLimit] = useState(PAGE);
+  const codes = query.data === undefined ? [] : codesOf(entriesOf(query.data));
   return (
     <Section
       aside={
-        <SegmentGroup.Root
-          onValueChange={({ value }) => setKindFilter(value ?? "All")}
-          size="xs"
-          value={kindFilter}
-        >
-          <SegmentGroup.Indicator />
-          <SegmentGroup.Items items={KINDS} />
-        </SegmentGroup.Root>
+        <HStack wrap="wrap">
+          <CodeFilter code={code} codes={codes} onChange={setCode} />
+          <SegmentGroup.Root
+            onValueChange={({ value }) => setKindFilter(value ?? "All")}
+            size="xs"
+            value={kindFilter}
+          >
+            <SegmentGroup.Indicator />
+            <SegmentGroup.Items items={KINDS} />
+          </SegmentGroup.Root>
+        </HStack>
       }
       title="Transitions and decisions"
     >
       <Loaded query={query}>
         {(timeline) => {
           const entries = entriesOf(timeline).filter(
-            ({ kind }) => kindFilter === "All" || (kind === "transition") === (kindFilter === "Transitions"),
+            ({ kind, reason_code }) =>
+              (code === "" || reason_code === code) &&
+              (kindFilter === "All" || (kind === "transition") === (kindFilter === "Transitions")),
           );
           return entries.length === 0 ? (
             <Placeholder icon={LuHistory} title="No entries yet" />
@@ -65,6 +72,26 @@ export const TimelineTab = ({ job }: { job: string }) => {
     </Section>
   );
 };
+
+interface CodeFilterProps {
+  code: string;
+  codes: string[];
+  onChange: (code: string) => void;
+}
+
+const CodeFilter = ({ code, codes, onChange }: CodeFilterProps) => (
+  <NativeSelect.Root size="xs" width="52">
+    <NativeSelect.Field aria-label="Reason" onChange={(event) => onChange(event.target.value)} value={code}>
+      <option value="">All reasons</option>
+      {codes.map((name) => (
+        <option key={name} value={name}>
+          {codeText(name)}
+        </option>
+      ))}
+    </NativeSelect.Field>
+    <NativeSelect.Indicator />
+  </NativeSelect.Root>
+);
 
 const Line = ({ entry }: { entry: Entry }) => (
   <Flex
@@ -95,6 +122,9 @@ const Line = ({ entry }: { entry: Entry }) => (
       )}
       <Text fontSize="sm" mt={1} overflowWrap="anywhere">
         {readable(entry.reason)}
+      </Text>
+      <Text color="fg.muted" fontSize="xs">
+        {codeText(entry.reason_code)}
       </Text>
     </Box>
   </Flex>

@@ -4,6 +4,7 @@ import type { Counts, Timeline } from "../../api/types";
 interface Common {
   id: string;
   at: string;
+  reason_code: string;
   reason: string;
 }
 
@@ -31,3 +32,13 @@ export const entriesOf = ({ transitions, decisions }: Timeline): Entry[] => {
     .map((item, index): Entry => ({ ...item, kind: "decision", id: `decision-${item.at}-${index}` }));
   return [...changes, ...rest].sort((one, other) => Date.parse(other.at) - Date.parse(one.at));
 };
+
+/** A reason code as text: PLAN_ACTIVATED becomes "Plan activated". */
+export const codeText = (code: string): string => {
+  const text = code.replaceAll("_", " ").toLowerCase();
+  return text.charAt(0).toUpperCase() + text.slice(1);
+};
+
+/** The reason codes of entries, sorted and without repetitions. */
+export const codesOf = (entries: Entry[]): string[] =>
+  [...new Set(entries.map(({ reason_code }) => reason_code))].sort();
