@@ -291,7 +291,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_default: None) -
     return Desk(tmp_path)
 
 
-def test_page_shows_what_the_code_says(desk: Desk) -> None:
+def test_page_shows_what_the_code_states(desk: Desk) -> None:
     shown = page(desk)
     if os.environ.get(WRITE):
         PAGE.write_text(shown)

@@ -31,14 +31,14 @@ def test_a_batch_is_what_its_stages_ran_on_every_executor():
     assert [sum(batch.tasks.values()) for batch in newest_batches(SPARK.__getitem__, 9)] == [1, 4]
 
 
-def test_figures_are_means_over_batches():
+def test_metrics_are_means_over_batches():
     assert figures([Batch({"0": 4, "1": 0}, {"0": 10, "1": 0}), Batch({"0": 1, "1": 3}, {"0": 5, "1": 15})]) == Figures(
         tasks=[3, 1], difference=3.0, max_to_avg_tasks=1.75, max_to_avg_time=1.75
     )
 
 
 @pytest.mark.parametrize(("before", "after", "told"), [(2.0, 1.25, "max/avg -0.75"), (1.14, 1.15, "no effect")])
-def test_the_table_tells_what_balancing_changed_also_when_that_is_nothing(before, after, told):
+def test_the_table_reports_what_balancing_changed_also_when_that_is_nothing(before, after, told):
     modes = {
         mode: Figures(tasks=[6, 2], difference=4.0, max_to_avg_tasks=ratio, max_to_avg_time=1.5)
         for mode, ratio in ((NONE, before), (TASKS, after))

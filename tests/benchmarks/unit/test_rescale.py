@@ -55,7 +55,7 @@ def test_the_rest_of_the_files_comes_at_once_when_there_is_a_hurry(tmp_path):
     assert feed.read_journal("0,1.5\n1,2.5\n2,3") == {0: 1.5, 1: 2.5}
 
 
-def test_what_is_lost_and_what_is_duplicated_is_told_by_the_truth():
+def test_what_is_lost_and_what_is_duplicated_is_reported_by_the_truth():
     right = compare([{1: 2, 2: 3}], {1: 2, 2: 3})
     assert (right["rows"], right["lost"], right["duplicated"]) == (5, 0, 0)
     wrong = compare([{1: 1, 2: 4, 3: 1}, {1: 2}], {1: 2, 2: 3})
@@ -137,7 +137,7 @@ def test_no_rescale_begins_after_the_deadline():
     assert orders(Rescaled(), 0, 0.0) == ([], "")
 
 
-def test_a_rescale_that_can_not_be_measured_is_told_and_left_out():
+def test_a_rescale_that_can_not_be_measured_is_reported_and_left_out():
     def measure(order: Order) -> Repeat:
         if order.slots == 1:
             raise ValueError("no other run of the query began")

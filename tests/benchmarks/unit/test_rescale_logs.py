@@ -43,7 +43,7 @@ def task(executor: str, at: int, failed: bool = False) -> str:
     return json.dumps({"Event": "SparkListenerTaskEnd", "Stage ID": 1, "Task Info": info})
 
 
-def test_event_log_tells_batches_executors_and_their_first_tasks():
+def test_event_log_reports_batches_executors_and_their_first_tasks():
     events = Events()
     events.take(
         "app",
@@ -106,7 +106,7 @@ def said(at: str, what: str) -> str:
     return f"1970-01-01 00:00:{at} INFO  org.apache.flink.runtime [] - {what}"
 
 
-def test_jobmanager_tells_when_tasks_stood_still_and_checkpoints():
+def test_jobmanager_reports_when_tasks_stood_still_and_checkpoints():
     log = JobLog()
     log.take(
         [

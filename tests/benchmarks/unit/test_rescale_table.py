@@ -45,7 +45,7 @@ def test_results_that_differ_or_are_not_the_truth_meet_no_target(wrong):
     assert verdicts(*all_found)["0 lost, 0 duplicated, equal counts"] == NOT_MET
 
 
-def test_tables_tell_ratios_to_flink_with_as_much_state_and_what_was_not_measured():
+def test_tables_report_ratios_to_flink_with_as_much_state_and_what_was_not_measured():
     flink = found("Flink", dead_s=0.4, delay_s=4.0)
     missing = Found(title="Flink, 1,000,000 keys", error="FlinkMissingError: no registry")
     told = list(tables([found("tier 1"), found("tier 1", "1,000,000 keys"), flink, missing]))
@@ -58,7 +58,7 @@ def test_tables_tell_ratios_to_flink_with_as_much_state_and_what_was_not_measure
     assert widths == {10}
 
 
-def test_worst_delays_are_told_as_ratios_to_steady_running_and_to_flink():
+def test_worst_delays_are_reported_as_ratios_to_steady_running_and_to_flink():
     _, _, down, up, *_ = delays([found("tier 1"), found("Flink", delay_s=4.0)])
     assert up == down.replace("down", "up")
     assert down == (

@@ -163,7 +163,7 @@ def test_xcoms_of_a_restless_job_stay_small(job: AirflowJob, record: Record) -> 
     record("many transitions", "more than are shown; all XComs stay under 64 KiB", job.suspend())
 
 
-def test_worker_that_is_to_tell_of_a_suspension_is_killed(job: AirflowJob, record: Record) -> None:
+def test_worker_that_is_to_report_a_suspension_is_killed(job: AirflowJob, record: Record) -> None:
     """The next try tells of it, and does not run again what was to stop."""
     job.begin(retries=3, retry_delay=1.0)
     epoch = job.epoch()

@@ -87,7 +87,7 @@ def test_executor_that_is_given_back_while_there_is_no_master(mortal_world: JobU
 
 
 @pytest.mark.parametrize("memory", ["remembers"])
-def test_address_of_the_master_that_is_somebody_elses(mortal_world: JobUnderFault, record: Record) -> None:
+def test_address_of_the_master_that_is_of_another_user(mortal_world: JobUnderFault, record: Record) -> None:
     job = mortal_world
     loop = job.start_loop()
     job.run_well()

@@ -230,7 +230,7 @@ def test_job_in_a_worker_is_stopped_with_its_task(begin: Begin, spark_cluster: L
 
 
 @pytest.mark.long
-def test_job_of_a_paused_dag_is_looked_after_and_ends_with_its_task(begin: Begin, spark_cluster: LocalCluster) -> None:
+def test_job_of_a_paused_dag_is_supervised_and_ends_with_its_task(begin: Begin, spark_cluster: LocalCluster) -> None:
     """Airflow runs no slice of a paused DAG: the recycled trigger has nobody to hand the job on to, nor calls `on_kill`."""
     run = begin("paused")
     run.pause()

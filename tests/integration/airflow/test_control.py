@@ -28,7 +28,7 @@ def is_shown(airflow: LocalAirflow, state: str, parallelism: int) -> bool:
     return (shown["state"], shown["parallelism"]) == (state, {"job": parallelism})
 
 
-def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_told(
+def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
     airflow: LocalAirflow,
     begin: Begin,  # noqa: F811
     spark_cluster: LocalCluster,

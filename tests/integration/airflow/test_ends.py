@@ -49,7 +49,7 @@ def test_bounded_stream_and_batch_in_the_driver_finish_the_job(
     assert written(playground, job) == ["one", "three", "two"]
 
 
-def test_declared_batch_is_run_by_spark_submit_and_says_so(
+def test_declared_batch_is_run_by_spark_submit_and_reports_it(
     runs: Mapping[str, Run], airflow: LocalAirflow, playground: Path
 ) -> None:
     run = runs["declared_batch"]

@@ -84,7 +84,7 @@ class TestRunningAirflow:
         with pytest.raises(LookupError, match="'unknown'"):
             airflow.api.set_asset_state("unknown", "desired_state", "suspended")
 
-    def test_nobody_enters_without_the_password(self, airflow: LocalAirflow) -> None:
+    def test_login_without_the_password_is_rejected(self, airflow: LocalAirflow) -> None:
         assert httpx.get(f"{airflow.url}/api/v2/dags").status_code == 401
         with pytest.raises(httpx.HTTPStatusError, match="401"):
             AirflowApi.log_in(airflow.url, "admin", "guessed")
@@ -97,7 +97,7 @@ class TestRunningAirflow:
 
 
 @pytest.mark.timeout(300)
-def test_component_that_does_not_start_is_shown_with_its_log_and_nothing_is_left(tmp_path: Path) -> None:
+def test_component_that_does_not_start_is_reported_with_its_log_and_nothing_is_left(tmp_path: Path) -> None:
     broken = LocalAirflow(tmp_path / "home", tmp_path, config={"core": {"executor": "NoSuchExecutor"}})
     with pytest.raises(LocalAirflowError, match="NoSuchExecutor"):
         broken.start()

@@ -45,7 +45,7 @@ def confirm(frame: Any, button: str) -> None:
     frame.get_by_role("dialog").get_by_role("button", name=button).click()
 
 
-def test_person_gives_a_job_more_suspends_and_resumes_it(
+def test_user_gives_a_job_more_suspends_and_resumes_it(
     airflow: LocalAirflow,
     begin: Begin,  # noqa: F811
     spark_cluster: LocalCluster,

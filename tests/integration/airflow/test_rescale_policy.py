@@ -127,7 +127,7 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def test_policy_moves_a_job_when_its_window_begins_and_ends_and_makes_up_for_what_was_missed_once(
+def test_policy_rescales_a_job_when_its_window_begins_and_ends_and_makes_up_for_what_was_missed_once(
     airflow: LocalAirflow, rush: Rush
 ) -> None:
     api = airflow.api
@@ -168,7 +168,9 @@ def set_at(api: AirflowApi) -> datetime:
     return moment(api.asset_state("mirrored", "requesters")[CALENDAR]["at"])
 
 
-def test_policy_that_can_t_be_used_is_one_import_error_that_tells_everything(airflow: LocalAirflow, rush: Rush) -> None:
+def test_policy_that_can_t_be_used_is_one_import_error_that_reports_everything(
+    airflow: LocalAirflow, rush: Rush
+) -> None:
     (error,) = wait_until(airflow.api.import_errors, TIMEOUT_S, "the import error")
     assert "broken_calendar.py" in error
     last = error.strip().splitlines()[-1]

@@ -86,7 +86,7 @@ def test_many_jobs_come_in_pages(airflow_app: AirflowApp, visitor: Visitor) -> N
     expect(page.get_by_role("button", name="Next")).to_be_disabled()
 
 
-def test_empty_list_says_when_jobs_appear(visitor: Visitor) -> None:
+def test_empty_list_explains_when_jobs_appear(visitor: Visitor) -> None:
     expect(visitor.open().get_by_text("There are no adaptive jobs yet")).to_be_visible()
 
 
@@ -106,7 +106,7 @@ def test_names_are_text_and_long_ones_have_room(airflow_app: AirflowApp, visitor
 # ---- a job ----------------------------------------------------------------------------------------------------------
 
 
-def test_job_that_moves_is_followed_without_a_reload(airflow_app: AirflowApp, visitor: Visitor) -> None:
+def test_job_that_changes_is_followed_without_a_reload(airflow_app: AirflowApp, visitor: Visitor) -> None:
     job = stories.minutes_ago(Scenario(graph=stories.pipeline("departures")), 1)
     asset = stories.place(airflow_app, stories.have(job.given_deploying(2), 2))
     page = visitor.open("jobs/departures")
@@ -116,7 +116,7 @@ def test_job_that_moves_is_followed_without_a_reload(airflow_app: AirflowApp, vi
     expect(page.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
 
 
-def test_job_whose_loop_is_silent_is_told_to_be_stale(airflow_app: AirflowApp, visitor: Visitor) -> None:
+def test_job_whose_loop_sends_no_heartbeat_is_reported_as_stale(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
@@ -208,7 +208,7 @@ def test_requirements_are_checked_tried_and_applied(airflow_app: AirflowApp, vis
     assert airflow_app.stored(asset, "requirements")["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
 
 
-def test_requirements_that_somebody_else_has_changed_are_read_again(airflow_app: AirflowApp, visitor: Visitor) -> None:
+def test_requirements_that_another_user_has_changed_are_read_again(airflow_app: AirflowApp, visitor: Visitor) -> None:
     asset = stories.place(airflow_app, stories.rescaled_twice())
     dialog = editor_of(visitor.open("jobs/departures"))
     body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
@@ -240,7 +240,7 @@ def test_stopping_a_job_is_confirmed_first(
     assert airflow_app.stored(asset, "desired_state") == desired_state
 
 
-def test_resuming_that_is_refused_says_why(airflow_app: AirflowApp, visitor: Visitor) -> None:
+def test_resuming_that_is_refused_gives_the_reason(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.suspended("tickets"))
     page = visitor.open("jobs/tickets")
     page.get_by_role("button", name="Resume").click()
@@ -260,11 +260,11 @@ def test_viewer_sees_all_and_may_change_nothing(airflow_app: AirflowApp, visitor
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_whoever_is_logged_out_is_told_so(visitor: Visitor) -> None:
+def test_user_who_is_logged_out_sees_a_message(visitor: Visitor) -> None:
     expect(visitor.open(user=None).get_by_text("You are logged out")).to_be_visible()
 
 
-def test_job_that_is_unknown_is_told_so(visitor: Visitor) -> None:
+def test_request_for_an_unknown_job_is_reported(visitor: Visitor) -> None:
     page = visitor.open("jobs/nothing")
     expect(page.get_by_text("There is no adaptive job 'nothing'")).to_be_visible()
     page.get_by_role("link", name="All adaptive jobs").click()

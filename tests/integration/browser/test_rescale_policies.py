@@ -85,7 +85,7 @@ def test_bounds_of_calendar_and_load_have_a_reason_and_a_next_change(airflow_app
     expect(page.get_by_role("row").filter(has_text="departures")).to_contain_text("by calendar and load")
 
 
-def test_dry_run_is_marked_wherever_its_advice_is_told(airflow_app: AirflowApp, visitor: Visitor) -> None:
+def test_dry_run_is_marked_wherever_its_advice_is_reported(airflow_app: AirflowApp, visitor: Visitor) -> None:
     decisions = [
         {
             "at": soon(seconds=-9),
@@ -114,7 +114,7 @@ def test_dry_run_is_marked_wherever_its_advice_is_told(airflow_app: AirflowApp, 
     expect(page.get_by_role("listitem").filter(has_text="Bounds by the DAG")).to_be_visible()
 
 
-def test_policy_that_can_t_be_followed_says_why(airflow_app: AirflowApp, visitor: Visitor) -> None:
+def test_policy_that_can_t_be_followed_gives_the_reason(airflow_app: AirflowApp, visitor: Visitor) -> None:
     problem = "the job has no vertex 'sink': it has 'read', 'enrich', 'aggregate'"
     calendar = standing("CALENDAR", "rush_hour/set_requirements/scheduled__2026-11-21T06:00:00+00:00", via="task")
     place(airflow_app, calendar, policy(acts=False, advice=None, problem=problem))
@@ -124,7 +124,7 @@ def test_policy_that_can_t_be_followed_says_why(airflow_app: AirflowApp, visitor
     assert overflow(page) == 0
 
 
-def test_job_that_tells_of_no_bounds_has_no_such_part(airflow_app: AirflowApp, visitor: Visitor) -> None:
+def test_job_that_reports_no_bounds_has_no_such_part(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
     expect(page.get_by_role("region", name="State")).to_be_visible()
@@ -166,7 +166,7 @@ def test_bounds_that_a_policy_has_set_are_held_until_a_time(airflow_app: Airflow
     assert until == datetime(2099, 1, 1, 4, 15, tzinfo=UTC), "ten o'clock in the viewer's zone"
 
 
-def test_bounds_of_a_person_are_lifted(airflow_app: AirflowApp, visitor: Visitor) -> None:
+def test_bounds_of_a_user_are_cleared(airflow_app: AirflowApp, visitor: Visitor) -> None:
     body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
     asked = {REQUIREMENTS: {"by": "alice", "at": soon(minutes=-3), "via": "REST", "until": soon(minutes=57)}}
     alice = standing("USER", "alice", via="REST", until=soon(minutes=57))
@@ -183,7 +183,7 @@ def test_bounds_of_a_person_are_lifted(airflow_app: AirflowApp, visitor: Visitor
     assert airflow_app.stored(asset, REQUIREMENTS) == dict.fromkeys(body, RESET)
 
 
-def test_viewer_can_t_lift_bounds(airflow_app: AirflowApp, visitor: Visitor) -> None:
+def test_viewer_can_t_clear_bounds(airflow_app: AirflowApp, visitor: Visitor) -> None:
     place(airflow_app, standing("USER", "alice", via="REST"))
     page = visitor.open("jobs/departures", user="viewer")
     expect(bounds_of(page)).to_contain_text("until they are cleared")

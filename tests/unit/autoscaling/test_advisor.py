@@ -69,7 +69,7 @@ def test_policy_survives_the_way_as_text(policy: Any):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", '{"type": "Other"}', '{"type": "LoadPolicy", "target": "much"}'])
-def test_text_that_is_no_policy_becomes_an_advisor_that_says_so(text: str):
+def test_text_that_is_no_policy_becomes_an_advisor_that_reports_it(text: str):
     found = advisor(text)
     assert isinstance(found, UnreadablePolicy)
     assert found.restore({}) is None
@@ -92,7 +92,7 @@ def test_memory_goes_on_in_another_loop(policy: Any):
     assert json.loads(json.dumps(other.to_snapshot())) == told
 
 
-def test_nothing_is_told_before_the_policy_was_asked():
+def test_nothing_is_reported_before_the_policy_was_evaluated():
     assert PolicyAdvisor(LoadPolicy()).to_snapshot() == {}
 
 
@@ -106,14 +106,14 @@ def test_memory_of_another_kind_of_policy_is_nothing_to_go_on_with():
 @pytest.mark.parametrize(
     "spoilt", [{"memory": 7}, {"at": "noon"}, {"memory": {"queries": []}}, {"memory": {"rescales": ["noon"]}}], ids=str
 )
-def test_memory_that_can_not_be_read_is_begun_anew_with_a_word(spoilt: dict[str, Any]):
+def test_memory_that_can_not_be_read_is_begun_again_with_a_note(spoilt: dict[str, Any]):
     one, other = PolicyAdvisor(LoadPolicy()), PolicyAdvisor(LoadPolicy())
     one.advise(seen())
     assert "is discarded" in str(other.restore({**one.to_snapshot(), **spoilt}))
     assert other.to_snapshot() == {}
 
 
-def test_memory_that_is_too_large_for_the_log_is_not_told(monkeypatch: pytest.MonkeyPatch):
+def test_memory_that_is_too_large_for_the_log_is_not_reported(monkeypatch: pytest.MonkeyPatch):
     one = PolicyAdvisor(LoadPolicy())
     one.advise(seen())
     monkeypatch.setattr(advisors, "MAX_MEMORY_BYTES", 10)
@@ -121,7 +121,7 @@ def test_memory_that_is_too_large_for_the_log_is_not_told(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("passed", [timedelta(hours=2), -timedelta(minutes=1)])
-def test_memory_of_long_ago_or_of_the_future_is_begun_anew(passed: timedelta):
+def test_memory_of_long_ago_or_of_the_future_is_begun_again(passed: timedelta):
     one = PolicyAdvisor(LoadPolicy())
     for number in range(5):
         one.advise(seen(NOON + timedelta(seconds=20 * number), 100.0 + number, number))

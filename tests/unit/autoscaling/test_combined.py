@@ -56,7 +56,7 @@ class Job:
         return self.look(rate, override)
 
 
-def test_load_moves_within_the_floor_and_the_ceiling_of_the_calendar():
+def test_load_changes_within_the_floor_and_the_ceiling_of_the_calendar():
     job = Job(hour=10, slots=8)
     advice = job.watch(3000, minutes=5)
     assert advice.bounds == {VERTEX: ParallelismRange(6, 12)}
@@ -73,14 +73,14 @@ def test_bounds_that_the_calendar_changes_take_the_load_with_them():
     assert job.watch(700, minutes=10).bounds == {VERTEX: ParallelismRange(2, 4)}
 
 
-def test_calendar_holds_alone_while_no_query_tells_figures():
+def test_calendar_holds_alone_while_no_query_reports_metrics():
     policy = CombinedPolicy(calendar=calendar())
     _, advice = policy.advise(policy.remember(), seen(MONDAY + timedelta(hours=10), 8, {}))
     assert advice is not None
     assert (advice.source, advice.bounds) == ("calendar", {VERTEX: ParallelismRange(6, 12)})
 
 
-def test_load_moves_nothing_in_an_excluded_period():
+def test_load_changes_nothing_in_an_excluded_period():
     job = Job(hour=21.5, slots=3)
     before = job.watch(200, minutes=30)
     during = job.watch(900, minutes=20)
@@ -90,7 +90,7 @@ def test_load_moves_nothing_in_an_excluded_period():
     assert job.watch(900, minutes=5).bounds[VERTEX].upper == 4
 
 
-def test_person_wins_over_both_until_the_override_expires():
+def test_user_wins_over_both_until_the_override_expires():
     job = Job(hour=10, slots=8)
     until = job.now + timedelta(minutes=30)
     person = Override(by="alice", until=until)
@@ -100,13 +100,13 @@ def test_person_wins_over_both_until_the_override_expires():
     assert job.watch(3000, minutes=30, override=person).bounds == {VERTEX: ParallelismRange(6, 12)}
 
 
-def test_override_that_is_lifted_holds_no_more():
+def test_override_that_is_cleared_holds_no_more():
     job = Job(hour=10, slots=8)
     assert job.watch(3000, minutes=60, override=Override(by="alice")).source == "alice"
     assert job.watch(3000, minutes=5).bounds == {VERTEX: ParallelismRange(6, 12)}
 
 
-def test_dry_run_tells_what_it_would_do_and_marks_it():
+def test_dry_run_reports_what_it_would_do_and_marks_it():
     job = Job(hour=10, slots=8, dry_run=True)
     advice = job.watch(3000, minutes=5)
     assert advice.dry_run

@@ -25,7 +25,9 @@ USER = getpass.getuser()
     ("command", "desired_state"),
     [(["cancel", "departures", "-y"], "canceled"), (["suspend", "departures"], "suspended")],
 )
-def test_wish_reaches_the_inbox(airflow_app: AirflowApp, run: Run, command: list[str], desired_state: str) -> None:
+def test_desired_state_reaches_the_control_requests(
+    airflow_app: AirflowApp, run: Run, command: list[str], desired_state: str
+) -> None:
     asset = place(airflow_app, executing())
     ran = run(*command)
     assert (ran.code, ran.err) == (0, "")
@@ -36,7 +38,9 @@ def test_wish_reaches_the_inbox(airflow_app: AirflowApp, run: Run, command: list
 
 
 @pytest.mark.parametrize(("typed", "code"), [("y", 0), (" Yes ", 0), ("n", 1), ("", 1), ("cancel", 1)])
-def test_cancel_asks(airflow_app: AirflowApp, run: Run, monkeypatch: pytest.MonkeyPatch, typed: str, code: int) -> None:
+def test_cancel_requires_a_confirmation(
+    airflow_app: AirflowApp, run: Run, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
+) -> None:
     asset = place(airflow_app, executing())
     questions: list[str] = []
 
@@ -76,7 +80,7 @@ def test_suspended_job_is_run_again(airflow_app: AirflowApp, run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", ["cancel", "suspend", "resume"])
-def test_job_that_has_ended_can_not_be_asked_anything(airflow_app: AirflowApp, run: Run, command: str) -> None:
+def test_job_that_has_ended_accepts_no_requests(airflow_app: AirflowApp, run: Run, command: str) -> None:
     place(airflow_app, executing().when_query_failed(HOPELESS).when_driver_ended())
     ran = run(command, "departures", *(["--yes"] if command == "cancel" else []))
     assert (ran.code, ran.out) == (1, "")

@@ -40,7 +40,7 @@ def test_state_that_does_not_exist_is_refused(run: Run) -> None:
     assert "no state 'executing'. The states are Created, WaitingForResources" in ran.err
 
 
-def test_no_jobs_are_told_as_such(run: Run) -> None:
+def test_no_jobs_are_reported_as_such(run: Run) -> None:
     assert (run("jobs").out.strip(), json.loads(run("jobs", "-o", "json").out)) == ("No data found", [])
 
 
@@ -51,7 +51,7 @@ def test_json_and_yaml_are_what_the_rest_api_answers(airflow_app: AirflowApp, ru
     assert yaml.safe_load(run("show", "departures", "-o", "yaml").out) == answer
 
 
-def test_job_is_shown(airflow_app: AirflowApp, run: Run) -> None:
+def test_job_is_displayed(airflow_app: AirflowApp, run: Run) -> None:
     place(airflow_app, executing())
     told = properties(run("show", "departures").out)
     assert told["state"].startswith("Executing since 20")
@@ -61,7 +61,7 @@ def test_job_is_shown(airflow_app: AirflowApp, run: Run) -> None:
     assert run("show", "departures", "-o", "plain").code == 0
 
 
-def test_job_that_has_shown_nothing_is_of_unknown_state(airflow_app: AirflowApp, run: Run) -> None:
+def test_job_that_has_published_nothing_is_of_unknown_state(airflow_app: AirflowApp, run: Run) -> None:
     airflow_app.show(airflow_app.declare("departures"), {"desired_state": "running"})
     told = properties(run("show", "departures").out)
     assert told["state"] == "unknown since -"
@@ -110,7 +110,7 @@ def test_history_of_failures_is_that_of_rest(airflow_app: AirflowApp, run: Run) 
         ["resume", "arivals"],
     ],
 )
-def test_unknown_job_is_told_in_one_line(airflow_app: AirflowApp, run: Run, command: list[str]) -> None:
+def test_unknown_job_is_reported_in_one_line(airflow_app: AirflowApp, run: Run, command: list[str]) -> None:
     ran = run(*command)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (

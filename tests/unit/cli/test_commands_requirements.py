@@ -66,7 +66,7 @@ def test_bounds_of_several_vertices_are_named(airflow_app: AirflowApp, run: Run)
     }
 
 
-def test_bounds_that_are_wrong_are_all_told_and_change_nothing(airflow_app: AirflowApp, run: Run) -> None:
+def test_bounds_with_violations_are_all_reported_and_change_nothing(airflow_app: AirflowApp, run: Run) -> None:
     asset = place(airflow_app, joined())
     ran = run("requirements", "set", "departures", "read=5:2", "rite=1:x")
     assert (ran.code, ran.out) == (1, "")
@@ -101,7 +101,7 @@ def test_bounds_without_a_clear_vertex_are_bad_usage(airflow_app: AirflowApp, ru
     )
 
 
-def test_bounds_are_not_set_over_those_of_somebody_else(airflow_app: AirflowApp, run: Run) -> None:
+def test_bounds_are_not_set_over_those_of_another_user(airflow_app: AirflowApp, run: Run) -> None:
     asset = place(airflow_app, executing())
     version = requirements(run)["version"]
     assert run("requirements", "set", "departures", "2", "--if-version", version).code == 0
@@ -110,7 +110,7 @@ def test_bounds_are_not_set_over_those_of_somebody_else(airflow_app: AirflowApp,
     assert airflow_app.stored(asset, "requirements")["job"]["parallelism"]["upperBound"] == 2
 
 
-def test_preview_tells_and_changes_nothing(airflow_app: AirflowApp, run: Run) -> None:
+def test_preview_reports_and_changes_nothing(airflow_app: AirflowApp, run: Run) -> None:
     asset = place(airflow_app, executing())
     told = properties(run("requirements", "set", "departures", "1", "--preview").out)
     assert (told["consequence"], told["parallelism"]) == ("RESCALE", "2 -> 1")
@@ -123,13 +123,13 @@ def test_preview_tells_and_changes_nothing(airflow_app: AirflowApp, run: Run) ->
     assert (airflow_app.stored(asset, "requirements"), airflow_app.audit()) == (None, [])
 
 
-def test_job_that_takes_no_bounds_says_why(airflow_app: AirflowApp, run: Run) -> None:
+def test_job_that_takes_no_bounds_gives_the_reason(airflow_app: AirflowApp, run: Run) -> None:
     place(airflow_app, batch())
     ran = run("requirements", "set", "departures", "1:2")
     assert (ran.code, "is a batch" in ran.err) == (1, True)
 
 
-def test_bounds_are_set_for_a_while_and_lifted(airflow_app: AirflowApp, run: Run) -> None:
+def test_bounds_are_set_for_a_while_and_cleared(airflow_app: AirflowApp, run: Run) -> None:
     asset = place(airflow_app, executing())
     assert run("requirements", "set", "departures", "2:3", "--for", "2 h").code == 0
     assert "until" in airflow_app.stored(asset, "requesters")["requirements"]
@@ -145,7 +145,7 @@ def test_expiry_in_the_past_is_refused(airflow_app: AirflowApp, run: Run) -> Non
     assert (ran.code, "is in the past" in ran.err) == (1, True)
 
 
-def test_job_is_shown_with_whose_bounds_hold_and_its_policys_advice(airflow_app: AirflowApp, run: Run) -> None:
+def test_job_is_displayed_with_whose_bounds_hold_and_its_policys_advice(airflow_app: AirflowApp, run: Run) -> None:
     asset = place(airflow_app, executing())
     airflow_app.show(asset, with_policy(problem="it wants too much"))
     told = properties(run("show", "departures").out)

@@ -30,7 +30,7 @@ def test_broken_mapping_names_the_option(monkeypatch: pytest.MonkeyPatch) -> Non
         configured_options()
 
 
-def test_defaults_that_airflow_tells_do_not_hide_those_of_a_reactive_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defaults_that_airflow_reports_do_not_hide_those_of_a_reactive_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__ADAPTIVE__REACTIVE", "true")
     assert Options.of(configured_options()).resource_wait_timeout is None
     monkeypatch.setenv("AIRFLOW__ADAPTIVE__RESOURCE_WAIT_TIMEOUT", "7 min")

@@ -192,7 +192,7 @@ def test_chosen_python_stays(monkeypatch: pytest.MonkeyPatch, name: str) -> None
     assert environment({}) == {}
 
 
-def test_defaults_lie_where_spark_looks_for_them(tmp_path: Path) -> None:
+def test_defaults_lie_where_spark_reads_them(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text("a 1")
     assert default_properties({"SPARK_HOME": str(tmp_path)}) == "a 1\n"

@@ -70,19 +70,19 @@ def facets(operator: AdaptiveSparkOperator, state: TaskInstanceState) -> dict[st
     }
 
 
-def test_bounds_are_told_at_the_start() -> None:
+def test_bounds_are_reported_at_the_start() -> None:
     told = facets(job(), TaskInstanceState.RUNNING)
     assert told == {FACET: {key: value for key, value in (STARTED | NOT_ENDED).items() if value is not None}}
 
 
-def test_end_is_told_with_what_led_to_it() -> None:
+def test_end_is_reported_with_what_led_to_it() -> None:
     operator = job()
     operator.execute_complete(CONTEXT, FINISHED)
     ended = {"parallelism": {"job": 4}, "restarts": 2, "rescales": 3, "outcome": "FINISHED"}
     assert facets(operator, TaskInstanceState.SUCCESS) == {FACET: STARTED | ended}
 
 
-def test_failure_is_told_with_its_cause() -> None:
+def test_failure_is_reported_with_its_cause() -> None:
     operator = job()
     with pytest.raises(AirflowException):
         operator.execute_complete(CONTEXT, FAILED)
@@ -91,7 +91,7 @@ def test_failure_is_told_with_its_cause() -> None:
     assert told["errorMessage"]["message"] == "STREAM_FAILED: no such column"
 
 
-def test_loop_that_could_not_go_on_tells_why() -> None:
+def test_loop_that_could_not_go_on_reports_why() -> None:
     operator = job()
     with pytest.raises(AirflowException):
         operator.execute_complete(CONTEXT, {"status": "error", "message": "the directory is away", "driver": None})
@@ -100,11 +100,11 @@ def test_loop_that_could_not_go_on_tells_why() -> None:
     assert told["errorMessage"]["message"] == "the directory is away"
 
 
-def test_job_whose_declaration_is_refused_is_told_without_bounds() -> None:
+def test_job_whose_declaration_is_refused_is_reported_without_bounds() -> None:
     assert facets(job(parallelism="1-4"), TaskInstanceState.FAILED)[FACET] == STARTED | {"bounds": {}}
 
 
-def test_batch_is_told_as_such() -> None:
+def test_batch_is_reported_as_such() -> None:
     assert facets(job(job_type="batch"), TaskInstanceState.RUNNING)[FACET] == STARTED | {"jobType": "BATCH"}
 
 
@@ -115,11 +115,11 @@ def test_inlets_and_outlets_that_the_task_names_stay_its_datasets() -> None:
     assert [(dataset.namespace, dataset.name) for dataset in told.outputs] == [("file", "/data/departures")]
 
 
-def test_nothing_else_of_the_declaration_is_told() -> None:
+def test_nothing_else_of_the_declaration_is_reported() -> None:
     assert "not for others" not in Serde.to_json(asked(job(), TaskInstanceState.RUNNING).run_facets[FACET])
 
 
-def test_event_of_a_finished_loop_has_the_parallelism_that_was_in_force_last() -> None:
+def test_event_of_a_finished_loop_has_the_parallelism_that_was_active_last() -> None:
     ended = Scenario(resource_stabilization_timeout=0).given_executing(2).when_completed()
     spec: Any = "is not looked at once the job has ended"
     assert loop_event(spec, ended.state, None, None)["parallelism"] == {"job": 2}

@@ -23,7 +23,7 @@ def violations(check: validation.Check) -> list[str]:
     return []
 
 
-def test_every_finding_of_every_check_is_told_once() -> None:
+def test_every_violation_of_every_check_is_reported_once() -> None:
     def refuse() -> None:
         raise DeclarationError(["one", "two"])
 
@@ -34,7 +34,7 @@ def test_every_finding_of_every_check_is_told_once() -> None:
         validation.require([refuse, lambda: None, no_number, refuse])
 
 
-def test_wrong_type_in_a_graph_is_a_finding() -> None:
+def test_wrong_type_in_a_graph_is_a_violation() -> None:
     bounds: Any = (1, 8)
     graph = JobGraph(job="j", vertices=(JobVertex(name="read", parallelism=bounds),))
     (finding,) = violations(lambda: validation.graph(lambda: graph))
@@ -112,7 +112,7 @@ def test_connection_is_checked_for_properties_too(monkeypatch: pytest.MonkeyPatc
         (lambda: validation.mappings(conf=["a=b"]), "conf must be a mapping, as {'name': 'value'}"),
     ],
 )
-def test_wrong_type_is_told(check: validation.Check, told: str) -> None:
+def test_wrong_type_is_reported(check: validation.Check, told: str) -> None:
     assert violations(check) == [told]
 
 

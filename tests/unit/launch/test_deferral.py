@@ -25,12 +25,12 @@ async def result() -> str:
     return "found"
 
 
-def test_work_that_is_done_at_once_is_told_when_the_task_may_go_on(slept: list[timedelta]) -> None:
+def test_work_that_is_done_at_once_is_reported_when_the_task_may_go_on(slept: list[timedelta]) -> None:
     assert asyncio.run(with_minimum_deferral(result())) == "found"
     assert MIN_DEFERRAL - timedelta(seconds=5) < slept[0] <= MIN_DEFERRAL
 
 
-def test_work_that_took_long_is_told_at_once(slept: list[timedelta], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_took_long_is_reported_at_once(slept: list[timedelta], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_adaptive.launch.deferral.MIN_DEFERRAL", timedelta(0))
     assert asyncio.run(with_minimum_deferral(result())) == "found"
     assert slept == [timedelta(0)]

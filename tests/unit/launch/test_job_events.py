@@ -36,7 +36,7 @@ def test_job_that_ends_so_again_is_another_event() -> None:
     assert list(events_since(event_position(first), again)) == [JobEvent.SUSPENDED]
 
 
-def test_event_tells_what_another_dag_needs() -> None:
+def test_event_reports_what_another_dag_needs() -> None:
     assert event_payload(JobEvent.RESCALED, SUMMARY) == {
         "event": "RESCALED",
         "job": "departures",

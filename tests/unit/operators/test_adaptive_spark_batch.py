@@ -57,7 +57,7 @@ def test_graph_may_declare_a_batch_too(make_batch):
 
 
 @pytest.mark.parametrize(("options", "told"), [({}, "none"), ({"stop_timeout": "7 s"}, "stop_timeout")])
-def test_declared_batch_is_told_in_the_log_once(make_batch, capsys, options, told):
+def test_declared_batch_is_reported_in_the_log_once(make_batch, capsys, options, told):
     make_batch(**options).execute({"ti": FakeInstance()})
     warning = (
         "Job 'departures' is declared BATCH. The adaptive scheduler runs streaming jobs only, so the job is submitted with "

@@ -55,7 +55,7 @@ def test_trigger_knows_the_task_instance(make, airflow, map_index, meant):
     assert trigger.task_key == {"dag_id": "d", "task_id": "departures", "run_id": "r", "map_index": meant}
 
 
-def test_new_attempt_is_announced_and_withdraws_the_wish_of_an_earlier_run(make, airflow):
+def test_new_attempt_is_announced_and_withdraws_the_desired_state_of_an_earlier_run(make, airflow):
     airflow.asset_states = {"desired_state": "canceled"}
     instance = FakeInstance()
     trigger = deferral(make().execute, {"ti": instance})
@@ -76,7 +76,7 @@ def begin_log(tmp_path: Path, spec: JobSpec, attempt: str = "") -> Path:
     return log
 
 
-def test_wish_that_a_dead_try_left_is_followed_by_the_next(make, airflow, tmp_path):
+def test_desired_state_that_a_dead_try_left_is_followed_by_the_next(make, airflow, tmp_path):
     """Its attempt too: an end that the dead try had begun is this one's end, not the start of a new life."""
     first = deferral(make().execute, {"ti": FakeInstance()})._job
     begin_log(tmp_path, first, first.attempt)
@@ -90,7 +90,7 @@ def test_wish_that_a_dead_try_left_is_followed_by_the_next(make, airflow, tmp_pa
     ("desired_state", "attempt"),
     [("suspend", "d/departures/another run/1"), ("run", "d/departures/r/1"), (7, "d/departures/r/1")],
 )
-def test_job_is_to_run_if_its_task_left_no_wish_to_stop(make, airflow, tmp_path, desired_state, attempt):
+def test_job_is_to_run_if_its_task_left_no_desired_state_to_stop(make, airflow, tmp_path, desired_state, attempt):
     begin_log(tmp_path, staged(make()), attempt)
     airflow.asset_states = {"desired_state": desired_state}
     spec = deferral(make().execute, {"ti": FakeInstance()})._job
@@ -108,7 +108,7 @@ def test_job_is_to_run_if_its_task_left_no_wish_to_stop(make, airflow, tmp_path,
         ({"status": "error", "message": "no master"}, {"desired_state": "suspended"}),
     ],
 )
-def test_wish_is_taken_back_when_the_jobs_end_is_told(make, airflow, event, left):
+def test_desired_state_is_taken_back_when_the_jobs_end_is_reported(make, airflow, event, left):
     """So a task that is cleared runs its job; another attempt's wish is not touched."""
     airflow.asset_states = {"desired_state": "suspended"}
     with suppress(AirflowException):
@@ -165,7 +165,7 @@ def test_flinks_names_and_the_deployments_defaults_are_understood(make, monkeypa
     assert options.scaling_interval_min == timedelta(seconds=9)
 
 
-def test_unknown_connection_is_told_before_anything_runs(make):
+def test_unknown_connection_is_reported_before_anything_runs(make):
     with pytest.raises(AirflowFailException, match="connection 'nowhere' is not defined: add it"):
         make(conn_id="nowhere")._spec("attempt")
 
@@ -208,7 +208,7 @@ def kills(monkeypatch) -> Kills:
 LOST = {"status": "error", "message": "the directory is away", "driver": "driver-1"}
 
 
-def test_driver_is_killed_when_nobody_will_look_after_it_any_more(make, kills):
+def test_driver_is_killed_when_no_one_will_supervise_it_any_more(make, kills):
     with pytest.raises(AirflowException, match="the directory is away"):
         make().execute_complete({"ti": FakeInstance(try_number=3, max_tries=2)}, LOST)
     assert kills.killed == ["driver-1"]

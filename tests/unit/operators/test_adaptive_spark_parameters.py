@@ -114,7 +114,7 @@ def test_bad_input_names_the_thing(make, changes, named):
     assert named in str(raised.value)
 
 
-def test_one_error_tells_all_that_is_wrong(make):
+def test_one_error_reports_all_violations(make):
     wrong = make(
         job="no/path",
         job_type="eternal",
@@ -171,12 +171,12 @@ def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, 
     assert told in str(raised.value)
 
 
-def test_misspelled_parameter_is_told_when_the_dag_is_parsed(make):
+def test_misspelled_parameter_is_reported_when_the_dag_is_parsed(make):
     with pytest.raises(TypeError, match=r"'stop_timout': did you mean 'stop_timeout'\?"):
         make(stop_timout="5 s")
 
 
-def test_secret_is_named_and_not_shown(make):
+def test_secret_is_named_and_not_displayed(make):
     with pytest.raises(AirflowFailException) as raised:
         make(env={"API_TOKEN": "hush"})._spec("attempt")
     assert "hush" not in str(raised.value)

@@ -83,7 +83,7 @@ def test_hold_that_makes_no_sense_fails_the_task_for_good(
         (None, (-1, -1), (1, 4)),
     ],
 )
-def test_bounds_are_left_for_the_job_with_who_asked(
+def test_bounds_are_stored_for_the_job_with_their_requester(
     airflow: FakeComms, parallelism: Any, asked: tuple[int, int], bounds: tuple[int, int]
 ) -> None:
     operator = SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=parallelism)
@@ -142,7 +142,7 @@ def test_job_that_has_ended_takes_no_bounds(airflow: FakeComms) -> None:
     ],
     ids=["batch", "reactive", "failed"],
 )
-def test_job_that_can_not_have_other_bounds_says_why_in_the_words_of_the_rest_api(
+def test_job_that_can_not_have_other_bounds_gives_the_reason_in_the_words_of_the_rest_api(
     airflow: FakeComms, job: Callable[[], Scenario], told: str
 ) -> None:
     airflow.asset_states = shown(job())
@@ -181,7 +181,7 @@ def test_job_and_bounds_are_templated() -> None:
 @pytest.mark.parametrize(
     ("cancel", "desired_state", "outcome"), [(False, "suspended", "SUSPENDED"), (True, "canceled", "CANCELED")]
 )
-def test_stop_asks_and_waits_without_a_worker(
+def test_stop_requests_and_waits_without_a_worker(
     airflow: FakeComms, cancel: bool, desired_state: str, outcome: str
 ) -> None:
     operator = StopAdaptiveJobOperator(task_id="t", job="departures", cancel=cancel)
@@ -191,7 +191,7 @@ def test_stop_asks_and_waits_without_a_worker(
     assert operator.execute_complete(CONTEXT, fire(trigger)) == outcome
 
 
-def test_stop_in_the_worker_tells_how_the_job_ended(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_in_the_worker_reports_how_the_job_ended(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
     async def pass_time(clock: SystemClock, seconds: float) -> None:
         airflow.asset_states["summary"] = ended("FAILED")
 
@@ -206,7 +206,7 @@ def test_job_that_has_ended_is_left_as_it_is(airflow: FakeComms) -> None:
     assert "desired_state" not in airflow.asset_states
 
 
-def test_job_that_does_not_stop_in_time_is_an_error_that_says_what_to_look_at(airflow: FakeComms) -> None:
+def test_job_that_does_not_stop_in_time_is_an_error_that_names_what_to_look_at(airflow: FakeComms) -> None:
     operator = StopAdaptiveJobOperator(task_id="t", job="departures", timeout="1 ms")
     with pytest.raises(AirflowException, match=r"did not end within 1 ms. Its state is Executing.*triggerer"):
         operator.execute_complete(CONTEXT, fire(deferred_to(lambda: operator.execute(CONTEXT))))

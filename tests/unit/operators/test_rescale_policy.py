@@ -38,7 +38,7 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
     return fake
 
 
-def test_task_sets_what_the_policy_asks_for_now(airflow):
+def test_task_sets_what_the_policy_requests_now(airflow):
     operator = ApplyRescalePolicyOperator(task_id=TASK_ID, job="departures", policy=ALWAYS)
     body = operator.execute(CONTEXT)
     assert body == {"job": {"parallelism": {"lowerBound": 2, "upperBound": 3}}}
@@ -47,7 +47,7 @@ def test_task_sets_what_the_policy_asks_for_now(airflow):
     assert "requirements" not in airflow.asset_states, "that is where people's bounds are, which win"
 
 
-def test_policy_that_is_a_dry_run_tells_what_it_would_set_and_sets_nothing(airflow):
+def test_policy_that_is_a_dry_run_reports_what_it_would_set_and_sets_nothing(airflow):
     policy = replace(ALWAYS, dry_run=True)
     with pytest.raises(AirflowSkipException, match=r"dry run: the rescale policy would set \{'job': \(2, 3\)\}"):
         ApplyRescalePolicyOperator(task_id=TASK_ID, job="departures", policy=policy).execute(CONTEXT)

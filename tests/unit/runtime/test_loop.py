@@ -189,7 +189,7 @@ class TwoServers:
         raise ClusterUnreachableError("http://h1:6066: connection refused")
 
 
-def test_cluster_none_of_whose_servers_answers_is_told_of_once(
+def test_cluster_none_of_whose_servers_answers_is_reported_once(
     small: Simulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -207,7 +207,7 @@ def test_task_that_is_out_of_time_cancels_the_job(small: Simulation) -> None:
     assert 30 <= small.clock.elapsed < 40
 
 
-def test_reasons_are_told(small: Simulation) -> None:
+def test_reasons_are_reported(small: Simulation) -> None:
     small.clock.at(20, ask(small, DesiredState.CANCELED))
     small.run()
     assert all(transition["reason"] for transition in small.transitions)
@@ -218,7 +218,7 @@ def _at(simulation: Simulation, number: int) -> float:
     return (moment - START).total_seconds()
 
 
-def test_loop_of_a_calm_job_tells_its_driver_now_and_then_that_it_is_looked_after() -> None:
+def test_loop_of_an_idle_job_confirms_the_lease_of_its_driver_at_intervals() -> None:
     calm = Simulation(trigger_lifetime="1 h", poll_interval="1 min", **QUICK)
     calm.cluster.add_worker(cores=2, memory_mb=1024)
     begun: list[int] = []
@@ -228,7 +228,7 @@ def test_loop_of_a_calm_job_tells_its_driver_now_and_then_that_it_is_looked_afte
     assert len(calm.cluster.submissions) == 1
 
 
-def test_driver_that_gave_itself_up_is_replaced_and_people_are_told_why(small: Simulation) -> None:
+def test_driver_that_gave_itself_up_is_replaced_and_the_reason_is_reported(small: Simulation) -> None:
     small.clock.at(30, small.drivers.give_up)
     small.clock.at(120, ask(small, DesiredState.SUSPENDED))
     assert outcome(small.run()) is Outcome.SUSPENDED

@@ -37,7 +37,7 @@ def test_failure_that_no_restart_mends_fails_the_job(small: Simulation) -> None:
     assert "no such column" in end.cause.summary
 
 
-def test_failures_are_shown_with_what_followed(small: Simulation) -> None:
+def test_failures_are_displayed_with_what_followed(small: Simulation) -> None:
     small.clock.at(20, lambda: small.drivers.fail_query("TASK_FAILED", "executor 1 is gone"))
     small.clock.at(40, ask(small, DesiredState.SUSPENDED))
     small.run()
@@ -56,7 +56,7 @@ def test_driver_that_dies_during_the_backoff_is_concurrent_to_what_failed_before
     assert [failure.error_class for failure in state.failures[0].concurrent] == ["DRIVER_LOST"]
 
 
-def test_users_list_says_what_no_restart_mends(small: Simulation) -> None:
+def test_users_list_names_what_no_restart_mends(small: Simulation) -> None:
     options = replace(small.spec.options, non_recoverable_failures=("payments.*",))
     small.spec = replace(small.spec, options=options)
     small.clock.at(20, lambda: small.drivers.fail_query("payments.Refused", "card expired"))
@@ -125,7 +125,7 @@ def test_script_that_never_runs_its_job_fails_with_the_advice(small: Simulation)
     assert end.cause.summary.startswith("SCRIPT_WITHOUT_JOB: the script ended without a streaming query: ")
 
 
-def test_driver_that_could_not_be_submitted_is_tried_again_and_says_why(small: Simulation) -> None:
+def test_driver_that_could_not_be_submitted_is_tried_again_and_gives_the_reason(small: Simulation) -> None:
     small.clock.at(2, lambda: setattr(small.cluster, "submits", False))
     small.clock.at(5, lambda: setattr(small.cluster, "submits", True))
     small.clock.at(60, ask(small, DesiredState.SUSPENDED))

@@ -122,7 +122,7 @@ def test_directory_that_never_comes_is_an_error_that_names_it(small: Simulation,
     assert small.clock.elapsed == pytest.approx(300, abs=5)
 
 
-def test_directory_that_is_away_is_asked_once_per_poll_though_a_timer_is_due(
+def test_directory_that_is_away_is_read_once_per_poll_though_a_timer_is_due(
     small: Simulation, channel: FailingChannel
 ) -> None:
     asked: list[float] = []
@@ -168,7 +168,7 @@ def test_new_start_whose_document_fails_is_tried_again(small: Simulation, channe
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
 
-def test_loop_that_follows_one_that_died_before_the_new_start_starts_anew(
+def test_loop_that_follows_one_that_died_before_the_new_start_starts_again(
     small: Simulation, channel: FailingChannel
 ) -> None:
     small.clock.at(20, small.drivers.finish)
@@ -223,7 +223,7 @@ def test_killing_the_task_of_a_job_that_never_began_submits_nothing(small: Simul
     assert not small.cluster.submissions
 
 
-def test_addresses_of_the_uis_are_shown(small: Simulation) -> None:
+def test_addresses_of_the_uis_are_displayed(small: Simulation) -> None:
     small.clock.at(20, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert small.store.views[-1].urls.master == "http://fake:8080"

@@ -69,7 +69,7 @@ def test_driver_is_adopted_if_it_would_be_started_with_the_same(small: Simulatio
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 1]
 
 
-def test_fingerprint_tells_deployments_apart_and_nothing_of_what_they_hold(small: Simulation) -> None:
+def test_fingerprint_distinguishes_deployments_and_reveals_no_values(small: Simulation) -> None:
     secret = replace(small.spec, conf={"spark.hadoop.fs.s3a.secret.key": "hunter2"})
     others = [
         secret,

@@ -17,7 +17,7 @@ def graph(*vertices: JobVertex) -> JobGraph:
     return JobGraph(job="flights", vertices=vertices)
 
 
-def test_everything_that_is_wrong_is_told_at_once():
+def test_all_violations_are_reported_at_once():
     broken = graph(
         vertex("read"),
         vertex("read"),

@@ -60,7 +60,7 @@ def test_requirements_that_were_not_accepted_are_refused(bounds: ParallelismRang
     assert job.state == before
 
 
-def test_overrides_are_in_force_from_the_start():
+def test_overrides_are_active_from_the_start():
     job = Scenario(requirements={"job": ParallelismRange(1, 2)}).given_waiting().when_slots(free=4)
     job.then("Deploying", SubmitDriver(epoch=1, slots=2, cause="SlotsChanged"))
 
@@ -86,7 +86,7 @@ def test_several_groups_share_the_slots():
     job.then_parallelism({"read": 2, "count": 6, "write": 3})
 
 
-def test_what_leads_nowhere_is_quiet_or_says_so():
+def test_what_leads_nowhere_is_quiet_or_reports_it():
     job = Scenario().given_deploying(2)
     said = len(job.reasons)
     job.when_committed().when_slots(free=3)

@@ -41,7 +41,7 @@ def test_same_change_twice_is_one():
     scenario.then("Executing", reason="the requirements are as before: nothing to do")
 
 
-def test_without_an_interval_a_change_is_in_force_at_once():
+def test_without_an_interval_a_change_is_active_at_once():
     assert executing().when_requirements(1, 3).state.requirements == {"job": ParallelismRange(1, 3)}
 
 
@@ -63,7 +63,7 @@ def test_reactive_job_ignores_requirements():
     scenario.when_requirements(1, 1).then("Executing", reason="requirements ignored: a reactive job takes all slots")
 
 
-def test_reactive_job_can_be_told_what_it_does_anyway():
+def test_reactive_job_can_be_configured_with_what_it_does_anyway():
     scenario = Scenario(reactive=True).given_executing(2).when_requirements(1, 128)
     scenario.then("Executing", reason="as before: nothing to do")
 
@@ -111,7 +111,7 @@ def signed(job: Scenario, lower: int, upper: int) -> Scenario:
     return job.when(replace(job.requirements(lower, upper), by="alice (REST)"))
 
 
-def test_whose_bounds_led_to_a_rescale_is_told_with_the_reason():
+def test_whose_bounds_led_to_a_rescale_is_reported_with_the_reason():
     job = signed(executing().when_slots(held=2, free=2), 1, 4)
     told = [step.transition.reason for step in job.steps if step.transition is not None]
     expected = "bounds by alice (REST): 4 slot(s) are there, 2 used: {'job': 2} -> {'job': 4}"
@@ -119,7 +119,7 @@ def test_whose_bounds_led_to_a_rescale_is_told_with_the_reason():
     assert expected in job.reasons
 
 
-def test_whose_bounds_nothing_follows_from_is_told_all_the_same():
+def test_whose_bounds_nothing_follows_from_is_reported_all_the_same():
     job = signed(Scenario(1, 4).given_executing(2), 1, 2)
     assert job.reason.startswith("bounds by alice (REST): ")
 
@@ -132,7 +132,7 @@ def test_bounds_that_wait_for_others_keep_whose_they_are():
     assert job.reason.startswith("bounds by alice (REST): ")
 
 
-def test_bounds_of_which_nobody_tells_whose_they_are_are_told_as_before():
+def test_bounds_without_a_known_source_are_reported_as_before():
     job = Scenario(1, 4).given_executing(2)
     job.when_requirements(1, 2)
     assert "bounds by" not in " ".join(job.reasons)

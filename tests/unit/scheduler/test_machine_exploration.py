@@ -97,7 +97,7 @@ def test_scheduler_that_errs_is_found_out(scheduler: Callable[[SchedulerState, E
     assert found in f"{error.value} {error.value.__cause__}"
 
 
-def test_history_that_leads_to_an_error_is_told():
+def test_history_that_leads_to_an_error_is_reported():
     with pytest.raises(
         AssertionError, match=r"^after\na (new job|job that runs on all it may have)\n(.*\n)*CancelRequested"
     ):

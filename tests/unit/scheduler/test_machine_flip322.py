@@ -76,14 +76,14 @@ def rescales(scenario: Scenario) -> list[float]:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_new_slots_lead_to_a_rescale_as_the_table_says(row: Row):
+def test_new_slots_lead_to_a_rescale_as_the_table_states(row: Row):
     scenario = more(executing(row.interval_max).after(row.change_at), row.more).after(LONG)
     assert rescales(scenario) == ([] if row.rescaled_at is NEVER else [row.rescaled_at])
     assert any(row.reason in reason for reason in scenario.reasons)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_new_requirements_lead_to_a_rescale_as_the_table_says(row: Row):
+def test_new_requirements_lead_to_a_rescale_as_the_table_states(row: Row):
     scenario = more(executing(row.interval_max, upper=RUNNING), row.more).after(row.change_at)
     scenario.when_requirements(1, 8).after(LONG)
     assert rescales(scenario) == ([] if row.rescaled_at is NEVER else [row.rescaled_at])
@@ -165,7 +165,7 @@ def test_failure_begins_another_interval():
         ("first_change", 35, [10], 35),
     ],
 )
-def test_end_of_the_cooldown_moves_as_told(
+def test_end_of_the_cooldown_changes_as_configured(
     extension: str, interval_max: int | None, changes_at: list[float], rescaled_at: float
 ):
     scenario, now = executing(interval_max, cooldown_extension=extension), 0.0

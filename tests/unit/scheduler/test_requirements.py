@@ -20,7 +20,7 @@ def test_bounds_of_minus_one_are_expanded_to_their_defaults():
     assert accept(bounds((-1, -1), (3, -1)), DEFAULTS, MAX) == bounds((1, 4), (3, 8))
 
 
-def test_all_findings_are_told_at_once():
+def test_all_violations_are_reported_at_once():
     with pytest.raises(RequirementsError) as raised:
         accept({"read": ParallelismRange(5, 17), "write": ParallelismRange(1, 1)}, DEFAULTS, MAX)
     assert raised.value.violations == (

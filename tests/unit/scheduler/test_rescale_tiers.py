@@ -49,7 +49,7 @@ def tier_of(job: Scenario) -> Tier | None:
         ((), True, True, Tier.DRIVER),
     ],
 )
-def test_cheapest_rung_is_taken(
+def test_cheapest_tier_is_taken(
     reads: tuple[str, ...] | None, repartitions: bool, redeployed: bool, tier: Tier
 ) -> None:
     current, new = {"read": 1, "other": 2}, {"read": 2, "other": 2}
@@ -84,7 +84,7 @@ def test_cooldown_binds_executors_too() -> None:
     job.after(30).then("Deploying")
 
 
-def test_query_is_built_anew_if_it_depends_on_what_changes() -> None:
+def test_query_is_built_again_if_it_depends_on_what_changes() -> None:
     job = running(2, "job").when_slots(held=2, free=2).then("Deploying")
     assert (tier_of(job), plan_of(job).built) == (Tier.QUERY, plan_of(job).version)
 
@@ -134,7 +134,7 @@ def test_job_goes_on_as_before_when_its_driver_refuses_a_plan() -> None:
     assert "an executor was lost" in str(ended.failure)
 
 
-def test_what_was_refused_is_not_asked_for_again_but_something_else_is() -> None:
+def test_what_was_refused_is_not_requested_again_but_something_else_is() -> None:
     job = running(2, "job").when_slots(held=2, free=2).when_refused().then("Executing")
     job.when_committed().when_slots(held=2, free=3).after(3600).then("Executing")
     assert "the driver could not carry it out" in " ".join(job.reasons)
@@ -222,12 +222,12 @@ def test_deployment_is_noted_by_a_job_that_does_not_run() -> None:
 # ---- never above the highest rung that is allowed -------------------------------------------------------------------
 
 
-def test_more_slots_are_left_alone_if_they_take_a_higher_rung_than_is_allowed() -> None:
+def test_more_slots_are_left_alone_if_they_take_a_higher_tier_than_is_allowed() -> None:
     job = running(2, "job", highest_rescale_tier=0).when_slots(held=2, free=2).after(3600)
     job.then("Executing", reason="it takes tier 1 (QUERY), highest_rescale_tier is 0")
 
 
-def test_fewer_slots_are_done_with_on_any_rung() -> None:
+def test_fewer_slots_are_done_with_on_any_tier() -> None:
     job = running(4, "job", highest_rescale_tier=0).when_requirements(1, 2).then("Deploying").then_parallelism(2)
     assert tier_of(job) is Tier.EXECUTORS
 

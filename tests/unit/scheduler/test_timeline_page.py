@@ -35,7 +35,7 @@ def test_page_names_every_cause():
     assert re.findall(r"^\| `([A-Z_]+)` \| [a-z]", table("Trigger cause"), re.MULTILINE) == list(TriggerCause)
 
 
-def test_page_tells_what_every_reason_says():
+def test_page_reports_what_every_reason_states():
     rows = re.findall(r"^\| `([A-Z_]+)` \| `([A-Z]+)` \|", PAGE, re.MULTILINE)
     assert rows == [(reason.value, reason.terminal_state.value) for reason in TerminatedReason]
 

@@ -65,7 +65,7 @@ def events(job: Scenario) -> Iterator[Event]:
 
 
 @pytest.mark.parametrize("life", SCENARIOS)
-def test_step_leads_only_where_the_table_says(life: str):
+def test_step_leads_only_where_the_table_states(life: str):
     job = SCENARIOS[life]()
     for event in events(job):
         before, step = job.state, machine.step(job.state, event)
@@ -132,7 +132,7 @@ def test_options_that_are_named_exist():
     assert set(re.findall(r"`([a-z]+_[a-z_]+)`", PAGE)) <= set(OPTIONS)
 
 
-def test_worker_that_dies_is_survived_as_told():
+def test_worker_that_dies_is_survived_as_documented():
     job = Scenario(lower=1, upper=4).given_executing(4).when_slots(held=2, free=1)
     assert job.path[-3:] == ["RestartingLocally", "Restarting", "Deploying"]
     job.after(3).when_plan_activated().then("Deploying", reason="2 of 3 slot(s)").then_parallelism(3)

@@ -34,7 +34,7 @@ def test_sensor_waits_for_any_of_its_states(airflow: FakeComms) -> None:
     assert sensor.execute_complete(CONTEXT, event) == {"state": "Executing", "parallelism": {"job": 2}}
 
 
-def test_sensor_that_waits_in_vain_tells_what_the_job_is(airflow: FakeComms) -> None:
+def test_sensor_that_waits_in_vain_reports_what_the_job_is(airflow: FakeComms) -> None:
     sensor = AdaptiveJobSensor(task_id="t", job="departures", states="Finished", timeout=0.001, deferrable=False)
     with pytest.raises(AirflowSensorTimeout, match="'departures' is Executing, not"):
         sensor.execute(CONTEXT)

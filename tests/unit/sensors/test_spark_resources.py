@@ -156,7 +156,7 @@ def test_what_was_found_is_the_result() -> None:
         ({}, {"status": "error", "message": "no such connection"}, AirflowException),
     ],
 )
-def test_an_unhappy_end_is_told(changes: dict[str, Any], event: dict[str, Any], error: type[Exception]) -> None:
+def test_an_unhappy_end_is_reported(changes: dict[str, Any], event: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error) as raised:
         sensor(**changes).execute_complete({}, event)
     assert type(raised.value) is error

@@ -106,13 +106,13 @@ def test_extras_of_others_are_ignored() -> None:
     assert parse(queue="root.default", deploy_mode="cluster") == parse()
 
 
-def test_token_is_the_password_and_never_shown() -> None:
+def test_token_is_the_password_and_never_displayed() -> None:
     address = parse_address("spark://h1", None, "hush", {})
     assert address.token == "hush"
     assert "hush" not in repr(address)
 
 
-def test_properties_of_every_driver_are_never_shown() -> None:
+def test_properties_of_every_driver_are_never_displayed() -> None:
     address = parse(conf={"spark.hadoop.fs.s3a.secret.key": "hush"})
     assert address.conf == {"spark.hadoop.fs.s3a.secret.key": "hush"}
     assert "hush" not in repr(address)

@@ -87,7 +87,7 @@ async def test_calls_go_to_the_leader_wherever_it_is() -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("gone", [httpx.ConnectError("refused"), httpx.Response(200, text="<html>"), master("STANDBY")])
-async def test_next_master_is_asked_when_the_leader_is_gone(gone: Any) -> None:
+async def test_next_master_is_queried_when_the_leader_is_gone(gone: Any) -> None:
     masters = Masters(h1=master(), h2=master("STANDBY"))
     async with client(masters) as cluster:
         await cluster.snapshot()
@@ -172,7 +172,7 @@ async def test_foreign_server_names_the_url_and_the_extra(answer: httpx.Response
 
 
 @pytest.mark.asyncio
-async def test_other_protocol_is_told_in_the_servers_words() -> None:
+async def test_other_protocol_is_reported_in_the_servers_words() -> None:
     answer = {"action": "ErrorResponse", "message": "Unknown protocol version 'v1'", "highestProtocolVersion": "v9"}
     async with client(Masters(h1=httpx.Response(468, json=answer))) as cluster:
         with pytest.raises(SubmissionRefusedError, match="Unknown protocol version 'v1'"):

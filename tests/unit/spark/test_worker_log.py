@@ -110,7 +110,7 @@ async def test_worker_that_sends_without_end_is_not_read_to_the_end(
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("code", [401, 404, 500])
-async def test_worker_that_does_not_tell_is_named(code: int, asks: Callable[[Worker], StandaloneCluster]) -> None:
+async def test_worker_that_does_not_report_is_named(code: int, asks: Callable[[Worker], StandaloneCluster]) -> None:
     client = asks(lambda _: httpx.Response(code, text="no"))
     with pytest.raises(ClusterUnreachableError, match="http://w:8081/log/"):
         await client.driver_log(DRIVER)

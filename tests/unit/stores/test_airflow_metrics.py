@@ -158,7 +158,7 @@ def test_downtime_is_read_from_what_the_loop_shows() -> None:
     assert encode(timedelta(seconds=1.5)) == 1.5  # seconds: `last_downtime` depends on it
 
 
-def test_newest_figures_are_sent_and_what_is_unknown_is_not(backend: Recorder, metrics: AirflowMetrics) -> None:
+def test_newest_metrics_are_sent_and_what_is_unknown_is_not(backend: Recorder, metrics: AirflowMetrics) -> None:
     metrics.send_metrics(figures(input=12.5, batch_ms=300))
     named = {name: value for name, value in backend.gauges.items() if name.startswith("adaptive.departures.")}
     assert named == {
@@ -171,19 +171,21 @@ def test_newest_figures_are_sent_and_what_is_unknown_is_not(backend: Recorder, m
 
 
 @pytest.mark.parametrize("document", [{}, {"metrics/10": {}}, {"metrics/10": {"columns": [], "points": []}}])
-def test_no_figures_are_no_metrics(backend: Recorder, metrics: AirflowMetrics, document: dict[str, Any]) -> None:
+def test_job_without_metrics_sends_no_airflow_metrics(
+    backend: Recorder, metrics: AirflowMetrics, document: dict[str, Any]
+) -> None:
     metrics.send_metrics(document)
     assert backend.gauges == {}
 
 
-def test_figures_repeat_how_the_job_stands(backend: Recorder, metrics: AirflowMetrics) -> None:
+def test_metrics_repeat_how_the_job_stands(backend: Recorder, metrics: AirflowMetrics) -> None:
     metrics.send_view(seen())
     backend.gauges.clear()
     metrics.send_metrics({})
     assert backend.gauges["adaptive.departures.state.Executing"] == 1
 
 
-def test_backend_that_fails_is_told_of_once_and_costs_nothing(
+def test_backend_that_fails_is_reported_once_and_costs_nothing(
     untouched: None, metrics: AirflowMetrics, caplog: pytest.LogCaptureFixture
 ) -> None:
     def away() -> Any:
@@ -212,7 +214,7 @@ def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
         yield server
 
 
-def test_process_in_which_nobody_has_set_statistics_up_sends_them(
+def test_process_in_which_no_one_has_set_statistics_up_sends_them(
     untouched: None, statsd: socket.socket, metrics: AirflowMetrics
 ) -> None:
     shared._factory = shared._backend = None
@@ -254,7 +256,7 @@ def test_job_store_sends_what_it_shows(backend: Recorder, monkeypatch: pytest.Mo
 # ---- that the tables are true ---------------------------------------------------------------------------------------
 
 
-def test_figures_are_columns() -> None:
+def test_metrics_are_columns() -> None:
     assert {*GAUGE_COLUMNS.values()} <= {*COLUMNS}
     assert {name for name, metric in AIRFLOW_METRICS.items() if metric.type is MetricType.COUNTER} == {*COUNTER_TOTALS}
 

@@ -93,11 +93,11 @@ def show(store: AirflowJobStore, view: JobView) -> None:
     asyncio.run(publish())
 
 
-def test_nothing_asked_is_to_run(airflow: FakeComms, store: AirflowJobStore) -> None:
+def test_job_without_a_request_is_to_run(airflow: FakeComms, store: AirflowJobStore) -> None:
     assert asyncio.run(store.control_requests()) == ControlRequests()
 
 
-def test_wish_and_overrides_are_read(airflow: FakeComms, store: AirflowJobStore) -> None:
+def test_desired_state_and_overrides_are_read(airflow: FakeComms, store: AirflowJobStore) -> None:
     airflow.asset_states = {"desired_state": "suspended", "requirements": BODY}
     assert asyncio.run(store.control_requests()) == ControlRequests(
         desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)}
@@ -114,7 +114,7 @@ def test_asking_is_read_by_the_next_look_but_one_not_made_too_soon(
 
 
 @pytest.mark.parametrize("error", [api_server_error(), OSError("a backend's own")])
-def test_unreadable_inbox_stays_as_it_was(
+def test_unreadable_control_requests_stay_as_they_were(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, error: Exception
 ) -> None:
     airflow.asset_states = {"desired_state": "suspended", "requirements": BODY}
@@ -123,7 +123,7 @@ def test_unreadable_inbox_stays_as_it_was(
     assert read_later(store, clock) == before
 
 
-def test_overrides_that_nobody_understands_do_not_hide_the_wish(
+def test_invalid_overrides_do_not_hide_the_desired_state(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     airflow.asset_states = {"desired_state": "canceled", "requirements": {"job": 3}}
@@ -135,12 +135,12 @@ def test_overrides_that_nobody_understands_do_not_hide_the_wish(
     assert "departures" in caplog.messages[0]
 
 
-def test_unknown_wish_does_not_hide_the_overrides(airflow: FakeComms, store: AirflowJobStore) -> None:
+def test_unknown_desired_state_does_not_hide_the_overrides(airflow: FakeComms, store: AirflowJobStore) -> None:
     airflow.asset_states = {"desired_state": "explode", "requirements": BODY}
     assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)})
 
 
-def test_view_is_shown_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJobStore) -> None:
+def test_view_is_displayed_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJobStore) -> None:
     show(store, VIEW)
     assert (airflow.xcoms["state"], airflow.xcoms["parallelism"]) == ("Executing", {"job": 2})
     assert airflow.xcoms["transitions"] == HISTORY.transitions[-50:]
@@ -151,7 +151,7 @@ def test_view_is_shown_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJo
     assert airflow.map_indexes == {3}
 
 
-def test_outcome_of_an_ended_job_is_shown_as_its_state(airflow: FakeComms, store: AirflowJobStore) -> None:
+def test_outcome_of_an_ended_job_is_displayed_as_its_state(airflow: FakeComms, store: AirflowJobStore) -> None:
     show(store, replace(VIEW, state="Finished", outcome=Outcome.SUSPENDED))
     assert airflow.xcoms["state"] == "SUSPENDED"
 
@@ -230,7 +230,7 @@ def test_inboxes_of_many_jobs_are_read_in_turn(
     )
 
 
-def test_job_that_was_asked_something_is_read_at_once_however_many_there_are(
+def test_job_with_a_request_is_read_at_once_however_many_jobs_there_are(
     airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
 ) -> None:
     airflow.reads = 0
@@ -315,7 +315,7 @@ def test_who_has_set_bounds_and_until_when_is_read_with_them(airflow: FakeComms,
     assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)}, requester=requester)
 
 
-def test_bounds_of_a_calendar_are_kept_apart_from_those_of_people(airflow: FakeComms, store: AirflowJobStore) -> None:
+def test_bounds_of_a_calendar_are_kept_apart_from_those_of_users(airflow: FakeComms, store: AirflowJobStore) -> None:
     airflow.asset_states = {"calendar": BODY, "requesters": {"calendar": {"by": "calendar/set/r", "via": "task"}}}
     requester = Requester(requested_by="calendar/set/r", via="task")
     assert asyncio.run(store.control_requests()) == ControlRequests(
@@ -324,9 +324,7 @@ def test_bounds_of_a_calendar_are_kept_apart_from_those_of_people(airflow: FakeC
 
 
 @pytest.mark.parametrize("asked", ["nobody", {"requirements": 7}, {"requirements": {"until": "soon"}}, 3])
-def test_who_asked_in_a_form_that_nobody_understands_is_not_known(
-    airflow: FakeComms, store: AirflowJobStore, asked: Any
-) -> None:
+def test_requester_in_an_unknown_form_is_not_known(airflow: FakeComms, store: AirflowJobStore, asked: Any) -> None:
     airflow.asset_states = {"requirements": BODY, "requesters": asked}
     assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)})
 
@@ -344,7 +342,7 @@ def test_longer_hold_of_the_same_bounds_is_seen_within_a_few_reads(
     assert reads[-1].requester.expires_at == datetime(2013, 1, 1, 3, tzinfo=UTC)
 
 
-def test_inbox_that_could_not_be_read_yet_says_so(
+def test_control_requests_that_could_not_be_read_yet_are_marked_as_unread(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
     airflow.error = OSError("a backend's own")
@@ -353,7 +351,7 @@ def test_inbox_that_could_not_be_read_yet_says_so(
     assert read_later(store, clock).is_read
 
 
-def test_who_asked_is_brought_back_too_when_airflow_has_deleted_the_asset(
+def test_requester_is_restored_too_when_airflow_has_deleted_the_asset(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
     before = {

@@ -109,7 +109,7 @@ def test_function_is_called_with_the_context_if_it_takes_one() -> None:
     assert after(reporter(without_context, text="hello"), [], [rescale(1)])[1:] == ["hello"]
 
 
-def test_each_rescale_is_told_once_and_none_of_an_earlier_loop() -> None:
+def test_each_rescale_is_reported_once_and_none_of_an_earlier_loop() -> None:
     shown = reporter(BlockingNotifier, text="{{ rescale.number }}")
     heard = after(shown, [rescale(1)], [rescale(1), rescale(2)], [rescale(2)], [rescale(2), rescale(3)])
     assert sorted(heard) == ["2", "3"], "each in a thread of its own"
@@ -123,11 +123,11 @@ def test_each_rescale_is_told_once_and_none_of_an_earlier_loop() -> None:
         rescale(1, end=None),
     ],
 )
-def test_what_is_no_finished_rescale_is_not_told(silent: dict[str, Any]) -> None:
+def test_what_is_no_finished_rescale_is_not_reported(silent: dict[str, Any]) -> None:
     assert after(reporter(BlockingNotifier, text="x"), [], [silent]) == []
 
 
-def test_failure_and_wide_jobs_are_told_in_a_line() -> None:
+def test_failure_and_wide_jobs_are_reported_in_a_line() -> None:
     failed = rescale(1, cause="RECOVERABLE_FAILOVER", end="FAILED", failure="TASK_FAILED: lost")
     assert (
         rescale_callback.message("j", failed)
@@ -158,7 +158,7 @@ def test_callback_that_is_not_there_is_a_line_in_the_log(caplog: pytest.LogCaptu
     assert "No module named 'nowhere'" in caplog.text
 
 
-def test_rescale_of_a_job_is_told_as_its_loop_sees_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_rescale_of_a_job_is_reported_as_its_loop_sees_it(caplog: pytest.LogCaptureFixture) -> None:
     """The record that the scheduler makes has all that is read here."""
     caplog.set_level(logging.WARNING)
     simulation = Simulation(

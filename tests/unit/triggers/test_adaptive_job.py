@@ -131,7 +131,7 @@ def test_job_of_a_task_that_goes_on_is_left_alone(
     assert not (tmp_path / "job" / "journal").exists()
 
 
-def test_job_of_a_task_that_airflow_will_make_anew_is_left_alone(
+def test_job_of_a_task_that_airflow_will_create_again_is_left_alone(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
 ) -> None:
     airflow.active_runs = {"r"}
@@ -181,7 +181,7 @@ def test_job_that_an_earlier_attempt_left_is_canceled_by_one_that_never_began(
 
 
 @pytest.mark.parametrize(("index", "canceled"), [(0, True), (1, False)])
-def test_each_mapped_task_is_asked_for_by_its_index(
+def test_each_mapped_task_is_requested_by_its_index(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, index: int, canceled: bool
 ) -> None:
     airflow.task_states = {"r": {"t_0": "failed", "t_1": "deferred"}}
@@ -189,7 +189,7 @@ def test_each_mapped_task_is_asked_for_by_its_index(
     assert (ended(tmp_path) is Outcome.CANCELED) is canceled
 
 
-def test_job_is_left_alone_when_nobody_knows_the_task(
+def test_job_is_left_alone_when_no_one_knows_the_task(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
 ) -> None:
     airflow.error = api_server_error()
@@ -198,7 +198,7 @@ def test_job_is_left_alone_when_nobody_knows_the_task(
     assert not (tmp_path / "job" / "journal").exists()
 
 
-def test_trigger_whose_job_another_attempt_took_over_says_so(
+def test_trigger_whose_job_another_attempt_took_over_reports_it(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
@@ -226,7 +226,7 @@ def test_trigger_whose_job_another_attempt_took_over_says_so(
         (HOPELESS, {"recoverable_failures": "SyntaxError", "restart_strategy": "none"}, True),
     ],
 )
-def test_end_of_a_failed_job_tells_its_root_cause_and_whether_a_retry_may_help(
+def test_end_of_a_failed_job_reports_its_root_cause_and_whether_a_retry_may_help(
     make: Callable[..., AdaptiveJobTrigger], failure: Failure, options: dict[str, Any], recoverable: bool
 ) -> None:
     job = Scenario(**options).given_executing(2).when_query_failed(failure)
@@ -236,7 +236,7 @@ def test_end_of_a_failed_job_tells_its_root_cause_and_whether_a_retry_may_help(
     assert told["recoverable"] is recoverable
 
 
-def test_trigger_whose_twin_took_over_stands_by(
+def test_trigger_whose_duplicate_took_over_waits(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
@@ -277,7 +277,7 @@ async def fire(trigger: AdaptiveJobTrigger) -> dict[str, Any]:
     return payload
 
 
-def test_recycled_trigger_asks_for_the_next_one_with_all_that_it_knows(
+def test_recycled_trigger_requests_the_next_one_with_all_that_it_knows(
     airflow: FakeComms, short_lived: AdaptiveJobTrigger
 ) -> None:
     short_lived.cancel_at = "2126-01-01T00:00:00+00:00"
@@ -342,7 +342,7 @@ def test_trigger_that_is_ended_stops_its_loop(airflow: FakeComms, make: Callable
     assert asyncio.run(end()) == set()
 
 
-def test_recycled_trigger_whose_twin_has_taken_over_does_not_take_the_job_back(
+def test_recycled_trigger_whose_duplicate_has_taken_over_does_not_take_the_job_back(
     airflow: FakeComms, short_lived: AdaptiveJobTrigger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     airflow.task_states, airflow.xcoms = {"r": {"t": "scheduled"}}, {"attempt": MINE}

@@ -60,7 +60,7 @@ def watch(watched: Watched, events: list[str]) -> Any:
     return trigger
 
 
-def test_watcher_tells_what_happened_while_no_triggerer_ran(airflow: FakeComms) -> None:
+def test_watcher_reports_what_happened_while_no_triggerer_ran(airflow: FakeComms) -> None:
     watched = Watched()
     watched.values["position of departures"] = event_position(SUMMARY)
     airflow.asset_states["summary"] = ended("FAILED") | {"rescales": 3, "restarts": 4}

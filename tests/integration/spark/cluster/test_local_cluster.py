@@ -72,7 +72,7 @@ def test_unknown_driver_can_not_be_killed(spark_cluster: LocalCluster) -> None:
         spark_cluster.kill_driver("driver-1", timeout_s=0)
 
 
-def test_cluster_that_is_not_running_says_so(tmp_path: Path) -> None:
+def test_cluster_that_is_not_running_reports_it(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path)
     with pytest.raises(LocalClusterError, match=r"call start\(\)"):
         _ = cluster.master_url
@@ -166,7 +166,7 @@ def test_killed_command_leaves_nothing(tmp_path: Path) -> None:
     wait_until(lambda: not (tmp_path / "scratch").exists(), TIMEOUT_S, "the removal of its files")
 
 
-def test_command_says_what_is_missing(tmp_path: Path) -> None:
+def test_command_names_what_is_missing(tmp_path: Path) -> None:
     answer = subprocess.run(
         [sys.executable, "-m", "airflow_adaptive.local", "cluster"],
         env={"JAVA_HOME": str(tmp_path)},

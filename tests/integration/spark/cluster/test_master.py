@@ -53,7 +53,7 @@ def jws(key: bytes) -> str:
 
 
 @pytest.mark.asyncio
-async def test_protected_rest_server_asks_for_the_token() -> None:
+async def test_protected_rest_server_requests_the_token() -> None:
     key_filter = "org.apache.spark.ui.JWSFilter"
     protected = {
         "spark.master.rest.filters": key_filter,

@@ -53,7 +53,7 @@ def test_batch_runs_to_its_end_on_executors_that_join_it(driver: DriverOnCluster
     assert written(tmp_path) == list(range(TASKS))
 
 
-def test_batch_that_is_told_to_stop_is_cut_and_commits_nothing(driver: DriverOnCluster, tmp_path: Path) -> None:
+def test_batch_that_is_directed_to_stop_is_cut_and_commits_nothing(driver: DriverOnCluster, tmp_path: Path) -> None:
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(PATIENT, executors=1)
     driver.wait_status("the batch", lambda now: now.state is DriverState.RUNNING and bool(now.executors))

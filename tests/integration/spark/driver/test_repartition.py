@@ -24,7 +24,7 @@ def test_results_are_right_after_more_and_after_fewer_partitions(trials, kind, v
     assert trials["moved"][kind] == {"partitions": [3, 1], "keys": KEYS, "values": [value]}
 
 
-def test_a_file_sink_can_be_read_though_the_driver_died_before_it_told_the_sink_of_a_repartition(trials):
+def test_a_file_sink_can_be_read_though_the_driver_died_before_it_reported_the_sink_of_a_repartition(trials):
     assert trials["moved"]["distinct"] == {"partitions": [3, 1], "keys": KEYS, "values": [1]}
 
 

@@ -14,7 +14,7 @@ from tests.support.autoscaling.calendar_policies import LIMITS, at, office
 window: Callable[..., Window] = declaration.window
 
 
-def test_preview_tells_when_what_changes_to_what_and_why():
+def test_preview_reports_when_what_changes_to_what_and_why():
     first, second = upcoming_changes(office(), at("2026-06-01T00:00Z"), 2, limits=LIMITS, lead=timedelta(minutes=2))
     assert first.at == at("2026-06-01T07:58Z")
     assert first.local == "2026-06-01T07:58:00+00:00"
@@ -24,7 +24,7 @@ def test_preview_tells_when_what_changes_to_what_and_why():
     assert second.ready_at is None
 
 
-def test_preview_without_limits_tells_what_is_declared_as_minus_one():
+def test_preview_without_limits_reports_what_is_declared_as_minus_one():
     changes = upcoming_changes(
         office(windows=[window("day", {"read": 3}, start="08:00")], default=None), at("2026-06-01T00:00Z"), 1
     )
@@ -33,7 +33,7 @@ def test_preview_without_limits_tells_what_is_declared_as_minus_one():
     assert upcoming_changes(office(windows=[window("all", 3)]), at("2026-06-01T00:00Z"), 5) == []
 
 
-def test_preview_tells_what_clocks_that_are_set_make_of_windows():
+def test_preview_shows_the_effect_of_clock_changes_on_windows():
     windows = [
         window("a", 5, start="02:30", end="05:00"),
         window("b", 6, start="02:05", end="02:10", priority=1),
@@ -53,7 +53,7 @@ def test_preview_tells_what_clocks_that_are_set_make_of_windows():
     )
 
 
-def test_last_change_is_when_the_bounds_came_into_force_that_hold():
+def test_last_change_is_when_the_current_bounds_became_active():
     policy = office()
     assert last_change(policy, at("2026-06-06T12:00Z"), timedelta(0)) == at("2026-06-05T20:00Z")
     assert last_change(policy, at("2026-06-01T20:00Z"), timedelta(0)) == at("2026-06-01T20:00Z")

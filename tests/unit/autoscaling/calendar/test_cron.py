@@ -21,7 +21,7 @@ FIELDS = st.tuples(
 
 @settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
 @given(FIELDS.map(" ".join), st.dates(date(2000, 1, 1), date(2050, 1, 1)))
-def test_expression_fires_at_the_minutes_at_which_croniter_says_so(expression, day):
+def test_expression_fires_at_the_minutes_at_which_croniter_reports_it(expression, day):
     cron = parse_cron(expression)
     mine = {datetime.combine(day, time()) + timedelta(minutes=minute) for minute in cron.minutes if cron.fires_on(day)}
     candidates = {datetime.combine(day, time(hour, minute)) for hour in (0, 8, 22) for minute in (0, 5, 16, 30)}

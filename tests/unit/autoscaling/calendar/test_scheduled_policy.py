@@ -107,13 +107,13 @@ def test_holidays_and_dates_decide_on_which_days_a_window_begins():
     assert noon == [1, 4, 9, 9]
 
 
-def test_cron_window_lasts_as_long_as_it_says():
+def test_cron_window_lasts_as_long_as_it_states():
     policy = office(windows=[window("first", 7, cron="30 6 1 * *", lasts="90 min")], look_ahead=None)
     assert [read(policy, f"2026-06-01T{when}Z")[0] for when in ("06:29", "06:30", "07:59", "08:00")] == [1, 7, 7, 1]
     assert advice(policy, "2026-06-01T08:00Z")[1].next_at == at("2026-07-01T06:30Z")
 
 
-def test_hourly_cron_begins_in_both_passes_of_a_doubled_hour_and_not_in_a_gap():
+def test_hourly_cron_begins_in_both_passes_of_a_repeated_hour_and_not_in_a_gap():
     policy = office(
         zone="Europe/Berlin", windows=[window("tick", 7, cron="15 * * * *", lasts="5 min")], look_ahead=None
     )
@@ -137,7 +137,7 @@ def test_date_far_away_is_foreseen():
     assert advice(policy, "2050-01-02T00:00Z")[1].next_at is None
 
 
-def test_nothing_moves_in_an_excluded_period_and_what_was_due_moves_at_its_end():
+def test_nothing_changes_in_an_excluded_period_and_what_was_due_changes_at_its_end():
     policy = office(
         excluded=[period("freeze", start="07:00", end="09:00"), period("release", start="19:00", end="23:00")]
     )
@@ -146,7 +146,7 @@ def test_nothing_moves_in_an_excluded_period_and_what_was_due_moves_at_its_end()
     assert "excluded period" in advice(policy, "2026-06-01T08:30Z")[1].reason
 
 
-def test_window_that_begins_with_an_excluded_period_is_in_force_in_it():
+def test_window_that_begins_with_an_excluded_period_is_active_in_it():
     policy = office(excluded=[period("sale", dates=["2026-06-01"], start="08:00", end="21:00")])
     assert [read(policy, f"2026-06-01T{when}Z") for when in ("07:58", "08:00", "20:30", "21:00")] == [
         (4, 8),

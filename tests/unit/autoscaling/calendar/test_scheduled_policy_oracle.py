@@ -130,7 +130,7 @@ def say(policy: ScheduledPolicy, at: datetime, cost: dict[Tier, timedelta]) -> A
 
 
 @pytest.mark.parametrize(("zone", "day"), DAYS)
-def test_bounds_are_what_the_oracle_says_in_each_step_and_hold_until_they_are_said_to_change(zone, day):
+def test_bounds_are_what_the_oracle_states_in_each_step_and_hold_until_they_are_stated_to_change(zone, day):
     @settings(max_examples=20, deadline=None, phases=PHASES)
     @given(policies(zone, day), st.sampled_from([1, 9]))
     def check(policy: ScheduledPolicy, steps: int) -> None:

@@ -82,11 +82,11 @@ def refused(**options: Any) -> tuple[str, ...]:
         ({"excluded": [period("day", start="01:00", end="02:00")]}, "have the name 'day': give each its own"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_name_and_the_fix(options, reported):
+def test_violation_is_reported_with_its_name_and_the_fix(options, reported):
     assert any(reported in finding for finding in refused(**options))
 
 
-def test_all_that_is_wrong_is_told_at_once():
+def test_all_violations_are_reported_at_once():
     windows = [window("a", 0, start="25:00"), {"name": "b", "color": 1}, window("c", 1, dates=["never"])]
     assert len(refused(zone="Mars", windows=windows, holidays="x:y", default=(3, 1))) == 7
 
@@ -147,7 +147,7 @@ def test_bounds_outside_of_the_jobs_maximum_are_refused_when_it_is_known():
     )
 
 
-def test_bounds_are_made_of_what_people_write():
+def test_bounds_are_made_of_what_users_write():
     assert Bounds.of(3) == Bounds.of((3, 3)) == Bounds.of({"*": [3, 3]}) == Bounds.of(Bounds.of(3))
     with pytest.raises(ValueError, match="whole number"):
         Bounds.of(True)

@@ -43,12 +43,12 @@ def test_local_time_that_clocks_skip_means_the_end_of_the_gap(zone, local, shown
         ("Asia/Beirut", "2026-10-24T23:30", "+03:00", "+02:00"),
     ],
 )
-def test_local_time_that_comes_twice_means_the_instant_that_is_asked_for(zone, local, first, second):
+def test_local_time_that_comes_twice_means_the_instant_that_is_requested(zone, local, first, second):
     assert meant(zone, local) == f"{local}:00{first}"
     assert meant(zone, local, Repeated.SECOND) == f"{local}:00{second}"
 
 
-def test_clock_shows_no_time_in_a_gap_and_two_in_a_doubled_hour():
+def test_clock_shows_no_time_in_a_gap_and_two_in_a_repeated_hour():
     clock = WallClock(zone="Europe/Berlin")
     assert clock.instants_of(datetime.fromisoformat("2026-03-29T02:30")) == ()
     assert clock.instants_of(datetime.fromisoformat("2026-06-01T02:30")) == (datetime(2026, 6, 1, 0, 30, tzinfo=UTC),)

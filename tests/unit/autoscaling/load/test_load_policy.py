@@ -39,7 +39,7 @@ def test_load_that_comes_back_within_down_delay_keeps_its_slots():
     assert job.path == [8]
 
 
-def test_one_strange_look_moves_nothing():
+def test_one_strange_observation_changes_nothing():
     job = watched().watch(280, minutes=5)
     job.look(50_000)
     assert job.watch(280, minutes=5).path == [4]
@@ -54,14 +54,14 @@ def test_a_fall_is_bounded_by_the_factor():
     assert watched(slots=16).watch(10, minutes=12).path[:2] == [16, 8]
 
 
-def test_backlog_asks_for_the_slots_that_work_it_off_in_time():
+def test_backlog_requires_the_slots_that_work_it_off_in_time():
     steady = watched().watch(280, minutes=3)
     late = watched().watch(280, minutes=3).watch(280, minutes=2, backlog=60_000.0)
     assert steady.slots == 4
     assert late.slots > 6
 
 
-def test_batch_that_overruns_tells_of_rows_that_wait_though_the_source_does_not():
+def test_batch_that_overruns_shows_that_rows_wait_though_the_source_does_not():
     job = watched().watch(280, minutes=3, backlog=None)
     assert job.watch(500, minutes=2, backlog=None).slots >= 8
 
@@ -194,7 +194,7 @@ def test_budget_of_the_day_keeps_its_last_quarter_for_rises_and_then_ends():
     assert job.slots == 20
 
 
-def test_bounds_of_a_person_win_until_they_expire():
+def test_bounds_of_a_user_win_until_they_expire():
     until = START + timedelta(hours=1)
     job = watched()
     job.look(900, seen={"override": Override(by="alice", until=until)})
@@ -206,7 +206,7 @@ def test_bounds_of_a_person_win_until_they_expire():
     assert job.slots >= 13
 
 
-def test_bounds_of_a_person_without_an_end_hold_until_they_are_lifted():
+def test_bounds_of_a_user_without_an_end_hold_until_they_are_cleared():
     job = watched().watch(900, minutes=60, seen={"override": Override(by="alice")})
     assert job.path == [4]
     assert "until it is cleared" in job.reason
@@ -220,7 +220,7 @@ def test_policy_and_memory_survive_json():
     assert snapshot.decode(LoadPolicy, json.loads(json.dumps(snapshot.encode(POLICY)))) == POLICY
 
 
-def test_settings_that_make_no_sense_are_told_all_at_once():
+def test_settings_that_make_no_sense_are_reported_all_at_once():
     with pytest.raises(RescalePolicyError) as caught:
         LoadPolicy(target=0.9, high=0.8, up_factor=1.0, down_factor=1.0, effectiveness=-0.1)
     assert len(caught.value.violations) == 4

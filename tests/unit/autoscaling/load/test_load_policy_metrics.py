@@ -35,7 +35,7 @@ from tests.support.autoscaling.observed_load_policy import POLICY, watched
         ({"sequence": -1}, "not counters"),
     ],
 )
-def test_figures_that_make_no_sense_are_ignored_with_a_reason(changes: dict[str, Any], reported: str):
+def test_metrics_that_make_no_sense_are_ignored_with_a_reason(changes: dict[str, Any], reported: str):
     job = watched().watch(280, minutes=5)
     for _ in range(20):
         job.look(900, **changes)
@@ -43,7 +43,7 @@ def test_figures_that_make_no_sense_are_ignored_with_a_reason(changes: dict[str,
     assert reported in job.reason
 
 
-def test_frozen_figures_are_ignored_with_a_reason():
+def test_frozen_metrics_are_ignored_with_a_reason():
     job = watched().watch(280, minutes=5)
     frozen = figures(900, 4, 1000)
     for _ in range(100):
@@ -59,13 +59,13 @@ def test_new_epoch_counts_from_the_beginning():
     assert job.slots >= 13
 
 
-def test_clock_that_jumps_back_moves_nothing():
+def test_clock_that_jumps_back_changes_nothing():
     job = watched().watch(280, minutes=5)
     job.look(900, seconds=-120)
     assert "the clock stepped back" in job.reason
 
 
-def test_job_without_figures_is_given_no_advice():
+def test_job_without_metrics_is_given_no_advice():
     assert POLICY.advise(POLICY.remember(), seen(START, 4, {}))[1] is None
     bad = figures(1, 4, input_rate=None)
     assert POLICY.advise(POLICY.remember(), seen(START, 4, {QUERY: bad}))[1] is None
@@ -78,7 +78,7 @@ def test_job_that_does_not_run_keeps_its_advice():
     assert "is not running" in job.reason
 
 
-def test_batches_as_fast_as_possible_tell_nothing_while_they_are_all_alike():
+def test_batches_as_fast_as_possible_report_nothing_while_they_are_all_alike():
     job = watched().watch(280, minutes=5, trigger_interval=None)
     assert job.path == [4]
     assert "the busy share is unknown" in job.reason
@@ -125,7 +125,7 @@ nonsense = st.builds(
     lower=st.integers(1, 20),
     spread=st.integers(0, 19),
 )
-def test_no_figures_lead_out_of_the_bounds_or_by_more_than_a_factor(
+def test_no_metrics_lead_out_of_the_bounds_or_by_more_than_a_factor(
     looks: list[tuple[QueryMetrics, int, int]], lower: int, spread: int
 ):
     limits = bounds(lower, min(20, lower + spread))
@@ -145,14 +145,14 @@ def test_no_figures_lead_out_of_the_bounds_or_by_more_than_a_factor(
 
 @settings(max_examples=60, deadline=None)
 @given(bad=nonsense)
-def test_nonsense_for_one_look_never_moves_a_job_whose_load_is_steady(bad: QueryMetrics):
+def test_nonsense_for_one_observation_never_changes_a_job_whose_load_is_steady(bad: QueryMetrics):
     """It may be believed, but a single look is not enough."""
     job = watched().watch(280, minutes=6)
     job.look(figures=bad)
     assert job.path == [4]
 
 
-def test_query_that_tells_nothing_for_a_while_keeps_its_advice():
+def test_query_that_reports_nothing_for_a_while_keeps_its_advice():
     """A driver that starts anew reports no query."""
     job = watched().watch(800, minutes=5)
     memory, advice = job.policy.advise(job.memory, seen(job.now, 12, {}))

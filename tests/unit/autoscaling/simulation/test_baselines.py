@@ -40,7 +40,7 @@ class Ruled:
 
 
 @pytest.mark.parametrize("rule", [DS2Rule(), DoublingRule(), DStreamRule(), DynamicAllocationRule()])
-def test_rule_without_figures_says_nothing(rule: Any):
+def test_rule_without_metrics_gives_no_advice(rule: Any):
     assert Ruled(rule, 4).ask(None) == 4
 
 
@@ -70,7 +70,7 @@ def test_doubling_rule_waits_for_15_minutes_and_for_6_hours():
     assert job.watch(20, minutes=2) == 4
 
 
-def test_doubling_rule_begins_anew_when_the_load_comes_back_between():
+def test_doubling_rule_begins_again_when_the_load_comes_back_between():
     job = Ruled(DoublingRule(), 4)
     for _ in range(5):
         job.watch(350, minutes=14)

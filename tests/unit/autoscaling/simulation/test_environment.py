@@ -84,7 +84,7 @@ def test_tasks_of_a_last_short_wave_cost_as_much_as_a_full_one():
     assert slots_for(QueryModel(slot_rate=100, fixed=0, trigger=10, most_rows=1e9, partitions=4), 201) == 4
 
 
-def test_batch_takes_no_more_rows_than_its_limit_and_their_age_is_told():
+def test_batch_takes_no_more_rows_than_its_limit_and_their_age_is_reported():
     slow = QueryModel(slot_rate=100.0, fixed=0.0, trigger=10.0, most_rows=500.0)
     batches = Batches(slow, trace(100, 0))
     batches.work_on(1, 1)
@@ -148,7 +148,7 @@ def test_load_that_steps_up_and_down_is_followed_through_the_scheduler():
 
 
 @pytest.mark.parametrize("tier", list(Tier))
-def test_a_rescale_takes_its_rung_and_the_query_pauses_for_it(tier: Tier):
+def test_a_rescale_takes_its_tier_and_the_query_pauses_for_it(tier: Tier):
     load = trace(*[200] * 2, *[1000] * 4)
     world = SimulatedJob(shape(tier=tier), load, LoadPolicy())
     seen: list[tuple[float, float]] = []
@@ -208,7 +208,7 @@ def test_percentile_counts_by_weight():
     assert percentile([], [], 0.99) == math.inf
 
 
-def test_table_tells_whether_another_rule_is_better():
+def test_table_reports_whether_another_rule_is_better():
     load = trace(*[200] * 20)
     fine = of(SimulatedJob(shape(), load, StaticRule(slots=4)).run(), load)
     dear = of(SimulatedJob(shape(), load, StaticRule(slots=12)).run(), load)
@@ -268,7 +268,7 @@ def test_trace_that_can_t_be_used_is_refused_with_every_line_that_is_wrong(tmp_p
         read_trace(write(tmp_path, text))
 
 
-def test_trace_that_can_t_be_read_is_told(tmp_path: Path):
+def test_trace_that_can_t_be_read_is_reported(tmp_path: Path):
     with pytest.raises(RescalePolicyError, match="cannot be parsed"):
         read_trace(tmp_path / "none.csv")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")

@@ -102,14 +102,14 @@ def test_calendar_and_both_together_are_tried_in_the_same_way(small: Path, tmp_p
         (["--alone", "--json", "/nowhere/at/all.json"], "cannot be written"),
     ],
 )
-def test_bad_input_is_told_in_one_line_and_ends_with_2(small: Path, capsys, arguments: list[str], reported: str):
+def test_bad_input_is_reported_in_one_line_and_ends_with_2(small: Path, capsys, arguments: list[str], reported: str):
     assert main([str(small), *arguments]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert re.search(reported, error)
 
 
-def test_missing_matplotlib_is_told_before_anything_runs(small: Path, tmp_path: Path, capsys, monkeypatch):
+def test_missing_matplotlib_is_reported_before_anything_runs(small: Path, tmp_path: Path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main([str(small), "--plot", str(tmp_path / "plot.png")]) == 2
     reported = capsys.readouterr()
@@ -168,7 +168,7 @@ def test_plotted_slots_are_those_that_were_held_at_the_times_of_the_trace(
     assert hours[0] == 6, "the part begins a quarter of a day after midnight"
 
 
-def test_plot_that_can_t_be_written_is_told(small: Path, tmp_path: Path, capsys):
+def test_plot_that_can_t_be_written_is_reported(small: Path, tmp_path: Path, capsys):
     assert main([str(small), "--alone", "--every", "600", "--plot", str(tmp_path / "no" / "plot.png")]) == 2
     assert main([str(small), "--alone", "--every", "600", "--plot", str(tmp_path / "plot.xyz")]) == 2
     reported = capsys.readouterr().err.splitlines()

@@ -116,7 +116,7 @@ def test_ends_nothing_when_the_directive_changed_while_building():
     assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "RUNNING 3", "end", "STOPPED 3"]
 
 
-def test_tells_which_vertices_the_queries_were_built_with():
+def test_reports_which_vertices_the_queries_were_built_with():
     driver = running(1)
     driver.run(driver.nothing)
     assert {status.vertices_read for status in driver.statuses if status.version} == {("read",)}
@@ -192,7 +192,7 @@ def test_a_refused_plan_is_tried_again_under_another_version():
     assert list(dict.fromkeys(status.rejected_version for status in driver.statuses)) == [0, 2, 3]
 
 
-def test_a_plan_that_comes_into_force_ends_the_word_of_a_refusal():
+def test_a_plan_that_is_activated_ends_the_report_of_a_refusal():
     driver = refusing()
     driver.run(driver.rebuilds(2), driver.nothing, mends(driver), driver.rebuilds(3), driver.nothing, driver.nothing)
     assert driver.history[-3:] == ["RUNNING 3", "end", "STOPPED 3"]

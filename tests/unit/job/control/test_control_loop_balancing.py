@@ -15,7 +15,7 @@ from tests.support.driver.simulated_driver import EPOCH, SimulatedDriver, direct
 FAILURE = FailureReport(error_class="DIVIDE_BY_ZERO", message="no", causes=("SparkArithmeticException",), query="j")
 
 
-def test_balances_a_stateful_query_until_it_is_told_not_to():
+def test_balances_a_stateful_query_until_it_is_directed_not_to():
     driver = running(2)
     driver.stateful = StatefulRun(run_id="r", batch_id=1, state_partitions=4)
     driver.run(
@@ -150,7 +150,7 @@ def test_spreads_the_tasks_of_executors_that_are_given_back_over_the_others_unti
     ],
     ids=["they end", "too long"],
 )
-def test_tasks_are_looked_after_again_when_executors_that_were_given_back_have_ended(then):
+def test_tasks_are_supervised_again_when_executors_that_were_given_back_have_ended(then):
     driver = stateful(2)
     driver.executors_exit = True
     driver.run(

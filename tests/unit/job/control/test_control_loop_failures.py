@@ -37,7 +37,7 @@ def test_reports_a_script_that_fails_under_the_new_version():
     assert not driver.guarded
 
 
-def test_reports_the_failure_of_the_last_batch_when_told_to_stop():
+def test_reports_the_failure_of_the_last_batch_when_directed_to_stop():
     driver = running(1)
     driver.during_end = lambda: setattr(driver, "query_failure", FAILURE)
     assert driver.run() is DriverState.FAILED
@@ -97,7 +97,7 @@ def test_fails_for_good_when_the_context_is_dead():
     assert failure.error_class == "SPARK_CONTEXT_STOPPED"
 
 
-def test_driver_that_has_stopped_as_told_has_not_failed_when_its_context_ends_with_its_queries():
+def test_driver_that_has_stopped_as_directed_has_not_failed_when_its_context_ends_with_its_queries():
     driver = running(1)
     driver.during_end = lambda: setattr(driver, "context_alive", False)
     assert driver.run(driver.directs(Action.STOP, 1)) is DriverState.STOPPED

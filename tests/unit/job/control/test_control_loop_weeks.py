@@ -156,7 +156,7 @@ def test_thousands_of_batches_and_plans_leave_no_more_than_hundreds() -> None:
     assert driver.number > 1_100
 
 
-def test_output_tells_what_went_wrong_and_nothing_of_batches_and_plans() -> None:
+def test_output_reports_what_went_wrong_and_nothing_of_batches_and_plans() -> None:
     driver = LongRunningDriver(executor_count=1, turns=(2_000,))
     driver.run()
     assert driver.warnings == [f"query failed: {FAILURE.error_class}: {FAILURE.message}"] * (200 // 7)

@@ -10,7 +10,7 @@ from tests.support.driver.control_loop_scenarios import running
 from tests.support.driver.simulated_driver import EPOCH, directive, plan
 
 
-def test_executors_come_under_the_running_queries_and_only_then_is_the_plan_in_force():
+def test_executors_come_under_the_running_queries_and_only_then_is_the_plan_active():
     driver = running(1)
     driver.run(driver.directs_plan(2, 3), driver.has_executors(2), driver.has_executors(3), driver.nothing)
     assert driver.after("RUNNING 1") == ["declare 3", "RESCALING 1", "RUNNING 2", "end", "STOPPED 2"]
@@ -64,14 +64,14 @@ def test_waits_on_for_a_moment_between_batches_while_the_log_can_not_be_read():
     assert driver.after("RUNNING 1")[:4] == ["declare 1", "{", "RESCALING 1", "}"]
 
 
-def test_the_next_rung_is_taken_when_executors_did_not_come_or_go():
+def test_the_next_tier_is_taken_when_executors_did_not_come_or_go():
     driver = running(3)
     driver.batch_ends = False
     driver.run(driver.directs_plan(2, 1), driver.nothing, driver.rebuilds(3, 1), driver.nothing, driver.nothing)
     assert driver.after("}")[:-2] == [*("build", "end", "release down to 1", "prepare", "start 1", "RUNNING 3")]
 
 
-def test_a_plan_in_force_stays_so_when_executors_of_it_are_lost():
+def test_an_active_plan_stays_active_when_executors_of_it_are_lost():
     driver = running(3)
     driver.run(driver.has_executors(1), driver.nothing, driver.has_executors(3), driver.nothing)
     assert driver.after("RUNNING 1") == ["end", "STOPPED 1"]

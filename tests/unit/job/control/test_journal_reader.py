@@ -81,7 +81,7 @@ def test_listing_finds_the_newest_when_the_next_was_compacted_away():
     assert reading.version() == 5
 
 
-def test_listing_is_believed_when_the_log_began_anew():
+def test_listing_is_believed_when_the_log_began_again():
     reading = Reading()
     reading.log.write(40, version=40)
     assert reading.version() == 40
@@ -124,7 +124,7 @@ def test_a_half_written_document_counts_when_it_is_complete():
 DAY_S = 86_400.0
 
 
-def test_word_does_not_count_any_more_when_nobody_has_spoken_for_long() -> None:
+def test_note_expires_when_it_has_not_been_repeated_for_long() -> None:
     reading = Reading(orphan_timeout_s=DAY_S)
     reading.log.write(1, version=1)
     reading.time = 10.0
@@ -136,7 +136,7 @@ def test_word_does_not_count_any_more_when_nobody_has_spoken_for_long() -> None:
     assert reading.reported == ["journal document 1 ignored: no new document for 86400 s (orphan timeout): stopping"]
 
 
-def test_word_counts_for_ever_while_somebody_repeats_it() -> None:
+def test_note_counts_while_it_is_repeated() -> None:
     reading = Reading(orphan_timeout_s=DAY_S)
     for number in range(1, 20):
         reading.log.write(number, version=1)

@@ -67,7 +67,7 @@ def test_an_error_of_the_act_names_no_line_but_those_that_led_to_it(linked):
     assert files == {"scheduler_link.py", "test_scheduler_link.py"}
 
 
-def test_looks_and_reports_for_longer_than_the_lease_while_the_act_takes_its_time(linked):
+def test_polls_and_reports_for_longer_than_the_lease_while_the_act_takes_its_time(linked):
     assert linked.link.run_while_polling(lambda: linked.enough.wait(TIMEOUT_S))
     assert len(linked.driver.statuses) > LEASE_S
 

@@ -38,7 +38,7 @@ class Reporting:
         return decode_status(self.data)
 
 
-def test_sequence_grows_with_news_only_until_a_heartbeat_is_due():
+def test_sequence_grows_with_changes_only_until_a_heartbeat_is_due():
     reporting = Reporting()
     sequences, written = [], []
     for status, time in [

@@ -52,19 +52,19 @@ def test_script_that_raises_leaves_the_traceback_that_python_would(run, tmp_path
     assert ran.stderr.startswith(f'Traceback (most recent call last):\n  File "{tmp_path}/departures.py", line 4')
 
 
-def test_script_that_does_not_import_is_told_with_its_line(run):
+def test_script_that_does_not_import_is_reported_with_its_line(run):
     raised = last_python_error(run("import sys\n\nimport airports\n").stderr)
     assert raised is not None
     assert (raised.name, raised.message) == ("ModuleNotFoundError", "No module named 'airports' (departures.py:3)")
 
 
-def test_script_that_finds_no_pyspark_says_so_itself(run):
+def test_script_that_finds_no_pyspark_reports_it_itself(run):
     raised = last_python_error(run("from pyspark.sql import SparkSession\n").stderr)
     assert raised is not None
     assert (raised.name, raised.message) == ("ModuleNotFoundError", "No module named 'pyspark' (departures.py:1)")
 
 
-def test_syntax_error_that_only_the_workers_python_has_is_told_with_its_line(run):
+def test_syntax_error_that_only_the_workers_python_has_is_reported_with_its_line(run):
     ran = run("x = 1\nif x\n")
     assert ran.returncode == 1
     assert 'departures.py", line 2' in ran.stderr

@@ -152,7 +152,7 @@ def test_second_query_has_the_same_control_loop(process):
     assert len(process.drivers) == 1
 
 
-def test_query_without_a_checkpoint_is_told_once(process, caplog):
+def test_query_without_a_checkpoint_is_reported_once(process, caplog):
     for _ in range(2):
         process.starts(checkpointLocation="")
     assert process.driver.notice == f"{NOTE}; query 'daily' {NO_CHECKPOINT}"
@@ -178,13 +178,13 @@ def test_query_before_an_adaptive_job_is_refused(process):
         process.script.disable_hooks()
 
 
-def test_script_that_chooses_a_local_master_is_told(process):
+def test_script_that_chooses_a_local_master_is_reported(process):
     process.spark.master = "local[2]"
     with pytest.raises(AdaptiveJobError, match=r"sets the master 'local\[2\]' itself.*: remove .master"):
         process.starts()
 
 
-def test_driver_that_nobody_has_submitted_starts_no_query(process):
+def test_driver_that_no_one_has_submitted_starts_no_query(process):
     del process.spark.settings["spark.airflow.adaptive.nonce"]
     with pytest.raises(NotSubmittedError):
         process.starts()
@@ -283,7 +283,7 @@ def test_script_is_stopped_where_queries_are_held(process):
     process.ends(DriverState.STOPPED)
 
 
-def test_other_words_are_heard_as_they_are(monkeypatch):
+def test_other_words_are_accepted_as_they_are(monkeypatch):
     for word in (None, directive(Action.RUN, 1, plan(1))):
         log = SimpleNamespace(newest=lambda word=word: word)
         assert unmanaged_script._StopOnHold(log).newest() == word

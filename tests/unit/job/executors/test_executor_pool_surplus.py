@@ -35,7 +35,7 @@ def test_a_worker_that_is_to_keep_more_than_it_has_takes_none_from_another():
     assert surplus(executors("aab"), 2, {"a": 1, "b": 5}) == ["1"]
 
 
-def test_the_youngest_go_when_more_have_to_go_than_the_plan_told():
+def test_the_youngest_go_when_more_have_to_go_than_the_plan_names():
     assert surplus(executors("aabb"), 1, {"a": 2, "b": 1}) == ["3", "2", "1"]
 
 

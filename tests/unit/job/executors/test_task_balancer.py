@@ -73,7 +73,7 @@ def test_the_wait_is_dropped_until_the_tasks_are_spread():
     assert query.history == ["dropped after 1", "restored after 3"]
 
 
-def test_it_tells_when_no_more_is_to_be_done_about_it():
+def test_it_reports_when_no_more_is_to_be_done_about_it():
     query = Query("0", "1", "2")
     query.commits()
     for tasks in (PILED, EVEN, EVEN):
@@ -84,7 +84,7 @@ def test_it_tells_when_no_more_is_to_be_done_about_it():
     assert query.done == [False, False, True, True, False, False]
 
 
-def test_it_tells_that_it_has_given_up():
+def test_process_reports_that_it_has_given_up():
     query = Query("0", "1", "2")
     for _ in range(MAX_BATCHES + 1):
         query.commits(PILED)
@@ -143,13 +143,13 @@ def test_every_stateful_stage_has_to_be_spread():
     assert query.history == ["dropped after 1"]
 
 
-def test_a_new_run_is_looked_at_anew(settled: Query):
+def test_a_new_run_is_looked_at_again(settled: Query):
     settled.run_id = "second"
     settled.commits(PILED)
     assert settled.history == ["dropped after 2"]
 
 
-def test_a_settled_query_is_not_looked_at_any_more(settled: Query):
+def test_a_prepared_query_is_not_looked_at_any_more(settled: Query):
     settled.commits(PILED)
     assert (settled.looks, settled.history) == (1, [])
 

@@ -143,7 +143,7 @@ def test_plan_with_something_else_than_counts_is_not_trusted(field: str, value: 
         {"input_rate": "NaN"},
     ],
 )
-def test_report_of_a_query_with_figures_that_are_no_numbers_is_not_trusted(change: dict[str, Any]):
+def test_report_of_a_query_with_metrics_that_are_no_numbers_is_not_trusted(change: dict[str, Any]):
     fields = json.loads(encode_status(STATUS))
     fields["queries"][0].update(change)
     with pytest.raises(DocumentError, match="QueryReport"):

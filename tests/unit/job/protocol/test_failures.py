@@ -122,7 +122,7 @@ def test_long_messages_keep_both_ends():
     assert message.endswith("last")
 
 
-def test_the_authors_line_is_told():
+def test_the_authors_line_is_reported():
     with pytest.raises(ValueError, match="invalid literal") as raised:
         int("no number")
     assert re.search(r"\(test_failures\.py:\d+\)$", report_exception(raised.value).message)

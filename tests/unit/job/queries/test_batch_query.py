@@ -123,7 +123,7 @@ def test_batch_gives_executors_back_at_once_and_keeps_its_parallelism(spark: Spa
     assert batch.parallelism() == {"read": 2}
 
 
-def test_failed_batch_says_why(spark: Spark, batch: BatchQuery) -> None:
+def test_failed_batch_gives_the_reason(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark, fails=True), plan(1))
     let_go(spark, batch)
     assert batch.has_ended()
@@ -132,7 +132,7 @@ def test_failed_batch_says_why(spark: Spark, batch: BatchQuery) -> None:
     assert (failure.error_class, failure.query) == ("OSError", "flights")
 
 
-def test_batch_that_is_told_to_end_is_cut_and_has_not_failed(spark: Spark, batch: BatchQuery) -> None:
+def test_batch_that_is_directed_to_end_is_cut_and_has_not_failed(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark), plan(1))
     assert batch.end(TIMEOUT_S, lambda _: let_go(spark, batch))
     assert spark.cancelled == spark.groups
@@ -141,7 +141,9 @@ def test_batch_that_is_told_to_end_is_cut_and_has_not_failed(spark: Spark, batch
     assert batch.failure() is None
 
 
-def test_batch_that_was_saved_before_it_was_told_to_end_has_ended_by_itself(spark: Spark, batch: BatchQuery) -> None:
+def test_batch_that_was_saved_before_it_was_directed_to_end_has_ended_by_itself(
+    spark: Spark, batch: BatchQuery
+) -> None:
     writer = Writer(spark)
     batch.start(writer, plan(1))
     let_go(spark, batch)
@@ -150,7 +152,7 @@ def test_batch_that_was_saved_before_it_was_told_to_end_has_ended_by_itself(spar
     assert (writer.saved, spark.cancelled) == (1, [])
 
 
-def test_batch_that_had_failed_before_it_was_told_to_end_says_so(spark: Spark, batch: BatchQuery) -> None:
+def test_batch_that_had_failed_before_it_was_directed_to_end_reports_it(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark, fails=True), plan(1))
     let_go(spark, batch)
     assert batch.end(TIMEOUT_S, no_time_passes)

@@ -118,7 +118,7 @@ def test_a_query_of_no_group_has_the_most_state_partitions() -> None:
     assert job.runs[0].partitions == "8"
 
 
-def test_what_the_function_asked_for_is_known_also_when_it_asks_later(two: Job) -> None:
+def test_vertices_that_the_function_reads_are_known_also_when_it_reads_them_later(two: Job) -> None:
     asked: list[Mapping[str, int]] = []
 
     def remembers(parallelism: Mapping[str, int]) -> object:
@@ -218,7 +218,7 @@ def test_state_that_can_not_be_repartitioned_is_refused_before_anything_is_stopp
 
 
 @pytest.mark.parametrize(("repartition", "settled"), [(False, [None, None]), (True, [4, 8])])
-def test_state_is_settled_before_the_start_whether_or_not_it_is_repartitioned(
+def test_state_is_prepared_before_the_start_whether_or_not_it_is_repartitioned(
     two: Job, repartition: bool, settled: list[int | None]
 ) -> None:
     two.start(plan(repartition=repartition))
@@ -234,7 +234,7 @@ def test_state_is_settled_before_the_start_whether_or_not_it_is_repartitioned(
         ({"repartition": False}, [("at/a", None), ("at/b", None)]),
     ],
 )
-def test_state_that_was_settled_is_looked_at_again_only_to_have_other_partitions(
+def test_state_that_was_prepared_is_looked_at_again_only_to_have_other_partitions(
     two: Job, then: dict[str, Any], settled: list[tuple[str, int | None]]
 ) -> None:
     two.start(plan(repartition=True))
@@ -244,7 +244,7 @@ def test_state_that_was_settled_is_looked_at_again_only_to_have_other_partitions
     assert two.repartition.settled == settled
 
 
-def test_state_whose_repartition_went_wrong_is_settled_before_the_next_start(two: Job) -> None:
+def test_state_whose_repartition_went_wrong_is_prepared_before_the_next_start(two: Job) -> None:
     two.start(plan())
     two.queries.halt()
     two.repartition.fails = True
@@ -286,7 +286,7 @@ def test_job_goes_on_when_one_query_has_ended_and_is_over_when_all_have(running:
     assert not running.queries.has_ended()
 
 
-def test_job_is_over_when_one_query_has_failed_and_tells_which(running: Job) -> None:
+def test_job_is_over_when_one_query_has_failed_and_reports_which(running: Job) -> None:
     running.runs[1].fails()
     assert running.queries.has_ended()
     failure = running.queries.failure()

@@ -107,7 +107,7 @@ def test_every_batch_is_counted_when_several_came_at_once():
     assert following.counted == (3, 4, 34)
 
 
-def test_all_progress_is_asked_for_only_when_the_newest_does_not_tell_all():
+def test_all_progress_is_requested_only_when_the_newest_does_not_report_all():
     following = Following()
     for batch in range(5):
         following.update(progress(batch))
@@ -182,7 +182,9 @@ KAFKA = {"flights": {"0": 90, "1": 100}}
     ],
     ids=["behind", "reset", "two sources", "fewer partitions", "one tells", "files", "seconds", "no source"],
 )
-def test_backlog_is_told_by_offsets_that_count_rows(offsets: Sequence[tuple[Any, Any]], backlog: int | None) -> None:
+def test_backlog_is_reported_by_offsets_that_count_rows(
+    offsets: Sequence[tuple[Any, Any]], backlog: int | None
+) -> None:
     following = Following()
     following.update(progress(0, rows=17, offsets=offsets))
     report = following.counter.report

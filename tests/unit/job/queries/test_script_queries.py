@@ -80,7 +80,7 @@ def test_query_waits_until_the_scheduler_lets_it_start(job):
     assert job.queries.plan == plan(1)
 
 
-def test_plan_comes_into_force_with_the_first_query(job, monkeypatch):
+def test_plan_is_activated_with_the_first_query(job, monkeypatch):
     monkeypatch.setattr(script_queries, "FIRST_START_TIMEOUT_S", TIMEOUT_S)
     begun = threading.Event()
     job.start("daily", before=begun.set)
@@ -104,7 +104,7 @@ def test_script_that_still_waits_is_ended_too(job):
     assert isinstance(waiting.exception(TIMEOUT_S), ScriptStoppedError)
 
 
-def test_script_that_ends_with_its_queries_as_told_has_not_finished(job):
+def test_script_that_ends_with_its_queries_as_directed_has_not_finished(job):
     job.permit()
     job.runs("daily")
     job.end()
@@ -113,7 +113,7 @@ def test_script_that_ends_with_its_queries_as_told_has_not_finished(job):
     assert job.queries.failure() is None
 
 
-def test_script_that_was_over_before_it_was_told_has_finished(job):
+def test_script_that_was_over_before_it_was_directed_to_end_has_finished(job):
     job.permit()
     job.runs("daily").over()
     job.queries.finish(None)

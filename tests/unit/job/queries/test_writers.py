@@ -88,7 +88,7 @@ def test_a_function_may_return_what_it_returned_before_in_any_order():
     require_same_queries([], [], "departures")
 
 
-def test_a_function_that_returns_other_queries_than_before_is_told_which():
+def test_a_function_that_returns_other_queries_than_before_is_rejected_with_their_names():
     with pytest.raises(AdaptiveJobError, match=r"departures\(\) .* than before, 'b' is missing, 'c' is new: return"):
         require_same_queries(["a", "c"], ["a", "b"], "departures")
 
@@ -116,7 +116,7 @@ PLAN = {"read": 2, "count": 4}
     ],
     ids=["item", "get", "default", "contains"],
 )
-def test_a_vertex_that_was_asked_for_is_remembered(ask):
+def test_a_vertex_that_was_requested_is_remembered(ask):
     planned = PlannedParallelism(PLAN)
     ask(planned)
     assert planned.vertices_read == {"read"}
@@ -136,13 +136,13 @@ def test_a_vertex_that_was_asked_for_is_remembered(ask):
     ],
     ids=["list", "dict", "keywords", "values", "copy", "equal", "repr", "pickle"],
 )
-def test_who_looks_at_all_of_it_has_asked_for_all(ask):
+def test_function_that_iterates_over_all_vertices_has_requested_all(ask):
     planned = PlannedParallelism(PLAN)
     ask(planned)
     assert planned.vertices_read == set(PLAN)
 
 
-def test_nothing_was_asked_by_counting_vertices():
+def test_nothing_was_requested_by_counting_vertices():
     planned = PlannedParallelism(PLAN)
     assert len(planned) == 2
     assert "absent" not in planned

@@ -57,7 +57,7 @@ def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_every_operation_says_all_that_can_come_of_it(document: dict[str, Any]) -> None:
+def test_every_operation_states_all_that_can_come_of_it(document: dict[str, Any]) -> None:
     found = operations(document)
     assert len(found) == OPERATIONS
     assert len({operation["operationId"] for operation in found.values()}) == len(found)

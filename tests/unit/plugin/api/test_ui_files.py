@@ -68,7 +68,7 @@ def test_deep_link_gets_the_page_with_a_base_that_leads_back(dist: Path, path: s
     assert base_of(answer) == base
 
 
-def test_page_is_asked_for_again_and_loads_from_here_only(client: TestClient) -> None:
+def test_page_is_requested_again_and_loads_from_here_only(client: TestClient) -> None:
     answers = [client.get("/ui/") for _ in range(2)]
     nonces = [re.findall(r'nonce="([^"]+)"', answer.text)[0] for answer in answers]
     assert nonces[0] != nonces[1]
@@ -117,7 +117,7 @@ def test_only_reading_is_possible(client: TestClient) -> None:
     assert client.post("/ui/").status_code == 405
 
 
-def test_page_that_was_not_built_says_how_to_build_it(tmp_path: Path) -> None:
+def test_page_that_was_not_built_explains_how_to_build_it(tmp_path: Path) -> None:
     client = client_of(tmp_path / "none")
     answer = client.get("/ui/jobs/departures")
     assert (answer.status_code, "make ui" in answer.text) == (503, True)

@@ -20,7 +20,7 @@ STATES = {"cancel": "canceled", "suspend": "suspended", "resume": "running"}
 
 
 @pytest.mark.parametrize("what", ["cancel", "suspend"])
-def test_wish_is_in_the_inbox_before_it_is_answered(airflow_app: AirflowApp, what: str) -> None:
+def test_desired_state_is_in_the_control_requests_before_it_is_answered(airflow_app: AirflowApp, what: str) -> None:
     asset = place(airflow_app, executing())
     answer = airflow_app.client().post(f"{PATH}/{what}", json={})
     assert (answer.status_code, answer.json()["desired_state"], answer.json()["state"]) == (
@@ -49,14 +49,14 @@ def test_body_may_be_left_out_but_not_its_type(airflow_app: AirflowApp) -> None:
     assert answer.status_code == 202
 
 
-def test_job_that_has_shown_nothing_yet_can_be_canceled(airflow_app: AirflowApp) -> None:
+def test_job_that_has_published_nothing_yet_can_be_canceled(airflow_app: AirflowApp) -> None:
     asset = airflow_app.declare("departures")
     airflow_app.show(asset, {"desired_state": "running"})
     assert ask(airflow_app, "cancel") == (202, "")
     assert airflow_app.stored(asset, "desired_state") == "canceled"
 
 
-def test_job_that_has_ended_can_not_be_asked_anything(airflow_app: AirflowApp) -> None:
+def test_job_that_has_ended_accepts_no_requests(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing().when_query_failed(HOPELESS).when_driver_ended())
     assert [ask(airflow_app, what) for what in ("cancel", "suspend", "resume")] == [(409, "finished")] * 3
     assert airflow_app.stored(asset, "desired_state") == "running"

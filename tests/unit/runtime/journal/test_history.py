@@ -116,7 +116,7 @@ GROWTH = (2, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")
 # ---- kept and shown -------------------------------------------------------------------------------------------------
 
 
-def test_rescales_are_kept_and_shown(job: Simulation, channel: FailingChannel) -> None:
+def test_rescales_are_kept_and_displayed(job: Simulation, channel: FailingChannel) -> None:
     run(job, 60)
     assert kept(channel) == shown(job) == [INITIAL, GROWTH]
     summary = job.store.views[-1].history.rescale_summary
@@ -125,7 +125,7 @@ def test_rescales_are_kept_and_shown(job: Simulation, channel: FailingChannel) -
     assert summary.downtime.max == summary.downtime.min > timedelta(0)
 
 
-def test_rescale_under_way_is_shown_last(job: Simulation, channel: FailingChannel) -> None:
+def test_rescale_under_way_is_displayed_last(job: Simulation, channel: FailingChannel) -> None:
     run(job, 21)
     assert shown(job) == [INITIAL, (2, "NEW_RESOURCE_AVAILABLE", None)]
     assert kept(channel) == [INITIAL]
@@ -241,7 +241,7 @@ def test_rescale_that_is_kept_otherwise_stays_as_it_is(
     assert job.states[-1] == "Executing"
 
 
-def test_rescale_that_nobody_can_read_is_passed_over(channel: FailingChannel, caplog: pytest.LogCaptureFixture) -> None:
+def test_rescale_that_can_not_be_read_is_passed_over(channel: FailingChannel, caplog: pytest.LogCaptureFixture) -> None:
     asyncio.run(channel.record(RescaleDocument(job="job", number=1, rescale={"number": 1, "trigger_cause": "MOON"})))
     history = History(channel, "job", 10)
     with caplog.at_level(logging.WARNING):
@@ -281,7 +281,7 @@ def wide(vertices: int) -> Scenario:
 
 
 @pytest.mark.parametrize("vertices", [1, 10, 50, 500])
-def test_view_is_small_however_much_there_is_to_tell(vertices: int, channel: FailingChannel) -> None:
+def test_view_is_small_however_much_there_is_to_report(vertices: int, channel: FailingChannel) -> None:
     job, history = wide(vertices), History(channel, "job", 1000)
     for step in job.steps:
         history.take(logged(step))
@@ -306,7 +306,7 @@ def logged(step: Step) -> Any:
     )
 
 
-def test_wide_rescale_is_shown_without_its_vertices(channel: FailingChannel) -> None:
+def test_wide_rescale_is_displayed_without_its_vertices(channel: FailingChannel) -> None:
     job, history = wide(500), History(channel, "job", 1000)
     for step in job.steps:
         history.take(logged(step))
@@ -315,7 +315,7 @@ def test_wide_rescale_is_shown_without_its_vertices(channel: FailingChannel) -> 
     assert len(history.rescales[-1].vertices.desired) == 500
 
 
-def test_newest_items_are_shown_as_far_as_there_is_room() -> None:
+def test_newest_items_are_displayed_as_far_as_there_is_room() -> None:
     assert newest_within(["a" * 10, "b" * 10, "c" * 10], 28) == ["b" * 10, "c" * 10]
     assert newest_within(["a", "b"], 1000) == ["a", "b"]
     assert newest_within(["a" * 100], 10) == []
@@ -355,7 +355,7 @@ def test_of_many_rescales_only_those_that_fit_are_encoded(channel: FailingChanne
     assert 0 < shown <= counted.encoded <= shown + 2
 
 
-def test_decisions_are_shown_as_they_were_told() -> None:
+def test_decisions_are_displayed_as_they_were_reported() -> None:
     decision = Decision(
         at=START, state="Executing", reason_code=ReasonCode.NO_PARALLELISM_CHANGE, reason="nothing to do"
     )
@@ -364,7 +364,7 @@ def test_decisions_are_shown_as_they_were_told() -> None:
     assert history.published(Scenario().state).decisions == [encode(decision)]
 
 
-def test_rescale_is_told_as_it_was() -> None:
+def test_rescale_is_reported_as_it_was() -> None:
     rescale = next(step.rescale for step in Scenario().given_executing(2).steps if step.rescale)
     assert isinstance(rescale, Rescale)
     history = History(FakeChannel(), "job", 10)

@@ -43,7 +43,7 @@ async def test_job_id_is_refused_when_it_is_no_folder_name(tmp_path: Path, job: 
         JobDirectory(Storage.at(str(tmp_path)), job)
 
 
-async def test_documents_are_where_the_driver_looks(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_documents_are_where_the_driver_reads_them(directory: JobDirectory, tmp_path: Path) -> None:
     await directory.create(journal_document(42))
     assert [path.name for path in (tmp_path / JOB / "journal").iterdir()] == [journal_name(42)] == ["0000000042.json"]
     assert directory.uri == f"file://{tmp_path}/{JOB}"
@@ -74,14 +74,14 @@ async def test_foreign_files_in_the_log_are_left_alone(directory: JobDirectory, 
     assert stranger.exists()
 
 
-async def test_directory_that_nobody_made_is_not_taken_for_a_new_job(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_directory_that_no_one_made_is_not_taken_for_a_new_job(directory: JobDirectory, tmp_path: Path) -> None:
     (tmp_path / JOB).rmdir()
     with pytest.raises(JobDirectoryError, match=r"create the bucket or directory \(or mount it\)"):
         await directory.create(journal_document(1))
     assert not (tmp_path / JOB).exists()
 
 
-async def test_log_that_is_away_is_not_begun_anew(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_log_that_is_away_is_not_begun_again(directory: JobDirectory, tmp_path: Path) -> None:
     await directory.create(journal_document(1))
     job, away = tmp_path / JOB, tmp_path / "away"
     job.rename(away)

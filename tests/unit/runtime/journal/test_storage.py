@@ -137,7 +137,7 @@ def test_local_creation_leaves_nothing_when_the_disk_is_full(
         (errno.EIO, "check that the storage answers"),
     ],
 )
-def test_disk_that_can_not_be_written_is_told_with_what_to_do(
+def test_disk_that_can_not_be_written_is_reported_with_what_to_do(
     tmp_path: Path, code: int, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(descriptor: int) -> None:
@@ -162,7 +162,7 @@ def test_remove_forgives_when_the_file_is_gone(tmp_path: Path) -> None:
     assert storage.names("") == []
 
 
-def test_create_is_refused_when_the_filesystem_looks_before_it_writes() -> None:
+def test_create_is_refused_when_the_filesystem_checks_before_it_writes() -> None:
     with pytest.raises(JobDirectoryError, match="'plain' cannot create a file only if it is absent"):
         Storage(PlainFileSystem(), "/jobs").create("a", b"")
 
@@ -191,7 +191,7 @@ def test_errors_of_the_library_become_one_that_names_the_path() -> None:
         Storage(UnreachableFileSystem(skip_instance_cache=True), "/jobs").names("journal")
 
 
-def test_missing_permission_is_told_with_its_fix(tmp_path: Path) -> None:
+def test_missing_permission_is_reported_with_its_fix(tmp_path: Path) -> None:
     with pytest.raises(JobDirectoryError, match=r"no permission for .*journal.* read, write and remove"):
         Storage(ForbiddenFileSystem(), str(tmp_path)).names("journal")
 

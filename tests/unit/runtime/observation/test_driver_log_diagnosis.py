@@ -103,7 +103,7 @@ def test_missing_python_names_worker_and_fix() -> None:
     assert is_recoverable(explained(NO_PYTHON))
 
 
-def test_missing_java_is_told_by_the_cluster_itself() -> None:
+def test_missing_java_is_reported_by_the_cluster_itself() -> None:
     said = 'ended (FAILED) java.io.IOException: Cannot run program "/nowhere/java/bin/java" (in directory "/work")'
     failure = explain(replace(LOST, message=said), DriverLog(), WORKER, reported=False)
     assert failure.message == f"{said}: Java is missing on worker h1:7078: install it there, or correct JAVA_HOME"
@@ -115,14 +115,14 @@ def test_memory_that_ran_out_is_the_cause(thread: str) -> None:
     assert explained(DriverLog(stderr=stderr)).summary == "java.lang.OutOfMemoryError: Java heap space"
 
 
-def test_exception_that_a_running_driver_wrote_is_no_verdict() -> None:
+def test_exception_that_a_running_driver_wrote_is_no_result() -> None:
     failure = explained(IMPORT_ERROR, reported=True)
     assert failure.error_class == DRIVER_LOST
     assert "ModuleNotFoundError: No module named 'airports'" in failure.message
     assert is_recoverable(failure)
 
 
-def test_without_an_exception_the_last_lines_that_matter_are_told() -> None:
+def test_without_an_exception_the_last_lines_that_matter_are_reported() -> None:
     noise = "26/11/21 08:38:09 WARN MicroBatchExecution: Disabling AQE\n"
     lines = noise + "".join(
         f"26/11/21 08:38:0{i} ERROR TaskSchedulerImpl: Lost executor {i}\n\tat frame\n" for i in range(7)
@@ -153,7 +153,7 @@ def test_application_without_executors_names_the_worker_of_the_last_one_and_what
     assert is_recoverable(failure)
 
 
-def test_application_whose_executors_are_not_told_of_leads_to_the_workers() -> None:
+def test_application_whose_executors_are_not_reported_leads_to_the_workers() -> None:
     message = explained(DriverLog(stderr=NO_EXECUTORS.stderr.splitlines()[-1])).message
     assert "no executor stayed alive; see the workers' logs: is Java 17 or later there" in message
 
@@ -214,7 +214,7 @@ def test_log_that_can_not_be_read_delays_nothing(job: Simulation, monkeypatch: p
     assert len(job.cluster.submissions) == 2
 
 
-def test_log_is_told_once_for_the_same_failure(job: Simulation, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_is_reported_once_for_the_same_failure(job: Simulation, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger=driver_log_diagnosis.__name__)
     job.drivers.silent = False
     job.clock.at(20, job.drivers.fail_query)
@@ -223,7 +223,7 @@ def test_log_is_told_once_for_the_same_failure(job: Simulation, caplog: pytest.L
     assert len([record for record in caplog.records if "SparkException" in record.getMessage()]) == 1
 
 
-def test_driver_that_ends_in_order_is_not_asked(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_that_ends_in_order_is_not_queried(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(job.cluster, "driver_log", asked.append)
     job.drivers.silent = False

@@ -37,7 +37,7 @@ def observed(job: Scenario, status: DriverStatus) -> list[Any]:
     return list(derive_events(job.state, observation, None, heartbeat, job.now, ExecutorShape(cores=1)))
 
 
-def test_note_of_an_ordinary_script_is_told_with_its_first_plan(job: Scenario):
+def test_note_of_an_unmanaged_script_is_reported_with_its_first_plan(job: Scenario):
     for event in observed(job, replace(report(job), vertices_read=(), notice=NOTE)):
         job.when(event)
     job.then("Executing", reason=NOTE)

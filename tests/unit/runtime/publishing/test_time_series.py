@@ -49,7 +49,7 @@ def watched(
     return [news for news in told if news is not None]
 
 
-def test_rows_are_counted_per_second_whatever_the_loop_looks_at(running: SchedulerState) -> None:
+def test_rows_are_counted_per_second_whenever_the_loop_polls(running: SchedulerState) -> None:
     news = watched(JobMetrics(), running, 31)
     assert len(news) == 4, "once in each step"
     first, *others = points(news[-1])
@@ -68,7 +68,7 @@ def test_new_driver_that_counts_from_zero_gives_no_wild_rate(running: SchedulerS
     assert [point["input"] for point in points(metrics.changed_documents())] == [None, None, None]
 
 
-def test_job_without_a_driver_has_bounds_and_a_state_but_no_figures(running: SchedulerState) -> None:
+def test_job_without_a_driver_has_bounds_and_a_state_but_no_metrics(running: SchedulerState) -> None:
     metrics = JobMetrics()
     metrics.record(Scenario().state, None, START)
     news = metrics.changed_documents()

@@ -51,7 +51,7 @@ def test_rescale_within_the_cooldown_is_held_back_until_its_end() -> None:
     assert answer.at >= answer.held_back_until
 
 
-def test_what_is_told_is_what_happens() -> None:
+def test_what_the_preview_reports_is_what_happens() -> None:
     job = running(4)
     answer = told(job, 1, 2)
     assert answer.at is not None

@@ -61,7 +61,7 @@ class Driver:
         return dict(self.gauge.read(self.graph, report, self.at))
 
 
-def test_batch_tells_what_came_in_what_it_cost_and_what_waits():
+def test_batch_reports_what_came_in_what_it_cost_and_what_waits():
     assert Driver().says(BATCH)["q"] == QueryMetrics(
         vertices=("job",),
         input_rate=300.0,
@@ -91,7 +91,7 @@ def test_query_that_no_row_reaches_any_more_is_quiet_until_its_next_batch():
     assert driver.says(replace(BATCH, committed=8))["q"].input_rate == 300.0
 
 
-def test_quiet_query_whose_sources_do_not_tell_what_waits_does_not_either():
+def test_quiet_query_whose_sources_do_not_report_what_waits_does_not_either():
     driver = Driver()
     driver.says(replace(BATCH, backlog=None))
     assert driver.says(replace(BATCH, backlog=None), after=60)["q"].backlog is None
@@ -110,12 +110,12 @@ def test_query_that_is_triggered_as_fast_as_possible_is_busy_all_the_time():
     assert Driver().says(replace(BATCH, trigger_interval_ms=0))["q"].busy == 1.0
 
 
-def test_query_without_a_batch_has_no_figures_yet():
+def test_query_without_a_batch_has_no_metrics_yet():
     figures = Driver().says(QueryReport(name="q", active=True))["q"]
     assert (figures.input_rate, figures.busy_rate, figures.busy, figures.batch_duration) == (None, None, None, None)
 
 
-def test_report_that_is_read_twice_has_no_news_and_no_report_no_figures():
+def test_status_that_is_read_twice_has_no_changes_and_a_missing_status_has_no_metrics():
     driver = Driver()
     first = driver.says(BATCH)
     report = DriverStatus(
@@ -182,7 +182,7 @@ def test_rescale_costs_what_it_took_and_no_long_wait_for_its_time():
     assert rescale_costs([waited]) == {Tier.QUERY: MAX_WAIT + timedelta(seconds=8)}
 
 
-def test_the_longest_of_the_newest_of_each_rung_counts():
+def test_the_longest_of_the_newest_of_each_tier_counts():
     old = [rescale(("Deploying", 500))]
     newest = [rescale(("Deploying", seconds)) for seconds in range(10, 20)]
     executors = [rescale(("Deploying", 3), tier=Tier.EXECUTORS)]

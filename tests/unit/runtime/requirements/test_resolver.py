@@ -66,7 +66,7 @@ def test_rescale_for_a_window_begins_as_much_earlier_as_rescales_of_this_job_wer
     assert running_on(until(job, 3 * HOURS + 10)) == 4
 
 
-def test_decision_and_page_say_that_it_was_the_calendar_and_for_which_window():
+def test_decision_and_page_state_that_it_was_the_calendar_and_for_which_window():
     job = following(calendar(look_ahead=None))
     until(job, 90 * MINUTES)
     assert any(text.startswith("bounds by calendar (window 'morning'): ") for text in reasons(job))
@@ -120,7 +120,7 @@ def test_job_without_rows_gives_back_all_but_its_lower_bound():
     assert running_on(until(job, 20 * MINUTES)) == 1
 
 
-def test_load_moves_within_the_calendars_floor_and_ceiling():
+def test_load_changes_within_the_calendars_floor_and_ceiling():
     floor = calendar(window("morning", (3, 4), start="01:00", end="02:00"), default=(1, 8))
     job, load = loaded(CombinedPolicy(calendar=floor, load=LoadPolicy(down_delay=timedelta(minutes=5))), (1, 8))
     load.rate = 60.0
@@ -144,7 +144,7 @@ def test_load_moves_within_the_calendars_floor_and_ceiling():
     ],
     ids=str,
 )
-def test_figures_that_make_no_sense_change_nothing(nonsense: Mapping[str, Any]):
+def test_metrics_that_make_no_sense_change_nothing(nonsense: Mapping[str, Any]):
     job, load = loaded(LoadPolicy(), (1, 8))
     load.rate = 300.0
     before = running_on(until(job, 10 * MINUTES))

@@ -41,7 +41,7 @@ from tests.support.runtime.policy_simulation import (
 MINUTES = 60.0
 
 
-def test_policy_that_raises_leaves_the_job_as_it_is_and_says_so_once(
+def test_policy_that_raises_leaves_the_job_as_it_is_and_reports_it_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     job = following(calendar(look_ahead=None))
@@ -58,7 +58,7 @@ def test_policy_that_raises_leaves_the_job_as_it_is_and_says_so_once(
     assert policy_of(job)["problem"] == "ZeroDivisionError: a calendar of no days"
 
 
-def test_bounds_of_a_person_that_expire_leave_a_job_whose_policy_fails_to_its_dag():
+def test_bounds_of_a_user_that_expire_leave_a_job_whose_policy_fails_to_its_dag():
     job = roomy()
     job.spec = replace(job.spec, rescale_policy='{"type": "PolicyOfTheFuture"}')
     asks(job, (1, 1), expires=10 * MINUTES)
@@ -67,7 +67,7 @@ def test_bounds_of_a_person_that_expire_leave_a_job_whose_policy_fails_to_its_da
     assert by(job) == ("DAG", "dag")
 
 
-def test_bounds_of_a_person_that_expire_before_the_load_policy_knows_anything_stay_until_it_does():
+def test_bounds_of_a_user_that_expire_before_the_load_policy_knows_anything_stay_until_it_does():
     job = following(LoadPolicy(), (1, 8))
     asks(job, (2, 2), expires=5 * MINUTES)
     assert running_on(until(job, 10 * MINUTES)) == 2
@@ -77,7 +77,7 @@ def test_bounds_of_a_person_that_expire_before_the_load_policy_knows_anything_st
     assert running_on(until(job, 20 * MINUTES)) == 8
 
 
-def test_job_that_is_deployed_with_other_bounds_does_not_jump_to_them_before_its_policy_is_asked():
+def test_job_that_is_deployed_with_other_bounds_does_not_jump_to_them_before_its_policy_is_evaluated():
     job = following(calendar(window("always", (1, 2), start="00:00", end="24:00")), (1, 2))
     until(job, 10 * MINUTES)
     job.spec = replace(job.spec, graph=roomy((1, 8)).spec.graph)
@@ -85,7 +85,7 @@ def test_job_that_is_deployed_with_other_bounds_does_not_jump_to_them_before_its
     assert not any("by the DAG" in text for text in reasons(job))
 
 
-def test_policy_that_wants_more_than_the_job_can_have_changes_nothing_and_says_what():
+def test_policy_that_wants_more_than_the_job_can_have_changes_nothing_and_names_it():
     job = following(calendar(window("too much", 9, start="00:00", end="24:00")))
     assert running_on(until(job, 10 * MINUTES)) == 4
     assert "above its max_parallelism 4: lower it" in policy_of(job)["problem"]
@@ -98,7 +98,7 @@ def test_policy_that_this_version_can_not_read_costs_the_job_nothing():
     assert "this version cannot read the policy" in policy_of(job)["problem"]
 
 
-def test_memory_that_can_not_be_read_is_begun_anew_with_a_word_in_the_timeline():
+def test_memory_that_can_not_be_read_is_begun_again_with_a_note_in_the_timeline():
     job, load = loaded(LoadPolicy(), (1, 8))
     load.rate = 300.0
     before = running_on(until(job, 10 * MINUTES))
@@ -149,7 +149,7 @@ def test_what_a_policy_has_learned_outlives_the_loop():
     assert kept.to_snapshot()["memory"]["rescales"]
 
 
-def test_looks_that_change_nothing_write_nothing():
+def test_polls_that_change_nothing_write_nothing():
     job, _ = loaded(LoadPolicy(), (1, 2))
     until(job, 20 * MINUTES)
     before = len(job.channel.journal)
@@ -168,7 +168,7 @@ def test_clock_that_was_set_back_or_forward_between_two_loops_leads_to_no_rescal
         assert (running_on(state), len(job.drivers.started)) == (before, known)
 
 
-def test_suspended_job_is_resumed_within_what_the_policy_asks_for():
+def test_suspended_job_is_resumed_within_what_the_policy_requests():
     job = following(calendar(look_ahead=None))
     job.clock.at(
         10 * MINUTES, lambda: setattr(job.store, "asked", ControlRequests(desired_state=DesiredState.SUSPENDED))

@@ -36,7 +36,7 @@ def lifts(job: Simulation) -> None:
     )
 
 
-def test_person_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goes_on():
+def test_user_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goes_on():
     job = following(calendar(look_ahead=None))
     until(job, 30 * MINUTES)
     asks(job, (1, 1), expires=90 * MINUTES)
@@ -50,7 +50,7 @@ def test_person_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goe
     assert any("bounds by alice (REST, until " in text for text in reasons(job))
 
 
-def test_person_lifts_the_bounds_and_the_policy_goes_on():
+def test_user_clears_the_bounds_and_the_policy_goes_on():
     job = following(calendar(look_ahead=None))
     asks(job, (1, 1))
     assert running_on(until(job, 90 * MINUTES)) == 1
@@ -58,7 +58,7 @@ def test_person_lifts_the_bounds_and_the_policy_goes_on():
     assert running_on(until(job, 91 * MINUTES)) == 4
 
 
-def test_without_a_policy_the_declared_bounds_come_back_when_a_persons_expire():
+def test_without_a_policy_the_declared_bounds_come_back_when_a_users_expire():
     job = roomy()
     asks(job, (1, 1), expires=10 * MINUTES)
     assert running_on(until(job, 9 * MINUTES)) == 1
@@ -66,7 +66,7 @@ def test_without_a_policy_the_declared_bounds_come_back_when_a_persons_expire():
     assert by(job) == ("DAG", "dag")
 
 
-def test_loop_that_can_not_read_the_inbox_yet_keeps_to_what_the_log_says_a_person_has_set():
+def test_loop_that_can_not_read_the_control_requests_yet_keeps_to_what_the_log_states_a_user_has_set():
     job = following(calendar(look_ahead=None))
     asks(job, (1, 1), expires=90 * MINUTES)
     until(job, 30 * MINUTES)
@@ -76,7 +76,7 @@ def test_loop_that_can_not_read_the_inbox_yet_keeps_to_what_the_log_says_a_perso
     assert running_on(until(job, 92 * MINUTES)) == 4, "it expires all the same"
 
 
-def test_bounds_of_a_calendar_that_is_kept_apart_are_told_as_such_and_a_persons_win_over_them():
+def test_bounds_of_a_calendar_that_is_kept_apart_are_reported_as_such_and_a_users_win_over_them():
     job = roomy()
     kept_apart = ControlRequests(
         calendar={"job": (2, 2)}, calendar_requester=Requester(requested_by="calendar/set/r", via="task")
@@ -95,7 +95,7 @@ def test_bounds_of_a_calendar_that_is_kept_apart_are_told_as_such_and_a_persons_
     assert running_on(until(job, 20 * MINUTES)) == 4
 
 
-def test_load_moves_within_the_bounds_of_a_calendar_that_is_kept_apart():
+def test_load_rescales_within_the_bounds_of_a_calendar_that_is_kept_apart():
     job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5)), (1, 8))
     load.rate = 60.0
     job.store.asked = ControlRequests(
@@ -114,7 +114,7 @@ def test_load_moves_within_the_bounds_of_a_calendar_that_is_kept_apart():
     ],
     ids=lambda policy: type(policy).__name__,
 )
-def test_dry_run_only_tells_what_it_would_do(policy: Any):
+def test_dry_run_only_reports_what_it_would_do(policy: Any):
     job = following(policy)
     assert running_on(until(job, 90 * MINUTES)) == 4, "what its DAG declares"
     told = [text for text in reasons(job) if text.startswith("dry run: ")]
@@ -126,7 +126,7 @@ def test_dry_run_only_tells_what_it_would_do(policy: Any):
     assert (policy_of(job)["dry_run"], policy_of(job)["acts"]) == (True, False)
 
 
-def test_load_policy_in_a_dry_run_tells_as_well():
+def test_load_policy_in_a_dry_run_reports_as_well():
     job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5), dry_run=True), (1, 4))
     load.rate = 60.0
     assert running_on(until(job, 30 * MINUTES)) == 4

@@ -81,7 +81,7 @@ def test_override_that_is_cleared_or_expired_releases_the_requirements(advice: P
 
 
 @pytest.mark.parametrize("asked", [None, {}, {"other": 1}, "x"])
-def test_requirements_that_can_not_hold_leave_those_in_force(asked: object) -> None:
+def test_requirements_that_can_not_hold_leave_those_active(asked: object) -> None:
     assert resolve(decode({"requirements": asked}), None, DECLARED, active(2, 3), START) is None
 
 

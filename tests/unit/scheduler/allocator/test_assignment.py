@@ -60,7 +60,7 @@ FLIGHTS = graph(
 PARALLELISM = {"read": 3, "count": 1, "write": 1}
 
 
-def test_assignment_tells_where_everything_lies():
+def test_assignment_names_the_place_of_every_task():
     assignment = assigned(FLIGHTS, PARALLELISM, workers(2, 2), TASKS)
     assert assignment.contents() == {
         "worker-0": [[("read", 0), ("count", 0)], [("write", 0)]],
@@ -83,7 +83,7 @@ def test_weight_decides_what_is_balanced():
 
 
 @pytest.mark.parametrize(("mode", "loads"), [(NONE, (3.0, 1.0)), (SLOTS, (3.0, 1.0)), (TASKS, (2.0, 2.0))])
-def test_tasks_are_balanced_over_slots_only_if_asked_for(mode: LoadBalanceMode, loads: tuple[float, ...]):
+def test_tasks_are_balanced_over_slots_only_if_requested(mode: LoadBalanceMode, loads: tuple[float, ...]):
     job = graph(vertex("read"), vertex("parse"), vertex("count"))
     assert assigned(job, {"read": 1, "parse": 1, "count": 2}, workers(2), mode).loads == loads
 
@@ -139,7 +139,7 @@ def test_every_subtask_is_on_one_worker_within_what_it_offers(plan, offered, mod
 
 
 @given(plan=plans(), offered=offers, mode=modes)
-def test_figures_per_worker_are_those_of_its_subtasks(plan, offered, mode: LoadBalanceMode):
+def test_metrics_per_worker_are_those_of_its_subtasks(plan, offered, mode: LoadBalanceMode):
     job, parallelism = plan
     assignment = assign(job, parallelism, offered, mode)
     if assignment is None:

@@ -43,7 +43,7 @@ def test_minimum_suffices_and_what_is_required_gives_every_upper_bound(job: JobG
 
 
 @given(job=graphs(), slots=st.integers(0, 60))
-def test_no_slot_is_left_that_somebody_could_use(job: JobGraph, slots: int):
+def test_no_slot_is_left_that_a_job_could_use(job: JobGraph, slots: int):
     parallelism = determine_parallelism(job, job.requirements, slots)
     required = required_slots(job, job.requirements)
     if parallelism is not None:

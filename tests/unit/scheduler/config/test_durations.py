@@ -56,7 +56,7 @@ def test_duration_beyond_the_calendar_is_refused(written: object):
 
 
 @pytest.mark.parametrize("text", ["36500 d", "5 min", "12 h", "90 s", "50 ms", "7 us", "0 s", "-1 ms"])
-def test_shown_duration_is_read_back(text: str):
+def test_displayed_duration_is_read_back(text: str):
     assert format_duration(parse_duration(text)) == text
     assert parse_duration(LONGEST) == LONGEST
 

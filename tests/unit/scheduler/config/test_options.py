@@ -77,7 +77,7 @@ def test_ours_beats_flinks_and_newer_beats_older():
     assert Options.of(older | newer | ours).scaling_interval_min == timedelta(seconds=3)
 
 
-def test_values_are_read_as_people_write_them():
+def test_values_are_read_as_users_write_them():
     options = Options.of(
         {
             "resource_wait_timeout": -1,
@@ -94,7 +94,7 @@ def test_values_are_read_as_people_write_them():
     assert options.scaling_interval_max == timedelta(hours=1)
 
 
-def test_all_that_is_wrong_is_told_at_once():
+def test_all_violations_are_reported_at_once():
     with pytest.raises(OptionError) as raised:
         Options.of({"max_failed_batches": 0, "patience": 1, "stop_timeout": "soon", "below_lower_bound": "panic"})
     told = str(raised.value)
@@ -117,7 +117,7 @@ def test_error_names_the_option_as_it_was_given():
         Options.of({P + "rescale-trigger.max-checkpoint-failures": "0"})
 
 
-def test_driver_must_not_take_itself_for_an_orphan_while_it_is_looked_after():
+def test_driver_must_not_take_itself_for_an_orphan_while_it_is_supervised():
     with pytest.raises(OptionError, match=r"orphan_timeout \(1 h\) must be at least twice trigger_lifetime \(31 min\)"):
         Options.of({"orphan_timeout": "1 h", "trigger_lifetime": "31 min"})
     assert Options.of({"orphan_timeout": -1}).orphan_timeout is None
@@ -219,11 +219,11 @@ def test_strategy_is_read_from_the_configuration_that_names_it(
         ),
     ],
 )
-def test_strategy_is_described_as_people_write_it(strategy: RestartStrategy, described: str):
+def test_strategy_is_described_as_users_write_it(strategy: RestartStrategy, described: str):
     assert describe_strategy(strategy) == described
 
 
-def test_flinks_parameters_have_no_say_beside_a_whole_strategy():
+def test_flinks_parameters_have_no_state_beside_a_whole_strategy():
     values = {"restart_strategy": FixedDelay(attempts=2), "restart-strategy.fixed-delay.attempts": "7"}
     assert Options.of(values).restart_strategy == FixedDelay(attempts=2)
 

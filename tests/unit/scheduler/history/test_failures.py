@@ -98,14 +98,14 @@ def test_failures_on_the_way_through_a_restart_are_concurrent():
     assert newest(job).concurrent == (other(1), other(2))
 
 
-def test_failure_that_is_told_twice_is_one():
+def test_failure_that_is_reported_twice_is_one():
     job = Scenario().given_executing(2).when_query_failed().when_query_failed().when_query_failed(other())
     job.when_query_failed(other()).when_driver_ended()
     assert len(job.state.failures) == 1
     assert newest(job).concurrent == (other(),)
 
 
-def test_failure_that_is_told_twice_while_rescaling_is_one():
+def test_failure_that_is_reported_twice_while_rescaling_is_one():
     job = rescaling()
     for _ in range(2):
         job.unsettled(QueryFailed(at=job.now, epoch=1, failure=other()))
@@ -131,7 +131,7 @@ def test_concurrent_failures_are_bounded():
     ],
     ids=["killed", "failing", "stopped", "killed when stopping", "canceling", "suspended at once"],
 )
-def test_driver_that_ends_as_it_was_told_to_has_not_failed(job: Scenario):
+def test_driver_that_ends_as_it_was_directed_to_has_not_failed(job: Scenario):
     before = job.state.failures
     job.when_driver_ended(other())
     assert job.state.failures == before
@@ -166,7 +166,7 @@ def test_savepoint_despite_the_failure_leaves_the_root_as_it_was():
     assert newest(job).failure == TRANSIENT
 
 
-def test_stopping_job_that_is_canceled_says_so():
+def test_stopping_job_that_is_canceled_reports_it():
     job = Scenario().given_executing(2).when_suspended().when_query_failed()
     job.when(CancelRequested(at=job.now))
     assert decisions(job) == ["canceled as asked"]

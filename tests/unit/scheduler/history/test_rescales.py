@@ -64,7 +64,7 @@ def test_slots_that_arrive_while_requirements_wait_are_the_same_rescale():
     assert told(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("UPDATE_REQUIREMENT", None)]
 
 
-def test_slots_that_were_there_when_the_plan_came_into_force_are_the_next_rescale():
+def test_slots_that_were_there_when_the_plan_was_activated_are_the_next_rescale():
     job = Scenario(lower=1, upper=8).given_deploying(2).when_slots(held=2, free=4).when_plan_activated()
     assert told(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("NEW_RESOURCE_AVAILABLE", None)]
 
@@ -96,7 +96,7 @@ def test_failover_takes_over_the_rescale_that_it_meets():
     assert merged.failure == TRANSIENT.summary
 
 
-def test_each_failed_deployment_begins_the_failover_anew():
+def test_each_failed_deployment_begins_the_failover_again():
     job = Scenario(resource_stabilization_timeout=0).given_executing(2)
     for _ in range(3):
         job.when_query_failed().after(100)

@@ -25,7 +25,7 @@ SECOND = timedelta(seconds=1)
 AT_ONCE: dict[str, Any] = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 0}
 
 
-def test_initial_schedule_tells_states_from_creation_to_execution():
+def test_initial_schedule_reports_states_from_creation_to_execution():
     job = Scenario(lower=1, upper=4).given_executing(2)
     initial = newest(job)
     began = initial.start
@@ -39,7 +39,7 @@ def test_initial_schedule_tells_states_from_creation_to_execution():
     assert (initial.tier, initial.downtime, initial.failure) == (Tier.DRIVER, None, None)
 
 
-def test_record_tells_what_was_desired_what_sufficed_and_what_came_of_it():
+def test_record_reports_what_was_desired_what_sufficed_and_what_came_of_it():
     vertices = (
         JobVertex(name="read", parallelism=ParallelismRange(1, 2), slot_sharing_group="in"),
         JobVertex(name="count", parallelism=ParallelismRange(2, 6), slot_sharing_group="out"),
@@ -103,7 +103,7 @@ def test_failure_is_cut_short():
 
 
 @pytest.mark.parametrize("end", ["failure without a way on", "no slots for the start", "first plan not deployed"])
-def test_rescale_that_ended_with_a_failure_tells_it(end: str):
+def test_rescale_that_ended_with_a_failure_reports_it(end: str):
     life, _, _ = ENDS[end]
     assert newest(life()).failure
 
@@ -141,7 +141,7 @@ def test_downtime_that_the_driver_measured_is_believed():
     assert newest(reported(job, timedelta(milliseconds=1500))).downtime == timedelta(milliseconds=1500)
 
 
-def test_downtime_ends_when_the_plan_is_in_force_on_fewer_slots_than_it_will_have():
+def test_downtime_ends_when_the_plan_is_active_on_fewer_slots_than_it_will_have():
     job = Scenario(**AT_ONCE).given_executing(2).when_slots(held=2, free=2)
     job.now += 3 * SECOND
     job.when_plan_activated().after(10).when_slots(held=4)

@@ -47,14 +47,14 @@ def test_job_of_a_version_without_timeline_goes_on(life: ScenarioBuilder):
     assert all(record.number == number for number, record in enumerate(history(job), start=1))
 
 
-def test_reason_not_to_move_is_told_once():
+def test_reason_not_to_move_is_reported_once():
     job = Scenario(min_parallelism_increase=3, upper=8).given_executing(2)
     for _ in range(3):
         job.when_slots(held=2, free=1).when_slots(held=2, free=0)
     assert job.reasons.count("{'job': 2} -> {'job': 3} possible, not yet: below the minimal increase") == 1
 
 
-def test_reason_is_told_again_after_a_transition():
+def test_reason_is_reported_again_after_a_transition():
     job = Scenario().given_waiting()
     job.when_requirements(1, 4).when_requirements(1, 4)
     reason = "the requirements are as before: nothing to do"

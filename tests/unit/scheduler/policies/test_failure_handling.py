@@ -54,7 +54,7 @@ def test_failure_of_the_job_itself_is_not_recoverable_wherever_in_the_chain_it_i
     assert not is_recoverable(failure("STREAM_FAILED", STREAM, name))
 
 
-def test_table_that_changed_since_it_was_analysed_is_analysed_anew_by_a_restart():
+def test_table_that_changed_since_it_was_analysed_is_analysed_again_by_a_restart():
     causes = (CAPTURED + "AnalysisException", "org.apache.spark.sql.AnalysisException")
     assert is_recoverable(failure("INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS.COLUMNS_MISMATCH", *causes))
 
@@ -109,7 +109,7 @@ def test_driver_and_scheduler_mean_the_same():
     assert failures.BUILD_FUNCTION_ERROR == failure_handling.BUILD_FUNCTION_ERROR
 
 
-def test_summary_is_one_line_for_people():
+def test_summary_is_one_line_for_users():
     assert Failure(error_class="PaymentRefused", message="card expired").summary == "PaymentRefused: card expired"
 
 
@@ -122,7 +122,7 @@ def test_pattern_of_a_condition_fits_all_that_is_more_particular():
     assert is_recoverable(expired, non_recoverable=["PAYMENT.CARD"])
 
 
-def test_job_has_run_unless_told_otherwise():
+def test_job_has_run_unless_configured_otherwise():
     mistake = Failure(error_class="KeyError", message="", causes=(BUILD_FUNCTION_ERROR, "KeyError"))
     assert is_recoverable(mistake)
     assert not is_recoverable(mistake, has_run=False)

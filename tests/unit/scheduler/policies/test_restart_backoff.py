@@ -66,7 +66,7 @@ def test_failure_before_the_planned_restart_belongs_to_the_same_attempt():
     assert not can_restart(strategy, second, START + 2 * SECOND)
 
 
-def test_counting_starts_anew_after_a_quiet_time():
+def test_counting_starts_again_after_a_quiet_time():
     strategy = ExponentialDelay(reset_backoff_threshold=10 * SECOND)
     record = notify(strategy, RestartRecord(), START, NO_JITTER)
     record = notify(strategy, record, START + 2 * SECOND, NO_JITTER)

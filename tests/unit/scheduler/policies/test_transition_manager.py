@@ -47,7 +47,7 @@ def test_unusable_change_does_not_extend_the_cooldown():
     assert extended.change(START + seconds(5), Resources.NONE).cooldown_ends == START + seconds(30)
 
 
-def test_change_while_stabilizing_asks_for_another_look():
+def test_change_while_stabilizing_requests_another_evaluation():
     stabilizing = manager(cooldown=seconds(0)).change(START + seconds(1), Resources.SUFFICIENT)
     looked = stabilizing.advance(START + seconds(11), Resources.SUFFICIENT)
     assert (looked.phase, looked.evaluation) == (Phase.STABILIZING, None)
@@ -62,7 +62,7 @@ CALLS = st.tuples(
 
 
 @given(calls=st.lists(CALLS, max_size=30), extension=st.sampled_from(list(CooldownExtension)))
-def test_manager_never_moves_without_sufficient_resources(
+def test_manager_never_rescales_without_sufficient_resources(
     calls: list[tuple[str, int, Resources]], extension: CooldownExtension
 ):
     current, now = manager(extension=extension, limit=seconds(120)), START

@@ -7,7 +7,7 @@ from airflow_adaptive.scheduler.events import DriverSubmitted, PlanActivated
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
 
-def test_executes_when_the_driver_reports_the_plan_in_force():
+def test_executes_when_the_driver_reports_the_plan_active():
     job = Scenario().given_deploying(2).when_slots(held=2).when_plan_activated().then("Executing").then_parallelism(2)
     assert job.state.has_run
     assert job.state.driver is not None
@@ -21,7 +21,7 @@ def test_slots_that_are_still_to_come_are_awaited():
     job.when_slots(held=4).then("Executing")
 
 
-def test_note_of_a_driver_is_told_with_its_first_plan_only():
+def test_note_of_a_driver_is_reported_with_its_first_plan_only():
     job, note = Scenario().given_script().given_deploying(1).when_slots(held=1, free=1), "it is an ordinary script"
     job.when(replace(job.plan_activated(), note=note)).then(
         "Executing", reason=f"the driver reports the plan in force; {note}"
@@ -31,7 +31,7 @@ def test_note_of_a_driver_is_told_with_its_first_plan_only():
     assert note not in job.reasons[-1]
 
 
-def test_note_of_a_driver_is_told_while_slots_are_awaited():
+def test_note_of_a_driver_is_reported_while_slots_are_awaited():
     job = Scenario().given_deploying(2).when_slots(held=1, free=1)
     job.when(replace(job.plan_activated(), note="an ordinary script"))
     job.then("Deploying", reason="in force on 1 of 2 slot(s): the others are awaited; an ordinary script")
@@ -62,7 +62,7 @@ def test_plans_again_with_what_arrived_when_it_takes_too_long():
     assert job.state.restarts.attempts == 0
 
 
-def test_plans_again_when_the_plan_is_in_force_on_too_few_slots():
+def test_plans_again_when_the_plan_is_active_on_too_few_slots():
     job = Scenario().given_deploying(4).when_slots(held=2).when_plan_activated().after(300).then("Deploying")
     job.when_plan_activated().then("Executing").then_parallelism(2)
 
@@ -74,7 +74,7 @@ def test_fails_over_when_nothing_arrived_in_time():
     job.when_driver_ended().after(1).then("WaitingForResources")
 
 
-def test_fails_over_when_all_slots_arrived_but_the_plan_is_not_in_force():
+def test_fails_over_when_all_slots_arrived_but_the_plan_is_not_active():
     job = Scenario().given_deploying(2).when_slots(held=2).after(300)
     killed = KillDriver(epoch=1, submission_id=None, cause="TimerFired")
     job.then("Restarting", killed, reason="not in force after 300 s; 2 slot(s) had arrived")
@@ -162,5 +162,5 @@ def test_new_driver_waits_for_slots_that_are_still_to_be_had():
     registered(Scenario().given_deploying(4).when_slots(held=1, free=3)).after(299).then("Deploying")
 
 
-def test_first_deployment_has_patience_with_slots_that_are_not_seen_yet():
+def test_first_deployment_waits_for_slots_that_are_not_visible_yet():
     Scenario().given_deploying(2).when_slots().then("Deploying").after(299).then("Deploying")

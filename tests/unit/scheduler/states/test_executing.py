@@ -42,7 +42,7 @@ def test_change_that_is_gone_when_the_cooldown_ends_rescales_nothing():
     job.then("Executing").then_parallelism(2)
 
 
-def test_cooldown_begins_anew_with_each_visit():
+def test_cooldown_begins_again_with_each_visit():
     job = Scenario().given_executing(2).after(29).when_query_failed().after(11).when_plan_activated()
     job.when_slots(held=2, free=2).after(29).then("Executing").after(1).then("Deploying")
 
@@ -51,7 +51,7 @@ def test_cooldown_begins_anew_with_each_visit():
     ("extension", "acts_at"),
     [("none", 30), ("first_change", 40), ("every_change", 55)],
 )
-def test_cooldown_is_extended_as_told(extension: str, acts_at: int):
+def test_cooldown_is_extended_as_configured(extension: str, acts_at: int):
     job = Scenario(cooldown_extension=extension, max_trigger_delay=0).given_executing(2)
     job.after(10).when_slots(held=2, free=1).after(15).when_slots(held=2, free=2)
     job.after(acts_at - 25.1).then("Executing").after(0.1).then("Deploying")
@@ -118,7 +118,7 @@ def test_slots_that_give_the_same_parallelism_change_nothing():
     assert job.path[-1] == "Executing"
 
 
-def test_rescale_is_counted_and_does_not_ask_the_restart_strategy():
+def test_rescale_is_counted_and_does_not_consult_the_restart_strategy():
     job = Scenario(**AT_ONCE, restart_strategy="none").given_executing(2).when_slots(held=2, free=2).then("Deploying")
     assert (job.state.num_restarts, job.state.num_rescales, job.state.restarts.attempts) == (1, 1, 0)
 
@@ -198,7 +198,7 @@ def test_job_that_does_not_stop_below_its_lower_bound_is_killed():
     job.after(60).then("Restarting", KillDriver(epoch=1, submission_id=None, cause="TimerFired"))
 
 
-def test_job_below_its_new_lower_bound_keeps_running_when_told_so():
+def test_job_below_its_new_lower_bound_keeps_running_when_configured_so():
     job = Scenario(below_lower_bound="keep_running", scaling_interval_min=0).given_executing(2).when_requirements(3, 4)
     job.then("Executing", reason="have 2 slot(s), need at least 3 (vertex 'job' at least 3); keeps running")
     job.after(1000).then("Executing").when_slots(held=2, free=1).after(100).then("Deploying").then_parallelism(3)
@@ -236,7 +236,7 @@ def test_end_of_the_input_finishes_the_job():
     job.after(60).then("Finished", KillDriver(epoch=1, submission_id=None, cause="TimerFired"))
 
 
-def test_wishes_are_followed():
+def test_desired_states_are_followed():
     Scenario().given_executing(2).when_canceled().then("Canceling")
     Scenario().given_executing(2).when_suspended().then("StopWithSavepoint")
 

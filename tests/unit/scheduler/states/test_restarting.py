@@ -47,7 +47,7 @@ def test_exponential_delay_grows_and_falls_back_after_a_quiet_time():
     job.after(3600 + 3).when_query_failed().then("Restarting", reason="restart in 1 s")
 
 
-def test_jitter_moves_the_exponential_delay_the_same_way_in_a_replay():
+def test_jitter_changes_the_exponential_delay_the_same_way_in_a_replay():
     strategy = {"type": "exponential-delay", "initial_backoff": "100 s", "max_backoff": "200 s", "jitter_factor": 0.5}
 
     def delay(job: str) -> str:
@@ -59,7 +59,7 @@ def test_jitter_moves_the_exponential_delay_the_same_way_in_a_replay():
     assert delays == [delay(job) for job in "abcdefgh"]
 
 
-def test_hopeless_failure_does_not_ask_the_strategy():
+def test_hopeless_failure_does_not_consult_the_strategy():
     job = Scenario().given_executing(2).when_driver_ended(HOPELESS).then("Finished").then_outcome("FAILED")
     assert job.state.restarts.attempts == 0
 
@@ -102,7 +102,7 @@ def test_driver_that_falls_silent_during_the_backoff_is_killed():
     job.when_driver_silent().then("Restarting", reason="DriverHeartbeatTimedOut ignored")
 
 
-def test_driver_that_ends_during_the_backoff_does_not_start_it_anew():
+def test_driver_that_ends_during_the_backoff_does_not_start_it_again():
     job = Scenario(lower=1, upper=2).given_executing(2).when_query_failed().after(0.5).when_driver_ended().after(0.5)
     job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
 

@@ -68,7 +68,7 @@ def test_lost_driver_goes_to_failure_handling():
     recovering().when_query_failed(HOPELESS).then("Failing")
 
 
-def test_wishes_and_the_end_of_the_input_are_followed():
+def test_desired_states_and_the_end_of_the_input_are_followed():
     recovering().when_canceled().then("Canceling")
     recovering().when_suspended().then("StopWithSavepoint")
     recovering().when_completed().then("Finished").then_outcome("FINISHED")

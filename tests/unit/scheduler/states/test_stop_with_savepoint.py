@@ -47,7 +47,7 @@ def test_failure_after_the_savepoint_keeps_its_causes():
     assert job.state.current.failure.causes == ("TASK_FAILED",)
 
 
-def test_failure_fails_the_job_when_the_strategy_says_no():
+def test_failure_fails_the_job_when_the_strategy_allows_no_restart():
     stopping(restart_strategy="none").when_query_failed().when_savepoint_failed().then("Failing")
 
 
@@ -57,7 +57,7 @@ def test_driver_that_ends_before_the_savepoint_has_failed():
     remembered.then("Finished", reason="SyntaxError").then_outcome("FAILED")
 
 
-def test_suspend_that_is_asked_again_after_a_failure_is_followed():
+def test_suspend_that_is_requested_again_after_a_failure_is_followed():
     stopping().when_driver_ended().when_suspended().then("Finished").then_outcome("SUSPENDED")
 
 
@@ -83,7 +83,7 @@ def test_silence_after_the_savepoint_means_nothing():
     )
 
 
-def test_wishes_and_the_end_of_the_input_are_followed():
+def test_desired_states_and_the_end_of_the_input_are_followed():
     stopping().when_canceled().then("Canceling")
     stopping().when_completed().then("Finished").then_outcome("FINISHED")
     stopping().when_suspended().then("StopWithSavepoint", reason="SuspendRequested ignored")

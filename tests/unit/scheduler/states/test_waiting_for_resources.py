@@ -25,7 +25,7 @@ def test_stabilisation_counts_from_the_first_change():
     job.then("Deploying", SubmitDriver(epoch=1, slots=3, cause="TimerFired"))
 
 
-def test_loss_of_slots_does_not_start_the_stabilisation_anew():
+def test_loss_of_slots_does_not_start_the_stabilisation_again():
     job = Scenario().given_waiting().when_slots(free=2).after(5).when_slots().after(3).when_slots(free=1).after(2)
     job.then("Deploying", SubmitDriver(epoch=1, slots=1, cause="TimerFired"))
 
@@ -41,7 +41,7 @@ def test_deploys_with_what_is_there_when_the_wait_ends():
     job.then("Deploying", SubmitDriver(epoch=1, slots=2, cause="TimerFired"), reason="waited long enough")
 
 
-def test_fails_and_says_why_when_the_wait_ends_below_the_minimum():
+def test_fails_and_gives_the_reason_when_the_wait_ends_below_the_minimum():
     job = Scenario(lower=3, upper=4).given_waiting(free=2).after(300).then("Finished").then_outcome("FAILED")
     assert job.reason == (
         "not enough resources: have 2 slot(s), need at least 3 (vertex 'job' at least 3): add workers, or declare lower "
@@ -49,7 +49,7 @@ def test_fails_and_says_why_when_the_wait_ends_below_the_minimum():
     )
 
 
-def test_waits_without_end_when_told_so():
+def test_waits_without_end_when_configured_so():
     Scenario(resource_wait_timeout=-1).given_waiting().after(10**7).then("WaitingForResources")
 
 
@@ -66,7 +66,7 @@ def test_lower_requirements_make_what_is_there_desired():
     job.then("Deploying", SubmitDriver(epoch=1, slots=2, cause="RequirementsChanged")).then_parallelism(2)
 
 
-def test_same_requirements_change_nothing_and_say_so():
+def test_same_requirements_change_nothing_and_state_so():
     job = Scenario().given_waiting().when_requirements(1, 4)
     job.then("WaitingForResources", reason="the requirements are as before: nothing to do")
 
@@ -92,7 +92,7 @@ def test_cancel_stops_a_driver_that_is_held():
     Scenario().given_executing(2).when_query_failed().after(1).when_canceled().then("Canceling")
 
 
-def test_end_comes_at_once_when_asked():
+def test_end_comes_at_once_when_requested():
     Scenario().given_waiting().when_canceled().then("Finished").then_outcome("CANCELED")
     Scenario().given_waiting().when_suspended().then("Finished").then_outcome("SUSPENDED")
     Scenario().given_waiting().when_query_failed().then("Finished").then_outcome("FAILED")

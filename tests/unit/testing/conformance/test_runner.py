@@ -40,7 +40,7 @@ def test_every_derived_vector_is_judged(area: str):
 
 
 @pytest.mark.parametrize("area", sorted({rule.area for rule in DIFFERENCES}))
-def test_every_deliberate_difference_is_shown_by_a_vector(area: str):
+def test_every_deliberate_difference_is_demonstrated_by_a_vector(area: str):
     told = [told for file in VECTORS for told in tally_of(file, area).differing]
     assert not [rule.why for rule in DIFFERENCES if rule.area == area and not any(rule.why in one for one in told)]
 
@@ -112,11 +112,11 @@ def judged(area: str, vector: dict[str, Any]) -> str:
         ),
     ],
 )
-def test_vector_is_judged_by_what_it_says(area: str, vector: dict[str, Any], verdict: str):
+def test_vector_is_judged_by_its_content(area: str, vector: dict[str, Any], verdict: str):
     assert judged(area, vector) == verdict
 
 
-def test_command_line_tells_what_came_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_command_line_reports_what_came_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main([str(SAMPLE)]) == 0
     assert "slot_allocator" in capsys.readouterr().out
     wrong = tmp_path / "wrong.json"

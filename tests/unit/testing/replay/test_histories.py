@@ -102,7 +102,7 @@ def test_history_of_a_job_under_other_options_is_refused():
         ("reason", "no reason"),
     ],
 )
-def test_whatever_differs_is_told(name: str, value: object):
+def test_whatever_differs_is_reported(name: str, value: object):
     first, *others = recorded().steps
     (told,) = replay(replace(recorded(), steps=[{**first, name: value}, *others]))
     assert told.startswith(f"step 1, SchedulingStarted: {name} was {value!r}, is ")
@@ -120,7 +120,7 @@ def test_unknown_event_is_refused():
         decode_event({"type": "MoonRose"})
 
 
-def test_command_line_tells_what_came_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_command_line_reports_what_came_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main([str(HISTORIES), str(FILES[0])]) == 0
     assert capsys.readouterr().out.count("as recorded\n") == len(FILES) + 1
     history = json.loads(FILES[0].read_text())

@@ -53,7 +53,7 @@ async def next_of(stream: AsyncIterator[Update | None]) -> Any:
     return None if look is None else look.content
 
 
-def test_listener_is_told_what_is_there_and_then_what_changes() -> None:
+def test_listener_receives_the_current_state_and_then_the_changes() -> None:
     async def listen() -> list[Any]:
         feed, source = quick(), Source()
         stream = feed.subscribe("job", source.read)
@@ -66,7 +66,7 @@ def test_listener_is_told_what_is_there_and_then_what_changes() -> None:
     assert asyncio.run(listen()) == ["first", "second", 0]
 
 
-def test_many_listeners_cost_one_look() -> None:
+def test_many_listeners_cost_one_observation() -> None:
     async def listen() -> int:
         feed, source = quick(poll_interval_s=60), Source()
         streams = [feed.subscribe("job", source.read) for _ in range(50)]
@@ -90,7 +90,7 @@ def test_listener_of_a_job_where_nothing_happens_gets_signs_of_life() -> None:
     assert asyncio.run(listen()) == [None, None, None]
 
 
-def test_listener_has_to_connect_anew_when_its_time_is_up() -> None:
+def test_listener_has_to_connect_again_when_its_time_is_up() -> None:
     async def listen() -> list[Any]:
         feed = quick(lifetime_s=0.2, heartbeat_interval_s=60)
         return [look.content async for look in feed.subscribe("job", Source().read) if look is not None]
@@ -98,7 +98,7 @@ def test_listener_has_to_connect_anew_when_its_time_is_up() -> None:
     assert asyncio.run(listen()) == ["first"]
 
 
-def test_listener_of_a_job_that_is_gone_is_told_so_and_let_go() -> None:
+def test_listener_of_a_job_that_is_gone_is_informed_and_let_go() -> None:
     async def listen() -> list[Any]:
         feed = quick()
         return [
@@ -125,7 +125,7 @@ def test_database_that_fails_for_a_while_ends_nothing(caplog: pytest.LogCaptureF
     assert len([record for record in caplog.records if "database is locked" in record.message]) == 1
 
 
-def test_server_that_is_told_to_stop_lets_its_listeners_go(stops: list[int]) -> None:
+def test_server_that_is_directed_to_stop_lets_its_listeners_go(stops: list[int]) -> None:
     async def listen() -> list[Any]:
         told = []
         async for look in quick().subscribe("job", Source().read):
@@ -169,7 +169,7 @@ def events_in(text: str) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.usefixtures("short")
-def test_page_is_told_the_job_and_its_figures(airflow_app: AirflowApp) -> None:
+def test_page_receives_the_job_and_its_metrics(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing())
     answer = airflow_app.client("viewer").get(f"{API}/jobs/departures/events")
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -180,7 +180,7 @@ def test_page_is_told_the_job_and_its_figures(airflow_app: AirflowApp) -> None:
     assert metrics == airflow_app.client("viewer").get(f"{API}/jobs/departures/metrics").json()
 
 
-def test_look_differs_when_the_mirror_does(airflow_app: AirflowApp) -> None:
+def test_view_differs_when_the_published_state_does(airflow_app: AirflowApp) -> None:
     from airflow_adaptive.plugin.api.routes.events import poll  # noqa: PLC0415
     from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
 
@@ -211,7 +211,7 @@ def test_job_that_was_removed_is_gone(airflow_app: AirflowApp) -> None:
     assert gone.content is None
 
 
-def test_only_new_points_are_told_and_the_last_one_again(airflow_app: AirflowApp) -> None:
+def test_only_new_points_are_reported_and_the_last_one_again(airflow_app: AirflowApp) -> None:
     from airflow_adaptive.plugin.api.routes.events import FIRST_POINTS, _new_points  # noqa: PLC0415
     from airflow_adaptive.plugin.data.documents import Metrics  # noqa: PLC0415
 
@@ -224,7 +224,7 @@ def test_only_new_points_are_told_and_the_last_one_again(airflow_app: AirflowApp
     assert then.points == pages[1].points[-2:]
 
 
-def test_crowd_is_told_to_come_back(airflow_app: AirflowApp, short: Feed) -> None:
+def test_listeners_beyond_the_limit_are_rejected_for_now(airflow_app: AirflowApp, short: Feed) -> None:
     short.max_subscribers = 0
     place(airflow_app, executing())
     answer = airflow_app.client().get(f"{API}/jobs/departures/events")

@@ -66,7 +66,7 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_mirror_that_is_not_understood_is_taken_for_absent(airflow_app: AirflowApp, garbage: Any) -> None:
+def test_published_state_that_is_not_understood_is_taken_for_absent(airflow_app: AirflowApp, garbage: Any) -> None:
     asset = place(airflow_app, executing())
     keys = (
         "summary",
@@ -156,7 +156,7 @@ def test_job_without_a_plan_has_none_to_show(airflow_app: AirflowApp) -> None:
     assert plan["vertices"][0]["planned"] is None
 
 
-def test_plan_of_thousands_of_subtasks_is_shown_without_them(
+def test_plan_of_thousands_of_subtasks_is_displayed_without_them(
     airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow_adaptive.plugin.api import job_details  # noqa: PLC0415
@@ -168,21 +168,21 @@ def test_plan_of_thousands_of_subtasks_is_shown_without_them(
 
 
 @pytest.mark.parametrize("step", [10, 60, 600])
-def test_figures_come_in_three_resolutions(airflow_app: AirflowApp, step: int) -> None:
+def test_metrics_come_in_three_resolutions(airflow_app: AirflowApp, step: int) -> None:
     place(airflow_app, executing())
     page = get(airflow_app, "/jobs/departures/metrics", step=step)
     assert (page["step"], page["columns"][0]) == (step, "at")
     assert len(page["points"]) == (3 if step == 10 else 1)
 
 
-def test_figures_since_a_moment_are_the_rest(airflow_app: AirflowApp) -> None:
+def test_metrics_since_a_moment_are_the_rest(airflow_app: AirflowApp) -> None:
     job = executing()
     place(airflow_app, job, **figures(job, 5))
     points = get(airflow_app, "/jobs/departures/metrics")["points"]
     assert get(airflow_app, "/jobs/departures/metrics", since=points[-2][0])["points"] == points[-2:]
 
 
-def test_figures_that_are_no_numbers_are_unknown(airflow_app: AirflowApp) -> None:
+def test_metrics_that_are_no_numbers_are_unknown(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
     page = dict(figures(executing())["metrics/10"])
     page["points"] = [[*point[:4], float("nan"), float("inf"), *point[6:]] for point in page["points"]]
@@ -197,7 +197,7 @@ def test_resolution_that_is_none_is_refused(airflow_app: AirflowApp, query: dict
     assert airflow_app.client().get(f"{API}/jobs/departures/metrics", params=query).status_code == 422
 
 
-def test_timeline_tells_the_newest_first(airflow_app: AirflowApp) -> None:
+def test_timeline_reports_the_newest_first(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing())
     told = get(airflow_app, "/jobs/departures/transitions")
     assert [step["target"] for step in told["transitions"]] == ["Executing", "Deploying", "WaitingForResources"]
@@ -208,7 +208,7 @@ def test_timeline_tells_the_newest_first(airflow_app: AirflowApp) -> None:
     assert told["decisions"][0]["reason"]
 
 
-def test_failures_tell_their_causes_the_newest_first(airflow_app: AirflowApp) -> None:
+def test_failures_report_their_causes_the_newest_first(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing().when_query_failed())
     told = get(airflow_app, "/jobs/departures/failures")
     assert told["total_entries"] == 1

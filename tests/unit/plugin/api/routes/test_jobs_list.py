@@ -51,7 +51,7 @@ def test_list_comes_in_pages(airflow_app: AirflowApp) -> None:
 
 
 @pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 1001}, {"offset": -1}, {"limit": "x"}, {"state": "Broken"}])
-def test_query_that_is_wrong_is_told_what_is(airflow_app: AirflowApp, query: dict[str, Any]) -> None:
+def test_wrong_query_is_reported_with_its_violation(airflow_app: AirflowApp, query: dict[str, Any]) -> None:
     answer = airflow_app.client().get(f"{API}/jobs", params=query)
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
     assert answer.json()["errors"][0].startswith(f"query.{next(iter(query))}")
@@ -115,7 +115,7 @@ def test_method_that_is_none_is_a_problem_too(airflow_app: AirflowApp) -> None:
     assert answer.headers["allow"]
 
 
-def test_what_nobody_expected_is_not_told_outside(airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_errors_are_not_reported_outside(airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
 
     def broken(*_: Any) -> None:

@@ -61,7 +61,7 @@ def test_minus_one_resets_a_bound_to_its_default(airflow_app: AirflowApp) -> Non
     assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
 
 
-def test_bounds_in_the_inbox_that_can_not_hold_are_ignored_as_the_loop_does(airflow_app: AirflowApp) -> None:
+def test_bounds_in_the_control_requests_that_can_not_hold_are_ignored_as_the_loop_does(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
     airflow_app.show(asset, {"requirements": {"other": bounds(1, 1)}})
     assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
@@ -136,7 +136,7 @@ def test_what_the_database_does_not_take_is_not_accepted(
     assert (airflow_app.stored(asset, "requirements"), airflow_app.audit(), airflow_app.marks()) == (None, [], {})
 
 
-def test_preview_tells_what_would_happen_and_changes_nothing(airflow_app: AirflowApp) -> None:
+def test_preview_reports_what_would_happen_and_changes_nothing(airflow_app: AirflowApp) -> None:
     job = executing(slots=4)
     asset = place(airflow_app, job)
     told = airflow_app.client("viewer").post(f"{PATH}:preview", json={"job": bounds(1, 2)}).json()
@@ -148,7 +148,7 @@ def test_preview_tells_what_would_happen_and_changes_nothing(airflow_app: Airflo
     assert (airflow_app.audit(), airflow_app.marks()) == ([], {})
 
 
-def test_preview_tells_how_many_slots_are_waited_for(airflow_app: AirflowApp) -> None:
+def test_preview_reports_how_many_slots_are_waited_for(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing(slots=4))
     told = airflow_app.client("viewer").post(f"{PATH}:preview", json={"job": bounds(1, 8)}).json()
     assert (told["consequence"], told["after"], told["slots"]["missing"]) == ("WAIT_FOR_SLOTS", {"job": 8}, 4)
@@ -177,7 +177,7 @@ def test_names_that_look_like_markup_are_carried_unharmed(airflow_app: AirflowAp
     assert json.loads(client.get(f"{API}/jobs").text)["jobs"][0]["job"] == name
 
 
-def test_too_wide_a_job_is_told_of_by_its_summary(airflow_app: AirflowApp) -> None:
+def test_too_wide_a_job_is_reported_by_its_summary(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
     airflow_app.show(asset, {**shown(executing()), "scheduler": {}})
     assert airflow_app.client().get(f"{API}/jobs/departures").json()["parallelism"] == {"job": 2}

@@ -50,7 +50,7 @@ def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none
         ({"until": "1999-01-01T00:00:00Z"}, "is in the past"),
     ],
 )
-def test_expiry_that_makes_no_sense_is_told_and_nothing_is_changed(
+def test_expiry_that_makes_no_sense_is_reported_and_nothing_is_changed(
     airflow_app: AirflowApp, query: dict[str, str], told: str
 ) -> None:
     place(airflow_app, executing())
@@ -60,7 +60,7 @@ def test_expiry_that_makes_no_sense_is_told_and_nothing_is_changed(
     assert airflow_app.audit() == []
 
 
-def test_bounds_that_have_expired_are_not_told_any_more_and_may_be_set_again(airflow_app: AirflowApp) -> None:
+def test_bounds_that_have_expired_are_not_reported_any_more_and_may_be_set_again(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
     asked = {"requirements": {"by": "x", "at": "2013-01-01T00:00:00Z", "via": "CLI", "until": "2013-01-01T01:00:00Z"}}
     airflow_app.show(asset, {"requirements": {"job": bounds(2, 8)}, "requesters": asked})
@@ -69,7 +69,7 @@ def test_bounds_that_have_expired_are_not_told_any_more_and_may_be_set_again(air
     assert airflow_app.client().get(PATH).json() == {"job": bounds(2, 8)}
 
 
-def test_lifting_puts_every_bound_back_and_lifting_again_changes_nothing(airflow_app: AirflowApp) -> None:
+def test_clearing_puts_every_bound_back_and_clearing_again_changes_nothing(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
     airflow_app.client().put(PATH, json={"job": bounds(2, 8)})
     for _ in range(2):
@@ -80,13 +80,13 @@ def test_lifting_puts_every_bound_back_and_lifting_again_changes_nothing(airflow
     assert len(airflow_app.audit()) == 2
 
 
-def test_only_who_may_edit_the_dag_may_lift(airflow_app: AirflowApp) -> None:
+def test_only_users_who_may_edit_the_dag_may_clear_the_override(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing())
     answer = airflow_app.client("viewer").delete(PATH, headers={"Content-Type": "application/json"})
     assert answer.status_code == 403
 
 
-def test_job_tells_whose_bounds_hold_and_what_its_policy_says(airflow_app: AirflowApp) -> None:
+def test_job_reports_whose_bounds_hold_and_what_its_policy_states(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
     airflow_app.show(asset, with_policy())
     details = airflow_app.client().get(f"{API}/jobs/departures").json()
@@ -101,7 +101,7 @@ def test_policy_that_is_not_understood_is_absent(airflow_app: AirflowApp) -> Non
 
 
 @pytest.mark.parametrize(("dry_run", "told"), [(False, (2, 3)), (True, (1, 4))])
-def test_bounds_that_were_lifted_are_those_of_the_policy_unless_it_only_tells(
+def test_bounds_that_were_cleared_are_those_of_the_policy_unless_it_only_reports(
     airflow_app: AirflowApp, dry_run: bool, told: tuple[int, int]
 ) -> None:
     asset = place(airflow_app, executing().when_requirements(2, 3))

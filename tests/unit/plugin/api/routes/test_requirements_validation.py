@@ -102,7 +102,7 @@ WRONG: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.mark.parametrize(("body", "errors"), WRONG.values(), ids=WRONG.keys())
 @pytest.mark.parametrize("method", ["PUT", "POST"])
-def test_all_that_is_wrong_is_told_and_nothing_is_changed(
+def test_all_violations_are_reported_and_nothing_is_changed(
     airflow_app: AirflowApp, method: str, body: Any, errors: list[str]
 ) -> None:
     asset = place(airflow_app, executing())
@@ -158,7 +158,7 @@ def test_body_of_ten_megabytes_is_refused(airflow_app: AirflowApp, tells_its_len
     assert airflow_app.stored(asset, "requirements") is None
 
 
-def test_many_mistakes_are_told_in_few_words(airflow_app: AirflowApp) -> None:
+def test_many_mistakes_are_reported_in_few_words(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing())
     body = {f"{number}-{'v' * 100}": bounds(1, 2) for number in range(1000)}
     answer = airflow_app.client().put(PATH, json=body)
@@ -179,7 +179,9 @@ REFUSING = {
 
 
 @pytest.mark.parametrize(("job", "kind", "detail"), REFUSING.values(), ids=REFUSING.keys())
-def test_job_that_can_not_have_other_bounds_says_why(airflow_app: AirflowApp, job: Any, kind: str, detail: str) -> None:
+def test_job_that_can_not_have_other_bounds_gives_the_reason(
+    airflow_app: AirflowApp, job: Any, kind: str, detail: str
+) -> None:
     scenario = job()
     asset = place(airflow_app, scenario)
     for method, path in (("PUT", PATH), ("POST", f"{PATH}:preview")):
@@ -189,7 +191,7 @@ def test_job_that_can_not_have_other_bounds_says_why(airflow_app: AirflowApp, jo
     assert airflow_app.stored(asset, "requirements") is None
 
 
-def test_job_that_has_shown_nothing_yet_is_asked_later(airflow_app: AirflowApp) -> None:
+def test_request_for_a_job_that_has_published_nothing_yet_can_be_repeated_later(airflow_app: AirflowApp) -> None:
     asset = airflow_app.declare("departures")
     airflow_app.show(asset, {"desired_state": "running"})
     answer = airflow_app.client().put(PATH, json={"job": bounds(1, 2)})

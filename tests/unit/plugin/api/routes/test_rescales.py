@@ -17,7 +17,7 @@ def rescaled() -> Scenario:
     return job.when_plan_activated()
 
 
-def test_rescales_are_told_in_flinks_words(airflow_app: AirflowApp) -> None:
+def test_rescales_are_reported_in_flinks_words(airflow_app: AirflowApp) -> None:
     place(airflow_app, rescaled())
     newest, first = get(airflow_app, "/jobs/departures/rescales/history")
     assert (first["number"], first["triggerCause"], first["terminatedReason"]) == (1, "INITIAL_SCHEDULE", "SUCCEEDED")
@@ -77,7 +77,7 @@ def test_rescale_configuration_has_flinks_names(airflow_app: AirflowApp) -> None
     assert config["rescaleHistoryMax"] == 1000
 
 
-def test_suspended_job_tells_how_it_ended(airflow_app: AirflowApp) -> None:
+def test_suspended_job_reports_how_it_ended(airflow_app: AirflowApp) -> None:
     place(airflow_app, suspended())
     job = get(airflow_app, "/jobs/departures")
     assert (job["state"], job["outcome"]) == ("Finished", "SUSPENDED")

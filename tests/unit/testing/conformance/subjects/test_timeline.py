@@ -44,11 +44,11 @@ def judged(steps: list[str], expected: dict[str, Any], **more: Any) -> str:
     ],
     ids=str,
 )
-def test_history_is_judged_by_what_it_tells(steps: list[str], expected: dict[str, Any], verdict: str):
+def test_history_is_judged_by_what_it_reports(steps: list[str], expected: dict[str, Any], verdict: str):
     assert judged(steps, expected) == verdict
 
 
-def test_vector_that_says_more_is_not_judged():
+def test_vector_with_more_content_is_not_judged():
     assert judged(["running"], {"history_size": 1}, weather="fine") == "not applicable"
 
 
