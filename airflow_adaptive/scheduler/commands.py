@@ -1,6 +1,6 @@
-"""What the scheduler wants done to the world, in the imperative; each is idempotent under its epoch.
+"""Commands of the scheduler to the cluster, in the imperative. Each command is idempotent within its epoch.
 
-What a living driver is to do needs no command: it reads the state from the job's log (`runtime.directive`).
+A running driver needs no command: the driver reads its directive from the journal (`runtime.directive`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ class SubmitDriver:
     """Start the driver of this epoch.
 
     Attributes:
-        epoch: it may run queries only while the log names this epoch.
-        slots: executor cores that it starts with.
-        cause: the event that led to this.
+        epoch: epoch of the driver; the driver may run queries only while the journal names this epoch.
+        slots: number of executor cores that the driver starts with.
+        cause: name of the event that led to the command.
     """
 
     epoch: int
@@ -25,12 +25,12 @@ class SubmitDriver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillDriver:
-    """See that the driver of this epoch dies.
+    """Kill the driver of this epoch.
 
     Attributes:
-        epoch: of the driver.
-        submission_id: None if the cluster never told it.
-        cause: the event that led to this.
+        epoch: epoch of the driver.
+        submission_id: id of the submission, None if the cluster manager never reported the id.
+        cause: name of the event that led to the command.
     """
 
     epoch: int

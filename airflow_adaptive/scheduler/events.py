@@ -1,4 +1,4 @@
-"""Facts that the scheduler reacts to, in the past tense; each carries when it was observed (aware UTC)."""
+"""Facts that the scheduler reacts to, in the past tense. Each event carries the time of its observation (aware, UTC)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from airflow_adaptive.scheduler.requirements import Requirements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotOffer:
-    """Slots of one worker that this job holds or could have.
+    """Slots of one worker that this job holds or may take.
 
     Attributes:
-        worker: id of the worker; "" for executors that are granted but not yet placed.
-        held: slots of the job's own executors there.
-        free: slots that nobody holds and that fit an executor of this job.
-        address: of the worker, as the driver knows it; "" for executors that are not yet placed.
+        worker: id of the worker; "" for executors that the cluster has granted and not yet placed.
+        held: number of slots of the job's own executors on the worker.
+        free: number of free slots on the worker that fit an executor of this job.
+        address: address of the worker as the driver knows it; "" for executors that are not yet placed.
     """
 
     worker: str
@@ -28,11 +28,11 @@ class SlotOffer:
 
 
 REPARTITION_ERROR = "RepartitionError"
-"""Cause of a refusal: the name of its class in the driver (`job.state.repartition`), there with its module."""
+"""Class name of the error with which a driver refuses a plan because of its state (`job.state.repartition`)."""
 
 
 class TimerName(StrEnum):
-    """Deadlines that a state may have."""
+    """Names of the deadlines of the states."""
 
     RESOURCE_WAIT = "RESOURCE_WAIT"
     TRANSITION = "TRANSITION"
@@ -47,14 +47,14 @@ class TimerName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingStarted:
-    """The scheduler was started."""
+    """The scheduler started to schedule the job."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsChanged:
-    """The slots that this job holds or could have are other than before."""
+    """The slots that this job holds or may take have changed."""
 
     at: datetime
     offers: tuple[SlotOffer, ...]
@@ -62,10 +62,11 @@ class SlotsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementsChanged:
-    """Somebody set resource requirements; they are complete, valid and expanded (`requirements.accept`).
+    """New resource requirements were set; they are complete, valid and expanded (`requirements.accept`).
 
     Attributes:
-        by: whose they are and why, for people; "" if that is not told.
+        requirements: bounds of every vertex.
+        by: requester of the requirements and the reason, human-readable; "" if unknown.
     """
 
     at: datetime
@@ -75,7 +76,7 @@ class RequirementsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRedeployed:
-    """The job was deployed anew, with another fingerprint of what its driver is started with."""
+    """The job was deployed again, with a different fingerprint (`SchedulerState.deployment`)."""
 
     at: datetime
     deployment: str
@@ -83,7 +84,7 @@ class JobRedeployed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired:
-    """A deadline of `machine.timers` has come; stale if the state has another version by now."""
+    """A deadline of `machine.timers` has passed. The event is outdated if the state has another version by now."""
 
     at: datetime
     timer: TimerName
@@ -95,9 +96,9 @@ class DriverSubmitted:
     """The cluster accepted the driver of this epoch.
 
     Attributes:
-        submission_id: the cluster's name for it.
-        application_id: the cluster's name for its application, None before that registers: from then on the cluster tells
-            what the job was granted.
+        submission_id: id of the submission at the cluster manager.
+        application_id: id of the Spark application, None until the application registers; from then on the cluster manager
+            reports the granted executors.
     """
 
     at: datetime
@@ -108,10 +109,10 @@ class DriverSubmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverEnded:
-    """The driver of this epoch is verified not to run (any more), or its lease has run out.
+    """The driver of this epoch does not run, which the cluster manager has confirmed, or its lease has run out.
 
     Attributes:
-        failure: why, in case nobody asked it to end.
+        failure: reason of the end, used if the scheduler did not request the end.
     """
 
     at: datetime
@@ -121,7 +122,7 @@ class DriverEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverHeartbeatTimedOut:
-    """The driver of this epoch has not reported for `driver_heartbeat_timeout`; whether it lives is unknown."""
+    """The driver of this epoch has not reported for `driver_heartbeat_timeout`; the driver may still run."""
 
     at: datetime
     epoch: int
@@ -133,10 +134,10 @@ class PlanActivated:
     """The driver reports that its queries run on the plan of this version.
 
     Attributes:
-        trigger_interval: of its queries, the longest; None if unknown.
-        downtime: how long the queries did nothing on their way to this plan, as the driver measured it; None if it has not.
-        reads: vertices whose parallelism the script asks for when it builds its queries; None if that is unknown.
-        note: what people should know of the driver, None if there is nothing.
+        trigger_interval: longest trigger interval of the queries; None if unknown.
+        downtime: time without a running query before this plan, as the driver measured it; None if not measured.
+        reads: vertices whose parallelism the script reads when it builds its queries; None if unknown.
+        note: human-readable remark about the driver for the timeline, None without one.
     """
 
     at: datetime
@@ -150,10 +151,11 @@ class PlanActivated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRefused:
-    """The driver can't carry out the plan of this version: its queries run on as they did before.
+    """The driver cannot carry out the plan of this version; its queries run on as before.
 
     Attributes:
-        failure: why. Caused by `REPARTITION_ERROR`, it is the state that can't have the plan's partitions.
+        failure: reason of the refusal; with `REPARTITION_ERROR` among its causes, the state cannot have the partitions of the
+            plan.
     """
 
     at: datetime
@@ -172,10 +174,10 @@ class BatchCommitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFailed:
-    """A query of the driver of this epoch failed; the driver lives.
+    """A query of the driver of this epoch failed; the driver still runs.
 
     Attributes:
-        failure: what happened.
+        failure: failure of the query.
     """
 
     at: datetime
@@ -185,7 +187,7 @@ class QueryFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointCompleted:
-    """All queries of the driver of this epoch stopped at a batch boundary, as told."""
+    """All queries of the driver of this epoch stopped at a batch boundary, as the scheduler had requested."""
 
     at: datetime
     epoch: int
@@ -193,7 +195,7 @@ class SavepointCompleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointFailed:
-    """The queries could not be stopped as told; they still run, or failed."""
+    """The queries of the driver of this epoch could not be stopped; they still run, or they failed."""
 
     at: datetime
     epoch: int
@@ -201,7 +203,7 @@ class SavepointFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCompleted:
-    """All queries of the driver of this epoch ended by themselves: the input is exhausted."""
+    """All queries of the driver of this epoch ended by themselves, because the input is exhausted."""
 
     at: datetime
     epoch: int
@@ -209,7 +211,7 @@ class JobCompleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
-    """Somebody wants the job to end for good."""
+    """A user or the task requested that the job ends and is not resumed."""
 
     at: datetime
 

@@ -1,9 +1,24 @@
-"""The scheduler as a pure function: `step(state, event)` gives the new state, the commands, and why.
+"""The state machine of the scheduler: `step(state, event)` returns the new state, the commands and the reason.
 
-Theory: facts about the world (slots, requirements, the driver's life) are folded into the state first, whatever the
-current state is; what is outdated is dropped by epoch, version and deadline; then the current state's own handler
-decides. One event leads to at most one transition. Deadlines are derived from the state (`timers`), so a restarted loop
-knows them all.
+Theory: everything that the scheduler decides happens in `step`. The other modules of the package are parts of this function:
+
+- `transition_table` lists, for each state and each event, the states that the event may lead to. An empty set means that the
+  state stays. The table does not decide anything; tests compare the table with `step`, the docstrings and the diagram.
+- `states` has one module for each state. A module handles every event in its state (`on_event`) and derives the deadlines of
+  the state from its data (`timers`).
+- `state_transitions` has one function for each state that enters the state (`go_to_<state>`), so that a state begins in the
+  same way from everywhere.
+
+Three rules hold for every event:
+
+1. `step` drops outdated events: a timer of an earlier version, a timer that is not due, and a report about a driver of another
+   epoch do not change the state.
+2. `step` records the facts of the event (slots, requirements, identity and end of the driver) before the current state decides,
+   whatever the current state is.
+3. The handler of the current state makes at most one transition. Each transition increments the version by one.
+
+`step` reads no clock and keeps no timers: an event carries its time, and `timers(state)` returns the deadlines. A loop that
+continues a job therefore knows every deadline from the saved state.
 """
 
 from __future__ import annotations
@@ -80,14 +95,14 @@ _FromDriver = (
 
 
 class StateHandler(Protocol):
-    """What a state does; the modules of `states` are its implementations, each for the data of its own state."""
+    """Handler of one state. Each module of `states` implements this protocol for the data of its own state."""
 
     def on_event(self, state: SchedulerState, current: Any, event: Event, /) -> Step:
-        """React to an event."""
+        """Return the step that the event leads to in this state."""
         ...
 
     def timers(self, state: SchedulerState, current: Any, /) -> Iterable[Timer]:
-        """The state's deadlines; delivering one that is due must lead on, or move it."""
+        """Return the deadlines of this state. Each timer that fires must lead to a transition or move its deadline."""
         ...
 
 
@@ -112,17 +127,17 @@ def create(
     epoch: int = 0,
     deployment: str = "",
 ) -> SchedulerState:
-    """The state of a new job.
+    """Return the state of a new job.
 
     Args:
-        job: validated here.
-        options: of the job.
-        requirements: accepted overrides; the graph's own bounds if None.
-        epoch: of the last driver that an earlier run of this job had.
+        job: graph of the job, which this function validates.
+        options: options of the job.
+        requirements: accepted overrides of the bounds; None for the bounds of the graph.
+        epoch: epoch of the last driver in an earlier run of this job.
         deployment: see `SchedulerState.deployment`.
 
     Raises:
-        JobGraphError: the graph can't run.
+        JobGraphError: the graph is invalid.
     """
     job.validate()
     bounds = default_requirements(job, options) if requirements is None else requirements
@@ -132,17 +147,21 @@ def create(
 
 
 def default_requirements(job: JobGraph, options: Options) -> Requirements:
-    """The bounds that hold unless somebody sets others: as declared; in reactive mode 1 and the maximum (FLIP-159)."""
+    """Return the declared bounds; in reactive mode, 1 and the maximum parallelism (FLIP-159)."""
     if not options.reactive:
         return job.requirements
     return {name: ParallelismRange(1, maximum) for name, maximum in job.max_parallelism.items()}
 
 
 def step(state: SchedulerState, event: Event) -> Step:
-    """React to one event.
+    """Return what one event leads to.
+
+    Args:
+        state: state that the event meets; `step` does not change it.
+        event: a fact, with the time of its observation.
 
     Raises:
-        SchedulerUsageError: the event breaks its promise (requirements that were not accepted).
+        SchedulerUsageError: the event carries requirements that were not accepted.
     """
     outdated = _outdated(state, event)
     if outdated is not None:
@@ -151,7 +170,7 @@ def step(state: SchedulerState, event: Event) -> Step:
 
 
 def timers(state: SchedulerState) -> tuple[Timer, ...]:
-    """Deadlines of the current state; deliver them as `TimerFired` with the state's version, the earliest first."""
+    """Return the deadlines of the current state, earliest first. Deliver each as `TimerFired` with the version of the state."""
     deadlines = [*STATE_HANDLERS[type(state.current)].timers(state, state.current)]
     if state.declaration is not None:
         deadlines.append(Timer(name=TimerName.DECLARE, due=state.declaration.due))
@@ -206,7 +225,7 @@ def _with_facts(state: SchedulerState, event: Event) -> SchedulerState:
 
 
 def _with_activated_plan(state: SchedulerState, event: PlanActivated) -> SchedulerState:
-    """What a plan in force tells beside that it is."""
+    """Record what the driver reports together with its active plan."""
     driver, interval = state.driver, event.trigger_interval or state.trigger_interval
     deploying = isinstance(state.current, Deploying) and state.current.plan.version == event.version
     if driver is not None and deploying:
@@ -215,7 +234,7 @@ def _with_activated_plan(state: SchedulerState, event: PlanActivated) -> Schedul
 
 
 def _declare_requirements(state: SchedulerState, event: RequirementsChanged) -> Step:
-    """Changes that follow each other closely come into force as one (FLIP-370, `slot.request.max-interval`)."""
+    """Let changes that follow each other closely take effect as one (FLIP-370, `slot.request.max-interval`)."""
     wanted, waiting, interval = event.requirements, state.declaration, state.options.slot_request_max_interval
     if not are_accepted(wanted, state.job.max_parallelism):
         raise SchedulerUsageError(f"requirements {wanted!r} were not accepted: call requirements.accept")
@@ -234,7 +253,7 @@ def _declare_requirements(state: SchedulerState, event: RequirementsChanged) -> 
 
 
 def _apply_requirements(state: SchedulerState, event: RequirementsChanged) -> Step:
-    """Bring requirements into force."""
+    """Let requirements take effect, and let the current state decide on them."""
     required = replace(state, requirements=event.requirements, declaration=None)
     if required.requirements == state.requirements:
         text = "the requirements are as before after all: nothing to do"
@@ -245,7 +264,7 @@ def _apply_requirements(state: SchedulerState, event: RequirementsChanged) -> St
 
 
 def _with_requester(step: Step, state: SchedulerState, event: RequirementsChanged) -> Step:
-    """The step with whose requirements it is about, also where nothing else would be told."""
+    """Return the step with the requester in its reason, also if the step has no reason of its own."""
     if not event.by:
         return step
     code = ReasonCode.REQUIREMENTS_CHANGED

@@ -1,7 +1,7 @@
-"""The scheduler's states and their data: frozen values that are saved as they are.
+"""States of the scheduler and their data: frozen values, which a snapshot saves as they are.
 
-`SchedulerState` is everything the scheduler remembers; its `current` says where it stands in FLIP-160's diagram. The
-version grows by one with each transition, and what belongs to an older version is ignored when it arrives.
+`SchedulerState` is everything that the scheduler knows about a job; its field `current` is the position in the state diagram
+of FLIP-160. The version grows by one with each transition. The scheduler ignores a timer that belongs to an older version.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from airflow_adaptive.scheduler.timeline import Timeline
 
 
 class Outcome(StrEnum):
-    """How a job ended; SUSPENDED may be resumed."""
+    """How a job ended. A job with the outcome SUSPENDED can be resumed."""
 
     FINISHED = "FINISHED"
     CANCELED = "CANCELED"
@@ -33,15 +33,15 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the driver is to run.
+    """The parallelism and the slots that the driver must use.
 
     Attributes:
-        version: of the Deploying state that made it; the driver reports the version in force.
-        parallelism: subtasks per vertex.
-        slots: slots that this occupies.
-        hold: slots that the driver may hold: those above `slots` are idle, and kept for `slot_idle_timeout`.
-        built: version of the plan that the queries are built for: an earlier one if only the executors differ (tier 0).
-        state_partitions: partitions of the state, by slot sharing group.
+        version: version of the Deploying state that made the plan; the driver reports the version of its active plan.
+        parallelism: number of subtasks for each vertex.
+        slots: number of slots that the plan uses.
+        hold: number of slots that the driver may hold; the slots above `slots` are idle, and kept for `slot_idle_timeout`.
+        built: version of the plan that the queries were built for; an earlier version if only executors differ (tier 0).
+        state_partitions: number of partitions of the state for each slot sharing group.
     """
 
     version: int
@@ -54,17 +54,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """The driver of the newest epoch, until it is verified dead.
+    """The driver of the newest epoch, until the scheduler knows that the driver does not run any more.
 
     Attributes:
-        epoch: no driver of another epoch may run a query.
-        submission_id: the cluster's name for it, None until the cluster told.
-        application_id: the cluster's name for its application, None until that has registered.
-        running: whether a plan was ever in force on it.
-        deployment: that it was started with (`SchedulerState.deployment`).
-        reads: vertices whose parallelism its script asks for when it builds its queries; None while that is unknown.
-        refused: parallelism that it could not be brought to: it is not tried again before another one was in force.
-        keeps_state: whether it has found that its state can't be repartitioned.
+        epoch: epoch of the driver; no driver of another epoch may run a query.
+        submission_id: id of the submission at the cluster manager, None until the cluster manager reports the id.
+        application_id: id of the Spark application, None until the application registers.
+        running: whether the driver has activated any plan.
+        deployment: fingerprint of the deployment that the driver was started with (`SchedulerState.deployment`).
+        reads: vertices whose parallelism the script reads when it builds its queries; None while this is unknown.
+        refused: parallelism that the driver could not reach; the scheduler does not try it again until another plan is active.
+        keeps_state: whether the driver has found that its state cannot be repartitioned.
     """
 
     epoch: int
@@ -79,18 +79,28 @@ class Driver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
-    """Nothing has happened yet."""
+    """The scheduler has not started to schedule the job.
+
+    Transitions:
+        WaitingForResources: SchedulingStarted
+        Finished: QueryFailed, CancelRequested, SuspendRequested
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingForResources:
-    """The job starts when enough slots have been there for long enough.
+    """The job runs no query and waits for enough slots.
+
+    Transitions:
+        Deploying: SlotsChanged, RequirementsChanged, TimerFired
+        Canceling: CancelRequested
+        Finished: TimerFired, QueryFailed, JobCompleted, CancelRequested, SuspendRequested
 
     Attributes:
-        since: when the wait began.
-        manager: decides when.
-        gives_up: whether `resource_wait_timeout` holds; a job that has run before waits without end.
-        target_parallelism: parallelism that a rescale restarted the job for: reaching it is as good as all that is desired.
+        since: time when the wait began.
+        manager: decides when the job starts.
+        gives_up: whether `resource_wait_timeout` applies; a job that has run before waits without a limit.
+        target_parallelism: parallelism of the rescale that led here; reaching it counts as reaching the upper bounds.
     """
 
     since: datetime
@@ -101,14 +111,24 @@ class WaitingForResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deploying:
-    """A plan was handed out; it is not in force on all its slots yet (Flink: CreatingExecutionGraph).
+    """The driver has a new plan, which is not active on all its slots yet (Flink: CreatingExecutionGraph).
+
+    Transitions:
+        Executing: SlotsChanged, TimerFired, PlanActivated, PlanRefused
+        Restarting: TimerFired, DriverEnded, DriverHeartbeatTimedOut, QueryFailed
+        StopWithSavepoint: SuspendRequested
+        Canceling: CancelRequested
+        Failing: TimerFired, DriverHeartbeatTimedOut, QueryFailed
+        Finished: TimerFired, DriverEnded, DriverHeartbeatTimedOut, QueryFailed, JobCompleted, CancelRequested,
+            SuspendRequested
 
     Attributes:
-        since: when it was handed out.
-        plan: that is to run.
-        active: the driver runs it, but slots of it have not arrived yet.
-        tier: rung of the rescale ladder by which it comes into force.
-        previous_plan: plan that runs until then, and after all if the driver can't carry this one out; None if none runs.
+        since: time when the plan was made.
+        plan: new plan.
+        active: whether the driver runs the plan, while some of its slots have not arrived.
+        tier: rescale tier that activates the plan.
+        previous_plan: plan that runs until the new plan is active, and again if the driver refuses the new plan; None if no
+            plan runs.
     """
 
     since: datetime
@@ -120,13 +140,23 @@ class Deploying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executing:
-    """The plan is in force.
+    """The plan is active on all its slots.
+
+    Transitions:
+        Deploying: SlotsChanged, RequirementsChanged, JobRedeployed, TimerFired, BatchCommitted
+        RestartingLocally: SlotsChanged, RequirementsChanged, TimerFired
+        Restarting: SlotsChanged, RequirementsChanged, JobRedeployed, TimerFired, DriverEnded,
+            DriverHeartbeatTimedOut, BatchCommitted, QueryFailed
+        StopWithSavepoint: SuspendRequested
+        Canceling: CancelRequested
+        Failing: DriverHeartbeatTimedOut, QueryFailed
+        Finished: DriverEnded, JobCompleted
 
     Attributes:
-        since: when this visit, and with it the cooldown, began.
-        plan: what runs.
-        manager: decides when a change may be acted on.
-        forced_at: when a change below the minimal increase is forced, None if no such check is planned.
+        since: time when this visit of the state, and its cooldown, began.
+        plan: active plan.
+        manager: decides when the job may rescale.
+        forced_at: time when a rescale below the minimum increase is forced, None if no such rescale is planned.
     """
 
     since: datetime
@@ -137,7 +167,21 @@ class Executing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartingLocally:
-    """Slots of the plan were lost; Spark re-runs their tasks, the cluster may replace them (FLIP-160, future work)."""
+    """The job lost slots of its plan; Spark runs their tasks again, and the cluster may replace the slots (FLIP-160).
+
+    Transitions:
+        Deploying: TimerFired
+        Executing: SlotsChanged, TimerFired
+        Restarting: TimerFired, DriverEnded, DriverHeartbeatTimedOut, QueryFailed
+        StopWithSavepoint: SuspendRequested
+        Canceling: CancelRequested
+        Failing: DriverHeartbeatTimedOut, QueryFailed
+        Finished: DriverEnded, JobCompleted
+
+    Attributes:
+        since: time of the loss.
+        plan: active plan.
+    """
 
     since: datetime
     plan: Plan
@@ -145,18 +189,24 @@ class RestartingLocally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarting:
-    """The job is on its way to another plan, after a failure or for a rescale.
+    """The job changes to another plan, after a failure or for a rescale.
+
+    Transitions:
+        WaitingForResources: TimerFired
+        Deploying: TimerFired
+        Canceling: CancelRequested
+        Finished: JobCompleted, CancelRequested, SuspendRequested
 
     Attributes:
-        since: when it began.
-        plan: that ran before.
-        target_parallelism: parallelism that a rescale is for, None after a failure.
-        in_place: the driver lives on; else it is stopped first.
-        failure: that led here, None for a rescale.
-        backoff: delay that starts when all has stopped.
-        stopped_at: when all had stopped that must stop, None until then.
-        stop_deadline: when a driver that has not stopped is killed (again).
-        previous_plan: plan that runs on until another one is in force, None if none does.
+        since: time when the restart began.
+        plan: plan that ran before the restart.
+        target_parallelism: parallelism of the rescale, None after a failure.
+        in_place: whether the driver stays alive; otherwise the driver stops first.
+        failure: failure that caused the restart, None for a rescale.
+        backoff: delay before the restart, which begins at `stopped_at`.
+        stopped_at: time when everything that must stop had stopped, None until then.
+        stop_deadline: time when the scheduler kills a driver that has not stopped.
+        previous_plan: plan that runs until the next plan is active, None if no plan runs.
     """
 
     since: datetime
@@ -174,13 +224,20 @@ class Restarting:
 class StopWithSavepoint:
     """The queries stop at a batch boundary, then the job is suspended.
 
+    Transitions:
+        Executing: SavepointFailed
+        Restarting: DriverEnded, DriverHeartbeatTimedOut, QueryFailed, SavepointCompleted, SavepointFailed
+        Canceling: CancelRequested
+        Failing: DriverHeartbeatTimedOut, QueryFailed, SavepointCompleted, SavepointFailed
+        Finished: DriverEnded, JobCompleted
+
     Attributes:
-        since: when it was asked.
-        plan: that runs.
-        stop_deadline: when a driver that has not stopped is killed (again).
-        saved: the queries have stopped at a boundary.
-        killed: the driver was killed because it did not.
-        failure: of a query in the meantime; decided on when the outcome of the stop is known.
+        since: time of the request.
+        plan: active plan.
+        stop_deadline: time when the scheduler kills a driver that has not stopped.
+        saved: whether all queries have stopped at a batch boundary.
+        killed: whether the scheduler killed the driver because the queries did not stop in time.
+        failure: first failure of a query during the stop, handled when the outcome of the stop is known.
     """
 
     since: datetime
@@ -193,7 +250,15 @@ class StopWithSavepoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canceling:
-    """The driver stops at a batch boundary, or is killed; then the job is CANCELED."""
+    """The driver stops, or is killed, and the job ends with the outcome CANCELED.
+
+    Transitions:
+        Finished: DriverEnded
+
+    Attributes:
+        since: time of the request.
+        stop_deadline: time when the scheduler kills a driver that has not stopped.
+    """
 
     since: datetime
     stop_deadline: datetime
@@ -201,7 +266,17 @@ class Canceling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing:
-    """There is no way on: the driver stops, or is killed; then the job is FAILED."""
+    """The driver stops, or is killed, and the job ends with the outcome FAILED.
+
+    Transitions:
+        Canceling: CancelRequested
+        Finished: DriverEnded
+
+    Attributes:
+        since: time of the failure.
+        stop_deadline: time when the scheduler kills a driver that has not stopped.
+        cause: failure that ended the job.
+    """
 
     since: datetime
     stop_deadline: datetime
@@ -210,13 +285,13 @@ class Failing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The end.
+    """The job has ended.
 
     Attributes:
-        since: when.
-        outcome: how.
-        cause: why it failed, None otherwise.
-        stop_deadline: when a driver that still lives is killed (again).
+        since: time of the end.
+        outcome: how the job ended.
+        cause: failure that ended the job, None without one.
+        stop_deadline: time when the scheduler kills a driver that still runs.
     """
 
     since: datetime
@@ -241,7 +316,7 @@ Current = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
-    """A deadline of a state; it is derived from the state, so a restarted loop knows it."""
+    """A deadline of a state, derived from the state, so that a loop that continues the job knows the deadline."""
 
     name: TimerName
     due: datetime
@@ -249,12 +324,12 @@ class Timer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """Requirements that were accepted and wait for others that may follow at once (FLIP-370, slot.request.max-interval).
+    """Accepted requirements that take effect later, with those that may follow (FLIP-370, `slot.request.max-interval`).
 
     Attributes:
-        requirements: the newest.
-        due: when they come into force.
-        by: whose they are, as `RequirementsChanged` has it.
+        requirements: newest requirements.
+        due: time when the requirements take effect.
+        by: requester of the requirements (`RequirementsChanged.by`).
     """
 
     requirements: Requirements
@@ -264,26 +339,26 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerState:
-    """Everything the scheduler remembers of one job.
+    """Everything that the scheduler knows about one job.
 
     Attributes:
-        job: its graph.
-        options: its options.
-        requirements: bounds in force, complete.
-        declaration: requirements that come into force next, None if there are none.
-        current: where it stands.
-        deployment: fingerprint of what a driver is started with now: code, arguments, properties, sizes.
-        version: grows by one with each transition.
-        epoch: of the newest driver, 0 before the first.
-        driver: the newest driver until it is verified dead.
-        offers: slots as last observed.
-        restarts: memory of the restart strategy.
-        has_run: whether a plan was ever in force.
-        num_restarts: restarts so far, rescales included (Flink's metric).
-        num_rescales: of them without a failure.
-        trigger_interval: of the job's queries as last reported, None while unknown.
-        failures: the newest, as many as `failure_history_size`, oldest first.
-        timeline: the rescale under way, and what was told of decisions not to move.
+        job: graph of the job.
+        options: options of the job.
+        requirements: current bounds of every vertex.
+        declaration: requirements that take effect next, None without any.
+        current: position in the state diagram, with its data.
+        deployment: fingerprint of the code, arguments, properties and sizes that a new driver is started with.
+        version: number of transitions.
+        epoch: epoch of the newest driver, 0 before the first driver.
+        driver: newest driver, None if no driver can be running.
+        offers: slots of the last observation.
+        restarts: record of the restart strategy.
+        has_run: whether any plan was active.
+        num_restarts: number of restarts, including rescales (Flink's metric `numRestarts`).
+        num_rescales: number of restarts without a failure.
+        trigger_interval: longest trigger interval of the queries as the driver reports it, None while unknown.
+        failures: newest `failure_history_size` failures, oldest first.
+        timeline: rescale that is in progress, and the reported reasons of decisions.
     """
 
     job: JobGraph
@@ -311,15 +386,15 @@ class SchedulerState:
 
     @property
     def held_slots(self) -> int:
-        """Slots of the job's own executors."""
+        """Number of slots of the executors of the job."""
         return sum(offer.held for offer in self.offers)
 
     @property
     def available_slots(self) -> int:
-        """Slots that the job holds or could have now."""
+        """Number of slots that the job holds or is offered."""
         return sum(offer.held + offer.free for offer in self.offers)
 
     @property
     def plan(self) -> Plan | None:
-        """The plan in force or being deployed, None in states without one."""
+        """The active plan or the plan that is being deployed, None in states without a plan."""
         return getattr(self.current, "plan", None)

@@ -1,7 +1,7 @@
-"""What happened and why: transitions, the decisions that led to one or to none, and rescales from cause to end.
+"""What happened and why: transitions, decisions with or without a transition, and rescales from cause to end.
 
-Rescales are recorded as in Flink's rescale history (FLIP-495, FLIP-487): names of causes and reasons are Flink's, and so is when
-a record begins and ends (`rescale_timeline`). Tier, downtime and failure are ours.
+A rescale is recorded as in Flink's rescale history (FLIP-495, FLIP-487): the names of causes and reasons are Flink's, and
+`history.rescales` opens and closes a record at the same moments as Flink. Flink has no tier, downtime and failure.
 """
 
 from __future__ import annotations
@@ -111,16 +111,16 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """A change of state.
+    """A change of the state.
 
     Attributes:
-        at: when.
-        source: name of the state that was left.
-        target: name of the state that was entered.
-        version: version of the state that was entered.
-        before: parallelism in force when the state was left, None if no plan was.
-        after: parallelism of the state that was entered, None if it has no plan.
-        tier: rung of the rescale ladder, None if this is no part of a rescale.
+        at: time of the transition.
+        source: name of the state before the transition.
+        target: name of the state after the transition.
+        version: version of the state after the transition.
+        before: parallelism of the state before the transition, None without a plan.
+        after: parallelism of the state after the transition, None without a plan.
+        tier: rescale tier, None if the transition is not part of a rescale.
         reason_code: code of the reason, for programs.
         reason: text of the reason, for users.
     """
@@ -138,11 +138,11 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Why the scheduler did something, or nothing.
+    """The reason why the scheduler made a transition, or none.
 
     Attributes:
-        at: when.
-        state: name of the state in which it was decided.
+        at: time of the decision.
+        state: name of the state that decided.
         reason_code: code of the reason, for programs.
         reason: text of the reason, for users.
     """
@@ -157,7 +157,7 @@ class Decision:
 
 
 class TriggerCause(StrEnum):
-    """What a rescale began with (Flink: TriggerCause)."""
+    """The cause of a rescale (Flink: TriggerCause)."""
 
     INITIAL_SCHEDULE = "INITIAL_SCHEDULE"
     UPDATE_REQUIREMENT = "UPDATE_REQUIREMENT"
@@ -166,7 +166,7 @@ class TriggerCause(StrEnum):
 
 
 class TerminalState(StrEnum):
-    """What became of a rescale (Flink: TerminalState)."""
+    """The result of a rescale (Flink: TerminalState)."""
 
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
@@ -174,7 +174,7 @@ class TerminalState(StrEnum):
 
 
 class TerminatedReason(StrEnum):
-    """What a rescale ended with (Flink: TerminatedReason)."""
+    """The reason why a rescale ended (Flink: TerminatedReason)."""
 
     SUCCEEDED = "SUCCEEDED"
     EXCEPTION_OCCURRED = "EXCEPTION_OCCURRED"
@@ -184,11 +184,11 @@ class TerminatedReason(StrEnum):
     JOB_FAILED = "JOB_FAILED"
     JOB_CANCELED = "JOB_CANCELED"
     JOB_FAILOVER_RESTARTING = "JOB_FAILOVER_RESTARTING"
-    """Never given: a failover is merged into the rescale that it meets, here as in Flink, which keeps the name."""
+    """Unused, as in Flink: a failover is merged into the rescale that is in progress."""
 
     @property
     def terminal_state(self) -> TerminalState:
-        """What became of a rescale that ended so."""
+        """Result of a rescale that ended for this reason."""
         match self:
             case TerminatedReason.SUCCEEDED:
                 return TerminalState.COMPLETED
@@ -200,7 +200,7 @@ class TerminatedReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSpan:
-    """A state that the scheduler passed during a rescale, from the rescale's beginning at the earliest."""
+    """Time that the scheduler spent in one state during a rescale."""
 
     state: str
     entered: datetime
@@ -209,13 +209,13 @@ class StateSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """Subtasks per vertex, or slots per slot sharing group.
+    """Number of subtasks for each vertex, or number of slots for each slot sharing group.
 
     Attributes:
-        desired: by the upper bounds.
-        sufficient: by the lower bounds.
-        before: that was in force last, None if nothing was.
-        after: of the plan that was made, None before there was one.
+        desired: numbers by the upper bounds.
+        sufficient: numbers by the lower bounds.
+        before: numbers of the last active plan, None before the first.
+        after: numbers of the new plan, None until the plan is made.
     """
 
     desired: Mapping[str, int]
@@ -226,25 +226,25 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescale:
-    """One rescale, or the attempt at one (Flink: Rescale).
+    """One rescale, or one attempt at a rescale (Flink: Rescale).
 
     Attributes:
-        number: of the rescale, from 1; unique in a job's log (Flink: a UUID).
-        requirements: number of the requirements that it belongs to: the initial schedule has a new one, and so has each
-            update of the requirements.
-        attempt: number of the rescale among those of the same requirements, from 1.
-        trigger_cause: what it began with.
-        start: when.
-        vertices: subtasks per vertex.
-        groups: slots per slot sharing group.
-        states: that the scheduler passed, oldest first, without gaps.
-        tier: the highest rung of the rescale ladder that was taken, None before any was.
-        downtime: how long no plan was in force, as the driver measured it or else as the scheduler saw it; None if none was
-            in force before, or none is yet.
-        failure: in a line, None without one.
-        end: when it ended, None before.
-        terminated_reason: what it ended with, None before.
-        terminal_state: what became of it, None before it has ended.
+        number: number of the rescale, from 1, unique in the journal of a job (Flink: a UUID).
+        requirements: number of the requirements that the rescale belongs to; the initial schedule and each update of the
+            requirements have a new number.
+        attempt: number of the rescale among the rescales with the same requirements, from 1.
+        trigger_cause: cause of the rescale.
+        start: time when the record was opened.
+        vertices: number of subtasks for each vertex.
+        groups: number of slots for each slot sharing group.
+        states: states that the scheduler passed, oldest first, without gaps.
+        tier: highest rescale tier that was used, None before the first.
+        downtime: time without an active plan, as the driver or else the scheduler measured it; None if no plan was active
+            before, or no plan is active yet.
+        failure: summary of the failure, None without one.
+        end: time when the rescale ended, None before.
+        terminated_reason: reason why the rescale ended, None before.
+        terminal_state: result of the rescale, None before.
     """
 
     number: int
@@ -264,21 +264,21 @@ class Rescale:
 
     @property
     def latest(self) -> datetime:
-        """The latest moment that the record tells of."""
+        """Latest time in the record."""
         return self.states[-1].left if self.states else self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """What the scheduler remembers to tell the next part of the story.
+    """What the scheduler keeps of the timeline to continue it.
 
     Attributes:
-        number: of the newest rescale, 0 before the first.
-        requirements: its number of requirements.
-        attempt: its attempt.
-        rescale: the newest rescale while it is under way.
-        running: parallelism that was in force last, None before the first.
-        stopped: since when no plan is in force; None while one is, and before the first.
+        number: number of the newest rescale, 0 before the first.
+        requirements: number of the requirements of the newest rescale.
+        attempt: attempt of the newest rescale.
+        rescale: newest rescale while it is in progress, None otherwise.
+        running: parallelism of the last active plan, None before the first.
+        stopped: time since when no plan is active; None while a plan is active, and before the first.
         reported: reasons of decisions without a transition since the last transition; they are not reported again.
     """
 

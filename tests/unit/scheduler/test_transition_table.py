@@ -1,5 +1,6 @@
 """Every state x every event against the table, both ways: nothing else happens, and all of it can."""
 
+import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -139,3 +140,20 @@ def test_worker_that_dies_is_survived_as_documented():
     job.after(2).when_slots(held=3).then("Executing")
     job.after(114).when_slots(held=3, free=2).then("Executing").when_committed().then("Deploying").then_parallelism(4)
     assert job.state.restarts.attempts == 0
+
+
+def documented_transitions(state: type) -> dict[str, list[str]]:
+    """Return the section "Transitions" of the docstring of a state: the events for each state that they may lead to."""
+    section = (inspect.getdoc(state) or "").partition("Transitions:\n")[2].partition("\n\n")[0]
+    lines = re.sub(r"\n {8,}", " ", section).splitlines()
+    rows = (line.strip().split(": ") for line in lines)
+    return {target: events.split(", ") for target, events in rows}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_docstring_of_a_state_lists_its_outgoing_transitions(state: type):
+    expected = {
+        target.__name__: [event.__name__ for event in EVENTS if target in TRANSITIONS[state][event]]
+        for target in STATES
+    }
+    assert documented_transitions(state) == {target: events for target, events in expected.items() if events}
