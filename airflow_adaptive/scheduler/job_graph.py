@@ -57,7 +57,7 @@ class JobVertex:
         """The declared maximum, else the upper bound of a stateful vertex, else Flink's default.
 
         A stateful vertex deviates from Flink: on Spark every state partition is a task of every batch, so 128 of them
-        on two slots would cost more than the freedom to grow is worth (ADR 0004).
+        on two slots would cost more than the freedom to grow is worth (ADR 0008).
         """
         if self.max_parallelism is not None:
             return self.max_parallelism

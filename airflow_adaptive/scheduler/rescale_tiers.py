@@ -1,7 +1,7 @@
-"""The rescale ladder: by which rung a running job gets to another plan, and whether it may.
+"""Rescale tiers: which tier brings a running job to another plan, and whether the tier is allowed.
 
-The rungs are `policies.rescaling.Tier`; the cheapest that leads there is taken, never one above `highest_rescale_tier`. A rung that
-does not hold leads to the next one: `states.deploying`.
+`policies.rescaling.Tier` defines the tiers. A rescale uses the cheapest tier that reaches the plan, and no tier above
+`highest_rescale_tier`. If a tier does not reach the plan in time, the next tier follows (`states.deploying`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from airflow_adaptive.scheduler.state import Plan, SchedulerState
 
 
 def cheapest_allowed_tier(state: SchedulerState, plan: Plan, target_parallelism: Parallelism) -> Tier:
-    """The rung of the ladder that leads from a plan that runs to another parallelism, never above the highest allowed."""
+    """Return the cheapest tier from the active plan to another parallelism, at most `highest_rescale_tier`."""
     return min(_cheapest_tier(state, plan, target_parallelism), state.options.highest_rescale_tier)
 
 
 def is_allowed(state: SchedulerState, plan: Plan, target_parallelism: Parallelism) -> bool:
-    """Whether a job that runs on a plan may be brought to another parallelism.
+    """Return whether a job that runs on a plan may change to another parallelism.
 
-    Not if that takes a higher rung than is allowed; but it may do with fewer slots on every rung, since what the queries
-    were built for runs on fewer as well. Nor if its driver has refused it.
+    A tier above `highest_rescale_tier` is not allowed, except for fewer slots: the running queries can run on fewer slots.
+    A parallelism that the driver has refused is not allowed either.
     """
     if is_refused(state, target_parallelism):
         return False
@@ -37,7 +37,7 @@ def is_refused(state: SchedulerState, target_parallelism: Parallelism) -> bool:
 
 
 def describe_rejection(state: SchedulerState, plan: Plan, target_parallelism: Parallelism) -> str:
-    """Why a parallelism that is not allowed is not, for people."""
+    """Describe why `is_allowed` rejects a parallelism."""
     if is_refused(state, target_parallelism):
         return "the driver could not carry it out"
     needed, highest = _cheapest_tier(state, plan, target_parallelism), state.options.highest_rescale_tier
@@ -45,26 +45,26 @@ def describe_rejection(state: SchedulerState, plan: Plan, target_parallelism: Pa
 
 
 def describe_redeployment(state: SchedulerState, plan: Plan) -> str:
-    """What the job is to run that it does not, for people."""
+    """Describe what a redeployment changes."""
     if _has_other_deployment(state):
         return "another driver is started"
     return f"partitions of the state {dict(plan.state_partitions)} -> {dict(state.job.state_partitions)}"
 
 
 def is_redeployed(state: SchedulerState, plan: Plan) -> bool:
-    """Whether the job is to run something else than it does, whatever its parallelism: other state, or another driver."""
+    """Return whether the job was redeployed with another number of state partitions or another driver."""
     return _repartitions(state, plan) or _has_other_deployment(state)
 
 
 def state_partitions(state: SchedulerState, before: Plan | None) -> Mapping[str, int]:
-    """Partitions of the state under the next plan: as deployed, or those of the plan before if that can't be changed."""
+    """Return the state partitions of the next plan: as deployed, or those of the previous plan if they are fixed."""
     if before is None or _repartitions(state, before):
         return state.job.state_partitions
     return before.state_partitions
 
 
 def may_repartition(state: SchedulerState) -> bool:
-    """Whether the driver may give the state another number of partitions."""
+    """Return whether the driver can change the number of state partitions."""
     fixed = state.driver is not None and state.driver.keeps_state
     return state.options.highest_rescale_tier >= Tier.STATE and not fixed
 
@@ -80,7 +80,7 @@ def _cheapest_tier(state: SchedulerState, plan: Plan, target_parallelism: Parall
 
 
 def _repartitions(state: SchedulerState, plan: Plan) -> bool:
-    """Plans of older versions did not tell their partitions."""
+    """Return whether the number of state partitions changes; a plan of an older version has no such number."""
     wanted = dict(state.job.state_partitions)
     return bool(plan.state_partitions) and may_repartition(state) and dict(plan.state_partitions) != wanted
 

@@ -1,4 +1,4 @@
-"""What the slots at hand allow: the questions that several states ask before they decide."""
+"""What the available slots allow: the checks that several states make before they decide."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from airflow_adaptive.scheduler.requirements import Parallelism, is_within
 from airflow_adaptive.scheduler.state import Plan, SchedulerState
 
 MAX_NAMED_VERTICES = 5
-"""A reason names no more vertices than this: it is read by people, and kept."""
+"""Number of vertices that a reason names at most, because users read reasons and every snapshot contains them."""
 
 MIN_TRIGGER_DELAY = timedelta(seconds=10)
-"""Of a job whose queries are triggered often, or as fast as possible."""
+"""Shortest default of `max_trigger_delay`, for queries with short trigger intervals or none."""
 
 
 def possible_parallelism(state: SchedulerState, slots: int | None = None) -> Parallelism | None:
-    """The parallelism that `slots` slots (all available ones by default) give, None below the minimum."""
+    """Return the parallelism on `slots` slots (by default all available slots), None below the minimum."""
     available = state.available_slots if slots is None else slots
     return determine_parallelism(state.job, state.requirements, available)
 
 
 def waiting_resources(state: SchedulerState, target_parallelism: Parallelism | None = None) -> Resources:
-    """How far the available slots go for a job that does not run; reaching `target_parallelism` is as good as all that is desired."""
+    """Return how far the available slots suffice to start; reaching `target_parallelism` counts as desired."""
     possible = possible_parallelism(state)
     if possible is None:
         return Resources.NONE
@@ -43,7 +43,7 @@ def waiting_resources(state: SchedulerState, target_parallelism: Parallelism | N
 
 
 def executing_resources(state: SchedulerState, plan: Plan) -> Resources:
-    """How far the available slots go for a job that runs on `plan`: whether a rescale is worth it."""
+    """Return how far the available slots suffice for a rescale of a job that runs on `plan`."""
     possible, options = possible_parallelism(state), state.options
     controller = load_scale_up_controller(options.scale_up_controller, options.min_parallelism_increase)
     if possible is None or not rescale_tiers.is_allowed(state, plan, possible):
@@ -55,7 +55,7 @@ def executing_resources(state: SchedulerState, plan: Plan) -> Resources:
 
 
 def is_startable(state: SchedulerState, target_parallelism: Parallelism) -> bool:
-    """Whether the job may run on exactly `target_parallelism` now: within its bounds, on slots that are there."""
+    """Return whether the parallelism is within the bounds and the available slots suffice for it."""
     return (
         is_within(target_parallelism, state.requirements)
         and used_slots(state.job, target_parallelism) <= state.available_slots
@@ -65,14 +65,14 @@ def is_startable(state: SchedulerState, target_parallelism: Parallelism) -> bool
 def forced_rescale_at(
     state: SchedulerState, plan: Plan, since: datetime, planned: datetime | None, now: datetime
 ) -> datetime | None:
-    """When a change that is not worth a rescale by itself is forced (FLIP-322, scaling-interval.max), None if never.
+    """Return when a rescale below the minimum increase is forced (FLIP-322, `scaling-interval.max`), None if never.
 
     Args:
-        state: with the change.
-        plan: that runs.
-        since: when the last rescale was.
-        planned: the answer to an earlier change.
-        now: when the change was seen.
+        state: state after the change.
+        plan: active plan.
+        since: time of the last rescale.
+        planned: time that an earlier change has planned, None without one.
+        now: time of the change.
     """
     interval, possible = state.options.scaling_interval_max, possible_parallelism(state)
     if interval is None or executing_resources(state, plan) >= Resources.SUFFICIENT:
@@ -84,7 +84,7 @@ def forced_rescale_at(
 
 
 def max_trigger_delay(state: SchedulerState) -> timedelta:
-    """How long a rescale waits for a committed batch (Flink: max-delay = (failures + 1) x checkpoint interval)."""
+    """Return how long a rescale waits for a committed batch (Flink: (max failures + 1) x checkpoint interval)."""
     options, interval = state.options, state.trigger_interval or timedelta(0)
     if options.max_trigger_delay is not None:
         return options.max_trigger_delay
@@ -92,7 +92,7 @@ def max_trigger_delay(state: SchedulerState) -> timedelta:
 
 
 def describe_shortage(state: SchedulerState, slots: int | None = None) -> str:
-    """What is there and what is needed, for people."""
+    """Describe the available and the required slots."""
     have = state.available_slots if slots is None else slots
     bounds = [f"vertex {name!r} at least {b.lower}" for name, b in state.requirements.items()]
     needed = minimum_slots(state.job, state.requirements)
@@ -100,7 +100,7 @@ def describe_shortage(state: SchedulerState, slots: int | None = None) -> str:
 
 
 def describe_change(before: Parallelism, after: Parallelism) -> str:
-    """What differs between two parallelisms, for people."""
+    """Describe the difference between two parallelisms."""
     differing = [name for name in before if before[name] != after[name]]
     shown = differing[:MAX_NAMED_VERTICES]
     more = f" and {len(differing) - len(shown)} more" if len(differing) > len(shown) else ""

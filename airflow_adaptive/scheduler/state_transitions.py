@@ -1,7 +1,7 @@
-"""The moves that states have in common: staying, and entering each state.
+"""State transitions that the handlers share: how to stay in a state, and how to enter each state.
 
-Every handler in `states` returns the `Step` that one of these builds; entering a state is written once, here, so that a
-state begins the same whichever way leads to it.
+Every handler in `states` returns the `Step` that one of these functions builds. A state is entered by one function only
+(`go_to_<state>`), so that the state begins in the same way from everywhere.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Step:
     """What one event led to.
 
     Attributes:
-        state: the new state of the scheduler.
-        commands: what is to be done to the world, in order.
-        transition: the change of state, None if it stayed.
-        decision: why.
-        rescale: that ended, None if none did.
+        state: new state of the scheduler.
+        commands: commands to the cluster, in order.
+        transition: change of the state, None if the state stays.
+        decision: reason of the transition, or of no transition; None if the event needs no explanation.
+        rescale: rescale that ended with this step, None otherwise.
     """
 
     state: SchedulerState
@@ -75,12 +75,12 @@ class Step:
 
 
 def stay(state: SchedulerState, event: Event, reason: Reason | None = None) -> Step:
-    """No transition; with a reason if somebody may wonder."""
+    """Stay in the state; give a reason if the event needs an explanation."""
     return Step(state=state, decision=None if reason is None else _decision(state, event, reason))
 
 
 def ignore(state: SchedulerState, event: Event) -> Step:
-    """The event leads nowhere in this state."""
+    """Stay in the state, because the event has no meaning in this state."""
     match event:
         case SlotsChanged() | BatchCommitted() | PlanActivated():
             return stay(state, event)
@@ -96,12 +96,12 @@ def ignore(state: SchedulerState, event: Event) -> Step:
 
 
 def with_current(state: SchedulerState, **changes: Any) -> SchedulerState:
-    """The same state with other data: no transition, no new version."""
+    """Return the state with other data of the current state, without a transition."""
     return replace(state, current=replace(state.current, **changes))
 
 
 def kill_again(state: SchedulerState, event: Event, **changes: Any) -> Step:
-    """The driver has not stopped within `stop_timeout`: kill it, and look again after another."""
+    """Kill a driver that has not stopped within `stop_timeout`, and start the timeout again."""
     deadline = event.at + state.options.stop_timeout
     killed = with_current(state, stop_deadline=deadline, **changes)
     step = stay(killed, event, Reason(ReasonCode.STOP_TIMEOUT, "the driver did not stop in time: it is killed"))
@@ -109,7 +109,7 @@ def kill_again(state: SchedulerState, event: Event, **changes: Any) -> Step:
 
 
 def kill_driver(state: SchedulerState, event: Event) -> tuple[Command, ...]:
-    """The command that kills the driver, if there is one."""
+    """Return the command that kills the driver, if the state has a driver."""
     driver = state.driver
     if driver is None:
         return ()
@@ -122,7 +122,7 @@ def kill_driver(state: SchedulerState, event: Event) -> tuple[Command, ...]:
 def go_to_waiting_for_resources(
     state: SchedulerState, event: Event, reason: Reason, target_parallelism: Parallelism | None = None
 ) -> Step:
-    """Enter WaitingForResources; what is there already counts as a change at this moment."""
+    """Enter WaitingForResources. Slots that are available already count as a change at this moment."""
     manager = TransitionManager.begin(
         event.at,
         stabilization=state.options.resource_stabilization_timeout,
@@ -137,14 +137,14 @@ def go_to_waiting_for_resources(
 def go_to_deploying(
     state: SchedulerState, event: Event, parallelism: Parallelism, reason: Reason, previous_plan: Plan | None = None
 ) -> Step:
-    """Enter Deploying: on the living driver, else on a new one under a new epoch.
+    """Enter Deploying: on the running driver, or on a new driver with a new epoch.
 
     Args:
-        state: the driver in it is None if there has to be a new one.
-        event: that led here.
-        parallelism: to be reached.
-        reason: for people.
-        previous_plan: plan that the living driver runs, None if it runs none.
+        state: state whose driver is None if a new driver must start.
+        event: event that led here.
+        parallelism: parallelism of the new plan.
+        reason: reason of the transition.
+        previous_plan: plan that the running driver executes, None if it executes none.
     """
     plan = _plan(state, parallelism, previous_plan)
     if state.driver is not None:
@@ -166,7 +166,7 @@ def go_to_deploying(
 
 
 def _plan(state: SchedulerState, parallelism: Parallelism, previous_plan: Plan | None) -> Plan:
-    """A plan that the queries are built for."""
+    """Return a plan that the queries are built for."""
     slots, version = used_slots(state.job, parallelism), state.version + 1
     idle = state.options.slot_idle_timeout > NO_TIME
     return Plan(
@@ -180,7 +180,7 @@ def _plan(state: SchedulerState, parallelism: Parallelism, previous_plan: Plan |
 
 
 def go_to_executing(state: SchedulerState, event: Event, plan: Plan, reason: Reason, tier: Tier | None = None) -> Step:
-    """Enter Executing: a new visit, with a cooldown of its own."""
+    """Enter Executing, which starts a new cooldown."""
     options, now = state.options, event.at
     running = None if state.driver is None else replace(state.driver, running=True)
     state = replace(state, driver=running, has_run=True)
@@ -214,15 +214,15 @@ def rescale(
     reason: Reason,
     least: Tier = Tier.EXECUTORS,
 ) -> Step:
-    """Go to another parallelism by the cheapest rung of the ladder: Deploying at once, or Restarting without backoff.
+    """Change to another parallelism by the cheapest tier: enter Deploying at once, or Restarting without a backoff.
 
     Args:
-        state: the driver in it lives.
-        event: that led here.
-        plan: that runs.
-        target_parallelism: parallelism to be reached.
-        reason: for people.
-        least: rung below which nothing is tried any more.
+        state: state with a running driver.
+        event: event that led here.
+        plan: active plan.
+        target_parallelism: parallelism of the new plan.
+        reason: reason of the transition.
+        least: lowest tier to use.
     """
     tier = max(least, rescale_tiers.cheapest_allowed_tier(state, plan, target_parallelism))
     if tier is Tier.EXECUTORS:
@@ -247,7 +247,7 @@ def plan_again(
     reason: Reason,
     least: Tier = Tier.QUERY,
 ) -> Step:
-    """Leave Deploying for another plan, or for a higher rung: a rescale of what runs, or a new start where nothing does."""
+    """Leave Deploying for another plan or a higher tier: rescale the running plan, or start again if no plan runs."""
     if deploying.previous_plan is not None:
         return rescale(state, event, deploying.previous_plan, target_parallelism, reason, least)
     target = _restarting(state, event, deploying.plan, in_place=True, target_parallelism=target_parallelism)
@@ -257,14 +257,14 @@ def plan_again(
 def go_to_executing_on_held_slots(
     state: SchedulerState, event: Event, plan: Plan, target_parallelism: Parallelism, reason: Reason
 ) -> Step:
-    """Enter Executing on the slots that are left: the queries run on them already, only the plan has to say so (tier 0).
+    """Enter Executing on the slots that are left, which the queries use already; only the plan changes (tier 0).
 
     Args:
-        state: its held slots are those that the target_parallelism takes.
-        event: that led here.
-        plan: whose queries run.
-        target_parallelism: parallelism that is left.
-        reason: for people.
+        state: state whose held slots are those of the target parallelism.
+        event: event that led here.
+        plan: plan of the running queries.
+        target_parallelism: parallelism on the slots that are left.
+        reason: reason of the transition.
     """
     accepted = _scaled(state, plan, target_parallelism)
     return go_to_executing(
@@ -273,7 +273,7 @@ def go_to_executing_on_held_slots(
 
 
 def _scale(state: SchedulerState, event: Event, plan: Plan, target_parallelism: Parallelism, reason: Reason) -> Step:
-    """Enter Deploying for other executors under the queries that run; what they give back they were using until then."""
+    """Enter Deploying with other executors for the running queries (tier 0)."""
     target = Deploying(
         since=event.at, plan=_scaled(state, plan, target_parallelism), tier=Tier.EXECUTORS, previous_plan=plan
     )
@@ -287,20 +287,22 @@ def _scaled(state: SchedulerState, plan: Plan, target_parallelism: Parallelism) 
 
 
 def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: Reason) -> Step:
-    """Enter Restarting to give everything back: what is there is below the minimum (FLIP-291)."""
+    """Enter Restarting and release all slots, because the available slots are below the minimum (FLIP-291)."""
     target = _restarting(state, event, plan, in_place=False)
     return _enter(_counted(state, rescales=1), event, target, reason, tier=Tier.DRIVER)
 
 
 def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Failure, *, kill: bool = False) -> Step:
-    """Failing, or Restarting after the strategy's backoff; the strategy is asked only about recoverable failures.
+    """Enter Restarting with the backoff of the restart strategy, or fail the job.
+
+    The restart strategy counts recoverable failures only.
 
     Args:
-        state: the driver in it is None if it is gone, else it lives (or must be killed).
-        event: that told of the failure.
-        plan: that ran or was to run.
-        failure: what happened.
-        kill: the driver can't be trusted any more.
+        state: state whose driver is None if the driver has ended.
+        event: event that reported the failure.
+        plan: plan that ran, or that was being deployed.
+        failure: the failure.
+        kill: whether to kill the driver, because it may no longer respond.
     """
     if not can_recover(state, failure):
         text = f"the failure is not recoverable: {failure.summary}"
@@ -332,7 +334,7 @@ def _failure_code(event: Event) -> ReasonCode:
 
 
 def can_recover(state: SchedulerState, failure: Failure) -> bool:
-    """Whether a restart of this job may help against the failure."""
+    """Return whether the options allow a restart after this failure."""
     options = state.options
     return is_recoverable(
         failure, options.non_recoverable_failures, options.recoverable_failures, has_run=state.has_run
@@ -381,7 +383,7 @@ def go_to_stop_with_savepoint(state: SchedulerState, event: Event, plan: Plan) -
 
 
 def go_to_canceling(state: SchedulerState, event: Event) -> Step:
-    """Enter Canceling, or Finished where nothing runs that could be stopped."""
+    """Enter Canceling, or Finished if the driver runs no query."""
     reason = Reason(ReasonCode.CANCEL_REQUESTED, "canceled as asked")
     if not runs_queries(state):
         return go_to_finished(state, event, Outcome.CANCELED, reason)
@@ -390,7 +392,7 @@ def go_to_canceling(state: SchedulerState, event: Event) -> Step:
 
 
 def go_to_failing(state: SchedulerState, event: Event, cause: Failure, reason: Reason) -> Step:
-    """Enter Failing, or Finished where nothing runs that could be stopped."""
+    """Enter Failing, or Finished if the driver runs no query."""
     if not runs_queries(state):
         return go_to_finished(state, event, Outcome.FAILED, reason, cause)
     deadline = event.at + state.options.stop_timeout
@@ -400,7 +402,7 @@ def go_to_failing(state: SchedulerState, event: Event, cause: Failure, reason: R
 def go_to_finished(
     state: SchedulerState, event: Event, outcome: Outcome, reason: Reason, cause: Failure | None = None
 ) -> Step:
-    """Enter Finished; a driver that still lives is killed, unless it ends by itself."""
+    """Enter Finished, and kill a driver that still runs, unless the driver ends by itself."""
     deadline = event.at + state.options.stop_timeout
     target = Finished(since=event.at, outcome=outcome, cause=cause, stop_deadline=deadline)
     commands = () if outcome is Outcome.FINISHED else kill_driver(state, event)
@@ -408,7 +410,7 @@ def go_to_finished(
 
 
 def runs_queries(state: SchedulerState) -> bool:
-    """Whether the driver may run queries that want a graceful end."""
+    """Return whether the driver may run queries, which need a graceful stop."""
     return state.driver is not None and state.driver.running
 
 

@@ -1,8 +1,8 @@
-"""A scheduler without a world: *given* a state, *when* facts arrive, *then* exactly this state and these commands.
+"""A scenario of the scheduler without a cluster: *given* a state, *when* events arrive, *then* exactly this state and these commands.
 
     Scenario(lower=1, upper=4).given_waiting().when_slots(free=4).then("Deploying", SubmitDriver(...))
 
-Time passes only in `after`; timers that are due are delivered as the loop would, in order and before anything else.
+Time passes only in `after`. A scenario fires due timers like the loop: in order, and before any other event.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from airflow_adaptive.scheduler.state_transitions import Step
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 TRANSIENT = Failure(error_class="TASK_FAILED", message="an executor was lost")
-"""A failure that a restart may mend."""
+"""A recoverable failure."""
 HOPELESS = Failure(error_class="SyntaxError", message="invalid syntax")
-"""A failure that no restart mends."""
+"""A failure that is not recoverable."""
 
 MAX_PARALLELISM = 128
 
@@ -55,11 +55,11 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 
 _TIMERS_AT_ONCE = 20
-"""More timers than this at one moment lead nowhere."""
+"""Number of timers that may fire at one moment."""
 
 
 class Scenario:
-    """One job, its clock, and all that happened to it."""
+    """One job with its clock and its steps."""
 
     def __init__(
         self,
@@ -91,24 +91,24 @@ class Scenario:
     # ---- given ------------------------------------------------------------------------------------------------------
 
     def given_script(self, *reads: str) -> Scenario:
-        """The script builds its queries for the parallelism of these vertices, and its driver tells so."""
+        """The script reads the parallelism of these vertices, and the driver reports them."""
         self.reads = reads
         return self
 
     def given_waiting(self, free: int = 0) -> Scenario:
-        """Scheduling was started with so many free slots."""
+        """Scheduling started with this number of free slots."""
         self.when_slots(free=free).when(SchedulingStarted(at=self.now))
         return self._given()
 
     def given_deploying(self, slots: int) -> Scenario:
-        """The first plan was handed to a new driver."""
+        """A new driver deploys the first plan."""
         self.given_waiting(free=slots)
         if isinstance(self.state.current, WaitingForResources):
             self.after(self.state.options.resource_stabilization_timeout.total_seconds())
         return self._given()
 
     def given_executing(self, slots: int) -> Scenario:
-        """The first plan is in force on so many slots."""
+        """The first plan is active on this number of slots."""
         return self.given_deploying(slots).when_slots(held=slots).when_plan_activated()._given()
 
     def _given(self) -> Scenario:
@@ -118,17 +118,17 @@ class Scenario:
     # ---- when -------------------------------------------------------------------------------------------------------
 
     def when(self, event: Event) -> Scenario:
-        """An event arrives; then what is due happens."""
+        """An event arrives, and due timers fire."""
         return self.unsettled(event).settle()
 
     def unsettled(self, event: Event) -> Scenario:
-        """An event arrives, and nothing else happens yet."""
+        """An event arrives, and no timer fires."""
         self.steps.append(machine.step(self.state, event))
         self.state = self.steps[-1].state
         return self
 
     def after(self, seconds: float) -> Scenario:
-        """Time passes; what falls due happens on the way."""
+        """Time passes, and timers fire when they are due."""
         until = self.now + timedelta(seconds=seconds)
         while (due := machine.timers(self.state)) and due[0].due <= until:
             self.now = max(self.now, due[0].due)
@@ -137,7 +137,7 @@ class Scenario:
         return self
 
     def settle(self) -> Scenario:
-        """Deliver what is due now, one at a time: each may change what is due next."""
+        """Fire the due timers one by one, because each may change the next one."""
         for _ in range(_TIMERS_AT_ONCE):
             due = machine.timers(self.state)
             if not due or due[0].due > self.now:
@@ -146,42 +146,42 @@ class Scenario:
         raise AssertionError(f"timers of {self.state.name} fire for ever: {machine.timers(self.state)}")
 
     def when_slots(self, held: int = 0, free: int = 0) -> Scenario:
-        """The job holds and could have so many slots."""
+        """The job holds `held` slots and may take `free` more."""
         return self.when(self.slots(held, free))
 
     def slots(self, held: int = 0, free: int = 0) -> SlotsChanged:
-        """The event that says so."""
+        """Return the event without applying it."""
         return SlotsChanged(at=self.now, offers=(SlotOffer(worker="worker-1", held=held, free=free),))
 
     def when_requirements(self, lower: int, upper: int) -> Scenario:
-        """Somebody sets the same bounds for every vertex."""
+        """A user sets the same bounds for every vertex."""
         return self.when(self.requirements(lower, upper))
 
     def requirements(self, lower: int, upper: int) -> RequirementsChanged:
-        """The event that says so."""
+        """Return the event without applying it."""
         bounds = dict.fromkeys(self.state.requirements, ParallelismRange(lower, upper))
         return RequirementsChanged(at=self.now, requirements=bounds)
 
     def when_plan_activated(self) -> Scenario:
-        """The driver reports the plan in force."""
+        """The driver reports that the plan is active."""
         return self.when(self.plan_activated())
 
     def plan_activated(self) -> PlanActivated:
-        """The event that says so."""
+        """Return the event without applying it."""
         version = 0 if self.state.plan is None else self.state.plan.version
         return PlanActivated(at=self.now, epoch=self.state.epoch, version=version, reads=self.reads)
 
     def when_refused(self, failure: Failure = TRANSIENT) -> Scenario:
-        """The driver can't carry out the plan that it was handed."""
+        """The driver refuses the plan."""
         return self.when(self.refused(failure))
 
     def refused(self, failure: Failure = TRANSIENT) -> PlanRefused:
-        """The event that says so."""
+        """Return the event without applying it."""
         version = 0 if self.state.plan is None else self.state.plan.version
         return PlanRefused(at=self.now, epoch=self.state.epoch, version=version, failure=failure)
 
     def when_redeployed(self, deployment: str = "new", graph: JobGraph | None = None) -> Scenario:
-        """The job was deployed anew, with another graph if there is one."""
+        """The job was deployed again, with another graph if one is given."""
         self.state = replace(self.state, job=graph or self.state.job)
         return self.when(JobRedeployed(at=self.now, deployment=deployment))
 
@@ -190,15 +190,15 @@ class Scenario:
         return self.when(BatchCommitted(at=self.now, epoch=self.state.epoch))
 
     def when_query_failed(self, failure: Failure = TRANSIENT) -> Scenario:
-        """A query failed; the driver lives."""
+        """A query failed, and the driver still runs."""
         return self.when(QueryFailed(at=self.now, epoch=self.state.epoch, failure=failure))
 
     def when_driver_ended(self, failure: Failure = TRANSIENT) -> Scenario:
-        """The driver is verified dead."""
+        """The driver does not run any more."""
         return self.when(DriverEnded(at=self.now, epoch=self.state.epoch, failure=failure))
 
     def when_driver_silent(self, failure: Failure = TRANSIENT) -> Scenario:
-        """Nothing is heard of the driver."""
+        """The heartbeat of the driver timed out."""
         return self.when(DriverHeartbeatTimedOut(at=self.now, epoch=self.state.epoch, failure=failure))
 
     def when_savepoint_completed(self) -> Scenario:
@@ -210,7 +210,7 @@ class Scenario:
         return self.when(self.savepoint_failed())
 
     def savepoint_failed(self) -> SavepointFailed:
-        """The event that says so."""
+        """Return the event without applying it."""
         return SavepointFailed(at=self.now, epoch=self.state.epoch)
 
     def when_completed(self) -> Scenario:
@@ -218,15 +218,15 @@ class Scenario:
         return self.when(self.completed())
 
     def completed(self) -> JobCompleted:
-        """The event that says so."""
+        """Return the event without applying it."""
         return JobCompleted(at=self.now, epoch=self.state.epoch)
 
     def when_canceled(self) -> Scenario:
-        """Somebody wants the job to end for good."""
+        """A user cancels the job."""
         return self.when(CancelRequested(at=self.now))
 
     def when_suspended(self) -> Scenario:
-        """Somebody wants the job to end for now."""
+        """A user suspends the job."""
         return self.when(SuspendRequested(at=self.now))
 
     # ---- then -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""One file per state: what each event means there, and the state's deadlines.
+"""One module for each state: the meaning of each event in the state, and the deadlines of the state.
 
-The states' data is in `state`, entering them in `moves`; `running` is what the states of a running job have in common.
+The module `state` has the data of the states, `state_transitions` enters them, and `running` is the common part of the states with a
+running job.
 """

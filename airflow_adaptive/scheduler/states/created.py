@@ -1,4 +1,4 @@
-"""Created: nothing has happened yet."""
+"""Created: the scheduler has not started."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
 def on_event(state: SchedulerState, _: Created, event: Event) -> Step:
-    """Start, or end before anything ran."""
+    """Start to schedule the job, or end the job."""
     match event:
         case SchedulingStarted():
             return state_transitions.go_to_waiting_for_resources(
@@ -37,5 +37,5 @@ def on_event(state: SchedulerState, _: Created, event: Event) -> Step:
 
 
 def timers(_state: SchedulerState, _: Created) -> tuple[Timer, ...]:
-    """None: somebody must start the scheduler."""
+    """Return no timer: this state has no deadline."""
     return ()

@@ -1,4 +1,4 @@
-"""Deploying: the plan was handed out; wait until it is in force on all its slots."""
+"""Deploying: wait until the driver has activated the plan on all its slots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEPLOY_TIMEOUT = "DEPLOY_TIMEOUT"
 
 
 def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
-    """A failure here goes to failure handling (Flink fails the job: FLINK-22692)."""
+    """React to an event. A failure goes to failure handling (Flink fails the job: FLINK-22692)."""
     match event:
         case PlanActivated(version=version) if version == deploying.plan.version:
             return _activated(state, deploying, event)
@@ -41,13 +41,13 @@ def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
 
 
 def timers(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
-    """The end of patience with the deployment; at once when it is known that the slots for it can't come."""
+    """Return the end of `deploy_timeout`; the deadline is now if the slots of the plan cannot arrive."""
     patience = state_transitions.NO_TIME if _is_hopeless(state, deploying) else state.options.deploy_timeout
     return (Timer(name=TimerName.DEPLOY, due=deploying.since + patience),)
 
 
 def _activated(state: SchedulerState, deploying: Deploying, event: PlanActivated | SlotsChanged) -> Step:
-    """Slots that are still to come would look lost to Executing: they are waited for here."""
+    """Enter Executing only with all slots, because Executing would treat missing slots as lost."""
     plan, arrived, note = deploying.plan, state.held_slots, _note(deploying, event)
     if arrived >= plan.slots:
         reason = Reason(ReasonCode.PLAN_ACTIVATED, f"the driver reports the plan in force{note}")
@@ -58,19 +58,19 @@ def _activated(state: SchedulerState, deploying: Deploying, event: PlanActivated
 
 
 def _note(deploying: Deploying, event: PlanActivated | SlotsChanged) -> str:
-    """What is to be said of a driver, once: with the first plan that it runs."""
+    """Return the remark about the driver, together with its first active plan only."""
     told = event.note if isinstance(event, PlanActivated) and deploying.previous_plan is None else None
     return "" if told is None else f"; {told}"
 
 
 def _is_hopeless(state: SchedulerState, deploying: Deploying) -> bool:
-    """Too few slots, held or to be had; what was granted is unknown until the application has registered."""
+    """Return whether the slots cannot suffice; granted slots are unknown until the application has registered."""
     registered = state.driver is not None and (state.driver.running or state.driver.application_id is not None)
     return registered and state.available_slots < deploying.plan.slots
 
 
 def _refused(state: SchedulerState, previous_plan: Plan, plan: Plan, event: PlanRefused) -> Step:
-    """The job goes on as before; what was refused is not asked for again."""
+    """Return to the previous plan, and record the refused parallelism so that it is not tried again."""
     failure = event.failure
     named = {name.rpartition(".")[2] for name in (failure.error_class, *failure.causes)}
     fixed = REPARTITION_ERROR in named
@@ -82,7 +82,7 @@ def _refused(state: SchedulerState, previous_plan: Plan, plan: Plan, event: Plan
 
 
 def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> Step:
-    """Plan again with what is there; if that is not the reason, the deployment has failed."""
+    """Make a plan for the available slots; if the slots suffice, try the next tier or handle a failure."""
     plan, waited = deploying.plan, (event.at - deploying.since).total_seconds()
     if _is_hopeless(state, deploying):
         slots, code = state.available_slots, ReasonCode.SLOTS_LOST
@@ -113,7 +113,7 @@ def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> 
 
 
 def _parallelism_on_held_slots(state: SchedulerState, deploying: Deploying) -> Parallelism | None:
-    """What the queries that run make of the slots that have arrived, None if they can't, or if all have."""
+    """Return the parallelism of the running queries on the held slots, None if this is impossible or not needed."""
     previous_plan, possible = deploying.previous_plan, resource_checks.possible_parallelism(state, state.held_slots)
     if previous_plan is None or possible is None or state.held_slots >= deploying.plan.slots:
         return None
@@ -121,7 +121,7 @@ def _parallelism_on_held_slots(state: SchedulerState, deploying: Deploying) -> P
 
 
 def _next_tier(tier: Tier) -> Tier | None:
-    """What is tried when a rung did not hold, None after the last; the state is as it should be, or a new driver sees to it."""
+    """Return the next tier, None after the last. Tier STATE is skipped, because a new driver also repartitions the state."""
     if tier is Tier.EXECUTORS:
         return Tier.QUERY
     return Tier.DRIVER if tier < Tier.DRIVER else None

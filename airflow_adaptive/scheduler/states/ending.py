@@ -1,4 +1,4 @@
-"""Canceling, Failing and Finished: the driver stops or is killed, and is seen to be gone."""
+"""Canceling, Failing and Finished: wait for the end of the driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
 def on_event(state: SchedulerState, current: Canceling | Failing | Finished, event: Event) -> Step:
-    """Only the end of the driver matters, and whoever wants to leave at once; failures do not."""
+    """React to the end of the driver and to a request to cancel; ignore failures."""
     match event:
         case DriverEnded():
             return _driver_gone(state, current, event)
@@ -31,7 +31,7 @@ def on_event(state: SchedulerState, current: Canceling | Failing | Finished, eve
 
 
 def timers(state: SchedulerState, current: Canceling | Failing | Finished) -> tuple[Timer, ...]:
-    """The end of patience with a driver that is to stop."""
+    """Return the time when a driver that has not stopped is killed."""
     return () if state.driver is None else (Timer(name=TimerName.STOP, due=current.stop_deadline),)
 
 

@@ -1,4 +1,4 @@
-"""Executing: the plan is in force; follow slots, requirements, committed batches and failures."""
+"""Executing: follow slots, requirements, committed batches and failures while the plan is active."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WAITS_FOR = {
 
 
 def on_event(state: SchedulerState, executing: Executing, event: Event) -> Step:
-    """Slots that are gone are acted on at once; everything else goes through the transition manager."""
+    """React to lost slots at once; the transition manager decides when to act on other changes."""
     match event:
         case SlotsChanged() | RequirementsChanged() | TimerFired() if _lost_slots(state, executing) > 0:
             text = f"{_lost_slots(state, executing)} of {executing.plan.slots} slot(s) lost"
@@ -60,7 +60,7 @@ def on_event(state: SchedulerState, executing: Executing, event: Event) -> Step:
 
 
 def timers(state: SchedulerState, executing: Executing) -> Iterator[Timer]:
-    """The manager's next move and the forced rescale; what happened before the job came here is looked at now."""
+    """Return the deadlines of the manager and of a forced rescale; earlier losses are due at once."""
     if _lost_slots(state, executing) > 0 or _must_stop(state):
         yield Timer(name=TimerName.TRANSITION, due=executing.since)
     elif executing.manager.due is not None:
@@ -108,7 +108,7 @@ def _follow(state: SchedulerState, executing: Executing, event: Event, manager: 
 
 
 def _free_idle_slots(state: SchedulerState, executing: Executing, event: TimerFired) -> Step:
-    """What a rescale left over goes back to the cluster; the plan stays as it is."""
+    """Release the slots that the plan does not use."""
     plan = executing.plan
     text = f"{plan.hold - plan.slots} slot(s) idle for slot_idle_timeout: they go back to the cluster"
     freed = state_transitions.with_current(state, plan=replace(plan, hold=plan.slots))

@@ -1,4 +1,4 @@
-"""Restarting: wait until all has stopped that must stop, then for the backoff, then deploy or wait for resources."""
+"""Restarting: wait for the stop of the driver and for the backoff, then deploy or wait for resources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
 def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
-    """Failures in the meantime change nothing: the restart is under way."""
+    """React to an event; further failures do not change the restart."""
     match event:
         case DriverEnded():
             stopped = state_transitions.with_current(
@@ -48,7 +48,7 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
 
 
 def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
-    """The backoff starts when all has stopped; until then, the next look at a driver that must stop."""
+    """Return the end of the backoff; until the driver has stopped, the time when the driver is killed."""
     if restarting.stopped_at is None:
         return (Timer(name=TimerName.STOP, due=restarting.stop_deadline),)
     return (Timer(name=TimerName.BACKOFF, due=restarting.stopped_at + restarting.backoff),)
@@ -65,7 +65,7 @@ def _distrust(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
 
 
 def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
-    """A rescale starts on the plan it was made for (FLINK-40379); a failed job needs all it desires, or waits."""
+    """Deploy the target of a rescale (FLINK-40379); after a failure, deploy only with all desired slots, else wait."""
     target_parallelism, possible = restarting.target_parallelism, resource_checks.possible_parallelism(state)
     if target_parallelism is not None and resource_checks.is_startable(state, target_parallelism):
         reason = Reason(ReasonCode.SLOTS_AVAILABLE, "the rescale's slots are there")

@@ -1,4 +1,4 @@
-"""RestartingLocally: executors were lost; let Spark recover, or make a new plan from what is there."""
+"""RestartingLocally: let Spark recover from lost executors, or make a plan for the slots that are left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
 def on_event(state: SchedulerState, recovering: RestartingLocally, event: Event) -> Step:
-    """Recovered when the plan's slots are back; escalated when they can't come back, or not in time."""
+    """Return to Executing when the slots are back; make another plan when they cannot come back in time."""
     plan, held = recovering.plan, state.held_slots
     match event:
         case SlotsChanged() if held >= plan.slots:
@@ -29,7 +29,7 @@ def on_event(state: SchedulerState, recovering: RestartingLocally, event: Event)
 
 
 def timers(state: SchedulerState, recovering: RestartingLocally) -> tuple[Timer, ...]:
-    """The end of patience; at once when there are too few slots to get back to the plan."""
+    """Return the end of `local_recovery_timeout`; the deadline is now if too few slots are available."""
     patience = state_transitions.NO_TIME if _is_hopeless(state, recovering) else state.options.local_recovery_timeout
     return (Timer(name=TimerName.LOCAL_RECOVERY, due=recovering.since + patience),)
 

@@ -1,4 +1,4 @@
-"""What Deploying, Executing, RestartingLocally and, in part, StopWithSavepoint have in common: a driver with a plan."""
+"""The common part of Deploying, Executing, RestartingLocally and StopWithSavepoint: a driver with a plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 def on_event(
     state: SchedulerState, current: Deploying | Executing | RestartingLocally | StopWithSavepoint, event: Event
 ) -> Step:
-    """Failures, the end of the input, and people's wishes."""
+    """React to failures, to the end of the input, and to requests to cancel or suspend."""
     plan = current.plan
     match event:
         case DriverEnded(failure=failure) | QueryFailed(failure=failure):

@@ -1,6 +1,6 @@
 """StopWithSavepoint: the queries stop at a batch boundary, then the driver ends and the job is suspended.
 
-As in Flink, a failure in between is decided on only when the outcome of the stop is known.
+As in Flink, the scheduler handles a failure during the stop only when the outcome of the stop is known.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SAVEPOINT_WITHOUT_STOP = "SAVEPOINT_WITHOUT_STOP"
 
 
 def on_event(state: SchedulerState, stopping: StopWithSavepoint, event: Event) -> Step:
-    """Suspended when the queries have stopped and the driver is gone, in any order."""
+    """Suspend the job when the queries have stopped and the driver has ended, in any order."""
     match event:
         case SavepointCompleted() | SavepointFailed():
             return _outcome(state, stopping, event)
@@ -44,7 +44,7 @@ def on_event(state: SchedulerState, stopping: StopWithSavepoint, event: Event) -
 
 
 def timers(_: SchedulerState, stopping: StopWithSavepoint) -> tuple[Timer, ...]:
-    """The end of patience with the graceful stop."""
+    """Return the time when a driver that has not stopped is killed."""
     return (Timer(name=TimerName.STOP, due=stopping.stop_deadline),)
 
 
@@ -71,7 +71,7 @@ def _query_failed(state: SchedulerState, stopping: StopWithSavepoint, event: Que
 def _driver_gone(
     state: SchedulerState, stopping: StopWithSavepoint, event: DriverEnded | DriverHeartbeatTimedOut
 ) -> Step:
-    """A driver that was to end and is gone, or only silent about it, has done what it was told."""
+    """Suspend the job if the driver ended as requested; otherwise handle a failure."""
     ended = isinstance(event, DriverEnded)
     if not (stopping.saved or stopping.killed):
         failure = stopping.failure or event.failure

@@ -1,4 +1,4 @@
-"""WaitingForResources: start when all that is desired is there, or what suffices has been there for long enough."""
+"""WaitingForResources: start with all desired slots, or with sufficient slots after the stabilization timeout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIX = "add workers, or declare lower bounds or smaller executors"
 
 
 def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) -> Step:
-    """Changes and timers move the manager; when it has decided, the job is deployed."""
+    """Pass changes and timers to the transition manager, and deploy the job when the manager has decided."""
     resources = resource_checks.waiting_resources(state, waiting.target_parallelism)
     match event:
         case SlotsChanged() | RequirementsChanged():
@@ -55,7 +55,7 @@ def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) 
 
 
 def timers(state: SchedulerState, waiting: WaitingForResources) -> Iterator[Timer]:
-    """The manager's next move, and the end of patience of a job that has never run."""
+    """Return the deadline of the manager, and the end of `resource_wait_timeout` for a job that has never run."""
     patience = state.options.resource_wait_timeout
     if waiting.manager.due is not None:
         yield Timer(name=TimerName.TRANSITION, due=waiting.manager.due)
