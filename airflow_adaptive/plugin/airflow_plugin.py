@@ -1,4 +1,4 @@
-"""What Airflow loads by the entry point `airflow.plugins`, in every one of its processes: so it imports nothing that is heavy.
+"""The Airflow plugin (entry point `airflow.plugins`). Every Airflow process loads this module, so its imports must be cheap.
 
 Only the API server reads `fastapi_apps`.
 """
@@ -14,14 +14,14 @@ PREFIX = "/adaptive"
 """Path of the app in the API server, below its base path."""
 
 PAGE = "adaptive/ui/"
-"""The page, relative to the base path: so it is found behind a proxy's prefix, too."""
+"""Address of the page, relative to the base path. A relative address also works below the prefix of a proxy."""
 
 TASK_PAGE = f"{PAGE}?dag_id={{DAG_ID}}&run_id={{RUN_ID}}&task_id={{TASK_ID}}&map_index={{MAP_INDEX}}"
-"""The page of the job that a task instance runs; Airflow fills in the names."""
+"""Address of the page of a task instance's job. Airflow replaces the placeholders."""
 
 
 class AdaptivePlugin(AirflowPlugin):
-    """REST API and page of adaptive jobs."""
+    """REST API and page of adaptive jobs, and the timetable of rescale policies."""
 
     name = "airflow_adaptive"
     external_views: list[dict[str, Any]] = [  # noqa: RUF012  Airflow's base class declares it so
@@ -42,14 +42,14 @@ class AdaptivePlugin(AirflowPlugin):
 
     @cached_property
     def timetables(self) -> list[Any]:  # type: ignore[override]
-        """The timetable of rescale policies, imported where DAGs are read and scheduled."""
-        from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable  # noqa: PLC0415  other processes need it not
+        """The timetable of rescale policies, which only the processes that parse and schedule DAGs import."""
+        from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable  # noqa: PLC0415  other processes do not need it
 
         return [RescalePolicyTimetable]
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The app, made when the API server asks for it."""
-        from airflow_adaptive.plugin.api.app import create_app  # noqa: PLC0415  other processes need no FastAPI
+        """The app, which only the API server creates."""
+        from airflow_adaptive.plugin.api.app import create_app  # noqa: PLC0415  other processes do not need FastAPI
 
         return [{"app": create_app(), "url_prefix": PREFIX, "name": "Adaptive jobs"}]

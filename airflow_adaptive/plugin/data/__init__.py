@@ -1,1 +1,1 @@
-"""The data behind the REST API and the command line: jobs in the metadata database, and control requests."""
+"""Data layer of the REST API and the command line: jobs in the metadata database, published states and control requests."""

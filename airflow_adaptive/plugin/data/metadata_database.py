@@ -1,8 +1,8 @@
-"""Jobs in Airflow's metadata database: assets, the DAGs that name them, inbox and mirror, the audit log, clearing.
+"""Jobs in Airflow's metadata database: Assets, DAGs that name them, stored documents, the event log, and clearing of tasks.
 
-This is the only module that touches the ORM. Whatever changes a job, from REST or from the command line, goes through `change`:
-one writer at a time for each job, the wish and its line in the event log committed together, and then the mark that has the job's
-loop look at once. It reads the state store where Airflow's own REST API does, so with the default backend only.
+This is the only module that uses the ORM. All changes of a job, from the REST API and from the command line, use `change`: one writer
+at a time for each job, and one transaction for the control request and its entry in the event log. After the transaction, a change
+marker notifies the control loop of the job. As Airflow's REST API, this module supports only the default backend of the state store.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ from airflow_adaptive.stores.change_marker import DESCRIPTION, VARIABLE, with_ne
 log = logging.getLogger(__name__)
 
 MADE_BY_A_JOB: Final = (SUMMARY, DESIRED_STATE)
-"""Keys of which an asset has one as soon as its job has run."""
+"""Keys of the documents that identify the Asset of a job. An Asset has at least one of them after the first run of its job."""
 
 
 class GoneError(LookupError):
-    """What was to be changed is not there any more."""
+    """The object to change does not exist anymore."""
 
 
 class NotPersistedError(RuntimeError):
-    """The database did not take a change; nothing was changed."""
+    """The database did not persist a change. The transaction was rolled back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job as Airflow knows it.
+    """A job in Airflow's metadata database.
 
     Attributes:
-        name: id of the job, and name of the Asset that stands for it.
-        asset_id: of the Asset.
-        uri: of the Asset.
-        dag_ids: DAGs that name it, by inlets, outlets or schedules.
-        tasks: DAG and task of those that run it: it is their inlet and outlet.
+        name: id of the job, which is the name of its Asset.
+        asset_id: id of the Asset.
+        uri: URI of the Asset.
+        dag_ids: DAGs that name the Asset as inlet, outlet or schedule.
+        tasks: DAG id and task id of the tasks that run the job. The Asset is inlet and outlet of these tasks.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKey:
-    """A task instance that runs, or ran, a job."""
+    """Key of a task instance that runs or ran a job."""
 
     dag_id: str
     task_id: str
@@ -88,32 +88,32 @@ class RunKey:
 
 @contextmanager
 def reading() -> Iterator[Session]:
-    """A session of its own, for those that are not in a request."""
+    """Open a session outside of a request."""
     with create_session(scoped=False) as session:
         yield session
 
 
-# ---- which jobs there are -------------------------------------------------------------------------------------------
+# ---- jobs -----------------------------------------------------------------------------------------------------------
 
 
 def find_jobs(session: Session) -> list[Job]:
-    """All jobs, by name."""
+    """All jobs, sorted by name."""
     return _jobs(_job_assets().order_by(AssetModel.name), session)
 
 
 def find_job(name: str, session: Session) -> Job | None:
-    """The job of this name, None if there is none."""
+    """The job with this name, None if it does not exist."""
     return next(iter(_jobs(_job_assets().where(AssetModel.name == name), session)), None)
 
 
 def teams_of(dag_ids: Sequence[str], session: Session) -> Mapping[str, str | None]:
-    """Team of each DAG that has one."""
+    """DAG id -> team, for DAGs with a team."""
     teams: Mapping[str, str | None] = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids), session=session)
     return teams
 
 
 def _job_assets() -> Select[int, str, str]:
-    """Assets that some task has both as inlet and as outlet, and that have what only jobs have in their store."""
+    """Select the Assets that are inlet and outlet of the same task, and that have a document of a job in their state store."""
     runs_it = and_(
         TaskOutletAssetReference.asset_id == AssetModel.id,
         TaskInletAssetReference.asset_id == AssetModel.id,
@@ -147,7 +147,7 @@ def _jobs(assets: Select[int, str, str], session: Session) -> list[Job]:
 
 
 def _tasks(model: Any, asset_ids: Sequence[int], session: Session) -> dict[int, set[tuple[str, str]]]:
-    """Asset -> DAG and task of those that refer to it."""
+    """Asset -> DAG id and task id of the tasks that refer to the Asset."""
     found: dict[int, set[tuple[str, str]]] = {}
     query = select(model.asset_id, model.dag_id, model.task_id).where(model.asset_id.in_(asset_ids))
     for asset_id, dag_id, task_id in session.execute(query):
@@ -156,7 +156,7 @@ def _tasks(model: Any, asset_ids: Sequence[int], session: Session) -> dict[int, 
 
 
 def _scheduled(assets: Mapping[int, tuple[str, str]], session: Session) -> dict[int, set[str]]:
-    """Asset -> DAGs that are scheduled on it, by itself, by its name or by its URI."""
+    """Asset -> DAGs that are scheduled on the Asset, on its name or on its URI."""
     found: dict[int, set[str]] = {asset_id: set() for asset_id in assets}
     by_id = select(DagScheduleAssetReference.asset_id, DagScheduleAssetReference.dag_id)
     for asset_id, dag_id in session.execute(by_id.where(DagScheduleAssetReference.asset_id.in_(assets))):
@@ -168,16 +168,16 @@ def _scheduled(assets: Mapping[int, tuple[str, str]], session: Session) -> dict[
     return found
 
 
-# ---- what their stores have -----------------------------------------------------------------------------------------
+# ---- documents ------------------------------------------------------------------------------------------------------
 
 
 def documents(asset_ids: Iterable[int], keys: Iterable[str] | None, session: Session) -> dict[int, dict[str, Any]]:
-    """Asset -> key -> document; what is no JSON is left out, and numbers that JSON has not are null.
+    """Asset -> key -> document. Invalid JSON is omitted, and numbers that JSON does not support are None.
 
     Args:
-        asset_ids: whose.
-        keys: which; None for all.
-        session: of the database.
+        asset_ids: ids of the Assets.
+        keys: keys of the documents, None for all documents.
+        session: session of the database.
     """
     found: dict[int, dict[str, Any]] = {asset_id: {} for asset_id in asset_ids}
     model = AssetStateStoreModel
@@ -186,12 +186,12 @@ def documents(asset_ids: Iterable[int], keys: Iterable[str] | None, session: Ses
         try:
             found[asset_id][key] = json.loads(value, parse_constant=lambda _: None)
         except (ValueError, RecursionError):
-            log.warning("Key %r of asset %s is no JSON: it is taken for absent", key, asset_id)
+            log.warning("The document %r of Asset %s is ignored because it is not valid JSON", key, asset_id)
     return found
 
 
 def revisions(asset_ids: Iterable[int], session: Session) -> dict[int, dict[str, datetime]]:
-    """Asset -> key -> when it was written last."""
+    """Asset -> key -> time of the last write."""
     found: dict[int, dict[str, datetime]] = {asset_id: {} for asset_id in asset_ids}
     model = AssetStateStoreModel
     for row in session.execute(select(model.asset_id, model.key, model.updated_at).where(model.asset_id.in_(found))):
@@ -199,28 +199,28 @@ def revisions(asset_ids: Iterable[int], session: Session) -> dict[int, dict[str,
     return found
 
 
-# ---- changing a job -------------------------------------------------------------------------------------------------
+# ---- changes --------------------------------------------------------------------------------------------------------
 
 
 class Change:
-    """A change of one job that is being made: nobody else changes the job until it is committed."""
+    """A change of one job in a transaction that locks the job."""
 
     def __init__(self, job: Job, requester: Requester, session: Session) -> None:
-        """Take note.
+        """Create a change.
 
         Args:
-            job: that is changed.
-            requester: who changes it.
-            session: in which the job is locked.
+            job: job to change.
+            requester: user who changes the job.
+            session: session that holds the lock of the job.
         """
         self._job = job
         self._requester = requester
         self._session = session
         self.changed = False
-        """Whether anything was set."""
+        """Whether the change has stored a control request."""
 
     def documents(self, keys: Iterable[str]) -> dict[str, Any]:
-        """Documents of the job as they are now, not as they were when the change began."""
+        """Read documents of the job with their current content."""
         return documents([self._job.asset_id], keys, self._session)[self._job.asset_id]
 
     def request(
@@ -243,25 +243,29 @@ class Change:
         self.changed = True
 
     def task_state(self, task: RunKey) -> str | None:
-        """State of the task instance, "none" before it has one.
+        """State of the task instance, "none" for a task instance without a state.
 
         Raises:
-            GoneError: there is none.
+            GoneError: the task instance does not exist.
         """
         state = self._instance(task).state
         return "none" if state is None else str(state)
 
     def is_run_ending(self, task: RunKey) -> bool:
-        """Whether Airflow's scheduler is about to end the DAG run: it would not see a task that is cleared meanwhile."""
+        """Whether Airflow's scheduler is about to end the DAG run. The scheduler would not notice a task that is cleared meanwhile."""
         of_run = and_(TaskInstance.dag_id == task.dag_id, TaskInstance.run_id == task.run_id)
         unfinished = or_(TaskInstance.state.is_(None), TaskInstance.state.not_in(State.finished))
         running = and_(DagRun.dag_id == task.dag_id, DagRun.run_id == task.run_id, DagRun.state == DagRunState.RUNNING)
-        looked_at = and_(DagModel.dag_id == task.dag_id, DagModel.is_paused.is_(False))
-        ending = and_(exists().where(running), exists().where(looked_at), ~exists().where(of_run, unfinished))
+        is_scheduled = and_(DagModel.dag_id == task.dag_id, DagModel.is_paused.is_(False))
+        ending = and_(exists().where(running), exists().where(is_scheduled), ~exists().where(of_run, unfinished))
         return bool(self._session.scalar(select(ending)))
 
     def clear(self, task: RunKey) -> None:
-        """Have Airflow run the task instance again. Raises `GoneError` if there is none."""
+        """Clear the task instance, so that Airflow runs the task again.
+
+        Raises:
+            GoneError: the task instance does not exist.
+        """
         clear_task_instances([self._instance(task)], self._session)
 
     def _instance(self, task: RunKey) -> TaskInstance:
@@ -274,7 +278,7 @@ class Change:
             )
         )
         if found is None:
-            raise GoneError(f"{task} is not there any more")
+            raise GoneError(f"{task} does not exist anymore")
         return found
 
     def _set(self, key: str, value: Any) -> None:
@@ -288,25 +292,25 @@ class Change:
 
     def _audit(self, event: str, value: Any, task: RunKey | None) -> None:
         dag_id, task_id = next(iter(self._job.tasks), (min(self._job.dag_ids, default=None), None))
-        line = Log(
+        entry = Log(
             event=event,
             owner=self._requester.requested_by,
             owner_display_name=self._requester.requested_by,
-            extra=json.dumps({"job": self._job.name, "via": self._requester.via, "asked": value}),
+            extra=json.dumps({"job": self._job.name, "via": self._requester.via, "request": value}),
             dag_id=dag_id if task is None else task.dag_id,
             task_id=task_id if task is None else task.task_id,
             run_id=None if task is None else task.run_id,
         )
-        self._session.add(line)
+        self._session.add(entry)
 
 
 @contextmanager
 def change(job: Job, requester: Requester) -> Iterator[Change]:
-    """Change a job: all of it is committed when the block ends, nothing if it raises; others who change it wait.
+    """Change a job in one transaction, which locks the job. The transaction is rolled back if the block raises an exception.
 
     Raises:
-        GoneError: the job's Asset is not there any more.
-        NotPersistedError: the database did not take it.
+        GoneError: the Asset of the job does not exist anymore.
+        NotPersistedError: the database did not persist the change.
     """
     try:
         with create_session(scoped=False) as session:
@@ -314,8 +318,8 @@ def change(job: Job, requester: Requester) -> Iterator[Change]:
             made = Change(job, requester, session)
             yield made
     except SQLAlchemyError as error:
-        log.exception("A change of job %r could not be written", job.name)
-        raise NotPersistedError(f"a change of job {job.name!r} could not be written") from error
+        log.exception("A change of job %r could not be persisted", job.name)
+        raise NotPersistedError(f"a change of job {job.name!r} could not be persisted") from error
     if made.changed:
         _notify(job.name)
 
@@ -326,15 +330,15 @@ def is_over(task_state: str | None) -> bool:
 
 
 def _lock(job: Job, session: Session) -> None:
-    """Hold the job's row until the end of the transaction.
+    """Lock the row of the job until the end of the transaction.
 
-    By writing what is there already, as the first thing: so SQLite, which knows no locks of rows, keeps other writers out as
-    well, and MySQL shows what is read afterwards as it is then.
+    The transaction begins with an update that changes no value. The update also blocks other writers on SQLite, which has no row
+    locks, and makes MySQL return the current data to later reads of the transaction.
     """
     row = update(AssetActive).where(AssetActive.name == job.name, AssetActive.uri == job.uri)
     same = row.values(name=AssetActive.name).execution_options(synchronize_session=False)
     if not session.execute(same).rowcount:  # type: ignore[attr-defined]
-        raise GoneError(f"job {job.name!r} is not there any more")
+        raise GoneError(f"job {job.name!r} does not exist anymore")
 
 
 def _notify(job: str) -> None:

@@ -34,7 +34,7 @@ def test_desired_state_reaches_the_control_requests(
     assert ran.out.startswith("Requested that job 'departures' stops ")
     assert airflow_app.stored(asset, "desired_state") == desired_state
     line = {"event": f"adaptive_{command[0]}", "owner": USER, "dag_id": "flights", "job": "departures"}
-    assert airflow_app.audit() == [{**line, "via": "CLI", "asked": desired_state}]
+    assert airflow_app.audit() == [{**line, "via": "CLI", "request": desired_state}]
 
 
 @pytest.mark.parametrize(("typed", "code"), [("y", 0), (" Yes ", 0), ("n", 1), ("", 1), ("cancel", 1)])

@@ -39,7 +39,7 @@ def test_bounds_are_set_and_written_down(airflow_app: AirflowApp, run: Run, boun
     assert (airflow_app.stored(asset, "requirements"), requirements(run)["requirements"]) == (wanted, wanted)
     assert airflow_app.stored(asset, "requesters")["requirements"]["via"] == "CLI"
     line = {"event": "adaptive_requirements", "owner": USER, "dag_id": "flights", "job": "departures"}
-    assert airflow_app.audit() == [{**line, "via": "CLI", "asked": wanted}]
+    assert airflow_app.audit() == [{**line, "via": "CLI", "request": wanted}]
     assert list(airflow_app.marks()) == ["departures"]
 
 

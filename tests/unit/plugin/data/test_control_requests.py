@@ -31,7 +31,7 @@ def test_desired_state_is_in_the_control_requests_before_it_is_answered(airflow_
     assert airflow_app.stored(asset, "desired_state") == STATES[what]
     assert airflow_app.stored(asset, "requesters")["desired_state"]["by"] == "editor"
     line = {"event": f"adaptive_{what}", "owner": "editor", "dag_id": "flights"}
-    assert airflow_app.audit() == [{**line, "job": "departures", "via": "REST", "asked": STATES[what]}]
+    assert airflow_app.audit() == [{**line, "job": "departures", "via": "REST", "request": STATES[what]}]
     assert list(airflow_app.marks()) == ["departures"]
 
 

@@ -41,7 +41,7 @@ def test_what_was_set_is_there_at_once_and_with_who_set_it(airflow_app: AirflowA
             "dag_id": "flights",
             "job": "departures",
             "via": "REST",
-            "asked": {"job": bounds(2, 8)},
+            "request": {"job": bounds(2, 8)},
         }
     ]
     assert list(airflow_app.marks()) == ["departures"]
