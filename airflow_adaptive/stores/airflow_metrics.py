@@ -11,7 +11,8 @@ Therefore each metric is also sent under a name that contains the job, like Airf
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -21,6 +22,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
+from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.publishing.documents import METRICS
 from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES, JobView
 from airflow_adaptive.runtime.publishing.time_series import FINEST
@@ -64,6 +66,7 @@ AIRFLOW_METRICS: Final[Mapping[str, Metric]] = {
     "num_rescales": Metric(type=_GAUGE, doc="total number of rescales", flink="numRescales"),
     "restarts": Metric(type=_COUNTER, doc="restarts"),
     "rescales": Metric(type=_COUNTER, doc="rescales"),
+    "transitions": Metric(type=_COUNTER, doc="state transitions", tag="reason_code"),
     "last_rescale_downtime": Metric(
         type=_GAUGE, doc="time without an active plan in the newest completed rescale with a measured downtime, ms"
     ),
@@ -85,6 +88,9 @@ AIRFLOW_METRICS: Final[Mapping[str, Metric]] = {
     ),
 }
 """Name -> metric."""
+
+TRANSITIONS: Final = "transitions"
+"""Name of the counter of state transitions. Its tag is the reason code of the transition (`scheduler.timeline.ReasonCode`)."""
 
 COUNTER_TOTALS: Final = {"restarts": "restarts", "rescales": "rescales"}
 """Name of a counter -> field of a view with its total."""
@@ -127,8 +133,9 @@ class AirflowMetrics:
         self._tags = {"job": job, "dag_id": dag_id, "task_id": task_id}
         self._job_prefix = f"{PREFIX}.{_name_part(job)}"
         self._totals: dict[str, int] = {}
+        self._transitions: Sequence[Mapping[str, Any]] | None = None
         self._values: tuple[GaugeValue, ...] = ()
-        self._last_warning: str | None = None
+        self._warnings = OnceLogger(log)
 
     def send_view(self, view: JobView) -> None:
         """Send the state of the job.
@@ -151,35 +158,49 @@ class AirflowMetrics:
         self._send(self._values)
         for metric, total in COUNTER_TOTALS.items():
             self._count(metric, getattr(view, total))
+        self._count_transitions(view.history.transitions)
 
     def _send(self, values: Iterable[GaugeValue]) -> None:
         with_job_names = _with_job_names()
         for metric, value, tag in values:
-            name = AIRFLOW_METRICS[metric].tag
-            tags = {} if name is None or tag is None else {name: tag}
-            stats.gauge(f"{PREFIX}.{metric}", value, tags=self._tags | tags)
+            stats.gauge(f"{PREFIX}.{metric}", value, tags=self._tags_of(metric, tag))
             if with_job_names:
-                suffix = "" if tag is None else f".{_name_part(tag)}"
-                stats.gauge(f"{self._job_prefix}.{metric}{suffix}", value)
+                stats.gauge(self._job_name(metric, tag), value)
 
     def _count(self, metric: str, total: int) -> None:
         """Send the increment of a counter since the last view. The loop before this one has sent everything before the first view."""
         increment = total - self._totals.get(metric, total)
         self._totals[metric] = total
         if increment > 0:
-            stats.incr(f"{PREFIX}.{metric}", increment, tags=self._tags)
-            if _with_job_names():
-                stats.incr(f"{self._job_prefix}.{metric}", increment)
+            self._increment(metric, increment)
+
+    def _count_transitions(self, transitions: Sequence[Mapping[str, Any]]) -> None:
+        """Count the transitions since the last view by reason code."""
+        previous, self._transitions = self._transitions, transitions
+        codes = Counter(str(transition["reason_code"]) for transition in newer_transitions(previous, transitions))
+        for code, number in codes.items():
+            self._increment(TRANSITIONS, number, code)
+
+    def _increment(self, metric: str, number: int, tag: str | None = None) -> None:
+        stats.incr(f"{PREFIX}.{metric}", number, tags=self._tags_of(metric, tag))
+        if _with_job_names():
+            stats.incr(self._job_name(metric, tag), number)
+
+    def _tags_of(self, metric: str, tag: str | None) -> dict[str, str]:
+        name = AIRFLOW_METRICS[metric].tag
+        return self._tags if name is None or tag is None else self._tags | {name: tag}
+
+    def _job_name(self, metric: str, tag: str | None) -> str:
+        return f"{self._job_prefix}.{metric}" + ("" if tag is None else f".{_name_part(tag)}")
 
     def _log_errors(self, work: Callable[[], None]) -> None:
         try:
             _configure()
             work()
         except Exception as error:  # noqa: BLE001  backends and their configurations raise exceptions of any class
-            text = f"{type(error).__name__}: {error}"
-            if text != self._last_warning:
-                log.warning("Metrics of job %r cannot be sent: %s", self._tags["job"], text)
-            self._last_warning = text
+            self._warnings.report(
+                f"Metrics of job {self._tags['job']!r} cannot be sent: {type(error).__name__}: {error}"
+            )
 
 
 def view_values(view: JobView) -> Iterator[GaugeValue]:
@@ -208,6 +229,25 @@ def metric_values(metrics: Mapping[str, Any]) -> Iterator[GaugeValue]:
     for metric, column in GAUGE_COLUMNS.items():
         if point[column] is not None:
             yield GaugeValue(metric, point[column])
+
+
+def newer_transitions(
+    previous: Sequence[Mapping[str, Any]] | None, transitions: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """The transitions after the transitions of the previous view; none for the first view of a loop.
+
+    Args:
+        previous: transitions of the previous view, oldest first; None for the first view.
+        transitions: transitions of the current view, oldest first.
+    """
+    if previous is None:
+        return ()
+    known = {_identity(transition) for transition in previous}
+    return [transition for transition in transitions if _identity(transition) not in known]
+
+
+def _identity(transition: Mapping[str, Any]) -> tuple[Any, Any]:
+    return transition["at"], transition["version"]
 
 
 def last_downtime(rescales: Iterable[Mapping[str, Any]]) -> timedelta | None:

@@ -16,6 +16,7 @@ from typing import Any
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
 from airflow_adaptive.ports import Clock, ControlRequests
+from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.publishing.documents import documents
 from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.runtime.publishing.time_series import PAGES
@@ -57,7 +58,7 @@ class AirflowJobStore:
         self._view: JobView | None = None
         self._pushed: dict[str, Any] = {}
         self._stored: dict[str, Any] = {}
-        self._last_warning: str | None = None
+        self._warnings = OnceLogger(log)
 
     async def control_requests(self) -> ControlRequests:
         """Return the control requests of the last successful read; read again if a read is due."""
@@ -115,7 +116,7 @@ class AirflowJobStore:
         try:
             work()
         except Exception as error:  # noqa: BLE001  backends of XComs and state stores raise exceptions of any class
-            self._warn_once(f"Airflow's stores cannot be used for {self._task}: {type(error).__name__}: {error}")
+            self._warnings.report(f"Airflow's stores cannot be used for {self._task}: {type(error).__name__}: {error}")
             return False
         return True
 
@@ -143,9 +144,3 @@ class AirflowJobStore:
 
     def _read_pages(self, pages: dict[str, Any]) -> None:
         pages.update({key: self._accessor.get(key, {}) for key in PAGES})
-
-    def _warn_once(self, text: str) -> None:
-        """Log a warning, unless it repeats the previous warning."""
-        if text != self._last_warning:
-            log.warning("%s", text)
-            self._last_warning = text

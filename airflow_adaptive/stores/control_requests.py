@@ -15,6 +15,7 @@ from typing import Any, Final
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
 from airflow_adaptive.ports import ControlRequests, DesiredState
+from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.requirements.control_requests import (
     CALENDAR,
     DESIRED_STATE,
@@ -51,7 +52,7 @@ class ControlRequestReader:
         self._override: Any = {}
         self._reads_left = 0
         self._has_desired_state = False
-        self._last_warning: str | None = None
+        self._warnings = OnceLogger(log)
         self.requests = ControlRequests(is_read=False)
         """Control requests as they were last read."""
 
@@ -99,19 +100,13 @@ class ControlRequestReader:
         try:
             self.requests = decoded(value)
         except ValueError as error:
-            self._warn_once(f"Key {key!r} of {self._store} is ignored: {error}")
+            self._warnings.report(f"Key {key!r} of {self._store} is ignored: {error}")
 
     def _restore(self) -> str:
         for key, value in {REQUESTERS: dict(self._requesters), **encode(self.requests)}.items():
             if value:
                 self._store.set(key, value)
         return self.requests.desired_state.value
-
-    def _warn_once(self, text: str) -> None:
-        """Log a warning unless it is the same as the previous warning."""
-        if text != self._last_warning:
-            log.warning("%s", text)
-            self._last_warning = text
 
 
 def store_request(job: str, request: ControlRequest) -> None:

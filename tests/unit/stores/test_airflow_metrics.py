@@ -20,10 +20,12 @@ from airflow_adaptive.runtime.publishing.time_series import COLUMNS
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.stores.airflow_metrics import (
     AIRFLOW_METRICS,
     COUNTER_TOTALS,
     GAUGE_COLUMNS,
+    TRANSITIONS,
     AirflowMetrics,
     MetricType,
 )
@@ -82,12 +84,16 @@ def metrics() -> AirflowMetrics:
     return AirflowMetrics("departures", "flights", "stream")
 
 
-def seen(rescales_ended: Sequence[Mapping[str, Any]] = (), **changes: Any) -> JobView:
+def seen(
+    rescales_ended: Sequence[Mapping[str, Any]] = (), transitions: Sequence[Mapping[str, Any]] = (), **changes: Any
+) -> JobView:
     """A job that executes on two slots, as its loop shows it."""
     job = Scenario(resource_stabilization_timeout=0).given_executing(2)
     history = History(FakeChannel(), "departures", 10)
     view = job_view(job.state, history, Urls(), "attempt")
-    return replace(view, history=replace(view.history, rescales=rescales_ended), **changes)
+    return replace(
+        view, history=replace(view.history, rescales=rescales_ended, transitions=list(transitions)), **changes
+    )
 
 
 def figures(**columns: Any) -> dict[str, Any]:
@@ -116,7 +122,7 @@ def test_view_is_sent_as_gauges(backend: Recorder, metrics: AirflowMetrics) -> N
 
 def test_every_metric_is_sent_with_tags_as_well(backend: Recorder, metrics: AirflowMetrics) -> None:
     metrics.send_view(seen([rescale("COMPLETED", 1.5)]))
-    metrics.send_view(seen(restarts=1, rescales=1))
+    metrics.send_view(seen(transitions=[transition(1, ReasonCode.QUERY_FAILED)], restarts=1, rescales=1))
     metrics.send_metrics(figures(input=1.0, processed=2.0, backlog=3, batch_ms=4))
     sent = {(name.partition(";")[0].removeprefix("adaptive."), kind) for name, kind in backend.tagged}
     assert sent == {(name, metric.type.value) for name, metric in AIRFLOW_METRICS.items()}
@@ -146,6 +152,25 @@ def test_counters_count_what_comes_while_the_loop_runs(backend: Recorder, metric
     for restarts in (4, 4, 6, 7, 0, 1):  # a job that starts again counts from zero
         metrics.send_view(seen(restarts=restarts))
     assert backend.counts == {"adaptive.restarts": 4, "adaptive.departures.restarts": 4}
+
+
+def transition(number: int, code: ReasonCode) -> dict[str, Any]:
+    return {"at": f"2026-01-01T00:00:0{number}+00:00", "version": number, "reason_code": code}
+
+
+def test_transitions_are_counted_by_reason_code_from_the_second_view_on(
+    backend: Recorder, metrics: AirflowMetrics
+) -> None:
+    first, second = transition(1, ReasonCode.QUERY_FAILED), transition(2, ReasonCode.PLAN_ACTIVATED)
+    third, fourth = transition(3, ReasonCode.QUERY_FAILED), transition(4, ReasonCode.QUERY_FAILED)
+    for transitions in ((first,), (first,), (first, second), (second, third, fourth)):
+        metrics.send_view(seen(transitions=transitions))
+    assert backend.counts == {
+        "adaptive.transitions": 3,
+        "adaptive.departures.transitions.PLAN_ACTIVATED": 1,
+        "adaptive.departures.transitions.QUERY_FAILED": 2,
+    }
+    assert backend.tagged["adaptive.transitions", "counter"] == TAGS | {"reason_code": "QUERY_FAILED"}
 
 
 def test_downtime_is_that_of_the_newest_completed_rescale(backend: Recorder, metrics: AirflowMetrics) -> None:
@@ -258,7 +283,10 @@ def test_job_store_sends_what_it_shows(backend: Recorder, monkeypatch: pytest.Mo
 
 def test_metrics_are_columns() -> None:
     assert {*GAUGE_COLUMNS.values()} <= {*COLUMNS}
-    assert {name for name, metric in AIRFLOW_METRICS.items() if metric.type is MetricType.COUNTER} == {*COUNTER_TOTALS}
+    assert {name for name, metric in AIRFLOW_METRICS.items() if metric.type is MetricType.COUNTER} == {
+        *COUNTER_TOTALS,
+        TRANSITIONS,
+    }
 
 
 def row(name: str) -> str:

@@ -40,7 +40,7 @@ FAILURE = FailureRecord(
     decision="restart in 1 s",
 )
 HISTORY = PublishedHistory(
-    transitions=[{"target": str(number)} for number in range(60)],
+    transitions=[{"target": str(number), "at": str(number), "version": number} for number in range(60)],
     decisions=[{"reason": "1 slot is there"}],
     rescales=[{"number": 1}],
     rescale_summary=summarize([]),
