@@ -52,7 +52,7 @@ class Slots:
 
     @property
     def both(self) -> int:
-        return self.duplicated + self.tripled()
+        return self.doubled + self.tripled()
 '''
 
 
@@ -63,7 +63,7 @@ def test_properties_are_plain_functions_that_give_the_same():
     made: dict[str, type] = {}
     exec(plain, made)
     slots = made["Slots"]()
-    assert SimpleNamespace(duplicated=slots.duplicated, both=slots.both) == SimpleNamespace(duplicated=4, both=10)
+    assert SimpleNamespace(doubled=slots.doubled, both=slots.both) == SimpleNamespace(doubled=4, both=10)
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -40,6 +40,7 @@ SCOPES = {
     "policies": Scope(
         modules=(
             "policies/failure_handling.py",
+            "policies/jitter.py",
             "allocator/load_balancing.py",
             "policies/rescaling.py",
             "policies/restart_backoff.py",

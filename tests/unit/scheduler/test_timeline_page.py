@@ -51,6 +51,6 @@ def test_example_is_what_comes_of_the_story():
 
 
 def test_limits_are_those_of_the_scheduler():
-    assert f"the first {MAX_REPORTED}\nare told" in PAGE
+    assert f"the first {MAX_REPORTED}\nonly" in PAGE
     assert f"more than {MAX_STATES} the newest are kept" in PAGE
     assert {"p50", "p90", "p95", "p99", "p999"} < set(Durations.__dataclass_fields__)

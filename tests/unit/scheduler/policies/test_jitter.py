@@ -7,6 +7,7 @@ from airflow_adaptive.scheduler.policies.jitter import jitter
 
 def test_jitter_depends_only_on_its_key():
     assert jitter("job", 1, 2) == jitter("job", 1, 2)
+    assert jitter("job", 1, 2) == 0.8752598443445958
     assert len({jitter("job", 1, 2), jitter("job", 2, 1), jitter("job", 12), jitter("other", 1, 2)}) == 4
 
 
