@@ -48,15 +48,15 @@ def rescale_policy_dag(
 
 
 def _violations(job: object, policy: object, lead: object, others: Collection[str]) -> Iterator[str]:
-    """Everything that is wrong, so that a DAG file has one import error with all violations."""
+    """All violations, so that a DAG file has one import error for all of them."""
     if not isinstance(job, str) or not job.strip():
         yield f"job is {job!r}: give the id of the job"
     if "schedule" in others:
-        yield "schedule can't be given: the policy is the schedule"
+        yield "schedule must not be set: the policy determines the schedule"
     if not isinstance(policy, ScheduledPolicy):
         yield (
-            f"policy is a {type(policy).__name__}: give what scheduled_policy() returns (a load is looked at by the job's own "
-            "`rescale_policy` only)"
+            f"policy is a {type(policy).__name__}: use the result of scheduled_policy(). Only the "
+            "`rescale_policy` of the job itself can follow the load"
         )
     yield from _lead_violations(lead)
 

@@ -30,8 +30,8 @@ def task_result(job: str, event: Mapping[str, Any], execution_timeout: timedelta
         case {"status": "superseded", "attempt": attempt}:
             # A retry would take the job back, and a retry of the other task would take it over again.
             raise AirflowFailException(
-                f"job {job!r} was taken over by {attempt!r} (DAG/task/run/attempt): let one task run it, and of "
-                "its DAG one run at a time (max_active_runs=1)"
+                f"job {job!r} was taken over by {attempt!r} (DAG/task/run/attempt): run the job in one task "
+                "only, and limit its DAG to one run at a time (max_active_runs=1)"
             )
         case {"outcome": Outcome.FAILED, "cause": cause, "recoverable": recoverable}:
             # A retry cannot correct an error that a restart cannot correct.
@@ -40,6 +40,6 @@ def task_result(job: str, event: Mapping[str, Any], execution_timeout: timedelta
         case {"outcome": Outcome.CANCELED, "timed_out": True}:
             raise AirflowTaskTimeout(f"job {job!r} was canceled after execution_timeout {execution_timeout}")
         case {"outcome": Outcome.CANCELED}:
-            raise AirflowFailException(f"job {job!r} was canceled as asked")
+            raise AirflowFailException(f"job {job!r} was canceled on request")
         case _:
             return {key: event[key] for key in ("outcome", "restarts", "rescales")}

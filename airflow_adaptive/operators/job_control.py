@@ -76,7 +76,7 @@ class SetResourceRequirementsOperator(BaseOperator):
     def _hold(self) -> timedelta | None:
         """The duration of the override. Raises `ValueError`."""
         if self.hold is not None and self.parallelism is None:
-            raise ValueError("hold is given without bounds that could hold: give parallelism, or leave hold out")
+            raise ValueError("hold has no effect without parallelism: set parallelism, or leave hold out")
         return None if self.hold is None else positive(self.hold)
 
 

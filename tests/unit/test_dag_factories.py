@@ -36,8 +36,8 @@ def test_what_is_wrong_with_a_dag_of_a_policy_is_one_error_that_lists_everything
         rescale_policy_dag("calendar", job=" ", policy=LoadPolicy(), lead="soon", schedule="@daily")  # type: ignore[arg-type]
     for finding in (
         "rescale_policy_dag 'calendar': job is ' ': give the id of the job",
-        "schedule can't be given: the policy is the schedule",
-        "policy is a LoadPolicy: give what scheduled_policy() returns",
+        "schedule must not be set: the policy determines the schedule",
+        "policy is a LoadPolicy: use the result of scheduled_policy()",
         "lead: 'soon'",
     ):
         assert finding in str(reported.value)

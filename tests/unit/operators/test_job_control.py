@@ -61,7 +61,7 @@ def test_bounds_that_are_to_hold_for_two_hours_are_left_with_when_they_expire(ai
     [
         ({"parallelism": 2, "hold": "for a while"}, "'for a while' is no duration"),
         ({"parallelism": 2, "hold": 0}, "must be longer than zero"),
-        ({"parallelism": None, "hold": "2 h"}, "hold is given without bounds that could hold"),
+        ({"parallelism": None, "hold": "2 h"}, "hold has no effect without parallelism"),
     ],
 )
 def test_hold_that_makes_no_sense_fails_the_task_for_good(
