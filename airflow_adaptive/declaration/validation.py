@@ -24,7 +24,10 @@ Check = Callable[[], object]
 """Raises an exception for a violation. The return value is ignored."""
 
 VIOLATION_ERRORS = (AdaptiveSchedulerError, AirflowException, ImportError, PortError, ValueError)
-"""Exceptions of checks. Airflow raises its own exceptions for a connection in a URI; fsspec raises `ImportError` if the library of a storage is missing."""
+"""Exceptions of checks.
+
+Airflow raises its own exceptions for a connection in a URI. fsspec raises `ImportError` if the library of a storage is missing.
+"""
 
 PARAMETERS = {
     "spark.app.name": "job",

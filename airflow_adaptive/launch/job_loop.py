@@ -30,7 +30,10 @@ KILL_GRACE = timedelta(seconds=10)
 """Longest graceful stop of a killed task. Airflow gives `on_kill` 30 s (`[triggerer] on_kill_timeout`)."""
 
 ATTEMPT_SEARCH_DEPTH = 20
-"""Number of journal documents among which an attempt searches for its own. The loop of another attempt writes fewer documents before this attempt notices."""
+"""Number of journal documents among which an attempt searches for its own.
+
+The loop of another attempt writes fewer documents before this attempt notices.
+"""
 
 
 async def run_job_loop(
