@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airflow_adaptive.ports import Clock, ClusterClient, JobChannel, JobDirectoryError, JobStore
-from airflow_adaptive.runtime.cluster.capacity_share import bid
+from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant, SharedCluster
 from airflow_adaptive.runtime.directory_outage import DirectoryOutage
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
@@ -165,7 +165,7 @@ class Loop:
                 await self._run_cycle()
                 await self._ports.clock.sleep(self._pause())
         finally:
-            self._participant.leave()
+            self._participant.unregister()
             self._file_polling.close()
         return self.state
 
@@ -223,7 +223,7 @@ class Loop:
     async def _take_over(self) -> None:
         """Claim the journal and adopt the state that it contains; `start` follows."""
         self._steps.adopt(await self._journal.open(self._ports.clock.now()))
-        self._participant.place(bid(self._spec, self.state))
+        self._participant.set_demand(slot_demand(self._spec, self.state))
         await self._publisher.restore()
         self._phase = LoopPhase.STARTING
 
@@ -270,7 +270,7 @@ class Loop:
         self, reported: JobObservation, requirements: ResolvedRequirements | None
     ) -> JobObservation:
         """Poll the cluster, with the slot demand of the resolved requirements."""
-        demand = bid(self._spec, with_requirements(self.state, requirements))
+        demand = slot_demand(self._spec, with_requirements(self.state, requirements))
         max_age = self._spec.options.poll_interval
         observation = await self._observer.observe_cluster(reported, demand, self.state.driver, max_age)
         self._publisher.record_metrics(self.state, observation.status, self._ports.clock.now())

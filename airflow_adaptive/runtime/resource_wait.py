@@ -1,4 +1,4 @@
-"""The waiting phase by itself: the scheduler's own policy over the loop's own observation, without a job."""
+"""Waits for resources as a job would: the scheduler and the loop's calculation of slots, without a job."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.state import Deploying, SchedulerState
 
 Snapshot = Callable[[], Awaitable[ClusterSnapshot]]
-"""Looks at the cluster; raises `ClusterUnreachableError`."""
+"""Polls the cluster; raises `ClusterUnreachableError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What a job would start with now; nothing is reserved.
+class AvailableResources:
+    """Resources with which a job would start now. The resources are not reserved.
 
     Attributes:
-        slots: that are free beside the driver.
-        parallelism: that they give.
-        workers: slots per worker.
+        slots: number of free slots, in addition to the driver.
+        parallelism: parallelism of every vertex on these slots.
+        workers: free slots per worker.
     """
 
     slots: int
@@ -43,27 +43,29 @@ async def wait_for_resources(
     snapshot: Snapshot,
     clock: Clock,
     until: datetime | None = None,
-) -> Found | None:
-    """Wait as a job would; None if `until` passed.
+) -> AvailableResources | None:
+    """Wait until a job could start; return None if the time `until` has passed.
 
-    A master that does not answer is waited for as well: it may come up as slots may.
+    A cluster that is unreachable counts as a cluster without slots, because both may change.
     """
     state = machine.step(machine.create(graph, options), SchedulingStarted(at=clock.now())).state
     while until is None or clock.now() < until:
-        state = await _look(state, executor, driver, snapshot, clock)
+        state = await _poll(state, executor, driver, snapshot, clock)
         if isinstance(state.current, Deploying):
             workers = {offer.worker: offer.free for offer in state.offers}
-            return Found(slots=state.available_slots, parallelism=state.current.plan.parallelism, workers=workers)
+            return AvailableResources(
+                slots=state.available_slots, parallelism=state.current.plan.parallelism, workers=workers
+            )
         await clock.sleep(options.poll_interval.total_seconds())
     return None
 
 
-async def _look(
+async def _poll(
     state: SchedulerState, executor: ExecutorShape, driver: DriverShape, snapshot: Snapshot, clock: Clock
 ) -> SchedulerState:
     try:
         cluster = await snapshot()
-        offers = slot_offers(cluster, FreeCapacity(cluster.workers).beside(driver, executor), None, executor)
+        offers = slot_offers(cluster, FreeCapacity(cluster.workers).executors(executor, driver), None, executor)
     except ClusterUnreachableError:
         offers = ()
     state = machine.step(state, SlotsChanged(at=clock.now(), offers=offers)).state

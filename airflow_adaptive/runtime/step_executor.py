@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 
 from airflow_adaptive.ports import Clock, ClusterClient
-from airflow_adaptive.runtime.cluster.capacity_share import bid
+from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant
 from airflow_adaptive.runtime.command_executor import execute
 from airflow_adaptive.runtime.journal.journal import Journal
@@ -102,7 +102,7 @@ class StepExecutor:
         waiting = deque(events)
         while waiting:
             step = machine.step(self._state, waiting.popleft())
-            if step.state is self._state or self._participant.admits(bid(self._spec, step.state), self._now()):
+            if step.state is self._state or self._participant.admits(slot_demand(self._spec, step.state), self._now()):
                 waiting.extend(await self._persist_and_execute(step))
             else:
                 self._is_deferred = True
@@ -144,9 +144,9 @@ class StepExecutor:
         match self._state.current:
             case Restarting(failure=None, in_place=False) if source == Deploying.__name__:
                 key = self._spec.directory, self._state.epoch, self._state.version
-                self._participant.give_way(self._now(), jitter(*key))
+                self._participant.back_off(self._now(), jitter(*key))
             case Executing():
-                self._participant.succeed()
+                self._participant.reset_backoff()
             case _:
                 pass
 

@@ -1,1 +1,1 @@
-"""The cluster as the loops of one process share it: one client, one poll, one division of free capacity."""
+"""The cluster that the loops of one process share: one client, one poll, one calculation of capacity shares."""

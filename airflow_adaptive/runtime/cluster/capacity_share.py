@@ -1,18 +1,18 @@
-"""Who may take what of a cluster: what is free, dealt among the jobs that share it. Pure.
+"""Shares the free capacity of a cluster among the jobs that use the cluster. Pure.
 
-Theory: free cores are no offer. Another job may have planned on them and not have them yet, for its driver is still
-starting; and two jobs that see the same free cores would both plan on them. So each job bids: what it has planned, the
-executors without which it can't run, and those that it could use. With each poll of the cluster everything free is
-dealt anew, in three rounds:
+Theory: free cores are not available to every job. Another job may have planned on the cores before its executors have started, and
+two jobs that observe the same free cores would both plan on them. So each job states its slot demand: the executors of its plan, the
+executors without which it cannot run, and the executors that it can use. Each poll of the cluster shares all free capacity again, in
+three rounds:
 
-1. What is planned and has not arrived goes to those who planned it, the oldest plan first: the master serves them so.
-   Drivers that wait for a place take theirs, other people's too.
-2. A job below its minimum gets its minimum (and a place for its driver), whole or not at all.
-3. What is left goes to the jobs that can use more. While a job waits whose minimum was not there, nobody grows: else the
-   slots that come one by one would never be enough for it. It is waited for with patience, not for ever.
+1. The executors that are planned and not granted yet, oldest plan first, because the master serves applications in that order. Drivers
+   that wait for a worker get their cores, foreign drivers too.
+2. The minimum of each job below its minimum, with a worker for its driver: the whole minimum or nothing.
+3. The rest, for the jobs that can use more executors. No job grows while another job waits for its minimum, because slots that become
+   free one by one would never suffice for the minimum. The wait is limited by `SlotDemand.growth_block_timeout`.
 
-In the second and third round the higher priority goes first, then the smaller name. Nobody has to give back what it has;
-Flink's session clusters do not ask for that either.
+In the second and third round, jobs with a higher priority come first, and the name decides between equal priorities. No job has to
+return what it holds. Flink's session clusters do not require that either.
 """
 
 from __future__ import annotations
@@ -35,183 +35,207 @@ Key = TypeVar("Key", bound=Hashable)
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
-_WANTS_NOTHING = (Created, StopWithSavepoint, Canceling, Failing, Finished)
+_WITHOUT_DEMAND = (Created, StopWithSavepoint, Canceling, Failing, Finished)
+"""States in which a job needs no executors beyond its plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotDemand:
-    """What a job has planned on a cluster, and what it wants.
+    """Executors that a job has planned, and executors that the job needs or can use.
 
     Attributes:
-        job: its id.
-        executor: size of its executors.
-        driver: size of its driver.
-        priority: a job with a higher one goes first.
-        drives: whether it has a driver, or is about to submit one.
-        submission_id: of the driver, None if the cluster has not told it.
-        application_id: of the driver's application, None if that is unknown.
-        planned: executors of its plan.
-        minimum: executors without which it can't run.
-        maximum: executors that it can use.
-        since: when it made its plan, or began to wait.
-        patience: how long others must not grow while it waits for its minimum.
+        job: id of the job.
+        executor: size of an executor.
+        driver: size of the driver.
+        priority: priority of the job; a higher priority comes first.
+        has_driver: whether the job has a driver, or is about to submit a driver.
+        submission_id: submission id of the driver, None if it is unknown.
+        application_id: application id of the driver, None if it is unknown.
+        planned: executors of the plan.
+        minimum: executors without which the job cannot run.
+        maximum: executors that the job can use.
+        since: time from which the job has its plan, or waits.
+        growth_block_timeout: longest time for which other jobs must not grow while this job waits for its minimum.
     """
 
     job: str
     executor: ExecutorShape = ExecutorShape()
     driver: DriverShape = DriverShape()
     priority: int = 1
-    drives: bool = False
+    has_driver: bool = False
     submission_id: str | None = None
     application_id: str | None = None
     planned: int = 0
     minimum: int = 0
     maximum: int = 0
     since: datetime = LONG_AGO
-    patience: timedelta = timedelta(0)
+    growth_block_timeout: timedelta = timedelta(0)
 
     def exceeds(self, other: SlotDemand) -> bool:
-        """Whether it has planned what the other has not."""
-        return (self.drives and not other.drives) or self.planned > other.planned
+        """Return whether this demand plans a driver or executors that the other demand does not plan."""
+        return (self.has_driver and not other.has_driver) or self.planned > other.planned
 
     def as_planned(self) -> SlotDemand:
-        """The same without what is wanted beyond the plan."""
+        """Return the demand without the executors beyond the plan."""
         return replace(self, minimum=0, maximum=0)
 
 
-def bid(spec: JobSpec, state: SchedulerState) -> SlotDemand:
-    """The bid of a job in this state."""
+def slot_demand(spec: JobSpec, state: SchedulerState) -> SlotDemand:
+    """Return the demand of a job in a scheduler state."""
     driver, plan, options = state.driver, state.plan, state.options
     stops = driver is not None and action(state) is Action.STOP
-    wants = not stops and not isinstance(state.current, _WANTS_NOTHING)
-    drives = driver is not None and not stops
+    has_demand = not stops and not isinstance(state.current, _WITHOUT_DEMAND)
+    has_driver = driver is not None and not stops
+    minimum, maximum = minimum_slots(state.job, state.requirements), required_slots(state.job, state.requirements)
     return SlotDemand(
         job=spec.graph.job,
         executor=spec.executor,
         driver=spec.driver,
         priority=spec.priority,
-        drives=drives,
+        has_driver=has_driver,
         submission_id=None if driver is None else driver.submission_id,
         application_id=None if driver is None else driver.application_id,
-        planned=0 if plan is None or not drives else executors(plan.slots, spec.executor),
-        minimum=executors(minimum_slots(state.job, state.requirements), spec.executor) if wants else 0,
-        maximum=executors(required_slots(state.job, state.requirements), spec.executor) if wants else 0,
+        planned=0 if plan is None or not has_driver else executors(plan.slots, spec.executor),
+        minimum=executors(minimum, spec.executor) if has_demand else 0,
+        maximum=executors(maximum, spec.executor) if has_demand else 0,
         since=getattr(state.current, "since", LONG_AGO),
-        patience=options.resource_wait_timeout or options.deploy_timeout,
+        growth_block_timeout=options.resource_wait_timeout or options.deploy_timeout,
     )
 
 
-def deal(bids: Mapping[Key, SlotDemand], cluster: ClusterSnapshot, now: datetime) -> dict[Key, Executors]:
-    """Everyone's share of what is free now: executors by worker, beside the driver. What is dealt is dealt once.
+def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot, now: datetime) -> dict[Key, Executors]:
+    """Return the share of each job in the free capacity: executors by worker, in addition to the driver.
 
-    Only a job that waits sees something that may be another's: what there is, although it can't run on that.
+    No capacity belongs to two shares, with one exception: the share of a job that waits for its minimum contains all free capacity,
+    which does not suffice for the job.
     """
-    room, needs = FreeCapacity(cluster.workers), _needs(bids, cluster)
-    ranked = _serve_first_rounds(room, needs.values(), cluster)
-    if not any(need.waits and now - need.bid.since < need.bid.patience for need in ranked):
-        for need in ranked:
-            need.dealt.update({} if need.waits else room.take(need.growth, need.bid.executor))
-    return {key: need.dealt for key, need in needs.items()}
+    capacity, claims = FreeCapacity(cluster.workers), _claims(demands, cluster)
+    ranked = _serve_plans_and_minimums(capacity, claims.values(), cluster)
+    if not any(claim.blocks_growth(now) for claim in ranked):
+        for claim in ranked:
+            if not claim.waits:
+                claim.share.update(capacity.take(claim.growth, claim.demand.executor))
+    return {key: claim.share for key, claim in claims.items()}
 
 
-def rest(bids: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> tuple[Worker, ...]:
-    """What is left when everyone has what it planned and its minimum."""
-    room, needs = FreeCapacity(cluster.workers), _needs(bids, cluster)
-    _serve_first_rounds(room, needs.values(), cluster)
-    return room.workers
-
-
-def _serve_first_rounds(room: FreeCapacity, needs: Collection[_Need], cluster: ClusterSnapshot) -> list[_Need]:
-    """Serve what is planned, and minimums; returns the needs by their rank."""
-    _place_strangers(room, cluster, {need.bid.submission_id for need in needs})
-    for need in sorted(needs, key=_by_age):
-        _serve_plan(room, need)
-    ranked = sorted(needs, key=_by_rank)
-    for need in ranked:
-        _serve_minimum(room, need)
-    return ranked
+def unclaimed_workers(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> tuple[Worker, ...]:
+    """Return the workers with the capacity that is left after all plans and minimums."""
+    capacity, claims = FreeCapacity(cluster.workers), _claims(demands, cluster)
+    _serve_plans_and_minimums(capacity, claims.values(), cluster)
+    return capacity.workers
 
 
 @dataclass(slots=True, kw_only=True)
-class _Need:
-    """What a bid comes to on a certain cluster, and what was dealt to it.
+class _Claim:
+    """Claim of one job on the free capacity of a cluster, and the share that the job has got.
 
     Attributes:
-        bid: it.
-        waiting_driver: the driver is submitted, or about to be, and has no place yet.
-        missing_driver: a driver is wanted, and there is none.
-        promised: executors that are planned and not granted.
-        lacking: executors that are missing to the minimum, beyond those.
-        growth: executors that could be used beyond those.
-        waits: the minimum was not there.
-        dealt: executors by worker; to a job that waits, those that there are.
+        demand: slot demand of the job.
+        needs_driver_worker: whether a submitted driver, or a driver that is about to be submitted, waits for a worker.
+        lacks_driver: whether the job needs a driver and has none.
+        ungranted: executors that are planned and not granted yet.
+        missing: executors that are missing to the minimum, beyond the plan.
+        growth: executors that the job could use in addition.
+        waits: whether the minimum was not available.
+        share: executors by worker; all free executors for a job that waits.
     """
 
-    bid: SlotDemand
-    waiting_driver: bool
-    missing_driver: bool
-    promised: int
-    lacking: int
+    demand: SlotDemand
+    needs_driver_worker: bool
+    lacks_driver: bool
+    ungranted: int
+    missing: int
     growth: int
     waits: bool = False
-    dealt: Counter[str] = field(default_factory=Counter)
+    share: Counter[str] = field(default_factory=Counter)
+
+    def blocks_growth(self, now: datetime) -> bool:
+        """Return whether other jobs must not grow, because this job waits for its minimum."""
+        return self.waits and now - self.demand.since < self.demand.growth_block_timeout
 
 
-def _by_age(need: _Need) -> tuple[datetime, str]:
-    return need.bid.since, need.bid.job
+def _by_age(claim: _Claim) -> tuple[datetime, str]:
+    return claim.demand.since, claim.demand.job
 
 
-def _by_rank(need: _Need) -> tuple[int, str]:
-    return -need.bid.priority, need.bid.job
+def _by_rank(claim: _Claim) -> tuple[int, str]:
+    return -claim.demand.priority, claim.demand.job
 
 
-def _needs(bids: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> dict[Key, _Need]:
-    named = {job: application for application, job in cluster.names.items()}
-    return {key: _need(bid, cluster, named) for key, bid in bids.items()}
+# ---- claims ---------------------------------------------------------------------------------------------------------
 
 
-def _need(bid: SlotDemand, cluster: ClusterSnapshot, named: Mapping[str, str]) -> _Need:
-    """What the bid comes to; `named` has applications by name, since a driver that has just started has not told its own."""
-    application = bid.application_id or named.get(bid.job, "")
-    granted = cluster.granted.get(application, 0) // bid.executor.cores if bid.drives else 0
-    base = max(granted, bid.planned)
-    lacking = max(bid.minimum - base, 0)
-    return _Need(
-        bid=bid,
-        waiting_driver=bid.drives and application not in cluster.granted and not _is_placed(bid, cluster),
-        missing_driver=not bid.drives and bid.maximum > 0,
-        promised=max(bid.planned - granted, 0),
-        lacking=lacking,
-        growth=max(bid.maximum - base - lacking, 0),
+def _claims(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> dict[Key, _Claim]:
+    applications = {job: application for application, job in cluster.names.items()}
+    return {key: _claim(demand, cluster, applications) for key, demand in demands.items()}
+
+
+def _claim(demand: SlotDemand, cluster: ClusterSnapshot, applications: Mapping[str, str]) -> _Claim:
+    """Return the claim of a job.
+
+    Args:
+        demand: slot demand of the job.
+        cluster: state of the cluster.
+        applications: application ids by name; a driver that has just started has not reported its application id.
+    """
+    application = demand.application_id or applications.get(demand.job, "")
+    granted = cluster.granted.get(application, 0) // demand.executor.cores if demand.has_driver else 0
+    base = max(granted, demand.planned)
+    missing = max(demand.minimum - base, 0)
+    is_registered = application in cluster.granted
+    return _Claim(
+        demand=demand,
+        needs_driver_worker=demand.has_driver and not is_registered and not _has_worker(demand, cluster),
+        lacks_driver=not demand.has_driver and demand.maximum > 0,
+        ungranted=max(demand.planned - granted, 0),
+        missing=missing,
+        growth=max(demand.maximum - base - missing, 0),
     )
 
 
-def _is_placed(bid: SlotDemand, cluster: ClusterSnapshot) -> bool:
-    driver = cluster.drivers.get(bid.submission_id or "")
+def _has_worker(demand: SlotDemand, cluster: ClusterSnapshot) -> bool:
+    driver = cluster.drivers.get(demand.submission_id or "")
     return driver is not None and driver.state is not SubmissionState.SUBMITTED
 
 
-def _place_strangers(room: FreeCapacity, cluster: ClusterSnapshot, own: Container[str | None]) -> None:
-    """Drivers of others that wait for a place get the next one that there is."""
+# ---- rounds ---------------------------------------------------------------------------------------------------------
+
+
+def _serve_plans_and_minimums(
+    capacity: FreeCapacity, claims: Collection[_Claim], cluster: ClusterSnapshot
+) -> list[_Claim]:
+    """Serve the first two rounds; return the claims by rank."""
+    _place_foreign_drivers(capacity, cluster, {claim.demand.submission_id for claim in claims})
+    for claim in sorted(claims, key=_by_age):
+        _serve_plan(capacity, claim)
+    ranked = sorted(claims, key=_by_rank)
+    for claim in ranked:
+        _serve_minimum(capacity, claim)
+    return ranked
+
+
+def _place_foreign_drivers(capacity: FreeCapacity, cluster: ClusterSnapshot, own: Container[str | None]) -> None:
+    """Reserve capacity for the drivers of other applications that wait for a worker."""
     for submission_id, driver in cluster.drivers.items():
         if driver.state is SubmissionState.SUBMITTED and submission_id not in own:
-            room.place(DriverShape(cores=driver.cores, memory_mb=driver.memory_mb), ExecutorShape())
+            capacity.place(DriverShape(cores=driver.cores, memory_mb=driver.memory_mb), ExecutorShape())
 
 
-def _serve_plan(room: FreeCapacity, need: _Need) -> None:
-    if need.waiting_driver:
-        room.place(need.bid.driver, need.bid.executor)
-    need.dealt.update(room.take(need.promised, need.bid.executor))
+def _serve_plan(capacity: FreeCapacity, claim: _Claim) -> None:
+    demand = claim.demand
+    if claim.needs_driver_worker:
+        capacity.place(demand.driver, demand.executor)
+    claim.share.update(capacity.take(claim.ungranted, demand.executor))
 
 
-def _serve_minimum(room: FreeCapacity, need: _Need) -> None:
-    if not need.lacking:
+def _serve_minimum(capacity: FreeCapacity, claim: _Claim) -> None:
+    if not claim.missing:
         return
-    executor, driver = need.bid.executor, need.bid.driver if need.missing_driver else None
-    need.waits = not room.holds(need.lacking, executor, driver)
-    if need.waits:
-        need.dealt.update(room.executors(executor) if driver is None else room.beside(driver, executor))
+    executor, driver = claim.demand.executor, claim.demand.driver if claim.lacks_driver else None
+    claim.waits = not capacity.fits(claim.missing, executor, driver)
+    if claim.waits:
+        claim.share.update(capacity.executors(executor, driver))
         return
     if driver is not None:
-        room.place(driver, executor)
-    need.dealt.update(room.take(need.lacking, executor))
+        capacity.place(driver, executor)
+    claim.share.update(capacity.take(claim.missing, executor))

@@ -1,4 +1,4 @@
-"""What is free on a cluster, worker by worker, while it is being given away on paper."""
+"""Free capacity of a cluster, worker by worker, from which drivers and executors take their cores and memory."""
 
 from __future__ import annotations
 
@@ -11,106 +11,104 @@ from airflow_adaptive.ports import Worker
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 
 Executors = Mapping[str, int]
-"""Id of a worker -> executors on it."""
+"""Worker id -> number of executors."""
 
 Free = tuple[int, int]
-"""Cores, and memory in MiB."""
+"""Free cores, and free memory in MiB."""
 
 
 class FreeCapacity:
-    """Free cores and memory.
+    """Free cores and memory of the workers.
 
-    Which worker gets a driver is the master's choice, so a driver is put where it costs most executors; executors are
-    spread over the workers, as the master does by default (`spark.deploy.spreadOutApps`).
+    The master chooses the worker of a driver, so the calculation places a driver where it costs the most executors. The calculation
+    spreads executors over the workers, as the master does by default (`spark.deploy.spreadOutApps`).
     """
 
     def __init__(self, workers: Iterable[Worker]) -> None:
-        """All that is free on these workers."""
+        """All free capacity of the workers is available."""
         self._workers = {worker.worker_id: worker for worker in workers if worker.cores_free > 0}
         self._free: dict[str, Free] = {name: (it.cores_free, it.memory_free_mb) for name, it in self._workers.items()}
-        self._turns = deque(self._free)
+        self._rotation = deque(self._free)
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        """The workers with what is left on them."""
+        """The workers with their remaining free capacity."""
         return tuple(
             replace(self._workers[name], cores_free=cores, memory_free_mb=memory_mb)
             for name, (cores, memory_mb) in self._free.items()
         )
 
-    def executors(self, executor: ExecutorShape) -> Executors:
-        """All executors that fit."""
-        return _executors(self._free, executor)
+    def executors(self, executor: ExecutorShape, driver: DriverShape | None = None) -> Executors:
+        """Return all executors that fit.
 
-    def beside(self, driver: DriverShape, executor: ExecutorShape) -> Executors:
-        """All executors that fit once the driver has been placed; none if there is no place for the driver."""
-        place = self._dearest(driver, executor)
-        if place is None:
-            return {}
-        left = dict(self._free)
-        left[place] = _less(left[place], driver.cores, driver.memory_mb)
-        return _executors(left, executor)
-
-    def holds(self, count: int, executor: ExecutorShape, driver: DriverShape | None = None) -> bool:
-        """Whether so many executors fit, and the driver (if there is one to be placed) with them."""
+        Args:
+            executor: size of an executor.
+            driver: driver that is placed first; no executor fits if the driver does not fit. None without a driver.
+        """
+        remaining = dict(self._free)
         if driver is not None:
-            place = self._dearest(driver, executor)
-            if place is None:
+            worker = self._costliest_worker(driver, executor)
+            if worker is None:
+                return {}
+            remaining[worker] = _less(remaining[worker], driver.cores, driver.memory_mb)
+        fitting = {name: executors_in(free, executor) for name, free in remaining.items()}
+        return {name: count for name, count in fitting.items() if count}
+
+    def fits(self, count: int, executor: ExecutorShape, driver: DriverShape | None = None) -> bool:
+        """Return whether this number of executors fits, together with the driver if one is given."""
+        if driver is not None:
+            worker = self._costliest_worker(driver, executor)
+            if worker is None:
                 return False
-            count += self._cost(place, driver, executor)
+            count += self._cost(worker, driver, executor)
         for free in self._free.values():
-            count -= fitting(free, executor)
+            count -= executors_in(free, executor)
             if count <= 0:
                 return True
         return count <= 0
 
     def place(self, driver: DriverShape, executor: ExecutorShape) -> None:
-        """Take a driver's cores and memory; if it fits nowhere, it takes nothing yet."""
-        place = self._dearest(driver, executor)
-        if place is not None:
-            self._free[place] = _less(self._free[place], driver.cores, driver.memory_mb)
+        """Take the cores and the memory of a driver; nothing if the driver fits on no worker."""
+        worker = self._costliest_worker(driver, executor)
+        if worker is not None:
+            self._free[worker] = _less(self._free[worker], driver.cores, driver.memory_mb)
 
     def take(self, count: int, executor: ExecutorShape) -> Executors:
-        """Take the places of at most `count` executors, one on each worker in turn; returns where."""
+        """Take the capacity of at most `count` executors, one executor per worker in turn; return the executors by worker."""
         taken: dict[str, int] = {}
-        refused = 0
-        while count > 0 and refused < len(self._turns):
-            name = self._turns[0]
-            self._turns.rotate(-1)
-            if fitting(self._free[name], executor):
+        full_workers = 0
+        while count > 0 and full_workers < len(self._rotation):
+            name = self._rotation[0]
+            self._rotation.rotate(-1)
+            if executors_in(self._free[name], executor):
                 self._free[name] = _less(self._free[name], executor.cores, executor.memory_mb)
                 taken[name] = taken.get(name, 0) + 1
-                count, refused = count - 1, 0
+                count, full_workers = count - 1, 0
             else:
-                refused += 1
+                full_workers += 1
         return taken
 
-    def _dearest(self, driver: DriverShape, executor: ExecutorShape) -> str | None:
-        """The worker on which the driver costs most executors, None if it fits nowhere."""
-        most = max(math.ceil(driver.cores / executor.cores), math.ceil(driver.memory_mb / executor.memory_mb))
-        dearest, highest = None, -1
+    def _costliest_worker(self, driver: DriverShape, executor: ExecutorShape) -> str | None:
+        """Return the worker on which the driver costs the most executors, None if the driver fits on no worker."""
+        upper_limit = max(math.ceil(driver.cores / executor.cores), math.ceil(driver.memory_mb / executor.memory_mb))
+        costliest, highest = None, -1
         for name, free in self._free.items():
             if free[0] >= driver.cores and free[1] >= driver.memory_mb:
                 cost = self._cost(name, driver, executor)
                 if cost > highest:
-                    dearest, highest = name, cost
-                if cost == most:
+                    costliest, highest = name, cost
+                if cost == upper_limit:
                     break
-        return dearest
+        return costliest
 
-    def _cost(self, place: str, driver: DriverShape, executor: ExecutorShape) -> int:
-        free = self._free[place]
-        return fitting(free, executor) - fitting(_less(free, driver.cores, driver.memory_mb), executor)
+    def _cost(self, worker: str, driver: DriverShape, executor: ExecutorShape) -> int:
+        free = self._free[worker]
+        return executors_in(free, executor) - executors_in(_less(free, driver.cores, driver.memory_mb), executor)
 
 
-def fitting(free: Free, executor: ExecutorShape) -> int:
-    """Executors that fit into so much: a free core without memory is no place for one."""
+def executors_in(free: Free, executor: ExecutorShape) -> int:
+    """Return the number of executors that fit into free cores and memory; an executor needs both."""
     return max(min(free[0] // executor.cores, free[1] // executor.memory_mb), 0)
-
-
-def _executors(free: Mapping[str, Free], executor: ExecutorShape) -> Executors:
-    fits = {name: fitting(left, executor) for name, left in free.items()}
-    return {name: number for name, number in fits.items() if number}
 
 
 def _less(free: Free, cores: int, memory_mb: int) -> Free:

@@ -1,4 +1,4 @@
-"""One cluster as the loops of one process share it: one client, one poll, one ledger."""
+"""A cluster that the loops of one process share: one client, one poll, one calculation of the capacity shares."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_adaptive.ports import Clock, ClusterClient, ClusterSnapshot, ClusterUnreachableError
-from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, deal, rest
+from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, unclaimed_workers
 from airflow_adaptive.runtime.cluster.free_capacity import Executors
 
 CONTENTION_WINDOW = timedelta(seconds=5)
-"""A driver that was submitted shows on the cluster within a poll or two: who waits longer than another sees its driver."""
+"""First window of the backoff. A submitted driver appears on the cluster within one or two polls, so of two competitors the one with
+the longer backoff observes the driver of the other."""
 
-LONGEST_WINDOW = timedelta(minutes=2)
+MAX_CONTENTION_WINDOW = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What a job sees of its cluster.
+class ClusterView:
+    """The cluster, as one job observes it.
 
     Attributes:
-        cluster: as the master tells it.
-        share: executors by worker that this job may have, beside its driver.
+        cluster: state of the cluster, as the master reports it.
+        share: capacity share of the job: executors by worker, in addition to its driver.
     """
 
     cluster: ClusterSnapshot
@@ -30,137 +31,140 @@ class Look:
 
 
 class SharedCluster:
-    """Polls a cluster once for all, and deals what is free with each poll (`ledger.deal`)."""
+    """Polls a cluster once for all loops, and calculates the capacity shares with each poll."""
 
     def __init__(self, client: ClusterClient, clock: Clock) -> None:
-        """Nothing is asked yet.
+        """The cluster is not polled yet.
 
         Args:
-            client: of the cluster.
-            clock: tells how old a poll is.
+            client: client of the cluster.
+            clock: time, for the age of a poll.
         """
         self.client = client
-        self.deals = 0
-        """How often was dealt; a share is good until it is dealt again."""
+        self.shares_version = 0
+        """Number of calculations; a share is valid until the next calculation."""
         self._clock = clock
-        self._bids: dict[Participant, SlotDemand] = {}
+        self._demands: dict[Participant, SlotDemand] = {}
         self._shares: dict[Participant, Executors] = {}
-        self._settled: set[Participant] = set()
+        self._established: set[Participant] = set()
         self._polling = asyncio.Lock()
-        self._polled: datetime | None = None
+        self._polled_at: datetime | None = None
         self._snapshot: ClusterSnapshot | None = None
-        self._failure = ""
+        self._last_error = ""
 
-    def bid(self, seat: Participant, bid: SlotDemand) -> None:
-        """What is wanted from the next deal on."""
-        self._bids[seat] = bid
+    def set_demand(self, participant: Participant, demand: SlotDemand) -> None:
+        """Set the demand of a participant for the next calculation."""
+        self._demands[participant] = demand
 
-    def share(self, seat: Participant) -> Executors:
-        """What was dealt to a seat."""
-        return self._shares.get(seat, {})
+    def share_of(self, participant: Participant) -> Executors:
+        """Return the capacity share of a participant."""
+        return self._shares.get(participant, {})
 
-    def settle(self, seat: Participant) -> None:
-        """The loop has looked once: from the next deal on it takes part in full."""
-        self._settled.add(seat)
+    def establish(self, participant: Participant) -> None:
+        """Give a participant that has observed the cluster once its full demand from the next calculation on."""
+        self._established.add(participant)
 
-    def leave(self, seat: Participant) -> None:
-        """Nothing is kept for this seat any more."""
-        self._bids.pop(seat, None)
-        self._shares.pop(seat, None)
-        self._settled.discard(seat)
+    def unregister(self, participant: Participant) -> None:
+        """Remove a participant, its demand and its share."""
+        self._demands.pop(participant, None)
+        self._shares.pop(participant, None)
+        self._established.discard(participant)
 
     async def poll(self, max_age: timedelta) -> ClusterSnapshot:
-        """The cluster as it was at most `max_age` ago; whoever finds it older asks for all.
+        """Return a state of the cluster that is at most `max_age` old. An older state causes one poll for all loops.
 
         Raises:
-            ClusterUnreachableError: no master answered the last one who asked.
+            ClusterUnreachableError: no master answered the last poll.
         """
         async with self._polling:
-            if self._polled is None or self._clock.now() - self._polled >= max_age:
-                await self._ask()
+            if self._polled_at is None or self._clock.now() - self._polled_at >= max_age:
+                await self._poll()
         if self._snapshot is None:
-            raise ClusterUnreachableError(self._failure)
+            raise ClusterUnreachableError(self._last_error)
         return self._snapshot
 
     async def unclaimed(self, max_age: timedelta) -> ClusterSnapshot:
-        """The cluster with what nobody here has planned or needs; for those who only look. Raises as `poll`."""
+        """Return the cluster with the capacity that no participant has planned or needs. Raises as `poll`."""
         cluster = await self.poll(max_age)
-        return replace(cluster, workers=rest(self._bids, cluster))
+        return replace(cluster, workers=unclaimed_workers(self._demands, cluster))
 
     async def close(self) -> None:
-        """Release the client."""
+        """Close the client."""
         await self.client.close()
 
-    async def _ask(self) -> None:
-        self._polled = self._clock.now()
+    async def _poll(self) -> None:
+        self._polled_at = self._clock.now()
         try:
             self._snapshot = await self.client.snapshot()
         except ClusterUnreachableError as error:
-            self._snapshot, self._failure = None, str(error)
+            self._snapshot, self._last_error = None, str(error)
         else:
-            self._deal(self._snapshot)
+            self._calculate_shares(self._snapshot)
 
-    def _deal(self, cluster: ClusterSnapshot) -> None:
-        """Who looks for the first time gets what it has planned; the rest is dealt when those who came with it are here, too."""
-        bids = {seat: bid if seat in self._settled else bid.as_planned() for seat, bid in self._bids.items()}
-        self._shares = deal(bids, cluster, self._clock.now())
-        self.deals += 1
+    def _calculate_shares(self, cluster: ClusterSnapshot) -> None:
+        """Calculate the shares. A participant without an observation gets only its plan, so that all loops of a new process compete."""
+        demands = {
+            participant: demand if participant in self._established else demand.as_planned()
+            for participant, demand in self._demands.items()
+        }
+        self._shares = capacity_shares(demands, cluster, self._clock.now())
+        self.shares_version += 1
 
 
 class Participant:
-    """One loop's place at a `SharedCluster`."""
+    """One loop among the loops that share a `SharedCluster`."""
 
     def __init__(self, shared: SharedCluster) -> None:
-        """Nothing is wanted yet."""
+        """The loop has no demand yet."""
         self._shared = shared
-        self._bid = SlotDemand(job="")
-        self._deal = -1
-        self._losses = 0
+        self._demand = SlotDemand(job="")
+        self._shares_version = -1
+        self._conflicts = 0
         self._not_before: datetime | None = None
 
-    def place(self, bid: SlotDemand) -> None:
-        """What is planned and wanted now."""
-        self._bid = bid
-        self._shared.bid(self, bid)
+    def set_demand(self, demand: SlotDemand) -> None:
+        """Set the demand of the loop for the next calculation of the shares."""
+        self._demand = demand
+        self._shared.set_demand(self, demand)
 
-    async def look(self, bid: SlotDemand, max_age: timedelta) -> Look:
-        """The cluster as it was at most `max_age` ago. Raises `ClusterUnreachableError`."""
-        self.place(bid)
+    async def observe(self, demand: SlotDemand, max_age: timedelta) -> ClusterView:
+        """Set the demand, and return a view that is at most `max_age` old. Raises `ClusterUnreachableError`."""
+        self.set_demand(demand)
         cluster = await self._shared.poll(max_age)
-        self._shared.settle(self)
-        self._deal = self._shared.deals
-        return Look(cluster=cluster, share=self._shared.share(self))
+        self._shared.establish(self)
+        self._shares_version = self._shared.shares_version
+        return ClusterView(cluster=cluster, share=self._shared.share_of(self))
 
-    def admits(self, bid: SlotDemand, now: datetime) -> bool:
-        """Whether a step may be taken that leads to this bid; if so, it counts from now on.
+    def admits(self, demand: SlotDemand, now: datetime) -> bool:
+        """Return whether a step that leads to this demand is allowed; if so, the demand counts from now on.
 
-        A plan for more than before must be made on the newest share: what was dealt before may be another's by now.
+        A larger plan needs the newest share, because the capacity of an older share may belong to another job in the meantime.
         """
-        if bid.exceeds(self._bid):
-            waits = self._not_before is not None and now < self._not_before
-            if self._deal != self._shared.deals or waits:
+        if demand.exceeds(self._demand):
+            is_backing_off = self._not_before is not None and now < self._not_before
+            if self._shares_version != self._shared.shares_version or is_backing_off:
                 return False
-        self.place(bid)
+        self.set_demand(demand)
         return True
 
-    def give_way(self, now: datetime, jitter: float) -> None:
-        """A new driver found too few slots: another process planned on them, too. Make no plan for a while.
+    def back_off(self, now: datetime, jitter: float) -> None:
+        """Allow no larger plan for a while, because another process planned on the same slots.
 
-        Two of them that try again at the same moment would fail again, and for ever; so each waits for a random time out of
-        a window that doubles (Ethernet's way).
+        Two competitors that try again at the same time would fail again. So each competitor waits for a random part of a window that
+        doubles with each conflict (the binary exponential backoff of Ethernet).
 
         Args:
-            now: the time.
-            jitter: a number in [0, 1), different for each competitor and each attempt.
+            now: time.
+            jitter: number in [0, 1), different for each competitor and each attempt.
         """
-        window = min(CONTENTION_WINDOW * 2**self._losses, LONGEST_WINDOW)
+        window = min(CONTENTION_WINDOW * 2**self._conflicts, MAX_CONTENTION_WINDOW)
         self._not_before = now + jitter * window
-        self._losses += window < LONGEST_WINDOW
+        self._conflicts += window < MAX_CONTENTION_WINDOW
 
-    def succeed(self) -> None:
-        """The plan is in force: the next window is a short one."""
-        self._losses = 0
+    def reset_backoff(self) -> None:
+        """Start with the first window again, because the plan of the job is active."""
+        self._conflicts = 0
 
-    def leave(self) -> None:
-        """Nothing is wanted any more."""
-        self._shared.leave(self)
+    def unregister(self) -> None:
+        """Remove the loop from the shared cluster."""
+        self._shared.unregister(self)

@@ -98,7 +98,7 @@ class Observer:
             max_age: greatest age of the shared cluster snapshot.
         """
         self._last_error = None
-        view = await self._answer(self._participant.look(demand, max_age))
+        view = await self._answer(self._participant.observe(demand, max_age))
         submission = await self._submission(driver, None if view is None else view.cluster)
         self._errors.report(self._last_error)
         observed = replace(observation, submission=submission)

@@ -7,7 +7,7 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_adaptive.declaration.validation import DeclarationError
-from airflow_adaptive.runtime.cluster.capacity_share import bid
+from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -33,7 +33,7 @@ def test_spec_carries_bounds_options_and_shapes(make):
 def test_priority_reaches_the_capacity_share(make):
     spec = staged(make(priority=7))
     assert (spec.priority, staged(make()).priority) == (7, 1)
-    assert bid(spec, create(spec.graph, spec.options)).priority == 7
+    assert slot_demand(spec, create(spec.graph, spec.options)).priority == 7
     assert spec.deployment == staged(make()).deployment, "a new priority needs no new driver"
 
 

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 
-from airflow_adaptive.runtime.resource_wait import Found, wait_for_resources
+from airflow_adaptive.runtime.resource_wait import AvailableResources, wait_for_resources
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
@@ -28,7 +28,7 @@ from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
-Waiting = Callable[[], Found | None]
+Waiting = Callable[[], AvailableResources | None]
 
 pytestmark = pytest.mark.usefixtures("spark_default")
 
@@ -47,7 +47,7 @@ def clock() -> ManualClock:
 def wait(cluster: FakeCluster, clock: ManualClock) -> Waiting:
     """Wait at most a minute for what a sensor with bounds 2..4 wants."""
 
-    def wait() -> Found | None:
+    def wait() -> AvailableResources | None:
         wanted = sensor(parallelism=[2, 4], executor_memory="512m", driver_memory="512m")._wanted()
         return asyncio.run(
             wait_for_resources(

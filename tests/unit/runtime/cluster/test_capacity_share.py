@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_adaptive.ports import ActiveDriver, ClusterSnapshot, SubmissionState, Worker
-from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, bid, deal, rest
+from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, slot_demand, unclaimed_workers
 from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.testing.fakes.manual_clock import START
@@ -42,20 +42,25 @@ def worker(number: int, cores: int, memory_mb: int = 65536) -> Worker:
 
 def wants(job: str, minimum: int, maximum: int, **more: Any) -> SlotDemand:
     """A job without a driver."""
-    given: dict[str, Any] = {"executor": EXECUTOR, "driver": DRIVER, "since": NOW, "patience": timedelta(minutes=5)}
+    given: dict[str, Any] = {
+        "executor": EXECUTOR,
+        "driver": DRIVER,
+        "since": NOW,
+        "growth_block_timeout": timedelta(minutes=5),
+    }
     return SlotDemand(job=job, minimum=minimum, maximum=maximum, **given | more)
 
 
 def runs(job: str, planned: int, maximum: int, **more: Any) -> SlotDemand:
     """A job with a driver whose application is `app-<job>`."""
-    known = {"drives": True, "submission_id": f"driver-{job}", "application_id": f"app-{job}", "planned": planned}
+    known = {"has_driver": True, "submission_id": f"driver-{job}", "application_id": f"app-{job}", "planned": planned}
     return wants(job, 1, maximum, **known | more)
 
 
-def dealt(there: ClusterSnapshot, *bids: SlotDemand) -> dict[str, int]:
+def dealt(there: ClusterSnapshot, *demands: SlotDemand) -> dict[str, int]:
     """Executors in each job's share."""
-    shares = deal({bid.job: bid for bid in bids}, there, NOW)
-    return {bid.job: sum(shares[bid.job].values()) for bid in bids}
+    shares = capacity_shares({demand.job: demand for demand in demands}, there, NOW)
+    return {demand.job: sum(shares[demand.job].values()) for demand in demands}
 
 
 # ---- one job --------------------------------------------------------------------------------------------------------
@@ -159,8 +164,8 @@ def test_wait_for_a_job_that_waits_has_a_timeout():
 
 
 def test_observers_see_the_slots_that_no_job_needs():
-    bids = {1: runs("a", planned=2, maximum=8), 2: wants("b", 1, 8)}
-    assert FreeCapacity(rest(bids, cluster(8))).executors(EXECUTOR) == {"worker-0": 3}
+    demands = {1: runs("a", planned=2, maximum=8), 2: wants("b", 1, 8)}
+    assert FreeCapacity(unclaimed_workers(demands, cluster(8))).executors(EXECUTOR) == {"worker-0": 3}
 
 
 # ---- always ---------------------------------------------------------------------------------------------------------
@@ -187,41 +192,45 @@ def jobs(draw: st.DrawFn, name: str) -> SlotDemand:
     st.tuples(*(st.integers(0, 4) for _ in "abcdef")),
 )
 def test_no_job_can_plan_on_the_share_of_another_job(
-    free: list[int], bids: tuple[SlotDemand, ...], granted: tuple[int, ...]
+    free: list[int], demands: tuple[SlotDemand, ...], granted: tuple[int, ...]
 ):
-    cores = {f"app-{it.job}": number * it.executor.cores for it, number in zip(bids, granted, strict=True) if it.drives}
+    cores = {
+        f"app-{it.job}": number * it.executor.cores
+        for it, number in zip(demands, granted, strict=True)
+        if it.has_driver
+    }
     there = cluster(*free, granted=cores)
     taken: Counter[str] = Counter()
     drivers = 0
-    for it, share in deal({it: it for it in bids}, there, NOW).items():
+    for it, share in capacity_shares({it: it for it in demands}, there, NOW).items():
         have = cores.get(f"app-{it.job}", 0) // it.executor.cores
         if have + sum(share.values()) >= it.minimum:
-            drivers += not it.drives
+            drivers += not it.has_driver
             taken.update({worker: number * it.executor.cores for worker, number in share.items()})
     assert all(taken[f"worker-{number}"] <= cores for number, cores in enumerate(free))
     assert sum(taken.values()) + drivers <= sum(free)
 
 
 @given(st.lists(st.integers(0, 8), max_size=5), st.tuples(*(jobs(name) for name in "abcdef")))
-def test_waiting_job_does_not_fit_into_the_remaining_slots(free: list[int], bids: tuple[SlotDemand, ...]):
+def test_waiting_job_does_not_fit_into_the_remaining_slots(free: list[int], demands: tuple[SlotDemand, ...]):
     there = cluster(*free)
-    shares = deal({it: it for it in bids}, there, NOW)
-    left = FreeCapacity(rest({it: it for it in bids}, there))
+    shares = capacity_shares({it: it for it in demands}, there, NOW)
+    left = FreeCapacity(unclaimed_workers({it: it for it in demands}, there))
     for it, share in shares.items():
-        if not it.drives and sum(share.values()) < it.minimum:
-            assert not left.holds(it.minimum, it.executor, it.driver)
+        if not it.has_driver and sum(share.values()) < it.minimum:
+            assert not left.fits(it.minimum, it.executor, it.driver)
 
 
 @given(st.lists(st.integers(0, 8), max_size=5), st.sampled_from([1, 2, 4]), st.integers(0, 40))
 def test_what_a_room_holds_it_gives(free: list[int], size: int, count: int):
     executor, there = ExecutorShape(cores=size, memory_mb=512), cluster(*free)
-    holds = FreeCapacity(there.workers).holds(count, executor, DRIVER)
+    holds = FreeCapacity(there.workers).fits(count, executor, DRIVER)
     room = FreeCapacity(there.workers)
     room.place(DRIVER, executor)
     assert holds == (sum(free) > 0 and sum(room.take(count, executor).values()) == count)
 
 
-# ---- bids -----------------------------------------------------------------------------------------------------------
+# ---- demands -----------------------------------------------------------------------------------------------------------
 
 
 def bid_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> SlotDemand:
@@ -235,17 +244,17 @@ def bid_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> SlotDemand:
         driver=DRIVER,
         priority=7,
     )
-    return bid(spec, job.state)
+    return slot_demand(spec, job.state)
 
 
 def test_waiting_job_demands_slots_for_a_driver_and_its_bounds():
     made = bid_of(Scenario(lower=2, upper=4).given_waiting())
-    assert (made.drives, made.planned, made.minimum, made.maximum, made.priority) == (False, 0, 2, 4, 7)
+    assert (made.has_driver, made.planned, made.minimum, made.maximum, made.priority) == (False, 0, 2, 4, 7)
 
 
 def test_slots_are_counted_in_executors():
     made = bid_of(Scenario(lower=3, upper=8).given_deploying(8), ExecutorShape(cores=4, memory_mb=512))
-    assert (made.drives, made.planned, made.minimum, made.maximum) == (True, 2, 1, 2)
+    assert (made.has_driver, made.planned, made.minimum, made.maximum) == (True, 2, 1, 2)
 
 
 def test_plan_of_a_job_is_a_claim_from_the_moment_it_is_made():
@@ -259,7 +268,7 @@ def test_job_that_ends_wants_nothing(end: str):
     job = Scenario().given_executing(2)
     getattr(job, end)()
     made = bid_of(job)
-    assert (made.drives, made.planned, made.minimum, made.maximum) == (False, 0, 0, 0)
+    assert (made.has_driver, made.planned, made.minimum, made.maximum) == (False, 0, 0, 0)
 
 
 def test_job_that_must_stop_its_driver_wants_nothing_until_that_is_gone():
