@@ -15,7 +15,7 @@ def test_few_jobs_share_a_poll_and_each_reads_its_own_files(tmp_path: Path, caps
     printed = capsys.readouterr().out
     assert page.read_text() == f"<!-- triggerer: begin -->\n{printed}<!-- triggerer: end -->\n"
     assert "Load average before each run: 0.50 - 0.50." in printed
-    figures = figures_of(printed)
+    figures = metrics_of(printed)
     assert 0.2 < figures["polls of the master (1/s)"] <= 1.5
     assert figures["reads of driver status (1/s)"] > figures["polls of the master (1/s)"]
     assert figures["reads of the change marker (1/s)"] == 0
@@ -23,7 +23,7 @@ def test_few_jobs_share_a_poll_and_each_reads_its_own_files(tmp_path: Path, caps
     assert figures["for each job (ms/s)"] > 0
 
 
-def figures_of(printed: str) -> dict[str, float]:
+def metrics_of(printed: str) -> dict[str, float]:
     """The column of numbers, by the names of the rows."""
     cells = [line.strip("| ").split(" | ") for line in printed.splitlines() if line.startswith("| ")]
     return {name: float(figure.replace(",", "")) for name, figure in cells if " - " not in figure}

@@ -170,7 +170,7 @@ class AirflowJob(JobUnderFault):
     def wait_task(self, *states: str | None) -> None:
         self.wait_for(f"the task in {states}", lambda: self.task_state() in states)
 
-    def wait_said(self, text: str) -> None:
+    def wait_for_log(self, text: str) -> None:
         """The task's log, or that of one of its triggers, has that text."""
         self.wait_for(f"{text!r} in the task's log", lambda: text in self.task_log())
 

@@ -63,8 +63,8 @@ def test_triggerer_that_thaws_when_another_has_taken_over(
         job.recover()
         job.cluster.kill_driver(job.driver())
         job.wait_for("the next driver", lambda: job.epoch() == 2 and job.is_in("Executing"))
-    job.wait_said("was written by another loop")
-    job.wait_said("Another trigger continues the task")
+    job.wait_for_log("was written by another loop")
+    job.wait_for_log("Another trigger continues the task")
     job.run_well()
     assert (job.owner(), job.epoch(), job.task_state()) == (other, 2, "deferred")
     record(

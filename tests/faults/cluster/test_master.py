@@ -59,7 +59,7 @@ def test_master_that_is_killed_and_restarted(mortal_world: JobUnderFault, record
     job.recover()
     if memory == "remembers":
         assert job.epoch() == 1
-    assert job.said("the cluster does not answer")
+    assert job.logged("the cluster does not answer")
     record("master killed (-9)", f"for two leases; it {memory} what it knew", job.finish(loop))
 
 
@@ -102,7 +102,7 @@ def test_address_of_the_master_that_is_of_another_user(mortal_world: JobUnderFau
     job.feed()
     job.recover()
     assert job.epoch() == 1
-    assert job.said("is not JSON", "is this its web UI")
+    assert job.logged("is not JSON", "is this its web UI")
     record("another server at the master's address", "for two leases", job.finish(loop))
 
 
@@ -112,7 +112,7 @@ def test_job_that_starts_without_a_master(mortal_world: JobUnderFault, record: R
     kill_master(job.cluster)
     job.fault()
     loop = job.start_loop()
-    job.wait_for("an explanation", lambda: job.said("the cluster does not answer", "connection refused"))
+    job.wait_for("an explanation", lambda: job.logged("the cluster does not answer", "connection refused"))
     restart_master(job.cluster)
     job.recover()
     assert job.epoch() == 1
@@ -126,7 +126,7 @@ def test_master_that_dies_right_before_the_submission(mortal_world: JobUnderFaul
     loop = job.start_loop("http:before:submit", victim=(master.pid, signal.SIGKILL))
     job.wait_for("the death of the master", lambda: not alive(master))
     job.fault()
-    job.wait_for("an explanation", lambda: job.said("NOT_SUBMITTED"))
+    job.wait_for("an explanation", lambda: job.logged("NOT_SUBMITTED"))
     restart_master(job.cluster)
     job.recover()
     record("master killed (-9)", "right before the submission", job.finish(loop))
@@ -140,7 +140,7 @@ def test_master_that_hangs_with_the_submission(mortal_world: JobUnderFault, reco
     loop = job.start_loop("http:before:submit", victim=(master.pid, signal.SIGSTOP))
     job.wait_for("a master that hangs", lambda: master.status() == psutil.STATUS_STOPPED)
     job.fault()
-    job.wait_for("an explanation", lambda: job.said("The outcome of SubmitDriver is unknown"))
+    job.wait_for("an explanation", lambda: job.logged("The outcome of SubmitDriver is unknown"))
     master.resume()
     job.recover()
     record("master frozen, thawed", "with the submission under way", job.finish(loop))

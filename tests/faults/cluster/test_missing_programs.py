@@ -63,7 +63,7 @@ def run_without(java: Path, job: JobUnderFault, worker: LocalWorker) -> Outcome:
     with missing(java):
         job.fault()
         loop = job.start_loop()
-        job.wait_for("advice", lambda: job.said(f"Java is missing on worker {host}:{port}: ", "JAVA_HOME"))
+        job.wait_for("advice", lambda: job.logged(f"Java is missing on worker {host}:{port}: ", "JAVA_HOME"))
         job.last(PATIENT_S)
         assert job.epoch() <= 1 + most_restarts(job.since_fault())
     job.recover()
@@ -102,7 +102,7 @@ def test_python_that_is_missing_everywhere(job: JobUnderFault, record: Record) -
     loop = job.start_loop()
     job.wait_exit(loop, 0)
     assert job.is_in("Finished")
-    assert job.said("Python is missing on worker", "/nowhere/python", "PYSPARK_PYTHON")
+    assert job.logged("Python is missing on worker", "/nowhere/python", "PYSPARK_PYTHON")
     assert job.epoch() == 3
     job.changes = {}
     loop = job.start_loop(attempt="2")

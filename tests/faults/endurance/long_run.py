@@ -125,11 +125,11 @@ class HastyClock(ManualClock):
     """
 
     busy_until = START
-    calm_until = START
+    idle_until = START
 
     async def sleep(self, seconds: float) -> None:
         """See `ManualClock`."""
-        calm = (self.calm_until - self.now()).total_seconds()
+        calm = (self.idle_until - self.now()).total_seconds()
         await super().sleep(seconds if self.now() < self.busy_until else max(seconds, calm))
 
 
@@ -195,9 +195,9 @@ class LongRun(Simulation):
             return
         self.largest_document = max(self.largest_document, *map(len, self.disk.journal.values()))
         super()._tick()
-        if self.clock.now() >= self.hasty.calm_until:
+        if self.clock.now() >= self.hasty.idle_until:
             self.hasty.busy_until = self.clock.now() + BUSY
-            self.hasty.calm_until = self.clock.now() + self._between
+            self.hasty.idle_until = self.clock.now() + self._between
             self._happen()
             self._forget()
 

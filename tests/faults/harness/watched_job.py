@@ -123,7 +123,7 @@ class WatchedJob:
         """Rows in the output, in the order of their batches."""
         return [row["id"] for _, rows in sink_batches(self.root / "out") for row in rows]
 
-    def said(self, *words: str) -> bool:
+    def logged(self, *words: str) -> bool:
         """Whether a loop said something in which all these words are."""
         logs = [line for log in (self.root / "loops").glob("*.log") for line in log.read_text().splitlines()]
         return any(all(word in line for word in words) for line in logs)

@@ -58,7 +58,7 @@ def replaced(job: JobUnderFault, loop: subprocess.Popen[bytes], reason: str) -> 
     loop.kill()
     loop.wait()
     following = job.start_loop()
-    job.wait_for("an explanation", lambda: job.said(str(job.directory), reason))
+    job.wait_for("an explanation", lambda: job.logged(str(job.directory), reason))
     job.last(LONG_S)
     return following
 
@@ -80,7 +80,7 @@ def test_directory_that_is_renamed_and_back(job: JobUnderFault, record: Record, 
     assert not job.directory.exists(), "something was made in its place"
     away.rename(job.directory)
     job.recover()
-    assert seconds == SHORT_S or job.said(str(job.directory), "bring the directory of the job back")
+    assert seconds == SHORT_S or job.logged(str(job.directory), "bring the directory of the job back")
     record("job directory renamed", DURATIONS[seconds], job.finish(loop))
 
 
@@ -98,7 +98,7 @@ def test_directory_that_can_not_be_written(
         job.fault()
         job.last(seconds)
     job.recover()
-    assert job.said(str(job.directory), reason)
+    assert job.logged(str(job.directory), reason)
     assert not list((job.directory / "journal").glob(".*")), "temporary files are left"
     record(f"job directory {broken}", DURATIONS[seconds], job.finish(loop))
 

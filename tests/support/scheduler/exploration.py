@@ -24,7 +24,7 @@ from airflow_adaptive.scheduler.transition_table import TRANSITIONS
 from tests.support.scheduler.explored_jobs import MODELS, Model, Place, helped, moves
 from tests.support.scheduler.invariants import check_edge, check_state
 
-PATIENCE = 60
+MAX_STEPS_TO_REST = 60
 """Steps in which a world that helps brings any job to rest."""
 
 
@@ -124,7 +124,7 @@ class Exploration:
         passed: list[int] = []
         while place.key not in self._at_rest:
             passed.append(place.key)
-            assert len(passed) < PATIENCE, f"no rest: {place.state}"
+            assert len(passed) < MAX_STEPS_TO_REST, f"no rest: {place.state}"
             move = helped(self.model, place)
             if move is None:
                 check_rest(place.state)

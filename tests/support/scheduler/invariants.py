@@ -148,7 +148,7 @@ def check_edge(before: SchedulerState, event: Event, step: Step) -> None:
     check_commands(before, step)
     check_restarts(before, event, step)
     check_cooldown(before, event, step)
-    check_wish(before, event, step)
+    check_desired_state(before, event, step)
     check_rescales(before, step)
     if isinstance(before.current, Finished):
         assert isinstance(step.state.current, Finished)
@@ -197,13 +197,13 @@ def check_plan(before: SchedulerState, step: Step) -> None:
         check_parallelism(state, current.plan.parallelism)
         assert current.plan.version == state.version
         assert current.plan.slots == used_slots(state.job, current.plan.parallelism) <= current.plan.hold
-        check_rung(state, current)
+        check_tier(state, current)
     if isinstance(current, Restarting) and current.target_parallelism is not None:
         check_parallelism(state, current.target_parallelism)
         assert dict(current.target_parallelism) != dict(current.plan.parallelism) or may_stay(before, state, current)
 
 
-def check_rung(state: SchedulerState, deploying: Deploying) -> None:
+def check_tier(state: SchedulerState, deploying: Deploying) -> None:
     """Queries that run on are not built anew, all others are; no rescale goes above the highest rung that is allowed."""
     plan, before = deploying.plan, deploying.previous_plan
     if deploying.tier is Tier.EXECUTORS:
@@ -348,7 +348,7 @@ def check_cooldown(before: SchedulerState, event: Event, step: Step) -> None:
         assert step.state.options.below_lower_bound is BelowLowerBound.WAIT
 
 
-def check_wish(before: SchedulerState, event: Event, step: Step) -> None:
+def check_desired_state(before: SchedulerState, event: Event, step: Step) -> None:
     """Whoever cancels or suspends is heard in every state that is not at its end."""
     if isinstance(event, CancelRequested) and not isinstance(before.current, Finished):
         assert isinstance(step.state.current, Canceling | Finished)

@@ -30,7 +30,7 @@ CHANGES = frozenset({"create", "record", "compact", "submit", "kill"})
 IN_BETWEEN_S = 10.0
 """How often a loop dies while it changes nothing."""
 
-Happening = Callable[[LoopKillSimulation], None]
+StateChange = Callable[[LoopKillSimulation], None]
 
 
 def worker_joins(life: LoopKillSimulation) -> None:
@@ -60,11 +60,11 @@ def query_fails(life: LoopKillSimulation) -> None:
         life.drivers.fail(process)
 
 
-def drivers_are(*faults: str, epoch: int = 1) -> Happening:
+def drivers_are(*faults: str, epoch: int = 1) -> StateChange:
     return lambda life: life.drivers.faults.update({epoch: frozenset(faults)})
 
 
-def cluster_is(**changes: bool) -> Happening:
+def cluster_is(**changes: bool) -> StateChange:
     def change(life: LoopKillSimulation) -> None:
         for name, value in changes.items():
             setattr(life.cluster, name, value)
@@ -72,7 +72,7 @@ def cluster_is(**changes: bool) -> Happening:
     return change
 
 
-def directory_is(*, available: bool) -> Happening:
+def directory_is(*, available: bool) -> StateChange:
     def change(life: LoopKillSimulation) -> None:
         life.channel.available = available
         drivers_are(*(() if available else ("blind", "mute")), epoch=EVERY_EPOCH)(life)
@@ -80,7 +80,7 @@ def directory_is(*, available: bool) -> Happening:
     return change
 
 
-def somebody_asks(desired_state: DesiredState) -> Happening:
+def user_requests(desired_state: DesiredState) -> StateChange:
     def ask(life: LoopKillSimulation) -> None:
         life.store.asked, life.asked = ControlRequests(desired_state=desired_state), True
 
@@ -126,10 +126,10 @@ SCENARIOS: dict[str, Callable[[], LoopKillSimulation]] = {
     "long outage of the directory": lambda: LoopKillSimulation(
         (8, directory_is(available=False)), (30, directory_is(available=True))
     ),
-    "suspend": lambda: LoopKillSimulation((8, somebody_asks(DesiredState.SUSPENDED))),
-    "cancel": lambda: LoopKillSimulation((8, somebody_asks(DesiredState.CANCELED))),
+    "suspend": lambda: LoopKillSimulation((8, user_requests(DesiredState.SUSPENDED))),
+    "cancel": lambda: LoopKillSimulation((8, user_requests(DesiredState.CANCELED))),
     "cancel of a frozen driver": lambda: LoopKillSimulation(
-        (8, drivers_are("frozen")), (8, somebody_asks(DesiredState.CANCELED)), (30, drivers_are())
+        (8, drivers_are("frozen")), (8, user_requests(DesiredState.CANCELED)), (30, drivers_are())
     ),
 }
 
@@ -354,11 +354,11 @@ def test_call_that_a_frozen_loop_makes_late_does_no_harm(kind: str) -> None:
             life.live()
 
 
-def last_calls(life: LoopKillSimulation) -> list[tuple[str, Happening, LoopKillSimulation]]:
+def last_calls(life: LoopKillSimulation) -> list[tuple[str, StateChange, LoopKillSimulation]]:
     """The calls that change something in a life, and copies of the world from before them."""
-    calls: list[tuple[str, Happening, LoopKillSimulation]] = []
+    calls: list[tuple[str, StateChange, LoopKillSimulation]] = []
 
-    def made_late(name: str, args: tuple[Any, ...]) -> Happening:
+    def made_late(name: str, args: tuple[Any, ...]) -> StateChange:
         def make(life: LoopKillSimulation) -> None:
             port = life.cluster if name in ("submit", "kill") else life.channel
             with suppress(PortError):

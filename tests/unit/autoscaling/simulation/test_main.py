@@ -14,7 +14,7 @@ from matplotlib.dates import num2date
 from airflow_adaptive.autoscaling.simulation import plots
 from airflow_adaptive.autoscaling.simulation.__main__ import main
 
-RIVALS = ("static maximum", "static mean", "DS2 rule", "doubling rule", "DStream rule", "dynamic allocation")
+BASELINES = ("static maximum", "static mean", "DS2 rule", "doubling rule", "DStream rule", "dynamic allocation")
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def small(tmp_path: Path) -> Path:
 def test_policy_is_compared_with_every_rival_and_none_is_better(small: Path, tmp_path: Path, capsys):
     assert main([str(small), "--strict", "--every", "30", "--json", str(tmp_path / "out.json")]) == 0
     printed = capsys.readouterr().out
-    assert all(name in printed for name in ("load policy", *RIVALS))
+    assert all(name in printed for name in ("load policy", *BASELINES))
     written = json.loads((tmp_path / "out.json").read_text())
     runs = {run["name"]: run for run in written["runs"]}
-    assert set(runs) == {"load policy", *RIVALS}
+    assert set(runs) == {"load policy", *BASELINES}
     assert runs["load policy"]["rescales"] < runs["DS2 rule"]["rescales"] + 5
     assert runs["load policy"]["slot_hours"] < runs["static maximum"]["slot_hours"]
     for run in runs.values():
@@ -138,7 +138,7 @@ def test_plot_has_slots_and_lag_of_every_rule_on_comparable_axes(small: Path, tm
     (figure,) = drawn
     runs = json.loads((tmp_path / "out.json").read_text())["runs"]
     slots, lags = figure.axes[::2], figure.axes[1::2]
-    assert [axis.get_title("left").split(":")[0] for axis in slots] == ["load policy", *RIVALS]
+    assert [axis.get_title("left").split(":")[0] for axis in slots] == ["load policy", *BASELINES]
     for axis, lag, run in zip(slots, lags, runs, strict=True):
         assert (axis.get_ylabel(), lag.get_ylabel()) == ("slots", "lag (seconds)")
         assert f"{run['slot_hours']:.0f} slot-hours" in axis.get_title("left")

@@ -73,7 +73,7 @@ class Following:
     def __init__(self) -> None:
         self.counter = ProgressCounter()
         self.kept: list[StreamingQueryProgress] = []
-        self.asked_all = 0
+        self.requested_all = 0
         self.counter.begin("j", None)
 
     def update(self, *new: StreamingQueryProgress) -> None:
@@ -81,7 +81,7 @@ class Following:
         self.counter.update(self.kept[-1] if self.kept else None, self._all)
 
     def _all(self) -> list[StreamingQueryProgress]:
-        self.asked_all += 1
+        self.requested_all += 1
         return self.kept
 
     @property
@@ -113,7 +113,7 @@ def test_all_progress_is_requested_only_when_the_newest_does_not_report_all():
         following.update(progress(batch))
         following.update()
     assert following.counted == (4, 5, 50)
-    assert following.asked_all == 1
+    assert following.requested_all == 1
 
 
 def test_triggers_without_data_are_not_counted():

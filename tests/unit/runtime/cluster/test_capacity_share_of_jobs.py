@@ -154,7 +154,7 @@ def restless(triggerers: int, seed: int) -> Competition:
     return simulation
 
 
-def check_settled(simulation: Competition) -> None:
+def check_stable(simulation: Competition) -> None:
     """Whoever can run does, on what it has planned; and nobody can have more."""
     jobs = simulation.jobs.values()
     assert {job.state.name for job in jobs} <= {"Executing", "WaitingForResources"}
@@ -172,7 +172,7 @@ def check_settled(simulation: Competition) -> None:
 def test_all_settle_when_workers_have_come_and_gone(triggerers: int, seed: int) -> None:
     simulation = restless(triggerers, seed)
     simulation.run(400)
-    check_settled(simulation)
+    check_stable(simulation)
     assert any(job.runs_on for job in simulation.jobs.values())
 
 
@@ -189,7 +189,7 @@ def test_one_capacity_share_gives_no_slot_twice_while_workers_come(seed: int, st
         simulation.at(second, lambda: simulation.add_worker(chance.randint(1, 4)))
     only_what_is_there(simulation)
     simulation.run(240)
-    check_settled(simulation)
+    check_stable(simulation)
     assert [job.state.num_restarts - job.state.num_rescales for job in simulation.jobs.values()] == [0] * 10
 
 
@@ -202,7 +202,7 @@ def test_two_triggerers_that_plan_on_the_same_slots_find_out_and_plan_again(seed
     for number, name in enumerate(("first", "second")):
         simulation.add_job(name, (1, 8), triggerer=number, **QUICK)
     simulation.run(120)
-    check_settled(simulation)
+    check_stable(simulation)
     assert all(job.state.restarts.attempts == 0 for job in simulation.jobs.values())
 
 
@@ -220,7 +220,7 @@ def test_ten_jobs_under_two_triggerers_fill_the_cluster_within_minutes(seed: int
     for number in range(10):
         simulation.add_job(f"job-{number}", (1, 4), triggerer=number % 2, **QUICK)
     simulation.run(180)
-    check_settled(simulation)
+    check_stable(simulation)
 
 
 def test_driver_of_another_triggerer_that_waits_for_a_place_is_counted() -> None:

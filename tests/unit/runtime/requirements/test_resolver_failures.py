@@ -50,7 +50,7 @@ def test_policy_that_raises_leaves_the_job_as_it_is_and_reports_it_once(
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("a calendar of no days")
 
-    monkeypatch.setattr(ScheduledPolicy, "outlook", broken)
+    monkeypatch.setattr(ScheduledPolicy, "advise_at", broken)
     with caplog.at_level(logging.WARNING):
         assert running_on(until(job, 80 * MINUTES)) == 2
     assert caplog.text.count("The rescale policy is not followed: ZeroDivisionError: a calendar of no days") == 1

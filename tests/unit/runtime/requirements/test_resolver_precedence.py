@@ -29,7 +29,7 @@ REACTIVE = DeclaredRequirements(requirements={"job": ParallelismRange(1, 8)}, ma
 USER = ControlRequests(requirements={"job": (2, 2)}, requester=Requester(requested_by="alice", via="REST"))
 CALENDAR = ControlRequests(calendar={"job": (3, 3)}, calendar_requester=Requester(requested_by="dag/task/run"))
 BOTH = ControlRequests(requirements={"job": (2, 2)}, calendar={"job": (3, 3)})
-NOBODY = ControlRequests()
+NO_REQUESTER = ControlRequests()
 
 
 def bounds(lower: int, upper: int) -> Requirements:
@@ -59,9 +59,9 @@ def summary(resolved: ResolvedRequirements | None) -> tuple[str, int, int] | Non
         (CALENDAR, policy(), ("POLICY", 1, 6)),
         (CALENDAR, policy(dry_run=True), ("CALENDAR", 3, 3)),
         (CALENDAR, None, ("CALENDAR", 3, 3)),
-        (NOBODY, policy(), ("POLICY", 1, 6)),
-        (NOBODY, policy(dry_run=True), None),
-        (NOBODY, None, None),
+        (NO_REQUESTER, policy(), ("POLICY", 1, 6)),
+        (NO_REQUESTER, policy(dry_run=True), None),
+        (NO_REQUESTER, None, None),
     ],
 )
 def test_source_with_the_highest_precedence_sets_the_requirements(
@@ -109,9 +109,9 @@ def test_reactive_job_follows_a_user_and_neither_a_policy_nor_a_calendar() -> No
 def test_policy_without_advice_keeps_the_requirements_unless_they_are_a_former_override(
     problem: str | None, now: ActiveRequirements, expected: tuple[str, int, int]
 ) -> None:
-    assert summary(resolve(NOBODY, policy(advice=None, problem=problem), DECLARED, now, START)) == expected
+    assert summary(resolve(NO_REQUESTER, policy(advice=None, problem=problem), DECLARED, now, START)) == expected
 
 
 def test_requirements_of_a_policy_that_was_removed_are_released() -> None:
-    resolved = resolve(NOBODY, None, DECLARED, active(2, 3, RequirementsOrigin.POLICY), START)
+    resolved = resolve(NO_REQUESTER, None, DECLARED, active(2, 3, RequirementsOrigin.POLICY), START)
     assert summary(resolved) == ("DAG", 1, 4)

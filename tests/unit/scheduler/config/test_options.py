@@ -235,7 +235,7 @@ def test_unknown_parameter_of_flinks_is_refused():
         Options.of({"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.tries": 1})
 
 
-def test_everything_that_is_wrong_is_told_at_once():
+def test_violations_of_all_kinds_are_reported_at_once():
     with pytest.raises(OptionError) as raised:
         Options.of({"scaling_interval_max": "10 s", "poll_interval": 0, "max_failed_batches": "many", "speed": 1})
     message = str(raised.value)

@@ -145,7 +145,7 @@ class Fails:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RestartRequest:
     """A question without a failure."""
 
     at: int
@@ -153,15 +153,15 @@ class Asked:
     allowed: bool = True
 
 
-STORIES: dict[str, tuple[RestartStrategy, list[Fails | Asked]]] = {
-    "none: never, and no delay": (NoRestart(), [Asked(0, 0, allowed=False), Fails(0, 0, allowed=False)]),
+STORIES: dict[str, tuple[RestartStrategy, list[Fails | RestartRequest]]] = {
+    "none: never, and no delay": (NoRestart(), [RestartRequest(0, 0, allowed=False), Fails(0, 0, allowed=False)]),
     "fixed-delay: as many restarts as attempts, however far apart": (
         FixedDelay(attempts=3, delay=10 * MS),
         [Fails(0, 10), Fails(10**8, 10), Fails(2 * 10**8, 10), Fails(3 * 10**8, 10, allowed=False)],
     ),
     "fixed-delay: asking is not counted": (
         FixedDelay(attempts=1, delay=0 * MS),
-        [Fails(0, 0), *[Asked(0, 0)] * 5, Fails(0, 0, allowed=False)],
+        [Fails(0, 0), *[RestartRequest(0, 0)] * 5, Fails(0, 0, allowed=False)],
     ),
     "fixed-delay: failures at one moment are not merged": (
         FixedDelay(attempts=2, delay=10 * MS),
@@ -173,11 +173,11 @@ STORIES: dict[str, tuple[RestartStrategy, list[Fails | Asked]]] = {
     ),
     "failure-rate: exactly the interval is still within it": (
         FailureRate(max_failures_per_interval=1, failure_rate_interval=100 * MS, delay=5 * MS),
-        [Fails(0, 5), Fails(100, 5, allowed=False), Asked(100, 5, allowed=False), Asked(101, 5)],
+        [Fails(0, 5), Fails(100, 5, allowed=False), RestartRequest(100, 5, allowed=False), RestartRequest(101, 5)],
     ),
     "failure-rate: the oldest of the last failures counts": (
         FailureRate(max_failures_per_interval=2, failure_rate_interval=100 * MS, delay=0 * MS),
-        [Fails(0, 0), Fails(90, 0), Fails(101, 0), Fails(190, 0, allowed=False), Asked(191, 0)],
+        [Fails(0, 0), Fails(90, 0), Fails(101, 0), Fails(190, 0, allowed=False), RestartRequest(191, 0)],
     ),
     "exponential-delay: grows to its maximum, and the limit is the number of restarts": (
         exponential(2, 6),
@@ -210,7 +210,10 @@ STORIES: dict[str, tuple[RestartStrategy, list[Fails | Asked]]] = {
             *(Fails(97, 4), Fails(102, 6), Fails(109, 6, allowed=False)),
         ],
     ),
-    "exponential-delay: the remaining time is never negative": (exponential(2, 6), [Fails(0, 2), Asked(500, 0)]),
+    "exponential-delay: the remaining time is never negative": (
+        exponential(2, 6),
+        [Fails(0, 2), RestartRequest(500, 0)],
+    ),
 }
 
 

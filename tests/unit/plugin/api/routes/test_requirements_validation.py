@@ -145,13 +145,13 @@ def test_body_that_is_no_json_is_refused(airflow_app: AirflowApp, body: bytes, e
     assert airflow_app.stored(asset, "requirements") is None
 
 
-@pytest.mark.parametrize("tells_its_length", [True, False])
-def test_body_of_ten_megabytes_is_refused(airflow_app: AirflowApp, tells_its_length: bool) -> None:
+@pytest.mark.parametrize("declares_its_length", [True, False])
+def test_body_of_ten_megabytes_is_refused(airflow_app: AirflowApp, declares_its_length: bool) -> None:
     asset = place(airflow_app, executing())
     pieces = (b" " * (1 << 20) for _ in range(10))
     answer = airflow_app.client().put(
         PATH,
-        content=b" " * (10 << 20) if tells_its_length else pieces,
+        content=b" " * (10 << 20) if declares_its_length else pieces,
         headers={"Content-Type": "application/json"},
     )
     assert (answer.status_code, answer.json()["detail"]) == (413, "The body is larger than 256 KiB.")
