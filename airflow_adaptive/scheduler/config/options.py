@@ -79,39 +79,39 @@ class Options:
     resource_wait_timeout: timedelta | None = _option(
         timedelta(minutes=5),
         or_never,
-        "Longest wait for resources before the job is tried, or fails for lack of them; negative: for ever.",
+        "Longest wait for resources; afterwards the job starts on the available slots, or fails if they do not suffice. Negative: no limit.",
         _ADAPTIVE + "submission.resource-wait-timeout",
         _ADAPTIVE + "resource-wait-timeout",
     )
     resource_stabilization_timeout: timedelta = _option(
         timedelta(seconds=10),
         not_negative,
-        "How long sufficient but not desired resources must be there before the job starts with them.",
+        "Time for which sufficient, but not desired, resources must be available before the job starts with them.",
         _ADAPTIVE + "submission.resource-stabilization-timeout",
         _ADAPTIVE + "resource-stabilization-timeout",
     )
     scaling_interval_min: timedelta = _option(
         timedelta(seconds=30),
         not_negative,
-        "Cooldown: least time between two rescales; changes within it are remembered and folded into one.",
+        "Cooldown: shortest time between two rescales; changes during the cooldown become one rescale.",
         _ADAPTIVE + "executing.cooldown-after-rescaling",
         _ADAPTIVE + "scaling-interval.min",
     )
     scaling_interval_max: timedelta | None = _option(
         None,
         positive_or_unset,
-        "After this long without a rescale, a change below the minimal increase is forced; unset: never.",
+        "Time without a rescale after which a change below the minimum increase is forced; unset: never.",
         _ADAPTIVE + "scaling-interval.max",
     )
     cooldown_extension: CooldownExtension = _option(
         CooldownExtension.NONE,
         one_of(CooldownExtension),
-        "Whether a change within the cooldown starts it anew: none, first_change or every_change.",
+        "Whether a change during the cooldown starts the cooldown again: none, first_change or every_change.",
     )
     executing_stabilization_timeout: timedelta = _option(
         timedelta(seconds=60),
         not_negative,
-        "While executing, how long to wait after a sufficient change for the desired resources.",
+        "Time that a running job waits for the desired resources after a sufficient change.",
         _ADAPTIVE + "executing.resource-stabilization-timeout",
     )
     max_trigger_delay: timedelta | None = _option(
@@ -130,18 +130,18 @@ class Options:
     min_parallelism_increase: int = _option(
         1,
         one_or_more,
-        "Least increase of the cumulative parallelism that is worth a rescale.",
+        "Smallest increase of the cumulative parallelism that causes a rescale.",
         _ADAPTIVE + "min-parallelism-increase",
     )
     scale_up_controller: str = _option(
         MINIMAL_INCREASE,
         scale_up_controller,
-        "Decides whether an increase is worth a rescale: minimal-increase, or a class of yours as `module:Class`.",
+        "Controller that decides whether an increase causes a rescale: minimal-increase, or your own class as `module:Class`.",
     )
     reactive: bool = _option(
         False,
         reactive,
-        "Take all slots that there are: bounds are 1 and the maximum parallelism, whatever was declared.",
+        "Use all available slots: the bounds are 1 and the maximum parallelism instead of the declared bounds.",
         "scheduler-mode",
     )
     load_balance_mode: LoadBalanceMode = _option(
@@ -155,89 +155,89 @@ class Options:
     slot_request_max_interval: timedelta = _option(
         timedelta(milliseconds=20),
         not_negative,
-        "Changes of requirements within this time are one declaration of slots.",
+        "Changes of the requirements within this time take effect together.",
         "slot.request.max-interval",
     )
     slot_idle_timeout: timedelta = _option(
         timedelta(seconds=50),
         not_negative,
-        "How long slots above the plan are kept before they go back to the cluster; 0: at once.",
+        "Time for which slots that the plan does not use are kept before they return to the cluster; 0: no time.",
         "slot.idle.timeout",
     )
     below_lower_bound: BelowLowerBound = _option(
         BelowLowerBound.WAIT,
         one_of(BelowLowerBound),
-        "What a running job does that can't have its lower bound any more: wait or keep_running.",
+        "What a running job does if the slots do not suffice for its lower bounds any more: wait or keep_running.",
     )
     local_recovery_timeout: timedelta = _option(
         timedelta(minutes=1),
         not_negative,
-        "How long Spark may take to replace lost executors before a new plan is made.",
+        "Time in which Spark may replace lost executors before the scheduler makes a new plan.",
     )
     highest_rescale_tier: Tier = _option(
         Tier.DRIVER,
         rescale_tier,
-        "Highest rung of the rescale ladder: 0 executors, 1 query, 2 state, 3 driver. A change that needs a higher one waits"
-        " for the next start of the job, except that slots that are gone are done without.",
+        "Highest rescale tier: 0 executors, 1 query, 2 state, 3 driver. A change that needs a higher tier waits for the next"
+        " start of the job. After a loss of slots, the job runs on fewer slots in every case.",
     )
     deploy_timeout: timedelta = _option(
         timedelta(minutes=5),
         positive,
-        "Longest time from a submit or rescale command until the driver reports the plan in force.",
+        "Longest time from a new plan until the driver activates the plan on all its slots.",
         "slot.request.timeout",
     )
     stop_timeout: timedelta = _option(
         timedelta(minutes=1),
         positive,
-        "Longest graceful stop at a batch boundary; the driver is killed after it. A batch that takes more than half of it is cut, and replayed.",
+        "Longest graceful stop at a batch boundary, after which the driver is killed. A batch that takes more than half of this time is interrupted and replayed.",
     )
     driver_heartbeat_timeout: timedelta = _option(
         timedelta(minutes=1),
         positive,
-        "A driver that reports nothing for so long has failed.",
+        "Time without a report after which a driver counts as failed.",
         "heartbeat.timeout",
     )
     driver_lease_timeout: timedelta = _option(
         timedelta(minutes=1),
         positive,
-        "A driver that can't read its log for so long stops; a successor starts no sooner unless it is seen dead.",
+        "Time without access to the journal after which a driver stops; a successor starts earlier only if the driver is known to have ended.",
     )
     poll_interval: timedelta = _option(
         timedelta(seconds=1),
         positive,
-        "How often cluster, driver and wishes are looked at.",
+        "Interval between polls of the cluster, the driver status and control requests.",
     )
     trigger_lifetime: timedelta = _option(
         timedelta(hours=12),
         positive,
-        "The deferred task wakes and defers anew after this long: it takes up new code, and its trigger stays young.",
+        "Time after which the deferred task resumes and defers again, which loads new code and creates a new trigger.",
     )
     orphan_timeout: timedelta | None = _option(
         timedelta(days=7),
         or_never,
-        "A driver that no loop has looked after for so long stops at a batch boundary; negative for never.",
+        "Time without a control loop after which a driver stops at a batch boundary; negative: never.",
     )
     history_size: int = _option(
         1000,
         one_or_more,
-        "How many steps the job's log keeps, and how many rescales beside it.",
+        "Number of steps that the journal keeps, and number of rescales that the history keeps.",
         "web.adaptive-scheduler.rescale-history.size",
     )
     failure_history_size: int = _option(
         16,
         one_or_more,
-        "How many failures, each with those that came with it, are remembered.",
+        "Number of failures, each with its concurrent failures, that the failure history keeps.",
         "web.exception-history-size",
     )
     non_recoverable_failures: tuple[str, ...] = _option(
         (),
         patterns,
-        "Patterns of exception classes and Spark error conditions that no restart can mend, beside the known ones.",
+        "Patterns of exception classes and Spark error conditions that are not recoverable, in addition to the known ones.",
     )
     recoverable_failures: tuple[str, ...] = _option(
         (),
         patterns,
-        "Patterns of those that a restart may mend although they are known not to be recoverable.",
+        "Patterns of exception classes and Spark error conditions that are recoverable, although the known patterns exclude them.",
     )
     restart_strategy: RestartStrategy = _option(
         ExponentialDelay(),

@@ -1,8 +1,8 @@
-"""The failure history: each failure with what was decided on it and the failures that came with it.
+"""The failure history: each failure with the decision on it and its concurrent failures.
 
-Theory, after Flink's exception history: the failure that makes the scheduler act is a *root*; others that arrive while the
-job is on its way because of it are *concurrent* to it. `record_step` folds each step in. The world is observed by level, so the
-same failure may be reported twice: a failure that is known already is no other one.
+Theory, after Flink's exception history: the failure that the scheduler handles is a *root* failure. Failures that arrive while
+the job stops or restarts because of the root failure are *concurrent* failures. `record_step` updates the history with each step.
+Polls may report the same failure twice; a known failure is not recorded again.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from airflow_adaptive.scheduler.state import (
 from airflow_adaptive.scheduler.state_transitions import Step
 
 MAX_CONCURRENT = 16
-"""How many concurrent failures a record has; the first tell most."""
+"""Number of concurrent failures that a record keeps at most; the first ones are kept."""
 
 MAX_MESSAGE_CHARACTERS = 300
 MAX_CAUSES = 8
-"""The history is part of every snapshot, so it has to be small; the log's decisions have the whole messages."""
+"""Limits, because every snapshot contains the history; the decisions in the journal have the complete messages."""
 
 
 def record_step(before: SchedulerState, event: Event, step: Step) -> Step:
-    """The step with the history that it leads to.
+    """Return the step with the failure history that it leads to.
 
     Args:
-        before: the state that the event met.
-        event: not a stale one.
-        step: what it led to.
+        before: state before the event.
+        event: event that is not outdated.
+        step: result of the event.
     """
     records = _recorded(before, event, step)[-before.options.failure_history_size :]
     return step if records == before.failures else replace(step, state=replace(step.state, failures=records))
 
 
 def root_cause(state: SchedulerState) -> str | None:
-    """Why the job failed, with the number of failures that came with it; None if it has not."""
+    """Return why the job failed, with the number of concurrent failures; None if the job has not failed."""
     cause = state.current.cause if isinstance(state.current, Finished) else None
     if cause is None:
         return None
@@ -62,7 +62,7 @@ def _recorded(before: SchedulerState, event: Event, step: Step) -> tuple[Failure
 
 
 def _handled(current: Current) -> Failure | None:
-    """The failure that the state is about."""
+    """Return the failure that the state handles."""
     match current:
         case Restarting(failure=failure) | StopWithSavepoint(failure=failure):
             return failure
@@ -73,7 +73,7 @@ def _handled(current: Current) -> Failure | None:
 
 
 def _reported(before: SchedulerState, event: Event) -> Failure | None:
-    """The failure that the event tells; a driver that ends as it was reported to has not failed."""
+    """Return the failure that the event reports; a driver that ends as requested has not failed."""
     current = before.current
     if isinstance(current, Canceling | Finished):
         return None
@@ -103,7 +103,7 @@ def _record(before: SchedulerState, event: Event, step: Step, root: Failure) -> 
 
 
 def _with_decision(record: FailureRecord, before: SchedulerState, step: Step) -> FailureRecord:
-    """What is decided when the outcome of the stop is known; a restart that is under way was decided before."""
+    """Return the record with the decision that follows a stop with savepoint; other decisions do not change."""
     if not isinstance(before.current, StopWithSavepoint) or step.transition is None:
         return record
     return replace(record, decision=_decision(step, _handled(step.state.current) or record.failure))
@@ -117,7 +117,7 @@ def _with_concurrent(record: FailureRecord, reported: Failure | None) -> Failure
 
 
 def _decision(step: Step, failure: Failure) -> str:
-    """The step's reason without the failure, which it repeats."""
+    """Return the reason of the step without the summary of the failure."""
     reason = "" if step.decision is None else step.decision.reason
     reported = reason.replace(failure.summary, "").strip(" :;")
     return "the job fails" if reported in ("", failure.message) else _shortened(reported)
@@ -128,7 +128,7 @@ def _bounded(failure: Failure) -> Failure:
 
 
 def _shortened(text: str) -> str:
-    """The text without its middle if it is long."""
+    """Return the text, without its middle if the text is long."""
     if len(text) <= MAX_MESSAGE_CHARACTERS:
         return text
     half = MAX_MESSAGE_CHARACTERS // 2 - 3

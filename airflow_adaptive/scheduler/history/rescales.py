@@ -1,12 +1,13 @@
-"""The rescale history: each rescale from its cause to its end, and reasons not to move, reported once.
+"""The rescale history: each rescale from its cause to its end, and the reasons for no transition, each reported once.
 
 Theory, after Flink's DefaultRescaleTimeline and the calls to it in AdaptiveScheduler (Flink 2.3, FLIP-495): at most one record
-is open. It opens when scheduling starts, when requirements come into force, when a change is worth a rescale, or when the
-job fails and can recover; a failover that meets an open record takes it over. It closes when the plan is in force, when other
-requirements replace it, when nothing is left to be gained, or when the job ends. `record_step` folds each step in.
+is open. A record opens when scheduling starts, when requirements take effect, when a change justifies a rescale, or when the
+job restarts after a failure; a failover during an open record takes the record over. A record closes when the plan is active,
+when other requirements replace it, when no rescale is justified any more, or when the job ends. `record_step` updates the
+timeline with each step.
 
-Where Flink is silent: a rescale that begins without a record opens one, and so does the loss of slots that Spark may replace;
-the end of a job that never ran is reported by how it ended.
+Flink does not define three cases. A rescale that begins without a record opens one, and so does the loss of slots that Spark
+may replace. The record of a job that never ran ends with the reason of the end of the job.
 """
 
 from __future__ import annotations
@@ -48,16 +49,16 @@ from airflow_adaptive.scheduler.timeline import (
 )
 
 MAX_STATES = 32
-"""How many states a record has; of a rescale that passes more, as when slots come and go, the newest are kept."""
+"""Number of states that a record keeps at most; the newest states are kept."""
 
 MAX_REPORTED = 16
-"""How many reasons not to move are reported between two transitions: each is a document in the job's log."""
+"""Number of reasons for no transition that are reported between two transitions, because each is a journal document."""
 
 MAX_FAILURE_CHARACTERS = 300
 MAX_REASON_CHARACTERS = 80
 
 _Closed = tuple[Timeline, Rescale | None]
-"""The timeline, and the record that is closed with it."""
+"""A timeline, and the record that was closed, if any."""
 
 _ENDING = Canceling | Failing | Finished
 
@@ -67,12 +68,12 @@ _FAILOVER = TriggerCause.RECOVERABLE_FAILOVER
 
 
 def record_step(before: SchedulerState, event: Event, step: Step) -> Step:
-    """The step with the timeline that it leads to, the rescale that it ends, and no decision that was reported before.
+    """Return the step with its timeline, with the rescale that it ends, and without a decision that was already reported.
 
     Args:
-        before: the state that the event met.
-        event: not a stale one.
-        step: what it led to.
+        before: state before the event.
+        event: event that is not outdated.
+        step: result of the event.
     """
     timeline, closed = _recorded(before, event, step)
     step = _reported_once(before, step)
@@ -94,7 +95,7 @@ def _reported_once(before: SchedulerState, step: Step) -> Step:
 
 
 def _reported(before: SchedulerState, step: Step) -> tuple[str, ...]:
-    """Reasons beyond the limit are not remembered, so that slots that come and go do not fill the log."""
+    """Return the reported reasons, up to the limit, so that slots that come and go do not fill the journal."""
     reported = before.timeline.reported
     if step.transition is not None:
         return ()
@@ -104,7 +105,7 @@ def _reported(before: SchedulerState, step: Step) -> tuple[str, ...]:
 
 
 def _abbreviated(reason: str) -> str:
-    """The reason itself, or the ends of a long one: every snapshot has it."""
+    """Return the reason, or the beginning and the end of a long reason, because every snapshot contains it."""
     if len(reason) <= 2 * MAX_REASON_CHARACTERS:
         return reason
     return f"{reason[:MAX_REASON_CHARACTERS]}...{reason[-MAX_REASON_CHARACTERS:]}"
@@ -125,7 +126,7 @@ def _recorded(before: SchedulerState, event: Event, step: Step) -> _Closed:
 
 
 def _required(before: SchedulerState, event: Event, after: SchedulerState) -> _Closed:
-    """Requirements that come into force are a rescale of their own, wherever the old one had come to."""
+    """Close the open record and open one for the new requirements."""
     timeline = before.timeline
     if isinstance(before.current, Created | _ENDING):
         return timeline, None
@@ -137,7 +138,7 @@ def _required(before: SchedulerState, event: Event, after: SchedulerState) -> _C
 
 
 def _activated(timeline: Timeline, before: SchedulerState, event: Event) -> Timeline:
-    """The downtime ends when the driver reports the plan, even if slots of it are still to come."""
+    """End the downtime when the driver activates the plan, even if some slots have not arrived."""
     current = before.current
     if not isinstance(event, PlanActivated) or not isinstance(current, Deploying) or timeline.stopped is None:
         return timeline
@@ -151,7 +152,7 @@ def _activated(timeline: Timeline, before: SchedulerState, event: Event) -> Time
 def _stayed(
     timeline: Timeline, before: SchedulerState, event: Event, after: SchedulerState, *, required: bool
 ) -> _Closed:
-    """A manager that becomes idle has found nothing to be gained; what is required in that moment waits on."""
+    """Close the record when the manager becomes idle, unless the requirements changed in this step."""
     match before.current, after.current:
         case Executing(manager=old), Executing(manager=new) if (
             new.phase is Phase.IDLING is not old.phase and not required
@@ -163,7 +164,7 @@ def _stayed(
 
 
 def _worth_it(timeline: Timeline, event: Event, after: SchedulerState) -> Timeline:
-    """A change that the manager of a running job has taken note of is a rescale under way."""
+    """Open a record for a change that the manager of a running job has accepted."""
     match after.current:
         case Executing(manager=manager) if timeline.rescale is None and manager.first_change is not None:
             return _open(timeline, after, event.at, _NEW_RESOURCE)
@@ -189,7 +190,7 @@ def _moved(timeline: Timeline, before: SchedulerState, after: SchedulerState, tr
 
 
 def _entered(timeline: Timeline, left: Current, after: SchedulerState, transition: Transition) -> Timeline:
-    """Open the record that the new state calls for, or make the open one its own."""
+    """Open the record of the new state, or let the new state take over the open record."""
     at = transition.at
     match after.current:
         case WaitingForResources() if isinstance(left, Created):
@@ -207,7 +208,7 @@ def _entered(timeline: Timeline, left: Current, after: SchedulerState, transitio
 
 
 def _failed_over(timeline: Timeline, left: Current, after: SchedulerState, at: datetime, failure: str) -> Timeline:
-    """A failover takes over the open record, and goes on with its own if it was recovering locally."""
+    """Let a failover take over the open record; a failover from local recovery continues its own record."""
     known = timeline.rescale
     if known is None:
         timeline = _open(timeline, after, at, _FAILOVER)
@@ -217,7 +218,7 @@ def _failed_over(timeline: Timeline, left: Current, after: SchedulerState, at: d
 
 
 def _executing(timeline: Timeline, left: Current, after: SchedulerState, plan: Plan, transition: Transition) -> _Closed:
-    """The plan is in force: the rescale is over, unless the job only could not be stopped."""
+    """Close the record because the plan is active, except after a failed stop with savepoint."""
     rescale, ran, running = timeline.rescale, timeline.running is not None, plan.parallelism
     timeline = replace(timeline, running=running, stopped=None)
     if isinstance(left, StopWithSavepoint):
@@ -238,7 +239,7 @@ def _ended(timeline: Timeline, left: Current, entered: Current, transition: Tran
 
 
 def _how(left: Current, entered: Current) -> TerminatedReason:
-    """A job that fails before its plan is in force has failed at the rescale itself."""
+    """Return the reason for the end; a failure before the plan is active is a failure of the rescale."""
     match entered:
         case Canceling() | Finished(outcome=Outcome.CANCELED):
             return TerminatedReason.JOB_CANCELED
@@ -251,7 +252,7 @@ def _how(left: Current, entered: Current) -> TerminatedReason:
 
 
 def _runs(current: Current) -> bool:
-    """Whether a plan is in force."""
+    """Return whether a plan is active."""
     if isinstance(current, Deploying):
         return current.active or current.tier is Tier.EXECUTORS
     return isinstance(current, Executing | RestartingLocally | StopWithSavepoint)
@@ -263,7 +264,7 @@ def _runs(current: Current) -> bool:
 def _open(
     timeline: Timeline, state: SchedulerState, at: datetime, cause: TriggerCause, *, anew: bool = False
 ) -> Timeline:
-    """A new record, for requirements that are `anew` or for those that there were."""
+    """Open a record, for new requirements (`anew`) or for the current ones."""
     counted = replace(
         timeline,
         number=timeline.number + 1,
@@ -293,12 +294,12 @@ def _rescale(timeline: Timeline, state: SchedulerState, at: datetime, cause: Tri
 
 
 def _slots(job: JobGraph, parallelism: Parallelism) -> dict[str, int]:
-    """Slots per group; a vertex that a new deployment brought had none before."""
+    """Return the slots of each group; a vertex of a new deployment had no slot before."""
     return {name: max(parallelism.get(v.name, 0) for v in vertices) for name, vertices in job.groups.items()}
 
 
 def _changed(timeline: Timeline, **changes: Any) -> Timeline:
-    """The same timeline with an open record that is changed, if there is one."""
+    """Return the timeline with changes of its open record, if any."""
     rescale = timeline.rescale
     return timeline if rescale is None else replace(timeline, rescale=replace(rescale, **changes))
 
@@ -315,7 +316,7 @@ def _planned(timeline: Timeline, state: SchedulerState, parallelism: Parallelism
 
 
 def _passed(timeline: Timeline, state: str, at: datetime) -> Timeline:
-    """Each state begins where the one before ended; a clock that goes back stands still."""
+    """Add a state, which begins at the end of the last state, even if the clock goes back."""
     rescale = timeline.rescale
     if rescale is None:
         return timeline
@@ -332,7 +333,7 @@ def _climbed(timeline: Timeline, tier: Tier | None) -> Timeline:
 
 
 def _close(timeline: Timeline, state: str | None, at: datetime, reason: TerminatedReason) -> _Closed:
-    """End the open record, if there is one, in a state that is to be reported or has been."""
+    """Close the open record, if any, after adding its last state."""
     reported = timeline if state is None else _passed(timeline, state, at)
     rescale = reported.rescale
     if rescale is None:
