@@ -125,7 +125,7 @@ def notify(strategy: RestartStrategy, record: RestartRecord, now: datetime, jitt
 
 
 def can_restart(strategy: RestartStrategy, record: RestartRecord, now: datetime) -> bool:
-    """Whether the strategy allows a restart now."""
+    """Return whether the strategy allows a restart now."""
     match strategy:
         case NoRestart():
             return False
@@ -141,7 +141,7 @@ def can_restart(strategy: RestartStrategy, record: RestartRecord, now: datetime)
 
 
 def backoff(strategy: RestartStrategy, record: RestartRecord, now: datetime) -> timedelta:
-    """How long to wait from now on before the restart."""
+    """Return the remaining delay before the restart."""
     match strategy:
         case NoRestart():
             return NO_TIME

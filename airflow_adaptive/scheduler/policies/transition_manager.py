@@ -21,7 +21,7 @@ NO_TIME = timedelta(0)
 
 
 class Phase(StrEnum):
-    """Where the manager stands; names as in Flink."""
+    """Phase of the manager, with the names of Flink."""
 
     COOLDOWN = "Cooldown"
     IDLING = "Idling"
@@ -31,25 +31,25 @@ class Phase(StrEnum):
 
 
 class Resources(IntEnum):
-    """How far the slots at hand go."""
+    """How far the available slots suffice."""
 
     NONE = 0
-    """Nothing to gain by a transition."""
+    """A transition is not possible or not justified."""
     SUFFICIENT = 1
-    """A transition is possible and worth it."""
+    """A transition is possible and justified."""
     DESIRED = 2
-    """Everything that was declared is there."""
+    """The slots suffice for all upper bounds."""
 
 
 class CooldownExtension(StrEnum):
-    """Whether a change within the cooldown moves its end."""
+    """Whether a change during the cooldown moves the end of the cooldown."""
 
     NONE = "none"
     """Never (Flink 2.x)."""
     FIRST_CHANGE = "first_change"
-    """The first change starts it anew, once (Flink 1.18 to 1.20)."""
+    """The first change starts the cooldown again, once (Flink 1.18 to 1.20)."""
     EVERY_CHANGE = "every_change"
-    """Each change starts it anew (FLIP-322 as accepted)."""
+    """Each change starts the cooldown again (FLIP-322 as accepted)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class TransitionManager:
 
     @property
     def due(self) -> datetime | None:
-        """When the manager moves next by itself, None if only an event moves it."""
+        """Time when the manager changes its phase by itself, None if only an event changes the phase."""
         match self.phase:
             case Phase.COOLDOWN:
                 return self.cooldown_ends
@@ -133,11 +133,11 @@ class TransitionManager:
                 return None
 
     def change(self, now: datetime, resources: Resources) -> TransitionManager:
-        """Slots or requirements changed."""
+        """Return the manager after a change of slots or requirements."""
         return self.advance(now, resources)._changed(now, resources).advance(now, resources)
 
     def trigger(self, now: datetime, resources: Resources) -> TransitionManager:
-        """A batch was committed: a good moment to act."""
+        """Return the manager after a committed batch, which allows a transition."""
         manager = self.advance(now, resources)
         if manager.phase is Phase.STABILIZED:
             return manager._act(resources)
@@ -146,7 +146,7 @@ class TransitionManager:
         return manager
 
     def advance(self, now: datetime, resources: Resources) -> TransitionManager:
-        """Let everything happen that fell due until `now`."""
+        """Return the manager after all deadlines until `now`, in order."""
         manager = self
         while (due := manager.due) is not None and due <= now:
             manager = manager._on_due(due, resources)
