@@ -73,7 +73,7 @@ def _properties(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
 
 def _bounds_and_policy(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
     """The source of the bounds, and the advice of the policy."""
-    source, policy = found.bounds_by, found.policy
+    source, policy = found.requirements_source, found.policy
     if source is not None:
         until = "" if source.until is None else f" until {_moment(source.until)}"
         yield "bounds by", f"{source.source} since {_moment(source.since)}{until}"

@@ -90,7 +90,7 @@ class Urls(Document):
     stderr: str | None = None
 
 
-class BoundsBy(Document):
+class RequirementsSource(Document):
     """The source of the active bounds."""
 
     kind: str = Field(
@@ -123,7 +123,9 @@ class Summary(Document):
     cause: str | None = Field(default=None, description="Root cause of the failure of the job.")
     parallelism: dict[str, int] | None = Field(default=None, description="Active parallelism, null without a plan.")
     requirements: dict[str, Range] = Field(default={}, description="Active bounds.")
-    bounds_by: BoundsBy | None = Field(default=None, description="Source of the active bounds; null if unknown.")
+    requirements_source: RequirementsSource | None = Field(
+        default=None, description="Source of the active bounds; null if unknown."
+    )
     slots: Slots | None = None
     restarts: int = 0
     rescales: int = 0

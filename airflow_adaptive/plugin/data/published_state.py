@@ -134,7 +134,7 @@ class PublishedState:
         requests = self.control_requests
         if override is not None:
             requests = replace(requests, requirements=control_requests.decode_bounds(override), requester=Requester())
-        source = self.summary.bounds_by
+        source = self.summary.requirements_source
         origin = _decoded(lambda: None if source is None else RequirementsOrigin(source.kind), SUMMARY)
         active = ActiveRequirements(
             requirements=newest(state),

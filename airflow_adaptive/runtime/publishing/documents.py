@@ -99,7 +99,7 @@ def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
         "rescales": view.rescales,
         "attempt": view.attempt,
         "failures": len(view.failures),
-        "bounds_by": view.requirements_source,
+        "requirements_source": view.requirements_source,
         "last_transition": transitions[-1] if transitions else None,
         "task": dict(task),
     }

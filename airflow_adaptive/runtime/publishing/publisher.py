@@ -54,9 +54,9 @@ class Publisher:
 
     async def publish(self, state: SchedulerState) -> None:
         """Publish the job view and the job metrics, as far as they have changed."""
-        bounds_by = self._resolver.bounds_by
-        if (state, self._urls, bounds_by) != self._published:
-            self._published = (state, self._urls, bounds_by)
+        requirements_source = self._resolver.requirements_source
+        if (state, self._urls, requirements_source) != self._published:
+            self._published = (state, self._urls, requirements_source)
             self._policy = self._resolver.policy
             await self._store.publish(
                 job_view(
@@ -65,7 +65,7 @@ class Publisher:
                     self._urls,
                     self._attempt,
                     driver=self._metrics.status,
-                    requirements_source=bounds_by,
+                    requirements_source=requirements_source,
                     policy=self._policy,
                 )
             )

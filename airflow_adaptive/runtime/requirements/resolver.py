@@ -238,7 +238,7 @@ class RequirementsResolver:
     # ---- published state --------------------------------------------------------------------------------------------
 
     @property
-    def bounds_by(self) -> Mapping[str, Any] | None:
+    def requirements_source(self) -> Mapping[str, Any] | None:
         """Active source, JSON-compatible; None while it is unknown."""
         return None if self._source is None else self._source.published
 

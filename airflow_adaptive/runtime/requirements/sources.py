@@ -76,7 +76,7 @@ class RequirementsSource:
 
     @property
     def published(self) -> Mapping[str, Any]:
-        """JSON-compatible form for the published state (`bounds_by`)."""
+        """JSON-compatible form for the published state (`requirements_source`)."""
         return {
             "kind": self.origin.value,
             "source": self.name,

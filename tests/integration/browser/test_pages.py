@@ -185,10 +185,10 @@ def test_backoff_counts_down(airflow_app: AirflowApp, visitor: Visitor) -> None:
 # ---- changing it ----------------------------------------------------------------------------------------------------
 
 
-def editor_of(page: Any) -> Any:
+def editor_of(page: Any, upper: str = "8") -> Any:
     page.get_by_role("button", name="Requirements").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_label("Upper bound").first).to_have_value("8")
+    expect(dialog.get_by_label("Upper bound").first).to_have_value(upper)
     return dialog
 
 
@@ -215,7 +215,7 @@ def test_requirements_that_another_user_has_changed_are_read_again(airflow_app: 
     airflow_app.show(asset, {"requirements": body})
     dialog.get_by_label("Upper bound").first.fill("5")
     dialog.get_by_role("button", name="Apply").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("read them again")
+    expect(dialog.get_by_role("alert")).to_contain_text("Read them again")
     dialog.get_by_role("button", name="Reload the requirements").click()
     expect(dialog.get_by_label("Upper bound").first).to_have_value("2")
     assert airflow_app.stored(asset, "requirements") == body
@@ -245,7 +245,7 @@ def test_resuming_that_is_refused_gives_the_reason(airflow_app: AirflowApp, visi
     page = visitor.open("jobs/tickets")
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("dialog").get_by_role("button", name="Resume").click()
-    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("is gone")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("does not exist anymore")
 
 
 # ---- who may not, and what is not there -----------------------------------------------------------------------------

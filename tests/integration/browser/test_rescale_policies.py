@@ -58,7 +58,7 @@ def policy(**more: Any) -> dict[str, Any]:
 def place(airflow_app: AirflowApp, by: dict[str, Any], says: dict[str, Any] | None = None, **more: Any) -> int:
     """A job whose bounds are that one's."""
     job = stories.rescaled_twice()
-    summary = shown(job, **stories.SPARK)[SUMMARY] | {"bounds_by": by}
+    summary = shown(job, **stories.SPARK)[SUMMARY] | {"requirements_source": by}
     if says and says["acts"]:
         summary["requirements"] = says["advice"]["bounds"]
     return stories.place(airflow_app, job, **{SUMMARY: summary, POLICY: says or {}, **more})
@@ -136,7 +136,7 @@ def test_job_that_reports_no_bounds_has_no_such_part(airflow_app: AirflowApp, vi
 
 def test_bounds_are_set_for_a_while(airflow_app: AirflowApp, visitor: Visitor) -> None:
     asset = place(airflow_app, standing("POLICY", "load"), policy())
-    dialog = editor_of(visitor.open("jobs/departures"))
+    dialog = editor_of(visitor.open("jobs/departures"), upper="4")
     expect(dialog).to_contain_text("Currently set by load")
     expect(dialog).to_contain_text("These bounds override the rescale policy until they expire or you clear them.")
     dialog.get_by_label("Upper bound").first.fill("3")
@@ -148,14 +148,14 @@ def test_bounds_are_set_for_a_while(airflow_app: AirflowApp, visitor: Visitor) -
     length.fill("90 min")
     apply.click()
     expect(dialog).to_have_count(0)
-    assert airflow_app.stored(asset, REQUIREMENTS)["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
+    assert airflow_app.stored(asset, REQUIREMENTS)["read"] == {"parallelism": {"lowerBound": 2, "upperBound": 3}}
     ends = datetime.fromisoformat(airflow_app.stored(asset, REQUESTERS)[REQUIREMENTS]["until"]) - datetime.now(UTC)
     assert timedelta(minutes=88) < ends <= timedelta(minutes=90)
 
 
 def test_bounds_that_a_policy_has_set_are_held_until_a_time(airflow_app: AirflowApp, visitor: Visitor) -> None:
     asset = place(airflow_app, standing("POLICY", "load"), policy())
-    dialog = editor_of(visitor.open("jobs/departures", timezone_id="Asia/Kathmandu"))
+    dialog = editor_of(visitor.open("jobs/departures", timezone_id="Asia/Kathmandu"), upper="4")
     dialog.get_by_label("These bounds apply").select_option("until a time")
     dialog.get_by_label("Date and time").fill("2013-01-01T10:00")
     expect(dialog.get_by_text("Must be in the future.")).to_be_visible()

@@ -13,7 +13,14 @@ def bounds(lower: Any, upper: Any, **more: Any) -> dict[str, Any]:
 
 def with_policy(lower: int = 1, upper: int = 4, **changes: Any) -> dict[str, Any]:
     """What a job shows that has a rescale policy of its own, which advises these bounds."""
-    bounds_by = {"kind": "POLICY", "source": "load", "via": None, "since": None, "until": None, "reason": "busy"}
+    requirements_source = {
+        "kind": "POLICY",
+        "source": "load",
+        "via": None,
+        "since": None,
+        "until": None,
+        "reason": "busy",
+    }
     advice = {
         "at": "2013-01-01T00:00:00+00:00",
         "since": "2013-01-01T00:00:00+00:00",
@@ -24,4 +31,4 @@ def with_policy(lower: int = 1, upper: int = 4, **changes: Any) -> dict[str, Any
     }
     policy = {"kind": "LoadPolicy", "dry_run": False, "acts": True, "advice": advice, "problem": None} | changes
     documents = shown(executing())
-    return {"policy": policy, "summary": documents["summary"] | {"bounds_by": bounds_by}}
+    return {"policy": policy, "summary": documents["summary"] | {"requirements_source": requirements_source}}

@@ -58,7 +58,7 @@ export interface CurrentMetrics {
 }
 
 /** The source of the active bounds. */
-export interface BoundsBy {
+export interface RequirementsSource {
   kind: string;
   source: string;
   via: string | null;
@@ -105,7 +105,7 @@ export interface JobItem {
   desired_state: string | null;
   published_at: string | null;
   metrics: CurrentMetrics | null;
-  bounds_by: BoundsBy | null;
+  requirements_source: RequirementsSource | null;
 }
 
 export interface JobCollection {

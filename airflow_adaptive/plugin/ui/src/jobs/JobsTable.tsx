@@ -110,7 +110,7 @@ const Throughput = ({ job }: { job: JobItem }) => {
   );
 };
 
-const BoundsSource = ({ job: { bounds_by: by, state } }: { job: JobItem }) =>
+const BoundsSource = ({ job: { requirements_source: by, state } }: { job: JobItem }) =>
   !by || state === "Finished" ? null : (
     <Text as="span" display="block" marginInlineStart="auto" maxWidth="32" truncate>
       by {sourceText(by)}

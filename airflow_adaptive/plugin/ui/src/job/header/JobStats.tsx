@@ -20,7 +20,7 @@ export const JobStats = ({ details }: { details: JobDetails }) => (
 
 /** Parallelism and slots of the job, with their bounds. */
 const Resources = ({ details }: { details: JobDetails }) => {
-  const { parallelism, requirements, slots, state, bounds_by: by } = details;
+  const { parallelism, requirements, slots, state, requirements_source: by } = details;
   const isOver = state === "Finished";
   return (
     <>

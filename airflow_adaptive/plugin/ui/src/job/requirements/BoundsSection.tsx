@@ -1,7 +1,7 @@
 import { Alert, Badge, Box, Button, Flex, Grid, Heading, Stack, Text } from "@chakra-ui/react";
 import { useState } from "react";
 import type { ReactNode } from "react";
-import type { Advice, BoundsBy, JobDetails, Policy } from "../../api/types";
+import type { Advice, RequirementsSource, JobDetails, Policy } from "../../api/types";
 import { Moment } from "../../components/values/Moment";
 import { Section } from "../../components/layout/Section";
 import { duration, moment } from "../../lib/format/format";
@@ -27,7 +27,7 @@ const STATUS_TEXTS: Record<PolicyStatus, [string, string, string]> = {
 
 /** The active bounds and their source, and the advice of the rescale policy. Empty until the job publishes either. */
 export const BoundsSection = ({ details }: { details: JobDetails }) => {
-  const { bounds_by: by, policy } = details;
+  const { requirements_source: by, policy } = details;
   if (by === null && policy === null) return null;
   return (
     <Section title="Bounds">
@@ -39,7 +39,7 @@ export const BoundsSection = ({ details }: { details: JobDetails }) => {
   );
 };
 
-const ActiveBounds = ({ by, details }: { by: BoundsBy; details: JobDetails }) => {
+const ActiveBounds = ({ by, details }: { by: RequirementsSource; details: JobDetails }) => {
   const until = validity(by);
   return (
     <Part title="Active bounds">
@@ -61,7 +61,7 @@ const ActiveBounds = ({ by, details }: { by: BoundsBy; details: JobDetails }) =>
   );
 };
 
-const ClearOverride = ({ by, details }: { by: BoundsBy; details: JobDetails }) => {
+const ClearOverride = ({ by, details }: { by: RequirementsSource; details: JobDetails }) => {
   const [isOpen, setOpen] = useState(false);
   const refusedBecause = refusal("requirements", details);
   return (

@@ -2,12 +2,12 @@ import { Text } from "@chakra-ui/react";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { request } from "../../api/client";
 import { jobPath } from "../../api/queries";
-import type { BoundsBy, JobDetails } from "../../api/types";
+import type { RequirementsSource, JobDetails } from "../../api/types";
 import { ConfirmModal } from "../../components/layout/ConfirmModal";
 import { sourceText, successorText } from "../../lib/scheduler/requirementsSource";
 
 interface Props {
-  by: BoundsBy;
+  by: RequirementsSource;
   details: JobDetails;
   onClose: () => void;
 }

@@ -100,6 +100,6 @@ const Apply = (props: { isReady: boolean; isPending: boolean; onClick: () => voi
 
 /** A user can also set bounds that the job already has: the bounds then override the policy, or expire. */
 const isWorthApplying = (details: JobDetails, expiry: Expiry, isChanged: boolean, now: number): boolean => {
-  const isPinned = expiry.kind !== "never" || (!!details.policy && !isOverride(details.bounds_by));
+  const isPinned = expiry.kind !== "never" || (!!details.policy && !isOverride(details.requirements_source));
   return expiryViolation(expiry, now) === null && (isChanged || isPinned);
 };

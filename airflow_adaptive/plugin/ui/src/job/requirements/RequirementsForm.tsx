@@ -21,7 +21,7 @@ interface Props {
 
 /** The bounds of every vertex, and a preview of their effect. */
 export const RequirementsForm = ({ details, draft, error, expiry, isChanged, onChange, onExpiry }: Props) => {
-  const { vertices, parallelism, job, bounds_by: by, policy } = details;
+  const { vertices, parallelism, job, requirements_source: by, policy } = details;
   const declared = () =>
     onChange(
       Object.fromEntries(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { BoundsBy, Policy } from "../../api/types";
+import type { RequirementsSource, Policy } from "../../api/types";
 import { moment } from "../format/format";
 import { readable } from "../format/reasonText";
 import {
@@ -15,7 +15,7 @@ import {
 
 const END = "2026-01-01T10:00:00+00:00";
 
-const by = (more: Partial<BoundsBy>): BoundsBy => ({
+const by = (more: Partial<RequirementsSource>): RequirementsSource => ({
   kind: "POLICY",
   source: "load",
   via: null,

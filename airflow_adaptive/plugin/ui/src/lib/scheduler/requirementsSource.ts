@@ -1,5 +1,5 @@
 /** Human-readable sources of the active bounds, and status of the rescale policy. */
-import type { BoundsBy, Policy } from "../../api/types";
+import type { RequirementsSource, Policy } from "../../api/types";
 import { moment } from "../format/format";
 
 const KINDS: Record<string, string> = {
@@ -12,7 +12,7 @@ const KINDS: Record<string, string> = {
 export const policyText = (kind: string): string => KINDS[kind] ?? kind;
 
 /** Name of the source of the active bounds. */
-export const sourceText = ({ kind, source, via }: BoundsBy): string => {
+export const sourceText = ({ kind, source, via }: RequirementsSource): string => {
   switch (kind) {
     case "DAG":
       return "the DAG";
@@ -26,10 +26,10 @@ export const sourceText = ({ kind, source, via }: BoundsBy): string => {
 };
 
 /** Whether the bounds of a user are active, which override calendar and load. */
-export const isOverride = (by: BoundsBy | null): by is BoundsBy => by?.kind === "USER";
+export const isOverride = (by: RequirementsSource | null): by is RequirementsSource => by?.kind === "USER";
 
 /** When the active bounds end; null if unknown. */
-export const validity = ({ kind, until }: BoundsBy): string | null => {
+export const validity = ({ kind, until }: RequirementsSource): string | null => {
   if (until !== null) return kind === "USER" ? `until ${moment(until)}` : `next change ${moment(until)}`;
   return kind === "USER" ? "until they are cleared" : null;
 };
