@@ -1,7 +1,7 @@
-"""A job's figures over time: bounded, in three resolutions (an hour by 10 s, eight hours by the minute, three days by 10 minutes).
+"""Job metrics over time, in three resolutions: one hour in steps of 10 s, eight hours in minutes, three days in steps of 10 minutes.
 
-All of them come from the driver's reports. Each resolution is a page of the mirror; a loop that takes over goes on with the pages
-that it finds there.
+All metrics come from the driver status. Each resolution is a page of bounded size in the store. A loop that takes over continues
+the published pages.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ FINEST: Final = 10
 """Step of the finest resolution, seconds."""
 
 RESOLUTIONS: Final = {FINEST: 360, 60: 480, 600: 432}
-"""Step in seconds -> points kept; a page stays below 40 KB."""
+"""Step in seconds -> number of points; a page stays below 40 KB."""
 
 PAGES: Final = tuple(f"{METRICS}{step}" for step in RESOLUTIONS)
-"""Keys of the mirror."""
+"""Keys of the pages in the store."""
 
 
 class Point(NamedTuple):
-    """The job over one step.
+    """The job during one step.
 
     Attributes:
-        at: when the step began, or the point was taken, seconds since the epoch.
-        slots: that the plan in force occupies, 0 without one.
-        lower: slots that the job can't run without.
-        upper: slots that it takes at most.
-        input: rows read, per second; None while no driver reports.
-        processed: rows that the queries read per second while a batch runs; None without a batch.
-        batch_ms: duration of the longest of the newest batches, None without one.
-        backlog: rows that wait at the sources, None if no source tells.
-        state: of the scheduler, at the end of the step.
+        at: start of the step, or time of the measurement, seconds since the Unix epoch.
+        slots: slots of the newest plan, 0 without a plan.
+        lower: slots for the lower bounds of the job.
+        upper: slots for the upper bounds of the job.
+        input: rows read per second; None without a driver status.
+        processed: rows processed per second during a batch; None without a batch.
+        batch_ms: duration of the newest batch, ms; of several queries, the longest duration. None without a batch.
+        backlog: rows that wait at the sources, None if no source reports the number.
+        state: name of the scheduler's state at the end of the step.
     """
 
     at: int
@@ -58,7 +58,13 @@ COLUMNS: Final = Point._fields
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """What a driver had read by then; each counts from zero."""
+    """Rows that a driver had read at a moment; each driver counts from zero.
+
+    Attributes:
+        driver: nonce of the driver.
+        at: the moment, seconds since the Unix epoch.
+        rows: number of rows.
+    """
 
     driver: str
     at: float
@@ -66,40 +72,40 @@ class _Count:
 
 
 class Gauge:
-    """Turns a driver's reports into points."""
+    """Measures a job: turns driver statuses into points."""
 
     def __init__(self) -> None:
-        """Nothing was reported yet."""
+        """Nothing is measured yet."""
         self._before: _Count | None = None
 
-    def read(self, state: SchedulerState, report: DriverStatus | None, now: datetime) -> Point:
-        """The job now.
+    def read(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> Point:
+        """Return the point of this moment.
 
         Args:
-            state: of the scheduler.
-            report: of the driver of the current epoch, None without one.
+            state: state of the scheduler.
+            status: status of the driver of the current epoch, None without one.
             now: the time.
         """
-        queries = () if report is None else report.queries
+        queries = () if status is None else status.queries
         return Point(
             at=int(now.timestamp()),
             slots=0 if state.plan is None else state.plan.slots,
             lower=minimum_slots(state.job, state.requirements),
             upper=required_slots(state.job, state.requirements),
-            input=self._input(report, now.timestamp()),
+            input=self._input(status, now.timestamp()),
             processed=sum(_processed(query) for query in queries if query.batch_duration_ms) or None,
             batch_ms=max((query.batch_duration_ms for query in queries), default=0) or None,
             backlog=_total(query.backlog for query in queries),
             state=state.name,
         )
 
-    def _input(self, report: DriverStatus | None, at: float) -> float | None:
-        if report is None:
+    def _input(self, status: DriverStatus | None, at: float) -> float | None:
+        if status is None:
             self._before = None
             return None
-        rows = sum(query.input_rows for query in report.queries)
-        before, self._before = self._before, _Count(report.nonce, at, rows)
-        if before is None or before.driver != report.nonce or at <= before.at or rows < before.rows:
+        rows = sum(query.input_rows for query in status.queries)
+        before, self._before = self._before, _Count(status.nonce, at, rows)
+        if before is None or before.driver != status.nonce or at <= before.at or rows < before.rows:
             return None
         return round((rows - before.rows) / (at - before.at), 2)
 
@@ -144,15 +150,15 @@ class JobMetrics:
 
 
 class Series:
-    """The points of a job: the newest step of each resolution grows until the next one begins."""
+    """The points of a job in all resolutions. The newest step of a resolution changes until the next step begins."""
 
     def __init__(self) -> None:
-        """There is none yet."""
+        """There are no points yet."""
         self._points = {step: deque[Point](maxlen=most) for step, most in RESOLUTIONS.items()}
         self._merged = dict.fromkeys(RESOLUTIONS, 0)
 
     def add(self, point: Point) -> None:
-        """Take up a point; an older one than the newest is late, and dropped."""
+        """Add a point. A point that is older than the newest step is dropped."""
         for step, points in self._points.items():
             begun = point._replace(at=point.at - point.at % step)
             if not points or begun.at > points[-1].at:
@@ -163,12 +169,12 @@ class Series:
                 points[-1] = _merged(points[-1], begun, self._merged[step])
 
     def page(self, step: int) -> dict[str, Any]:
-        """The page of a resolution: its `step` in seconds, `columns`, and `points` with a value for each."""
-        # Lists: Airflow's state store takes no tuple for a JSON value.
+        """Return the page of a resolution: its `step` in seconds, its `columns`, and its `points` with one value per column."""
+        # Lists, because Airflow's state store does not accept a tuple as a JSON value.
         return {"step": step, "columns": [*COLUMNS], "points": [[*point] for point in self._points[step]]}
 
     def restore(self, pages: Mapping[str, Any]) -> None:
-        """Go on with pages that were kept; what is not understood is left out."""
+        """Continue published pages; invalid pages are ignored."""
         for step, points in self._points.items():
             points.extend(_points(pages.get(f"{METRICS}{step}")))
 
@@ -178,18 +184,18 @@ def _processed(query: QueryReport) -> float:
 
 
 def _total(backlogs: Iterator[int | None]) -> int | None:
-    """Of the queries that tell; None if none does."""
-    told = [backlog for backlog in backlogs if backlog is not None]
-    return sum(told) if told else None
+    """Sum over the queries that report a backlog; None if no query does."""
+    known = [backlog for backlog in backlogs if backlog is not None]
+    return sum(known) if known else None
 
 
 def _merged(step: Point, point: Point, points: int) -> Point:
-    """A step and a point that belongs to it: rates flow together, of the rest the newest or the worst is shown.
+    """Merge a point into its step: rates are averaged; of the other values the step keeps the newest or the worst.
 
     Args:
-        step: so far.
-        point: that comes on top.
-        points: how many of them tell a rate then.
+        step: the step without the point.
+        point: the point.
+        points: number of merged points that have a rate, including this point.
     """
     return point._replace(
         input=_mean(step.input, point.input, points),
@@ -210,7 +216,7 @@ def _worst(before: int | None, now: int | None) -> int | None:
 
 
 def _points(page: Any) -> Iterator[Point]:
-    """The points of a page that was kept; none of one of another form."""
+    """Yield the points of a published page; none if the page is invalid."""
     try:
         columns, rows = page["columns"], page["points"]
         yield from (Point(**dict(zip(columns, row, strict=True))) for row in rows)

@@ -1,4 +1,4 @@
-"""Where people look further: addresses of Spark's web pages for a job."""
+"""Addresses of Spark's web pages for a job."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Urls:
     """Addresses of Spark's web pages, None while unknown.
 
     Attributes:
-        master: UI of the master.
-        driver: UI of the driver, while it lives.
-        executors: its page of executors, with their logs.
-        stdout: what the newest driver's Python writes; stays when it has ended.
-        stderr: what its JVM writes.
+        master: web UI of the master.
+        driver: web UI of the driver, None after the end of the driver.
+        executors: the driver's page of executors, with their logs.
+        stdout: page of the standard output of the newest driver; remains after the end of the driver.
+        stderr: page of the standard error of the newest driver; remains after the end of the driver.
     """
 
     master: str | None = None

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster in memory: it places drivers and executors as the real one does, and at once."""
+"""A Spark standalone cluster in memory. It places drivers and executors as a real cluster does, but without delay."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FIRST_UI_PORT = 8081
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeScript:
-    """What a driver does that runs a certain script.
+    """Behavior of a driver that runs a certain script.
 
     Attributes:
-        ends: the state in which it ends at once, None if it runs until something ends it.
-        executors: it has an application that asks for so many executors, 0 for none.
-        executor_cores: of each.
-        executor_memory_mb: of each, MiB.
-        log: what it writes.
+        ends: state in which the driver ends immediately, None if the driver runs until a test ends it.
+        executors: number of executors that the driver's application requests, 0 for no application.
+        executor_cores: cores of each executor.
+        executor_memory_mb: memory of each executor, MiB.
+        log: output of the driver.
     """
 
     ends: SubmissionState | None = None
@@ -45,7 +45,7 @@ class FakeScript:
 
 @dataclass(slots=True, kw_only=True)
 class _Application:
-    """An application: what it asks for, and the workers of the executors that it was granted."""
+    """An application: the executors that it requests, and the workers of the executors that were granted."""
 
     application_id: str
     executors: int
@@ -56,7 +56,7 @@ class _Application:
 
 @dataclass(slots=True, kw_only=True)
 class _Driver:
-    """A driver; `worker` is where it runs or ran, None before."""
+    """A driver; `worker` runs or ran the driver, None before its start."""
 
     submission: DriverSubmission
     state: SubmissionState = SubmissionState.SUBMITTED
@@ -70,10 +70,10 @@ class FakeCluster:
     """A `ClusterClient`, and the cluster behind it.
 
     Attributes:
-        reachable: False makes every call raise `ClusterUnreachableError`.
-        submits: False makes submissions raise `NotSubmittedError`, as when the REST server is down.
-        answers: False makes a call that was carried out raise `ClusterUnreachableError`: its answer was lost.
-        submissions: what was accepted, by submission id, in order.
+        reachable: False makes each call raise `ClusterUnreachableError`.
+        submits: False makes submissions raise `NotSubmittedError`, as if the REST server were down.
+        answers: False makes a completed call raise `ClusterUnreachableError`, as if its answer were lost.
+        submissions: accepted submissions by submission id, in order.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class FakeCluster:
         """An empty cluster.
 
         Args:
-            scripts: what scripts do; others run, without an application, until something ends them.
+            scripts: behavior of scripts; the drivers of other scripts run without an application until a test ends them.
             worker_url: address of the web UI of the nth worker.
         """
         self.reachable = True

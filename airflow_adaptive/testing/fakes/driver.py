@@ -1,4 +1,4 @@
-"""A driver in memory that obeys the job's log as the real runtime does: the other end of a `FakeChannel`."""
+"""Drivers in memory that obey the journal of a `FakeChannel` as real drivers do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 
 @dataclass(slots=True, kw_only=True)
 class _Session:
-    """What one driver process knows."""
+    """State of one driver process."""
 
     submission_id: str
     epoch: int
@@ -47,13 +47,13 @@ class FakeDrivers:
     """All driver processes of one job on a `FakeCluster`.
 
     Attributes:
-        silent: they live but neither read nor report.
-        boots: ticks that a driver's process takes until it has a session.
-        commits: whether running queries commit a batch with each tick; else they are idle.
-        build_failure: what the author's function raises whenever it is called, None if it works.
-        vertices_read: vertices whose parallelism that function asks for, None if the driver does not tell.
-        measures: what the query's report says beside, by the slots that it runs on; None for nothing.
-        started: (epoch, version, parallelism) of every start of the queries, in order.
+        silent: whether the drivers run without reading the journal and without writing a status.
+        boots: ticks that a driver needs until its session exists.
+        commits: whether running queries commit a batch with each tick; otherwise they are idle.
+        build_failure: error of the author's function, None if the function succeeds.
+        vertices_read: vertices whose parallelism the function reads, None if the driver does not report them.
+        measures: further fields of the query's progress by the slots of the query; None without any.
+        started: (epoch, version, parallelism) of each start of the queries, in order.
     """
 
     def __init__(self, cluster: FakeCluster, channel: FakeChannel) -> None:
@@ -69,7 +69,7 @@ class FakeDrivers:
         self.started: list[tuple[int, int, dict[str, int]]] = []
 
     def tick(self, cluster: ClusterSnapshot, states: dict[str, SubmissionState]) -> None:
-        """Let every living driver look at the log, act and report."""
+        """Let each running driver read the journal, act, and write a status."""
         own = {name: it for name, it in self._cluster.submissions.items() if it.name == self._channel.job}
         for submission_id, submission in own.items():
             if submission_id not in self._sessions:
@@ -85,17 +85,17 @@ class FakeDrivers:
                 self._act(self._sessions[submission_id], cluster)
 
     def fail_query(self, error_class: str = "SparkException", message: str = "a task failed") -> None:
-        """The query of the newest driver fails; the driver lives on."""
+        """Let the query of the newest driver fail; the driver continues to run."""
         session = list(self._sessions.values())[-1]
         session.state = DriverState.FAILED
         session.failure = FailureReport(error_class=error_class, message=message, causes=(error_class,))
 
     def finish(self) -> None:
-        """The input of the newest driver is exhausted."""
+        """Exhaust the input of the newest driver."""
         list(self._sessions.values())[-1].state = DriverState.FINISHED
 
     def give_up(self) -> None:
-        """The newest driver was looked after by nobody for long, and stops by itself."""
+        """Let the newest driver stop by itself, as after `orphan_timeout`."""
         list(self._sessions.values())[-1].state = DriverState.STOPPED
 
     def _act(self, session: _Session, cluster: ClusterSnapshot) -> None:
@@ -122,11 +122,11 @@ class FakeDrivers:
         )
         there = len(self._cluster.executors(session.submission_id)) >= directive.plan.executors
         if there and session.version != directive.version:
-            self._put_in_force(session, directive.version, directive.plan)
+            self._activate(session, directive.version, directive.plan)
         elif session.state is DriverState.RUNNING and self.commits:
             session.committed += 1
 
-    def _put_in_force(self, session: _Session, version: int, plan: DriverPlan) -> None:
+    def _activate(self, session: _Session, version: int, plan: DriverPlan) -> None:
         runs = session.state is DriverState.RUNNING
         if self.build_failure is not None and session.query_version != plan.query_version:
             if runs:

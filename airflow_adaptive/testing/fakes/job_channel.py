@@ -22,16 +22,16 @@ Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
 
 
 class FakeChannel:
-    """A `JobChannel` whose documents a test can see, plant and damage.
+    """A `JobChannel` whose documents a test can read, create and damage.
 
-    Several loops may share one; nothing awaits anything, so a step of a test is a step of the channel.
+    Several loops may share a channel. No method yields to the event loop, so each call is atomic.
 
     Attributes:
-        job: whose directory it is.
+        job: id of the job.
         journal: number -> bytes of the journal document.
         kept: number -> bytes of the rescale document.
-        reported: bytes of the driver's status, None before its first.
-        available: set to False, and every operation raises `JobDirectoryError`.
+        reported: bytes of the driver status, None before the first.
+        available: whether the operations succeed; if False, each operation raises `JobDirectoryError`.
     """
 
     def __init__(self, job: str = "job") -> None:
@@ -42,7 +42,7 @@ class FakeChannel:
         self.available = True
 
     def report(self, status: DriverStatus) -> None:
-        """Be the driver: leave a status."""
+        """Write a driver status, as the driver does."""
         self.reported = encode_status(status)
 
     async def newest(self) -> JournalDocument | None:
@@ -69,7 +69,7 @@ class FakeChannel:
     async def compact(self, keep: int) -> None:
         """See `JobChannel.compact`."""
         if keep < 1:
-            raise ValueError(f"keep={keep}: the newest document holds the job's state, it must stay")
+            raise ValueError(f"keep={keep}: the newest document contains the state of the job and must stay")
         newest = await self.newest()
         removable = sorted(number for number in self.journal if newest is not None and number <= newest.number)
         for number in removable[:-keep]:
@@ -101,7 +101,7 @@ class FakeChannel:
             raise JobDirectoryError(f"the directory of job {self.job!r} is not available: the test says so")
 
     def _trusted(self) -> list[JournalDocument]:
-        """Documents in order; like the real thing, an unreadable newer one must not be passed over."""
+        """Valid documents, oldest first; a document of a newer format raises an error, as in a real job directory."""
         self._require_available()
         documents = (self._read(number) for number in sorted(self.journal))
         return [document for document in documents if document is not None]

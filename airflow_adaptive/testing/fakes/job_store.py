@@ -1,4 +1,4 @@
-"""Wishes and views in memory."""
+"""Control requests and published state in memory."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from airflow_adaptive.runtime.publishing.job_view import JobView
 
 
 class FakeStore:
-    """A `JobStore`: a test sets `asked` and reads `views`."""
+    """A `JobStore` in memory.
+
+    Attributes:
+        requests: control requests, which a test sets.
+        views: all published views, oldest first.
+        metrics: the job metrics that were published last.
+    """
 
     def __init__(self) -> None:
-        self.asked = ControlRequests()
+        self.requests = ControlRequests()
         self.views: list[JobView] = []
-        self.measured: Mapping[str, Any] = {}
+        self.metrics: Mapping[str, Any] = {}
 
     async def control_requests(self) -> ControlRequests:
         """See `JobStore.control_requests`."""
-        return self.asked
+        return self.requests
 
     async def publish(self, view: JobView) -> None:
         """See `JobStore.publish`."""
@@ -27,8 +33,8 @@ class FakeStore:
 
     async def publish_metrics(self, metrics: Mapping[str, Any]) -> None:
         """See `JobStore.publish_metrics`."""
-        self.measured = metrics
+        self.metrics = metrics
 
     async def published_metrics(self) -> Mapping[str, Any]:
         """See `JobStore.published_metrics`."""
-        return self.measured
+        return self.metrics

@@ -1,4 +1,4 @@
-"""A whole world in memory around the real loop: cluster, driver, job directory, people, and a clock that a test owns."""
+"""One job in memory: the real loop with fakes of the cluster, the driver, the job directory, the store and the clock."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Simulation:
     """Runs the loop of one job against fakes, in simulated time."""
 
     def __init__(self, parallelism: tuple[int, int] = (1, 4), **options: object) -> None:
-        """An empty cluster and a job that wants `parallelism` slots of it.
+        """Create an empty cluster and a job.
 
         Args:
             parallelism: bounds of the only vertex.
-            options: of the scheduler.
+            options: options of the scheduler.
         """
         self.cluster = FakeCluster()
         self.channel = FakeChannel()
@@ -49,11 +49,11 @@ class Simulation:
         )
 
     def loop(self, leave: RunLimits | None = None) -> Loop:
-        """A loop over this world; several may run one after the other, or against each other."""
+        """A loop over the fakes. Several loops may run one after the other, or compete."""
         return Loop(self.spec, self.ports, leave, advisor(self.spec.rescale_policy))
 
     def follow(self, policy: Policy | None) -> None:
-        """From the next loop on the job is deployed with this rescale policy."""
+        """Deploy the job with this rescale policy, from the next loop on."""
         self.spec = replace(self.spec, rescale_policy=None if policy is None else policy_to_text(policy))
 
     def run(self, leave: RunLimits | None = None) -> SchedulerState:
@@ -61,7 +61,7 @@ class Simulation:
         return asyncio.run(self.loop(leave).run())
 
     def run_to_end(self) -> Finished:
-        """Run a loop until the job has ended, and return how."""
+        """Run a loop until the job has ended, and return the last state."""
         ended = self.run().current
         if isinstance(ended, Finished):
             return ended
@@ -69,7 +69,7 @@ class Simulation:
 
     @property
     def states(self) -> list[str]:
-        """States that were entered, in order."""
+        """States that the job has entered, in order."""
         return [transition["target"] for transition in self.transitions]
 
     @property
@@ -78,17 +78,17 @@ class Simulation:
         return self.store.views[-1].history.transitions
 
     def _tick(self) -> None:
-        """The cluster goes on working while its master does not answer."""
-        heard = (self.cluster.reachable, self.cluster.answers)
+        """Let cluster and drivers run, also while the master does not answer."""
+        answering = (self.cluster.reachable, self.cluster.answers)
         self.cluster.reachable = self.cluster.answers = True
         snapshot = _now(self.cluster.snapshot())
         states = {name: _now(self.cluster.status(name)).state for name in self.cluster.submissions}
         self.drivers.tick(snapshot, states)
-        self.cluster.reachable, self.cluster.answers = heard
+        self.cluster.reachable, self.cluster.answers = answering
 
 
 def _now(awaitable: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine of a fake, which awaits nothing."""
+    """Result of a coroutine of a fake, which never yields to the event loop."""
     try:
         awaitable.send(None)
     except StopIteration as done:

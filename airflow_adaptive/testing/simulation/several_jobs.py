@@ -1,4 +1,4 @@
-"""Several jobs on one fake cluster, under as many triggerers as wanted, in virtual time."""
+"""Several jobs that compete for one fake cluster, with one or more triggerers, in virtual time."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.virtual_time import VirtualClock, run
 
 MEMORY_MB = 512
-"""Of drivers and executors."""
+"""Memory of each driver and executor, MiB."""
 
 BOOT_S = 8
-"""From the placing of a driver until its session asks for executors."""
+"""Ticks from the placement of a driver until its session requests executors."""
 
 LATENCY_S = 0.05
-"""Of a question to the cluster."""
+"""Duration of a call to the cluster, seconds."""
 
 
 class DistantCluster:
-    """A `ClusterClient` of a fake cluster that takes its time."""
+    """A `ClusterClient` of a fake cluster whose calls take time."""
 
     def __init__(self, cluster: FakeCluster, clock: VirtualClock) -> None:
         self._cluster = cluster
@@ -77,7 +77,7 @@ class DistantCluster:
 
 
 class DistantChannel(FakeChannel):
-    """A job directory on a storage that takes its time to write."""
+    """A job directory on a storage whose writes take time."""
 
     def __init__(self, job: str, clock: VirtualClock, seconds: Callable[[], float]) -> None:
         super().__init__(job)
@@ -95,9 +95,9 @@ class Competitor:
     """One of the jobs.
 
     Attributes:
-        spec: as deployed.
-        triggerer: number of the triggerer that runs its loop.
-        starts_s: when its loop begins, seconds.
+        spec: the job as deployed.
+        triggerer: number of the triggerer that runs the loop of the job.
+        starts_s: start of the loop, seconds.
     """
 
     spec: JobSpec
@@ -110,30 +110,30 @@ class Competitor:
 
     @property
     def state(self) -> SchedulerState:
-        """Where its loop stands."""
+        """State of the scheduler."""
         if self.loop is None:
             raise LookupError(f"{self.spec.graph.job!r} has not begun")
         return self.loop.state
 
     @property
     def minimum(self) -> int:
-        """Slots that it can't run without."""
+        """Slots for the lower bounds of the job."""
         return minimum_slots(self.spec.graph, default_requirements(self.spec.graph, self.spec.options))
 
     @property
     def path(self) -> list[str]:
-        """States that it entered, as people saw them."""
+        """States that the job has entered, from the published views."""
         return [] if not self.store.views else [it["target"] for it in self.store.views[-1].history.transitions]
 
     @property
     def runs_on(self) -> int:
-        """Slots that its queries run on, 0 if they do not run."""
+        """Slots of the running queries, 0 if no query runs."""
         plan = None if self.loop is None else self.loop.state.plan
         return plan.slots if plan is not None and self.state.name == "Executing" else 0
 
     @property
     def claims(self) -> int:
-        """Cores that it holds or has planned on."""
+        """Cores that the job holds or has planned."""
         if self.loop is None or self.loop.state.driver is None:
             return 0
         plan = self.loop.state.plan
@@ -144,22 +144,22 @@ class Competition:
     """A cluster and the jobs that compete for it."""
 
     def __init__(self, triggerers: int = 1, seed: int = 0, storage_s: float = 0.1) -> None:
-        """An empty cluster and no jobs.
+        """Create an empty cluster without jobs.
 
         Args:
-            triggerers: processes, each with a ledger of its own.
-            seed: of all chance.
-            storage_s: seconds that writing a document may take.
+            triggerers: number of processes, each with its own shared cluster.
+            seed: seed of all random values.
+            storage_s: longest duration of a write to the job directory, seconds.
         """
         self.cluster = FakeCluster()
         self.jobs: dict[str, Competitor] = {}
         self.checks: list[Callable[[], None]] = []
-        """Called every second, to raise what is wrong."""
+        """Functions that check the cluster and the jobs once per second, and raise an error if a check fails."""
         self.clock = VirtualClock()
         self._random = Random(seed)
         self._triggerers = triggerers
         self._storage_s = storage_s
-        self._strangers: list[DriverSubmission] = []
+        self._foreign: list[DriverSubmission] = []
         self._planned: list[tuple[float, Callable[[], object]]] = []
 
     def add_job(
@@ -172,7 +172,7 @@ class Competition:
         starts_s: float = 0.0,
         **options: object,
     ) -> Competitor:
-        """One more job."""
+        """Add a job."""
         channel = DistantChannel(name, self.clock, lambda: self._random.uniform(0, self._storage_s))
         spec = JobSpec(
             graph=JobGraph.single(name, ParallelismRange.of(parallelism)),
@@ -192,36 +192,36 @@ class Competition:
         return job
 
     def ask(self, name: str, *, upper: int) -> None:
-        """Somebody lowers or raises a job's upper bound."""
+        """Change the upper bound of a job, as a user does."""
         job = self.jobs[name]
-        job.store.asked = ControlRequests(requirements={"job": (job.minimum, upper)})
+        job.store.requests = ControlRequests(requirements={"job": (job.minimum, upper)})
 
     def kill_worker(self, chance: Random) -> None:
-        """One of the workers dies, unless it is the last."""
+        """Kill one of the workers, unless it is the last one."""
         workers = [worker.worker_id for worker in self.cluster.workers]
         if len(workers) > 1:
             self.cluster.kill_worker(chance.choice(workers))
 
-    def submit_strange_driver(self, cores: int) -> None:
-        """Somebody else submits a driver."""
-        submission = DriverSubmission(name="strange", script="x.py", driver_cores=cores, driver_memory_mb=MEMORY_MB)
-        self._strangers.append(submission)
+    def submit_foreign_driver(self, cores: int) -> None:
+        """Submit a foreign driver, which belongs to no job."""
+        submission = DriverSubmission(name="foreign", script="x.py", driver_cores=cores, driver_memory_mb=MEMORY_MB)
+        self._foreign.append(submission)
 
     def at(self, seconds: float, action: Callable[[], object]) -> None:
-        """Do something when so many seconds have passed."""
+        """Plan an action for a time, in seconds."""
         self._planned.append((seconds, action))
 
     def add_worker(self, cores: int) -> str:
-        """A worker joins; returns its id."""
+        """Add a worker; returns its id."""
         return self.cluster.add_worker(cores=cores, memory_mb=cores * MEMORY_MB)
 
     @property
     def free(self) -> int:
-        """Cores that nobody holds."""
+        """Cores that are not granted."""
         return sum(worker.cores_free for worker in self.cluster.workers)
 
     def run(self, seconds: float) -> dict[str, int]:
-        """Let everything run for so long; returns the slots that each job runs on."""
+        """Run all jobs for a time; returns the slots of the running queries by job."""
         run(self._run(seconds))
         return {name: job.runs_on for name, job in self.jobs.items()}
 
@@ -242,12 +242,12 @@ class Competition:
         await job.loop.run()
 
     async def _work(self) -> None:
-        """The cluster works on, second by second."""
+        """Let cluster and drivers run, second by second."""
         for second in range(1 << 30):
             for _, action in [it for it in self._planned if second <= it[0] < second + 1]:
                 action()
-            while self._strangers:
-                await self.cluster.submit(self._strangers.pop())
+            while self._foreign:
+                await self.cluster.submit(self._foreign.pop())
             snapshot = await self.cluster.snapshot()
             states = {name: (await self.cluster.status(name)).state for name in self.cluster.submissions}
             for job in self.jobs.values():

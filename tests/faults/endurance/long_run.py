@@ -227,7 +227,7 @@ class LongRun(Simulation):
             self.cluster.kill_driver(list(self.cluster.submissions)[-1])
 
     def _ask(self) -> None:
-        self.shown.asked = ControlRequests(requirements={"job": (1, self._random.randint(1, 4))})
+        self.shown.requests = ControlRequests(requirements={"job": (1, self._random.randint(1, 4))})
 
     def _count(self, what: str) -> None:
         self.happened[what] = self.happened.get(what, 0) + 1

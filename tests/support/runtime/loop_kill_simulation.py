@@ -51,10 +51,10 @@ class RequestedStates:
     """A `JobStore` that shows nothing to anybody."""
 
     def __init__(self) -> None:
-        self.asked = ControlRequests()
+        self.requests = ControlRequests()
 
     async def control_requests(self) -> ControlRequests:
-        return self.asked
+        return self.requests
 
     async def publish(self, view: object) -> None:
         pass
@@ -91,7 +91,7 @@ class LoopKillSimulation(Simulation):
     Attributes:
         events: (seconds since the start, what happens then), in order.
         slots: it is well when it runs on so many.
-        asked: it was asked to end.
+        is_stop_requested: whether the simulation has requested the end of the job.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class LoopKillSimulation(Simulation):
         self.ports = replace(self.ports, store=self.store, channel=self.channel)
         self.events = list(events)
         self.slots = slots
-        self.asked = False
+        self.is_stop_requested = False
         if cores:
             self.cluster.add_worker(cores=cores, memory_mb=512 * cores)
 
@@ -143,7 +143,7 @@ class LoopKillSimulation(Simulation):
     def try_again(self) -> None:
         """The task is run again: another attempt, and nobody wants anything else than that it runs."""
         self.spec = replace(self.spec, attempt="attempt-2")
-        self.store.asked, self.asked = ControlRequests(), False
+        self.store.requests, self.is_stop_requested = ControlRequests(), False
 
     def live(self) -> None:
         """Run a loop until the job has ended."""
@@ -158,7 +158,7 @@ class LoopKillSimulation(Simulation):
 
     def check_end(self) -> None:
         """Make sure that it ran, that no epoch was submitted twice, and that no driver is left."""
-        assert self.drivers.started or self.asked
+        assert self.drivers.started or self.is_stop_requested
         epochs = [submission.conf[PREFIX + "epoch"] for submission in self.cluster.submissions.values()]
         assert len(epochs) == len(set(epochs)), f"epochs {epochs}: one was submitted twice"
         if self.drivers.left:
@@ -175,8 +175,8 @@ class LoopKillSimulation(Simulation):
         while self.events and self.events[0][0] <= self.clock.elapsed:
             self.events.pop(0)[1](self)
         self.drivers.tick()
-        if not self.events and not self.asked and self._is_well():
-            self.store.asked, self.asked = ControlRequests(desired_state=DesiredState.SUSPENDED), True
+        if not self.events and not self.is_stop_requested and self._is_well():
+            self.store.requests, self.is_stop_requested = ControlRequests(desired_state=DesiredState.SUSPENDED), True
 
     def _is_well(self) -> bool:
         newest = self.drivers.newest()

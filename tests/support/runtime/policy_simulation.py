@@ -85,7 +85,7 @@ def reasons(job: Simulation) -> list[str]:
 def asks(job: Simulation, bounds: tuple[int, int], expires: float | None = None) -> None:
     """A person sets bounds, which may expire so many seconds after the start."""
     end = None if expires is None else START + timedelta(seconds=expires)
-    job.store.asked = ControlRequests(
+    job.store.requests = ControlRequests(
         requirements={"job": bounds}, requester=Requester(requested_by="alice", via="REST", expires_at=end)
     )
 

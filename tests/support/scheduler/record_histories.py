@@ -149,7 +149,7 @@ class ScenarioBuilder:
         self.until(parallelism=1, epoch=1)
         self.cluster.kill_driver(self.store.views[-1].submission_id or "")
         self.until(parallelism=1, epoch=2)
-        self.store.asked = ControlRequests(desired_state=DesiredState.SUSPENDED)
+        self.store.requests = ControlRequests(desired_state=DesiredState.SUSPENDED)
 
     def until(self, parallelism: int, epoch: int) -> None:
         def runs() -> bool:

@@ -79,7 +79,7 @@ def test_fails_clearly_when_the_minimum_never_comes() -> None:
 
 
 def test_overrides_that_can_not_hold_are_refused_once(small: Simulation, caplog: pytest.LogCaptureFixture) -> None:
-    small.store.asked = ControlRequests(requirements={"job": (3, 2)})
+    small.store.requests = ControlRequests(requirements={"job": (3, 2)})
     small.clock.at(20, small.drivers.finish)
     assert outcome(small.run()) is Outcome.FINISHED
     (told,) = [it for it in caplog.messages if it.startswith("resource requirements")]
@@ -141,7 +141,7 @@ def test_canceled_job_stops_its_driver(small: Simulation) -> None:
 def test_driver_that_does_not_stop_is_killed(small: Simulation) -> None:
     def hang() -> None:
         small.drivers.silent = True
-        small.store.asked = ControlRequests(desired_state=DesiredState.CANCELED)
+        small.store.requests = ControlRequests(desired_state=DesiredState.CANCELED)
 
     small.clock.at(20, hang)
     state = small.run()
@@ -243,7 +243,7 @@ def require(simulation: Simulation, lower: int, upper: int) -> Callable[[], None
 def test_higher_lower_bound_is_a_rescale_if_the_cluster_has_room_for_it() -> None:
     narrow = Simulation(parallelism=(1, 4), **QUICK)
     narrow.cluster.add_worker(cores=5, memory_mb=2560)
-    narrow.store.asked = ControlRequests(requirements={"job": (1, 2)})
+    narrow.store.requests = ControlRequests(requirements={"job": (1, 2)})
     narrow.clock.at(60, require(narrow, 4, 4))
     narrow.clock.at(120, ask(narrow, DesiredState.SUSPENDED))
     narrow.run()

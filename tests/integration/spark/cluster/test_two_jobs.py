@@ -97,6 +97,6 @@ async def test_two_jobs_that_start_at_once_plan_on_what_there_is(spark_cluster: 
     assert [it.slots for it in jobs] == [1, 2]
     assert sum((await shared.client.snapshot()).granted.values()) == 3
     for it in jobs:
-        it.store.asked = ControlRequests(desired_state=DesiredState.CANCELED)
+        it.store.requests = ControlRequests(desired_state=DesiredState.CANCELED)
     assert [(await end).name for end in ends] == ["Finished", "Finished"]
     await shared.close()

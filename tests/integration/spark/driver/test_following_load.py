@@ -147,7 +147,7 @@ async def test_job_follows_a_load_that_swings_and_loses_nothing(spark_cluster: L
         return len(arrived(tmp_path / "out")) == source.written
 
     await wait_until_async(all_came, 90, "every row")
-    store.asked = ControlRequests(desired_state=DesiredState.CANCELED)
+    store.requests = ControlRequests(desired_state=DesiredState.CANCELED)
     assert (await end).name == "Finished"
     assert set(arrived(tmp_path / "out").values()) == {1}, "no row came twice"
     told = [decision["reason"] for view in store.views for decision in view.history.decisions]

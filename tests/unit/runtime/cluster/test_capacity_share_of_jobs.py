@@ -227,6 +227,6 @@ def test_driver_of_another_triggerer_that_waits_for_a_place_is_counted() -> None
     simulation = competition(1, triggerers=2)
     simulation.add_job("first", (1, 1), **QUICK)
     simulation.add_job("second", (1, 8), triggerer=1, starts_s=20, **QUICK)
-    simulation.at(10, lambda: simulation.submit_strange_driver(cores=2))
+    simulation.at(10, lambda: simulation.submit_foreign_driver(cores=2))
     simulation.at(30, lambda: simulation.add_worker(2))
     assert simulation.run(60) == {"first": 0, "second": 0}

@@ -142,7 +142,7 @@ def test_rescales_outlive_the_loop_and_the_log(job: Simulation, channel: Failing
 def test_numbers_count_on_in_the_next_life_of_a_job(job: Simulation, channel: FailingChannel) -> None:
     job.clock.at(40, lambda: setattr(job.store, "asked", ControlRequests(desired_state=DesiredState.SUSPENDED)))
     job.run()
-    job.store.asked = ControlRequests()
+    job.store.requests = ControlRequests()
     job.spec = replace(job.spec, attempt="attempt-2")
     run(job, 60)
     assert kept(channel) == [INITIAL, GROWTH, (3, "INITIAL_SCHEDULE", "SUCCEEDED")]

@@ -174,7 +174,7 @@ def test_suspended_job_is_resumed_within_what_the_policy_requests():
         10 * MINUTES, lambda: setattr(job.store, "asked", ControlRequests(desired_state=DesiredState.SUSPENDED))
     )
     job.run_to_end()
-    job.store.asked, job.spec = ControlRequests(), replace(job.spec, attempt="attempt-2")
+    job.store.requests, job.spec = ControlRequests(), replace(job.spec, attempt="attempt-2")
     job.clock._now = START + timedelta(minutes=70)
     assert running_on(job.run(RunLimits(recycle_at=START + timedelta(minutes=75)))) == 4
 

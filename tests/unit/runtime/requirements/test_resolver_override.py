@@ -31,7 +31,7 @@ MINUTES = 60.0
 
 
 def lifts(job: Simulation) -> None:
-    job.store.asked = ControlRequests(
+    job.store.requests = ControlRequests(
         requirements={"job": (-1, -1)}, requester=Requester(requested_by="bob", via="CLI")
     )
 
@@ -70,7 +70,7 @@ def test_loop_that_can_not_read_the_control_requests_yet_keeps_to_what_the_log_s
     job = following(calendar(look_ahead=None))
     asks(job, (1, 1), expires=90 * MINUTES)
     until(job, 30 * MINUTES)
-    job.store.asked = ControlRequests(is_read=False)
+    job.store.requests = ControlRequests(is_read=False)
     assert running_on(until(job, 80 * MINUTES)) == 1
     assert by(job) == ("USER", "alice")
     assert running_on(until(job, 92 * MINUTES)) == 4, "it expires all the same"
@@ -81,24 +81,24 @@ def test_bounds_of_a_calendar_that_is_kept_apart_are_reported_as_such_and_a_user
     kept_apart = ControlRequests(
         calendar={"job": (2, 2)}, calendar_requester=Requester(requested_by="calendar/set/r", via="task")
     )
-    job.store.asked = kept_apart
+    job.store.requests = kept_apart
     assert running_on(until(job, 5 * MINUTES)) == 2
     assert by(job) == ("CALENDAR", "calendar")
-    job.store.asked = replace(
+    job.store.requests = replace(
         kept_apart, requirements={"job": (1, 1)}, requester=Requester(requested_by="alice", via="CLI")
     )
     assert running_on(until(job, 10 * MINUTES)) == 1
     lifted = replace(kept_apart, requirements={"job": (-1, -1)})
-    job.store.asked = lifted
+    job.store.requests = lifted
     assert running_on(until(job, 15 * MINUTES)) == 2
-    job.store.asked = replace(lifted, calendar={"job": (-1, -1)})
+    job.store.requests = replace(lifted, calendar={"job": (-1, -1)})
     assert running_on(until(job, 20 * MINUTES)) == 4
 
 
 def test_load_rescales_within_the_bounds_of_a_calendar_that_is_kept_apart():
     job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5)), (1, 8))
     load.rate = 60.0
-    job.store.asked = ControlRequests(
+    job.store.requests = ControlRequests(
         calendar={"job": (3, 4)}, calendar_requester=Requester(requested_by="calendar/set/r")
     )
     assert running_on(until(job, 30 * MINUTES)) == 3
