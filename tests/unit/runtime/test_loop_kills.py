@@ -82,7 +82,7 @@ def directory_is(*, available: bool) -> StateChange:
 
 def user_requests(desired_state: DesiredState) -> StateChange:
     def ask(life: LoopKillSimulation) -> None:
-        life.store.requests, life.asked = ControlRequests(desired_state=desired_state), True
+        life.store.requests, life.is_stop_requested = ControlRequests(desired_state=desired_state), True
 
     return ask
 
