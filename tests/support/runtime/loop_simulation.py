@@ -19,7 +19,7 @@ QUICK: dict[str, Any] = {
 
 
 def ask(simulation: Simulation, desired_state: DesiredState) -> Callable[[], None]:
-    return lambda: setattr(simulation.store, "asked", ControlRequests(desired_state=desired_state))
+    return lambda: setattr(simulation.store, "requests", ControlRequests(desired_state=desired_state))
 
 
 def outcome(state: SchedulerState) -> Outcome | None:

@@ -50,11 +50,11 @@ QUICK: Mapping[str, Any] = {
 
 
 def ask(job: Simulation, desired_state: DesiredState) -> Callable[[], None]:
-    return lambda: setattr(job.store, "asked", ControlRequests(desired_state=desired_state))
+    return lambda: setattr(job.store, "requests", ControlRequests(desired_state=desired_state))
 
 
 def require(job: Simulation, lower: int, upper: int) -> Callable[[], None]:
-    return lambda: setattr(job.store, "asked", ControlRequests(requirements={"job": (lower, upper)}))
+    return lambda: setattr(job.store, "requests", ControlRequests(requirements={"job": (lower, upper)}))
 
 
 def workers_come_and_go(job: Simulation) -> None:

@@ -159,8 +159,8 @@ def test_hanging_driver_is_killed_and_replaced(small: Simulation) -> None:
 
 def test_new_requirements_are_followed(small: Simulation) -> None:
     small.cluster.add_worker(cores=2, memory_mb=1024)
-    small.clock.at(30, lambda: setattr(small.store, "asked", ControlRequests(requirements={"job": (1, 1)})))
-    small.clock.at(60, lambda: setattr(small.store, "asked", ControlRequests(requirements={"job": (1, 3)})))
+    small.clock.at(30, lambda: setattr(small.store, "requests", ControlRequests(requirements={"job": (1, 1)})))
+    small.clock.at(60, lambda: setattr(small.store, "requests", ControlRequests(requirements={"job": (1, 3)})))
     small.clock.at(90, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 1, 3]
@@ -237,7 +237,7 @@ def test_driver_that_gave_itself_up_is_replaced_and_the_reason_is_reported(small
 
 
 def require(simulation: Simulation, lower: int, upper: int) -> Callable[[], None]:
-    return lambda: setattr(simulation.store, "asked", ControlRequests(requirements={"job": (lower, upper)}))
+    return lambda: setattr(simulation.store, "requests", ControlRequests(requirements={"job": (lower, upper)}))
 
 
 def test_higher_lower_bound_is_a_rescale_if_the_cluster_has_room_for_it() -> None:

@@ -87,7 +87,7 @@ def small(channel: FailingChannel) -> Simulation:
 
 
 def ask(simulation: Simulation, desired_state: DesiredState) -> Callable[[], None]:
-    return lambda: setattr(simulation.store, "asked", ControlRequests(desired_state=desired_state))
+    return lambda: setattr(simulation.store, "requests", ControlRequests(desired_state=desired_state))
 
 
 def outcome(simulation: Simulation) -> Outcome:

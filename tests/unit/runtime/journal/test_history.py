@@ -140,7 +140,7 @@ def test_rescales_outlive_the_loop_and_the_log(job: Simulation, channel: Failing
 
 
 def test_numbers_count_on_in_the_next_life_of_a_job(job: Simulation, channel: FailingChannel) -> None:
-    job.clock.at(40, lambda: setattr(job.store, "asked", ControlRequests(desired_state=DesiredState.SUSPENDED)))
+    job.clock.at(40, lambda: setattr(job.store, "requests", ControlRequests(desired_state=DesiredState.SUSPENDED)))
     job.run()
     job.store.requests = ControlRequests()
     job.spec = replace(job.spec, attempt="attempt-2")

@@ -171,7 +171,7 @@ def test_clock_that_was_set_back_or_forward_between_two_loops_leads_to_no_rescal
 def test_suspended_job_is_resumed_within_what_the_policy_requests():
     job = following(calendar(look_ahead=None))
     job.clock.at(
-        10 * MINUTES, lambda: setattr(job.store, "asked", ControlRequests(desired_state=DesiredState.SUSPENDED))
+        10 * MINUTES, lambda: setattr(job.store, "requests", ControlRequests(desired_state=DesiredState.SUSPENDED))
     )
     job.run_to_end()
     job.store.requests, job.spec = ControlRequests(), replace(job.spec, attempt="attempt-2")
