@@ -248,9 +248,9 @@ class Loop:
 
     async def _record_entries(self) -> None:
         """Write the pending log entries of the resolver to the timeline."""
-        while self._resolver.pending_log_entries:
-            await self._journal.record(self._resolver.pending_log_entries[0], self.state, self._now())
-            del self._resolver.pending_log_entries[0]
+        while (entry := self._resolver.pending_log_entry) is not None:
+            await self._journal.record(entry, self.state, self._now())
+            self._resolver.confirm_log_entry()
 
     # (2) Observe
 

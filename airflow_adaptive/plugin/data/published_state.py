@@ -47,7 +47,7 @@ from airflow_adaptive.runtime.requirements.sources import (
     DeclaredRequirements,
     RequirementsOrigin,
     RequirementsSource,
-    newest,
+    latest_requirements,
 )
 from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, are_accepted
@@ -137,7 +137,7 @@ class PublishedState:
         source = self.summary.requirements_source
         origin = _decoded(lambda: None if source is None else RequirementsOrigin(source.kind), SUMMARY)
         active = ActiveRequirements(
-            requirements=newest(state),
+            requirements=latest_requirements(state),
             source=None if origin is None or source is None else RequirementsSource(origin=origin, name=source.source),
         )
         declared = DeclaredRequirements.of(state)

@@ -15,7 +15,7 @@ from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive.runtime.observation.driver_events import driver_events
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.observation.slot_offers import slot_offers
-from airflow_adaptive.runtime.requirements.sources import ResolvedRequirements, newest
+from airflow_adaptive.runtime.requirements.sources import ResolvedRequirements
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler import events
 from airflow_adaptive.scheduler.errors import RequirementsError
@@ -45,15 +45,15 @@ def derive_events(
     """
     slots = list(_slot_events(state, observation, now, executor))
     driver = list(driver_events(state, observation, heartbeat, now))
-    changed = list(_requirement_events(state, requirements, now))
-    if state.plan is None:
-        yield from changed  # the first plan is made within the new requirements
+    changed = None if requirements is None else requirements.event(state, now)
+    if state.plan is None and changed is not None:
+        yield changed  # the first plan is made within the new requirements
     # The end of a driver comes before the loss of its slots, which follows from the end. Otherwise slots come first, so that
     # the scheduler decides on the slots that exist when the events about the driver lead to a plan.
     yield from driver + slots if observation.is_driver_over else slots + driver
     yield from _desired_state_events(state, observation.control_requests, now)
-    if state.plan is not None:
-        yield from changed
+    if state.plan is not None and changed is not None:
+        yield changed
 
 
 def _slot_events(
@@ -78,15 +78,6 @@ def _desired_state_events(state: SchedulerState, control_requests: ControlReques
             yield events.SuspendRequested(at=now)
         case _:
             pass
-
-
-def _requirement_events(
-    state: SchedulerState, requirements: ResolvedRequirements | None, now: datetime
-) -> Iterator[Event]:
-    if requirements is not None and requirements.requirements != newest(state):
-        yield events.RequirementsChanged(
-            at=now, requirements=requirements.requirements, by=requirements.source.description
-        )
 
 
 def with_requirements(state: SchedulerState, requirements: ResolvedRequirements | None) -> SchedulerState:

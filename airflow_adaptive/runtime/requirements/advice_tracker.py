@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -43,8 +44,7 @@ class AdviceTracker:
         self._problem: str | None = None
         self._reported_problems: set[str] = set()
         self._reported_bounds: Requirements | None = None
-        self.pending_log_entries: list[str] = []
-        """Entries for the timeline, oldest first."""
+        self._log_entries: deque[str] = deque()
 
     @property
     def result(self) -> PolicyAdvice | None:
@@ -102,6 +102,15 @@ class AdviceTracker:
 
     # ---- timeline ---------------------------------------------------------------------------------------------------
 
+    @property
+    def pending_log_entry(self) -> str | None:
+        """Oldest entry for the timeline, None without an entry."""
+        return self._log_entries[0] if self._log_entries else None
+
+    def confirm_log_entry(self) -> None:
+        """Remove the oldest pending entry, because it has been written."""
+        self._log_entries.popleft()
+
     def _report_dry_run(self) -> None:
         """Report what a dry run would set, once for the same bounds, and only while no override makes it irrelevant."""
         advisor, advice = self._advisor, self._advice
@@ -111,7 +120,7 @@ class AdviceTracker:
             self._reported_bounds = advice.bounds
             bounds = ", ".join(f"{name} {it.lower}-{it.upper}" for name, it in advice.bounds.items())
             reason = advice.reason[:MAX_REASON_CHARACTERS]
-            self.pending_log_entries.append(f"dry run: {advice.source or advisor.kind} would set {bounds} ({reason})")
+            self._log_entries.append(f"dry run: {advice.source or advisor.kind} would set {bounds} ({reason})")
 
     def _report_problem(self) -> None:
         problem = self._problem
@@ -121,7 +130,7 @@ class AdviceTracker:
             self._reported_problems.add(problem)
             log.warning("The rescale policy is not followed: %s", problem)
             text = problem[:MAX_REASON_CHARACTERS]
-            self.pending_log_entries.append(f"the rescale policy is not followed, the job keeps its bounds: {text}")
+            self._log_entries.append(f"the rescale policy is not followed, the job keeps its bounds: {text}")
 
     # ---- journal ----------------------------------------------------------------------------------------------------
 
@@ -134,7 +143,7 @@ class AdviceTracker:
         problem = None if self._advisor is None else self._advisor.restore(snapshot)
         if problem is not None:
             log.warning("%s", problem)
-            self.pending_log_entries.append(problem)
+            self._log_entries.append(problem)
 
 
 def _violation(advice: Advice, max_parallelism: Mapping[str, int]) -> str | None:

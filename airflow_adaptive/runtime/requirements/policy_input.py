@@ -10,7 +10,7 @@ from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import ControlRequests
 from airflow_adaptive.runtime.requirements.advice import Override, PolicyInput, QueryMetrics, limits_of
 from airflow_adaptive.runtime.requirements.query_metrics import state_partitions
-from airflow_adaptive.runtime.requirements.sources import newest
+from airflow_adaptive.runtime.requirements.sources import latest_requirements
 from airflow_adaptive.scheduler import rescale_tiers
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import Parallelism, Requirements
@@ -52,7 +52,7 @@ def policy_input(
     state = given.state
     return PolicyInput(
         at=given.at,
-        requirements=newest(state),
+        requirements=latest_requirements(state),
         limits=limits_of(state.job, base),
         parallelism=active_parallelism(state),
         queries=queries,

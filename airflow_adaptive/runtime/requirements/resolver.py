@@ -30,7 +30,7 @@ from airflow_adaptive.runtime.requirements.sources import (
     RequirementsOrigin,
     RequirementsSource,
     ResolvedRequirements,
-    newest,
+    latest_requirements,
 )
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, accept
@@ -169,7 +169,7 @@ class RequirementsResolver:
             return self._activate(given, declared, override)
         base = base_requirements(requests, declared)
         self._tracker.consult(given, base.requirements, required=is_new)
-        active = ActiveRequirements(requirements=newest(given.state), source=self._source)
+        active = ActiveRequirements(requirements=latest_requirements(given.state), source=self._source)
         return self._activate(given, declared, resolve(requests, self._tracker.result, declared, active, given.at))
 
     def _last_read(self, requests: ControlRequests) -> ControlRequests:
@@ -183,13 +183,13 @@ class RequirementsResolver:
     ) -> ResolvedRequirements | None:
         """Remember the source, and the time from which it has set these requirements."""
         if resolved is None:
-            is_declared = newest(given.state) == declared.requirements
+            is_declared = latest_requirements(given.state) == declared.requirements
             if is_declared and (self._source is None or self._source.origin is not RequirementsOrigin.DAG):
                 self._source = DECLARED
             return None
         previous = self._source
         is_same = previous is not None and previous.identity == resolved.source.identity
-        is_unchanged = is_same and newest(given.state) == resolved.requirements
+        is_unchanged = is_same and latest_requirements(given.state) == resolved.requirements
         since = previous.since if is_unchanged and previous is not None else given.at
         self._source = replace(resolved.source, since=since)
         return replace(resolved, source=self._source)
@@ -231,9 +231,13 @@ class RequirementsResolver:
         self._tracker.restore(snapshot.get("policy"))
 
     @property
-    def pending_log_entries(self) -> list[str]:
-        """Entries that the loop must write to the timeline, oldest first. The loop removes an entry that it has written."""
-        return self._tracker.pending_log_entries
+    def pending_log_entry(self) -> str | None:
+        """Oldest entry that the loop must write to the timeline, None without an entry."""
+        return self._tracker.pending_log_entry
+
+    def confirm_log_entry(self) -> None:
+        """Remove the oldest pending entry, because the loop has written it to the timeline."""
+        self._tracker.confirm_log_entry()
 
     # ---- published state --------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from airflow_adaptive.scheduler.events import RequirementsChanged
 from airflow_adaptive.scheduler.machine import default_requirements
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import SchedulerState
@@ -97,6 +98,12 @@ class ResolvedRequirements:
     requirements: Requirements
     source: RequirementsSource
 
+    def event(self, state: SchedulerState, now: datetime) -> RequirementsChanged | None:
+        """Return the event that changes the requirements of a job, None if the scheduler has accepted the same requirements."""
+        if self.requirements == latest_requirements(state):
+            return None
+        return RequirementsChanged(at=now, requirements=self.requirements, by=self.source.description)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveRequirements:
@@ -139,6 +146,6 @@ class DeclaredRequirements:
         )
 
 
-def newest(state: SchedulerState) -> Requirements:
+def latest_requirements(state: SchedulerState) -> Requirements:
     """Return the newest requirements that the scheduler has accepted, declared or not."""
     return state.requirements if state.declaration is None else state.declaration.requirements

@@ -18,7 +18,7 @@ from airflow_adaptive.runtime.requirements.sources import (
     RequirementsOrigin,
     RequirementsSource,
     ResolvedRequirements,
-    newest,
+    latest_requirements,
 )
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
 from airflow_adaptive.testing.fakes.manual_clock import START
@@ -88,7 +88,7 @@ def test_requirements_that_can_not_hold_leave_those_active(asked: object) -> Non
 def test_requirements_that_come_into_force_next_are_active() -> None:
     job = Scenario(1, 4, slot_request_max_interval=5).given_waiting()
     job.unsettled(job.requirements(2, 3))
-    assert newest(job.state) == bounds(2, 3)
+    assert latest_requirements(job.state) == bounds(2, 3)
 
 
 def test_reactive_job_follows_a_user_and_neither_a_policy_nor_a_calendar() -> None:
