@@ -7,8 +7,10 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_exports(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """Return a `__getattr__` function (PEP 562) that imports the module of an exported name on its first use.
+def lazy_exports(package: str, modules: Mapping[str, tuple[str, ...]]) -> tuple[list[str], Callable[[str], Any]]:
+    """Return `__all__` of a package, and a `__getattr__` function (PEP 562) that imports the module of a name on its first use.
+
+    The package also imports the names in a `TYPE_CHECKING` block, `as` themselves, because type checkers do not read `modules`.
 
     Args:
         package: name of the package.
@@ -21,4 +23,4 @@ def lazy_exports(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callab
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(module_of[name]), name)
 
-    return exported
+    return list(module_of), exported

@@ -10,56 +10,30 @@ from typing import TYPE_CHECKING
 from airflow_adaptive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from airflow_adaptive.autoscaling.calendar.changes import upcoming_changes
-    from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
-    from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy
-    from airflow_adaptive.autoscaling.combined import CombinedPolicy
-    from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-    from airflow_adaptive.autoscaling.policy import (
-        EVERY_VERTEX,
-        Advice,
-        Bounds,
-        Override,
-        PolicyInput,
-        QueryMetrics,
-        RescalePolicy,
-        RescalePolicyError,
-        VertexLimits,
-    )
+    from airflow_adaptive.autoscaling.calendar.changes import upcoming_changes as upcoming_changes
+    from airflow_adaptive.autoscaling.calendar.declaration import period as period
+    from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy as scheduled_policy
+    from airflow_adaptive.autoscaling.calendar.declaration import window as window
+    from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead as LookAhead
+    from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy as ScheduledPolicy
+    from airflow_adaptive.autoscaling.combined import CombinedPolicy as CombinedPolicy
+    from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy as LoadPolicy
+    from airflow_adaptive.autoscaling.policy import EVERY_VERTEX as EVERY_VERTEX
+    from airflow_adaptive.autoscaling.policy import Advice as Advice
+    from airflow_adaptive.autoscaling.policy import Bounds as Bounds
+    from airflow_adaptive.autoscaling.policy import Override as Override
+    from airflow_adaptive.autoscaling.policy import PolicyInput as PolicyInput
+    from airflow_adaptive.autoscaling.policy import QueryMetrics as QueryMetrics
+    from airflow_adaptive.autoscaling.policy import RescalePolicy as RescalePolicy
+    from airflow_adaptive.autoscaling.policy import RescalePolicyError as RescalePolicyError
+    from airflow_adaptive.autoscaling.policy import VertexLimits as VertexLimits
 
-__all__ = [
-    "EVERY_VERTEX",
-    "Advice",
-    "Bounds",
-    "CombinedPolicy",
-    "LoadPolicy",
-    "LookAhead",
-    "Override",
-    "PolicyInput",
-    "QueryMetrics",
-    "RescalePolicy",
-    "RescalePolicyError",
-    "ScheduledPolicy",
-    "VertexLimits",
-    "period",
-    "scheduled_policy",
-    "upcoming_changes",
-    "window",
-]
-
-__getattr__ = lazy_exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
         "airflow_adaptive.autoscaling.calendar.changes": ("upcoming_changes",),
-        "airflow_adaptive.autoscaling.calendar.declaration": (
-            "period",
-            "scheduled_policy",
-            "window",
-        ),
-        "airflow_adaptive.autoscaling.calendar.scheduled_policy": (
-            "LookAhead",
-            "ScheduledPolicy",
-        ),
+        "airflow_adaptive.autoscaling.calendar.declaration": ("period", "scheduled_policy", "window"),
+        "airflow_adaptive.autoscaling.calendar.scheduled_policy": ("LookAhead", "ScheduledPolicy"),
         "airflow_adaptive.autoscaling.combined": ("CombinedPolicy",),
         "airflow_adaptive.autoscaling.load.load_policy": ("LoadPolicy",),
         "airflow_adaptive.autoscaling.policy": (

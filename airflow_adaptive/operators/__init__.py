@@ -7,28 +7,20 @@ from typing import TYPE_CHECKING
 from airflow_adaptive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from airflow_adaptive.dag_factories import rescale_policy_dag
-    from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-    from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
-    from airflow_adaptive.operators.rescale_policy import ApplyRescalePolicyOperator
+    from airflow_adaptive.dag_factories import rescale_policy_dag as rescale_policy_dag
+    from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator as AdaptiveSparkOperator
+    from airflow_adaptive.operators.job_control import (
+        SetResourceRequirementsOperator as SetResourceRequirementsOperator,
+    )
+    from airflow_adaptive.operators.job_control import StopAdaptiveJobOperator as StopAdaptiveJobOperator
+    from airflow_adaptive.operators.rescale_policy import ApplyRescalePolicyOperator as ApplyRescalePolicyOperator
 
-__all__ = [
-    "AdaptiveSparkOperator",
-    "ApplyRescalePolicyOperator",
-    "SetResourceRequirementsOperator",
-    "StopAdaptiveJobOperator",
-    "rescale_policy_dag",
-]
-
-__getattr__ = lazy_exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
         "airflow_adaptive.dag_factories": ("rescale_policy_dag",),
         "airflow_adaptive.operators.adaptive_spark": ("AdaptiveSparkOperator",),
-        "airflow_adaptive.operators.job_control": (
-            "SetResourceRequirementsOperator",
-            "StopAdaptiveJobOperator",
-        ),
+        "airflow_adaptive.operators.job_control": ("SetResourceRequirementsOperator", "StopAdaptiveJobOperator"),
         "airflow_adaptive.operators.rescale_policy": ("ApplyRescalePolicyOperator",),
     },
 )

@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING
 from airflow_adaptive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
-    from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
+    from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor as AdaptiveJobSensor
+    from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor as SparkResourcesSensor
 
-__all__ = [
-    "AdaptiveJobSensor",
-    "SparkResourcesSensor",
-]
-
-__getattr__ = lazy_exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
         "airflow_adaptive.sensors.adaptive_job": ("AdaptiveJobSensor",),

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING
 from airflow_adaptive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable
+    from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable as RescalePolicyTimetable
 
-__all__ = [
-    "RescalePolicyTimetable",
-]
-
-__getattr__ = lazy_exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
     {
         "airflow_adaptive.timetables.rescale_policy": ("RescalePolicyTimetable",),
