@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
@@ -32,64 +31,39 @@ class _XComLink(BaseOperatorLink):
         return XCom.get_value(ti_key=ti_key, key=self.xcom_key) or ""
 
 
-@attrs.define
 class SparkMasterLink(_XComLink):
     """Link to the web UI of the Spark master of the job."""
 
     name = "Spark master UI"
-
-    @property
-    def xcom_key(self) -> str:
-        """Key of the XCom with the URL."""
-        return XCOM_MASTER_URL
+    xcom_key = XCOM_MASTER_URL
 
 
-@attrs.define
 class SparkDriverLink(_XComLink):
     """Link to the web UI of the driver, with its queries, batches and stages."""
 
     name = "Spark driver UI"
-
-    @property
-    def xcom_key(self) -> str:
-        """Key of the XCom with the URL."""
-        return XCOM_DRIVER_URL
+    xcom_key = XCOM_DRIVER_URL
 
 
-@attrs.define
 class SparkExecutorsLink(_XComLink):
     """Link to the executors in the web UI of the driver, with their logs."""
 
     name = "Spark executors"
-
-    @property
-    def xcom_key(self) -> str:
-        """Key of the XCom with the URL."""
-        return XCOM_EXECUTORS_URL
+    xcom_key = XCOM_EXECUTORS_URL
 
 
-@attrs.define
 class SparkDriverOutputLink(_XComLink):
     """Link to the standard output of the driver, also after the end of the driver."""
 
     name = "Spark driver stdout"
-
-    @property
-    def xcom_key(self) -> str:
-        """Key of the XCom with the URL."""
-        return XCOM_STDOUT_URL
+    xcom_key = XCOM_STDOUT_URL
 
 
-@attrs.define
 class SparkDriverLogLink(_XComLink):
     """Link to the Spark log of the driver, also after the end of the driver."""
 
     name = "Spark driver stderr"
-
-    @property
-    def xcom_key(self) -> str:
-        """Key of the XCom with the URL."""
-        return XCOM_STDERR_URL
+    xcom_key = XCOM_STDERR_URL
 
 
 ALL_LINKS = (SparkMasterLink(), SparkDriverLink(), SparkExecutorsLink(), SparkDriverOutputLink(), SparkDriverLogLink())

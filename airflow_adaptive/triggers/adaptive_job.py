@@ -20,6 +20,7 @@ from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.triggers.serialization import SerializedByAttributes
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ HANDOVER_POLL_INTERVAL = timedelta(seconds=5)
 """Interval between two checks of the task while a loop waits for the loop of the next trigger."""
 
 
-class AdaptiveJobTrigger(BaseTrigger):
+class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
     """Runs the control loop of one job until the job ends, or until the trigger lifetime passes.
 
     Args:
@@ -60,11 +61,6 @@ class AdaptiveJobTrigger(BaseTrigger):
         self.cancel_at = cancel_at
         self.on_rescale = on_rescale
         self._is_handed_over = False
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the constructor arguments. Airflow stores the arguments in clear text."""
-        arguments = ("spec", "conn_id", "base", "task_key", "cancel_at", "on_rescale")
-        return (f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in arguments})
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Run the loop, and fire once: when the job has ended or the trigger lifetime has passed.

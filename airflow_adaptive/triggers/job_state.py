@@ -14,9 +14,10 @@ from airflow_adaptive.launch.job_control import JobControl
 from airflow_adaptive.launch.job_events import JobEvent, event_payload, event_position, events_since
 from airflow_adaptive.launch.job_state import POLL_INTERVAL, read_summary, wait_for_state
 from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.triggers.serialization import SerializedByAttributes
 
 
-class JobStateTrigger(BaseTrigger):
+class JobStateTrigger(SerializedByAttributes, BaseTrigger):
     """Fires when a job is in one of several states.
 
     Args:
@@ -29,13 +30,8 @@ class JobStateTrigger(BaseTrigger):
         """Only assign. Workers create the object, too."""
         super().__init__()
         self.job = job
-        self.states = states
+        self.states = list(states)
         self.until = until
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the constructor arguments."""
-        arguments = {"job": self.job, "states": list(self.states), "until": self.until}
-        return (f"{type(self).__module__}.{type(self).__qualname__}", arguments)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once, when the job reaches a state or at the deadline (see `wait_for_state`)."""
@@ -43,7 +39,7 @@ class JobStateTrigger(BaseTrigger):
         yield TriggerEvent(await with_minimum_deferral(wait_for_state(self.job, self.states, until)))
 
 
-class AdaptiveJobEventTrigger(BaseEventTrigger):
+class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
     """Fires an event for an `AssetWatcher` each time the job is rescaled, restarts or ends.
 
     The trigger keeps its position in the state store of the watched asset. After a time without a triggerer it fires for the events
@@ -63,10 +59,6 @@ class AdaptiveJobEventTrigger(BaseEventTrigger):
         super().__init__()
         self.job = job
         self.events = [JobEvent(event).value for event in events]
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the constructor arguments."""
-        return (f"{type(self).__module__}.{type(self).__qualname__}", {"job": self.job, "events": self.events})
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll the job without end, and fire for each new event."""

@@ -9,9 +9,10 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive.launch.deferral import with_minimum_deferral
 from airflow_adaptive.launch.resource_wait import wait_for_slots
+from airflow_adaptive.triggers.serialization import SerializedByAttributes
 
 
-class SparkResourcesTrigger(BaseTrigger):
+class SparkResourcesTrigger(SerializedByAttributes, BaseTrigger):
     """Fires when the slots for a job are available, by the rules by which the job itself waits.
 
     Args:
@@ -26,11 +27,6 @@ class SparkResourcesTrigger(BaseTrigger):
         self.wanted = wanted
         self.conn_id = conn_id
         self.until = until
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the constructor arguments."""
-        arguments = {"wanted": self.wanted, "conn_id": self.conn_id, "until": self.until}
-        return (f"{type(self).__module__}.{type(self).__qualname__}", arguments)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once: with the slots, at the deadline, or with an error (see `wait_for_slots`)."""
