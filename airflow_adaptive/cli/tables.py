@@ -76,12 +76,12 @@ def _bounds_and_policy(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
     source, policy = found.requirements_source, found.policy
     if source is not None:
         until = "" if source.until is None else f" until {_moment(source.until)}"
-        yield "bounds by", f"{source.source} since {_moment(source.since)}{until}"
+        yield "bounds by", f"{source.name} since {_moment(source.since)}{until}"
     if policy is None:
         return
     yield (
         "rescale policy",
-        f"{policy.kind}, {'a dry run' if policy.dry_run else 'active' if policy.acts else 'inactive'}",
+        f"{policy.kind}, {'a dry run' if policy.dry_run else 'active' if policy.active else 'inactive'}",
     )
     if policy.problem is not None:
         yield "policy problem", policy.problem

@@ -93,13 +93,13 @@ class Urls(Document):
 class RequirementsSource(Document):
     """The source of the active bounds."""
 
-    kind: str = Field(
+    origin: str = Field(
         description=(
             "DAG: declared in the DAG; CALENDAR: set by the DAG of a calendar; POLICY: advised by the rescale policy of the "
             "job; USER: set by a user, which overrides all other sources."
         )
     )
-    source: str = Field(
+    name: str = Field(
         description='Human-readable name of the source: "dag", "calendar", "load", "calendar and load", or a user name.'
     )
     via: str | None = Field(default=None, description="Interface through which the bounds were set.")
@@ -157,7 +157,7 @@ class Policy(Document):
 
     kind: str = Field(examples=["CombinedPolicy"])
     dry_run: bool = Field(description="Whether the policy only reports its advice.")
-    acts: bool = Field(description="Whether the policy set the active bounds.")
+    active: bool = Field(description="Whether the policy set the active bounds.")
     advice: Advice | None = None
     problem: str | None = Field(default=None, description="Reason why the advice is not applied.")
 

@@ -135,10 +135,10 @@ class PublishedState:
         if override is not None:
             requests = replace(requests, requirements=control_requests.decode_bounds(override), requester=Requester())
         source = self.summary.requirements_source
-        origin = _decoded(lambda: None if source is None else RequirementsOrigin(source.kind), SUMMARY)
+        origin = _decoded(lambda: None if source is None else RequirementsOrigin(source.origin), SUMMARY)
         active = ActiveRequirements(
             requirements=latest_requirements(state),
-            source=None if origin is None or source is None else RequirementsSource(origin=origin, name=source.source),
+            source=None if origin is None or source is None else RequirementsSource(origin=origin, name=source.name),
         )
         declared = DeclaredRequirements.of(state)
         resolved = resolve(requests, _advice(self.policy, declared), declared, active, now)

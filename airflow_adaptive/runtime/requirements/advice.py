@@ -89,7 +89,7 @@ class PolicyAdvice:
         return {
             "kind": self.policy,
             "dry_run": self.dry_run,
-            "acts": is_active and self.advice is not None,
+            "active": is_active and self.advice is not None,
             "advice": None if self.advice is None else self._published_advice(self.advice),
             "problem": self.problem,
         }

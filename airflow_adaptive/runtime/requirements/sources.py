@@ -79,8 +79,8 @@ class RequirementsSource:
     def published(self) -> Mapping[str, Any]:
         """JSON-compatible form for the published state (`requirements_source`)."""
         return {
-            "kind": self.origin.value,
-            "source": self.name,
+            "origin": self.origin.value,
+            "name": self.name,
             "via": self.via or None,
             "since": None if self.since is None else self.since.isoformat(),
             "until": None if self.until is None else self.until.isoformat(),

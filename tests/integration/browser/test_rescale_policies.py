@@ -30,11 +30,11 @@ def soon(**length: float) -> str:
     return (datetime.now(UTC) + timedelta(**length)).isoformat()
 
 
-def standing(kind: str, source: str, **more: Any) -> dict[str, Any]:
+def standing(origin: str, name: str, **more: Any) -> dict[str, Any]:
     """Whose bounds are in force, as a loop shows it."""
     return {
-        "kind": kind,
-        "source": source,
+        "origin": origin,
+        "name": name,
         "via": None,
         "since": soon(minutes=-13),
         "until": None,
@@ -52,14 +52,14 @@ def policy(**more: Any) -> dict[str, Any]:
         "reason": REASON,
         "next_at": soon(minutes=95),
     }
-    return {"kind": "CombinedPolicy", "dry_run": False, "acts": True, "advice": advice, "problem": None} | more
+    return {"kind": "CombinedPolicy", "dry_run": False, "active": True, "advice": advice, "problem": None} | more
 
 
 def place(airflow_app: AirflowApp, by: dict[str, Any], says: dict[str, Any] | None = None, **more: Any) -> int:
     """A job whose bounds are that one's."""
     job = stories.rescaled_twice()
     summary = shown(job, **stories.SPARK)[SUMMARY] | {"requirements_source": by}
-    if says and says["acts"]:
+    if says and says["active"]:
         summary["requirements"] = says["advice"]["bounds"]
     return stories.place(airflow_app, job, **{SUMMARY: summary, POLICY: says or {}, **more})
 
@@ -101,7 +101,7 @@ def test_dry_run_is_marked_wherever_its_advice_is_reported(airflow_app: AirflowA
         },
     ]
     told = {HISTORY: {"transitions": [], "decisions": decisions}}
-    place(airflow_app, standing("DAG", "dag"), policy(dry_run=True, acts=False), **told)
+    place(airflow_app, standing("DAG", "dag"), policy(dry_run=True, active=False), **told)
     page = visitor.open("jobs/departures", theme="dark", viewport={"width": 390, "height": 800})
     expect(page.get_by_text("Dry run", exact=True)).to_have_count(2)
     expect(bounds_of(page)).to_contain_text("Set by the DAG")
@@ -117,7 +117,7 @@ def test_dry_run_is_marked_wherever_its_advice_is_reported(airflow_app: AirflowA
 def test_policy_that_can_t_be_followed_gives_the_reason(airflow_app: AirflowApp, visitor: Visitor) -> None:
     problem = "the job has no vertex 'sink': it has 'read', 'enrich', 'aggregate'"
     calendar = standing("CALENDAR", "rush_hour/set_requirements/scheduled__2026-11-21T06:00:00+00:00", via="task")
-    place(airflow_app, calendar, policy(acts=False, advice=None, problem=problem))
+    place(airflow_app, calendar, policy(active=False, advice=None, problem=problem))
     page = visitor.open("jobs/departures", viewport={"width": 390, "height": 800})
     expect(bounds_of(page)).to_contain_text("Set by calendar: rush_hour/set_requirements")
     expect(bounds_of(page)).to_contain_text(f"Not applied: {problem}")
@@ -170,7 +170,7 @@ def test_bounds_of_a_user_are_cleared(airflow_app: AirflowApp, visitor: Visitor)
     body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
     asked = {REQUIREMENTS: {"by": "alice", "at": soon(minutes=-3), "via": "REST", "until": soon(minutes=57)}}
     alice = standing("USER", "alice", via="REST", until=soon(minutes=57))
-    asset = place(airflow_app, alice, policy(acts=False), **{REQUIREMENTS: body, REQUESTERS: asked})
+    asset = place(airflow_app, alice, policy(active=False), **{REQUIREMENTS: body, REQUESTERS: asked})
     page = visitor.open("jobs/departures")
     expect(bounds_of(page)).to_contain_text(re.compile(r"Set by alice \(REST\), .*, until \d{4}-"))
     expect(bounds_of(page)).to_contain_text("Another source set the active bounds.")

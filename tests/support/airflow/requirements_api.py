@@ -14,8 +14,8 @@ def bounds(lower: Any, upper: Any, **more: Any) -> dict[str, Any]:
 def with_policy(lower: int = 1, upper: int = 4, **changes: Any) -> dict[str, Any]:
     """What a job shows that has a rescale policy of its own, which advises these bounds."""
     requirements_source = {
-        "kind": "POLICY",
-        "source": "load",
+        "origin": "POLICY",
+        "name": "load",
         "via": None,
         "since": None,
         "until": None,
@@ -29,6 +29,6 @@ def with_policy(lower: int = 1, upper: int = 4, **changes: Any) -> dict[str, Any
         "reason": "busy",
         "next_at": None,
     }
-    policy = {"kind": "LoadPolicy", "dry_run": False, "acts": True, "advice": advice, "problem": None} | changes
+    policy = {"kind": "LoadPolicy", "dry_run": False, "active": True, "advice": advice, "problem": None} | changes
     documents = shown(executing())
     return {"policy": policy, "summary": documents["summary"] | {"requirements_source": requirements_source}}

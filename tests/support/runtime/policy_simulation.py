@@ -73,7 +73,7 @@ def policy_of(job: Simulation) -> Mapping[str, Any]:
 
 
 def by(job: Simulation) -> tuple[str, str]:
-    return (source_of(job)["kind"], source_of(job)["source"])
+    return (source_of(job)["origin"], source_of(job)["name"])
 
 
 def reasons(job: Simulation) -> list[str]:

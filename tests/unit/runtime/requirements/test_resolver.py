@@ -71,15 +71,15 @@ def test_decision_and_page_state_that_it_was_the_calendar_and_for_which_window()
     until(job, 90 * MINUTES)
     assert any(text.startswith("bounds by calendar (window 'morning'): ") for text in reasons(job))
     assert source_of(job) == {
-        "kind": "POLICY",
-        "source": "calendar",
+        "origin": "POLICY",
+        "name": "calendar",
         "via": None,
         "since": (START + timedelta(hours=1)).isoformat(),
         "until": (START + timedelta(hours=2)).isoformat(),
         "reason": "window 'morning'",
     }
     policy = policy_of(job)
-    assert (policy["kind"], policy["dry_run"], policy["acts"], policy["problem"]) == (
+    assert (policy["kind"], policy["dry_run"], policy["active"], policy["problem"]) == (
         "ScheduledPolicy",
         False,
         True,

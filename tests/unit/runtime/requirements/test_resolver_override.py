@@ -44,7 +44,7 @@ def test_user_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goes_
     assert running_on(held) == 1, "the window of the calendar has begun meanwhile"
     assert by(job) == ("USER", "alice")
     assert source_of(job)["until"] == (START + timedelta(minutes=90)).isoformat()
-    assert not policy_of(job)["acts"]
+    assert not policy_of(job)["active"]
     assert running_on(until(job, 91 * MINUTES)) == 4
     assert by(job) == ("POLICY", "calendar")
     assert any("bounds by alice (REST, until " in text for text in reasons(job))
@@ -123,7 +123,7 @@ def test_dry_run_only_reports_what_it_would_do(policy: Any):
         "dry run: calendar would set job 3-4",
     ]
     assert by(job) == ("DAG", "dag")
-    assert (policy_of(job)["dry_run"], policy_of(job)["acts"]) == (True, False)
+    assert (policy_of(job)["dry_run"], policy_of(job)["active"]) == (True, False)
 
 
 def test_load_policy_in_a_dry_run_reports_as_well():

@@ -59,8 +59,8 @@ export interface CurrentMetrics {
 
 /** The source of the active bounds. */
 export interface RequirementsSource {
-  kind: string;
-  source: string;
+  origin: string;
+  name: string;
   via: string | null;
   since: string | null;
   until: string | null;
@@ -79,7 +79,7 @@ export interface Advice {
 export interface Policy {
   kind: string;
   dry_run: boolean;
-  acts: boolean;
+  active: boolean;
   advice: Advice | null;
   problem: string | null;
 }

@@ -90,7 +90,7 @@ def test_job_reports_whose_bounds_hold_and_what_its_policy_states(airflow_app: A
     asset = place(airflow_app, executing())
     airflow_app.show(asset, with_policy())
     details = airflow_app.client().get(f"{API}/jobs/departures").json()
-    assert (details["requirements_source"]["kind"], details["requirements_source"]["source"]) == ("POLICY", "load")
+    assert (details["requirements_source"]["origin"], details["requirements_source"]["name"]) == ("POLICY", "load")
     assert (details["policy"]["kind"], details["policy"]["advice"]["reason"]) == ("LoadPolicy", "busy")
 
 

@@ -55,7 +55,11 @@ const ActiveBounds = ({ by, details }: { by: RequirementsSource; details: JobDet
         )}
         {until !== null && <>, {until}</>}
       </Text>
-      {by.kind !== "POLICY" && <Reason text={by.reason} /> /* the policy part shows the reason of a policy */}
+      {
+        by.origin !== "POLICY" && (
+          <Reason text={by.reason} />
+        ) /* the policy part shows the reason of a policy */
+      }
       {isOverride(by) && <ClearOverride by={by} details={details} />}
     </Part>
   );
@@ -91,7 +95,7 @@ const PolicyPart = ({ policy }: { policy: Policy }) => {
       }
       title={`Rescale policy, ${policyText(policy.kind)}`}
     >
-      {!policy.acts && <Text color="fg.muted">{meaning}</Text>}
+      {!policy.active && <Text color="fg.muted">{meaning}</Text>}
       {policy.problem !== null && (
         <Alert.Root size="sm" status="warning">
           <Alert.Indicator />

@@ -16,8 +16,8 @@ import {
 const END = "2026-01-01T10:00:00+00:00";
 
 const by = (more: Partial<RequirementsSource>): RequirementsSource => ({
-  kind: "POLICY",
-  source: "load",
+  origin: "POLICY",
+  name: "load",
   via: null,
   since: null,
   until: null,
@@ -28,7 +28,7 @@ const by = (more: Partial<RequirementsSource>): RequirementsSource => ({
 const policy = (more: Partial<Policy>): Policy => ({
   kind: "CombinedPolicy",
   dry_run: false,
-  acts: true,
+  active: true,
   advice: null,
   problem: null,
   ...more,
@@ -36,20 +36,20 @@ const policy = (more: Partial<Policy>): Policy => ({
 
 describe("the source of the bounds", () => {
   it.each([
-    [{ kind: "DAG", source: "dag" }, "the DAG", null],
-    [{ kind: "CALENDAR", source: "calendar" }, "calendar", null],
+    [{ origin: "DAG", name: "dag" }, "the DAG", null],
+    [{ origin: "CALENDAR", name: "calendar" }, "calendar", null],
     [
-      { kind: "CALENDAR", source: "rush/set/r", until: END },
+      { origin: "CALENDAR", name: "rush/set/r", until: END },
       "calendar: rush/set/r",
       `next change ${moment(END)}`,
     ],
-    [{ kind: "POLICY", source: "calendar and load" }, "calendar and load", null],
-    [{ kind: "USER", source: "alice", via: "REST" }, "alice (REST)", "until they are cleared"],
-    [{ kind: "USER", source: "alice", until: END }, "alice", `until ${moment(END)}`],
+    [{ origin: "POLICY", name: "calendar and load" }, "calendar and load", null],
+    [{ origin: "USER", name: "alice", via: "REST" }, "alice (REST)", "until they are cleared"],
+    [{ origin: "USER", name: "alice", until: END }, "alice", `until ${moment(END)}`],
   ])("%j", (more, who, until) => {
     expect(sourceText(by(more))).toBe(who);
     expect(validity(by(more))).toBe(until);
-    expect(isOverride(by(more))).toBe(more.kind === "USER");
+    expect(isOverride(by(more))).toBe(more.origin === "USER");
   });
 
   it("is unknown before the job has published it", () => {
@@ -60,8 +60,8 @@ describe("the source of the bounds", () => {
 describe("a rescale policy", () => {
   it("is active, a dry run, or overridden", () => {
     expect(policyStatus(policy({}))).toBe("active");
-    expect(policyStatus(policy({ acts: false }))).toBe("inactive");
-    expect(policyStatus(policy({ acts: false, dry_run: true }))).toBe("dry run");
+    expect(policyStatus(policy({ active: false }))).toBe("inactive");
+    expect(policyStatus(policy({ active: false, dry_run: true }))).toBe("dry run");
     expect(policyText("LoadPolicy")).toBe("by load");
     expect(policyText("Own")).toBe("Own");
   });

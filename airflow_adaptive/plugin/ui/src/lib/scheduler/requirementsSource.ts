@@ -12,26 +12,26 @@ const KINDS: Record<string, string> = {
 export const policyText = (kind: string): string => KINDS[kind] ?? kind;
 
 /** Name of the source of the active bounds. */
-export const sourceText = ({ kind, source, via }: RequirementsSource): string => {
-  switch (kind) {
+export const sourceText = ({ origin, name, via }: RequirementsSource): string => {
+  switch (origin) {
     case "DAG":
       return "the DAG";
     case "CALENDAR":
-      return source === "calendar" ? source : `calendar: ${source}`;
+      return name === "calendar" ? name : `calendar: ${name}`;
     case "POLICY":
-      return source;
+      return name;
     default:
-      return via === null ? source : `${source} (${via})`;
+      return via === null ? name : `${name} (${via})`;
   }
 };
 
 /** Whether the bounds of a user are active, which override calendar and load. */
-export const isOverride = (by: RequirementsSource | null): by is RequirementsSource => by?.kind === "USER";
+export const isOverride = (by: RequirementsSource | null): by is RequirementsSource => by?.origin === "USER";
 
 /** When the active bounds end; null if unknown. */
-export const validity = ({ kind, until }: RequirementsSource): string | null => {
-  if (until !== null) return kind === "USER" ? `until ${moment(until)}` : `next change ${moment(until)}`;
-  return kind === "USER" ? "until they are cleared" : null;
+export const validity = ({ origin, until }: RequirementsSource): string | null => {
+  if (until !== null) return origin === "USER" ? `until ${moment(until)}` : `next change ${moment(until)}`;
+  return origin === "USER" ? "until they are cleared" : null;
 };
 
 /** The bounds that become active when the bounds of a user end. */
@@ -43,9 +43,9 @@ export const successorText = (policy: Policy | null): string =>
 export type PolicyStatus = "dry run" | "active" | "inactive";
 
 /** Whether the advice of a policy is active. */
-export const policyStatus = ({ dry_run, acts }: Policy): PolicyStatus => {
+export const policyStatus = ({ dry_run, active }: Policy): PolicyStatus => {
   if (dry_run) return "dry run";
-  return acts ? "active" : "inactive";
+  return active ? "active" : "inactive";
 };
 
 /** The source of bounds that a decision of the timeline names; null for other decisions. */
