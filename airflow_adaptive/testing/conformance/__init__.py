@@ -1,6 +1,6 @@
-"""Conformance vectors: inputs and results that were recorded on Apache Flink, put to this scheduler.
+"""Conformance vectors: inputs and results recorded on Apache Flink, which the scheduler must reproduce.
 
     python -m airflow_adaptive.testing.conformance FILE
 
-Each module judges a few areas of the file; `differences` says where the scheduler differs on purpose.
+Each module in `subjects` checks the vectors of some areas. `differences` contains the deliberate differences from Flink.
 """

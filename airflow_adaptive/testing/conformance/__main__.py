@@ -1,4 +1,4 @@
-"""The command line: judge a file of vectors, print what came of it, fail on deviations without a reason."""
+"""Checks the scheduler with a file of conformance vectors. The exit code is 1 if a deviation has no explanation."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from airflow_adaptive.testing.conformance.runner import Tally, run
+from airflow_adaptive.testing.conformance.runner import AreaResult, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge a file; return the exit code."""
+    """Check the vectors of a file, print the results, and return the exit code."""
     parser = argparse.ArgumentParser(prog="airflow_adaptive.testing.conformance", description=__doc__)
-    parser.add_argument("file", type=Path, help="JSON object of areas, each a list of vectors")
-    asked = parser.parse_args(arguments)
-    tallies = run(json.loads(asked.file.read_text()))
-    for line in report(tallies):
+    parser.add_argument("file", type=Path, help="JSON object that maps names of areas to lists of vectors")
+    results = run(json.loads(parser.parse_args(arguments).file.read_text()))
+    for line in report(results):
         sys.stdout.write(f"{line}\n")
-    return 1 if any(tally.deviating for tally in tallies.values()) else 0
+    return 1 if any(result.deviating for result in results.values()) else 0
 
 
-def report(tallies: dict[str, Tally]) -> list[str]:
-    """A line per area, then a line per vector that did not simply pass."""
+def report(results: dict[str, AreaResult]) -> list[str]:
+    """Return one line for each area, then one line for each vector that did not pass."""
     lines = [f"{'area':26} passed differing not-applicable deviating"]
     details = []
-    for area, tally in tallies.items():
-        differing, not_applicable, deviating = map(len, (tally.differing, tally.not_applicable, tally.deviating))
-        lines.append(f"{area:26} {tally.passed:6} {differing:9} {not_applicable:14} {deviating:9}")
-        details += [f"differs on purpose  {area} {told}" for told in tally.differing]
-        details += [f"not applicable      {area} {told}" for told in tally.not_applicable]
-        details += [f"DEVIATES            {area} {told}" for told in tally.deviating]
+    for area, result in results.items():
+        differing, not_applicable, deviating = map(len, (result.differing, result.not_applicable, result.deviating))
+        lines.append(f"{area:26} {result.passed:6} {differing:9} {not_applicable:14} {deviating:9}")
+        details += [f"differs on purpose  {area} {vector}" for vector in result.differing]
+        details += [f"not applicable      {area} {vector}" for vector in result.not_applicable]
+        details += [f"DEVIATES            {area} {vector}" for vector in result.deviating]
     return [*lines, "", *details]
 
 

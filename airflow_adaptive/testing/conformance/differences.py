@@ -1,6 +1,6 @@
-"""Where the scheduler differs from Flink on purpose, and why: every rule that a deviation may be explained with.
+"""Deliberate differences from Flink, as rules that explain deviations.
 
-A rule looks at what a vector says and at what deviates, never at its id.
+A rule evaluates the content of a vector and the deviation, never the id of the vector.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from airflow_adaptive.testing.conformance.result import Deviation, Vector
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One deliberate difference.
+    """A deliberate difference.
 
     Attributes:
-        area: of the vectors.
-        why: for people.
-        explains: whether it accounts for a vector's deviation.
+        area: area of the vectors to which the rule applies.
+        reason: human-readable reason for the difference.
+        explains: function that returns whether the difference explains a deviation of a vector.
     """
 
     area: str
-    why: str
+    reason: str
     explains: Callable[[Vector, Deviation], bool]
 
 
@@ -37,11 +37,11 @@ def _grows_only(vector: Vector, deviation: Deviation) -> bool:
     return not shrinks and grown >= vector["min_parallelism_increase"] and deviation.actual is True
 
 
-def _waits_for_slots(reason: str) -> Callable[[Vector, Deviation], bool]:
-    """Whether a job that lost all its slots is still under way where Flink's has ended for this reason."""
+def _waits_for_slots(terminated_reason: str) -> Callable[[Vector, Deviation], bool]:
+    """Explain a rescale that continues after the loss of slots, where Flink's rescale has ended with the reason."""
 
     def explains(vector: Vector, deviation: Deviation) -> bool:
-        ended_by = vector["expected"].get("latest", {}).get("terminated_reason") == reason
+        ended_by = vector["expected"].get("latest", {}).get("terminated_reason") == terminated_reason
         lost = any("kill" in step or "terminate" in step for step in vector["steps"])
         return ended_by and lost and deviation.actual is None
 
@@ -61,22 +61,22 @@ _SUPPRESSED = "recovery is suppressed by"
 _LEAST_MAX_DELAY_MS = 10_000
 
 _FIRST_OVERFLOW = 92
-"""Consecutive attempt from which on Flink's default backoff overflows."""
+"""Number of the first consecutive attempt at which Flink's default backoff overflows."""
 
 DIFFERENCES = (
     Difference(
         area="state_transitions",
-        why="a failure while Deploying goes to failure handling (Flink fails the job: FLINK-22692)",
+        reason="a failure in Deploying is subject to the restart strategy; Flink fails the job (FLINK-22692)",
         explains=_is("CreatingExecutionGraph", "global_failure", "task_failed", "graph_creation_failed"),
     ),
     Difference(
         area="state_transitions",
-        why="slots that did not arrive are waited for until deploy_timeout, then the job is planned again",
+        reason="the job waits for missing slots until deploy_timeout, then the scheduler creates a new plan",
         explains=_is("CreatingExecutionGraph", "graph_created"),
     ),
     Difference(
         area="state_transitions",
-        why="without the minimum the job fails when the wait ends; Flink fails it one state later, with less to say",
+        reason="below its lower bounds the job fails when resource_wait_timeout elapses; Flink fails the job one state later",
         explains=lambda vector, deviation: (
             _is("WaitingForResources", "resource_wait_timeout")(vector, deviation)
             and (deviation.actual == "Finished" or deviation.what == "error")
@@ -84,7 +84,7 @@ DIFFERENCES = (
     ),
     Difference(
         area="state_transitions",
-        why="the strategy that suppresses recovery is named as here, and the failure is told",
+        reason="the error contains the restart strategy under the name of the option, and the failure",
         explains=lambda _, deviation: (
             deviation.what == "error"
             and all(_SUPPRESSED in str(text).casefold() for text in (deviation.expected, deviation.actual))
@@ -92,116 +92,116 @@ DIFFERENCES = (
     ),
     Difference(
         area="state_transitions",
-        why="a plan that can't be run is a failed query at once; Flink marks the vertex first, then does the same",
+        reason="a failed deployment fails the query immediately; Flink marks the vertex as failed first",
         explains=lambda vector, deviation: (
             _is("Executing", "enter")(vector, deviation) and deviation.actual in ("Restarting", "Failing")
         ),
     ),
     Difference(
         area="state_transitions",
-        why="a query that failed always goes to failure handling",
+        reason="a failed query is always subject to the restart strategy",
         explains=lambda vector, deviation: (
             _is("Executing", "graph_terminal")(vector, deviation) and deviation.actual != "FINISHED"
         ),
     ),
     Difference(
         area="state_transitions",
-        why="a job that was stopped with a savepoint is SUSPENDED: it may be resumed",
+        reason="a job that was stopped with a savepoint is SUSPENDED, because it can be resumed",
         explains=lambda vector, deviation: vector["state"] == "StopWithSavepoint" and deviation.expected == "FINISHED",
     ),
     Difference(
         area="state_transitions",
-        why="a job that does not run has nothing to save: it is suspended at once",
+        reason="a job that does not run is suspended immediately, because it has no state to save",
         explains=lambda vector, _: vector["event"] == "stop_with_savepoint" and vector["next_state"] is None,
     ),
     Difference(
         area="state_transitions",
-        why="a running job is always suspended at a batch boundary; Flink's suspend stops the job at once",
+        reason="the scheduler suspends a running job at a batch boundary; Flink stops the job immediately",
         explains=lambda vector, _: vector["event"] == "suspend",
     ),
     Difference(
         area="rescale_on_checkpoint",
-        why="in Spark no batch fails without its query: max_failed_batches is only a factor in max_trigger_delay",
+        reason="in Spark, a failed batch fails its query, so max_failed_batches only affects the default of max_trigger_delay",
         explains=lambda vector, _: any(event["event"] == "checkpoint_failed" for event in vector["events"]),
     ),
     Difference(
         area="state_transitions",
-        why="below its lower bound a job stops and waits (FLIP-291), unless below_lower_bound is keep_running",
+        reason="a job below its lower bounds stops and waits (FLIP-291), unless below_lower_bound is keep_running",
         explains=lambda vector, deviation: (
             _is("Executing", "new_requirements")(vector, deviation) and deviation.expected is None
         ),
     ),
     Difference(
         area="state_transitions",
-        why="what has no meaning in a state is ignored with a reason; nothing is raised",
+        reason="an event without a meaning in a state is ignored and reported as a decision; Flink raises an exception",
         explains=lambda vector, deviation: deviation.what == "error" and vector["next_state"] is None,
     ),
     Difference(
         area="rescaling_controller",
-        why="the minimal increase is cumulative (FLIP-160), not per vertex",
+        reason="the minimum increase applies to the sum over all vertices (FLIP-160), not to each vertex",
         explains=_grows_only,
     ),
     Difference(
         area="restart_strategies",
-        why="the backoff stays at its maximum; Flink's overflows from the 92nd attempt on",
+        reason="the backoff stays at its maximum; Flink's backoff overflows from the 92nd attempt on",
         explains=lambda vector, deviation: (
             deviation.what.startswith("backoff") and len(vector["steps"]) >= _FIRST_OVERFLOW
         ),
     ),
     Difference(
         area="restart_strategy_loader",
-        why="a streaming query always has a checkpoint, so a job restarts unless told otherwise",
+        reason="a streaming query always has a checkpoint, so a job restarts by default",
         explains=lambda vector, deviation: (
             not vector.get("checkpointing") and deviation.actual == "ExponentialDelayRestartBackoffTimeStrategy"
         ),
     ),
     Difference(
         area="apply_requirements",
-        why="-1 is expanded before it is applied; Flink stores it and crashes",
+        reason="the scheduler replaces -1 before it applies the requirements; Flink stores -1 and crashes",
         explains=lambda vector, _: any(-1 in bounds.values() for bounds in vector["requirements"].values()),
     ),
     Difference(
         area="apply_requirements",
-        why="requirements are complete and valid before they are applied",
+        reason="the scheduler only applies complete and valid requirements",
         explains=lambda vector, deviation: (
             deviation.what == "error" and vector["requirements"].keys() != vector["current"].keys()
         ),
     ),
     Difference(
         area="slot_to_tm",
-        why="slots are assigned when all of them are there, in every mode (Flink's default scheduler: in TASKS only)",
+        reason="the scheduler assigns slots only when all are available, in every mode; Flink's default scheduler only in TASKS",
         explains=_too_few_slots,
     ),
     Difference(
         area="vertex_parallelism_store",
-        why="the maximum parallelism never changes: it is the number of state partitions in the checkpoint",
+        reason="the maximum parallelism never changes, because it is the number of state partitions in the checkpoint",
         explains=lambda _, deviation: deviation.what == "can_rescale_max",
     ),
     Difference(
         area="legacy_scaling_interval",
-        why="the same is refused, in the words of our options",
+        reason="the scheduler refuses the same configuration, with the names of its own options",
         explains=lambda _, deviation: (
             deviation.what == "error" and bool(deviation.expected) and "scaling_interval_max" in str(deviation.actual)
         ),
     ),
     Difference(
         area="requirements_query",
-        why="a reactive job keeps its bounds and says so; whoever asks over REST is refused there",
+        reason="a reactive job ignores new bounds and reports the reason; the REST API refuses the request",
         explains=lambda vector, deviation: deviation.what == "error" and bool(vector.get("scheduler_mode")),
     ),
     Difference(
         area="rescale_timeline",
-        why="a job that has run before waits for slots without end; Flink's fails when its wait is over",
+        reason="a job that has run before waits for slots without a timeout; Flink's job fails when its timeout elapses",
         explains=_waits_for_slots("EXCEPTION_OCCURRED"),
     ),
     Difference(
         area="rescale_timeline",
-        why="the loss of slots does not count against the restart strategy; the job waits for others",
+        reason="the loss of slots does not count as a failure for the restart strategy; the job waits for new slots",
         explains=_waits_for_slots("JOB_FAILED"),
     ),
     Difference(
         area="settings",
-        why="a number without a unit is seconds, also under Flink's names, where it is milliseconds",
+        reason="the unit of a plain number is the second, also with Flink's option names; in Flink the unit is the millisecond",
         explains=lambda vector, deviation: (
             isinstance(deviation.expected, int)
             and deviation.actual == deviation.expected * 1000
@@ -210,7 +210,7 @@ DIFFERENCES = (
     ),
     Difference(
         area="settings",
-        why="a rescale always waits for a committed batch, at least 10 s unless max_trigger_delay says else",
+        reason="a rescale always waits for a committed batch; the default of max_trigger_delay is at least 10 s",
         explains=lambda vector, deviation: (
             deviation.what == "rescale_trigger_max_delay_ms"
             and _MAX_DELAY not in vector["config"]
@@ -219,7 +219,7 @@ DIFFERENCES = (
     ),
     Difference(
         area="settings",
-        why="the history of rescales is on by default, can't be switched off, and outlives restarts",
+        reason="the rescale history is always enabled and survives restarts",
         explains=lambda _, deviation: (
             (deviation.what == "rescale_history_max" and deviation.expected == 0)
             or (deviation.what == "error" and _HISTORY_SIZE in str(deviation.actual))
@@ -227,14 +227,14 @@ DIFFERENCES = (
     ),
     Difference(
         area="settings",
-        why="scaling-interval.max is alive here, so it must be longer than scaling-interval.min",
+        reason="scaling-interval.max has an effect, so it must be greater than scaling-interval.min",
         explains=lambda _, deviation: deviation.what == "error" and "scaling_interval_max" in str(deviation.actual),
     ),
 )
 
 
-def why(area: str, vector: Vector, deviation: Deviation) -> str | None:
-    """The reason of a deliberate difference, None if there is no rule for the deviation."""
+def reason_for(area: str, vector: Vector, deviation: Deviation) -> str | None:
+    """Return the reason for a deviation, None if no rule explains the deviation."""
     if vector.get("uncertain"):
-        return "the expectation could not be confirmed on Flink"
-    return next((rule.why for rule in DIFFERENCES if rule.area == area and rule.explains(vector, deviation)), None)
+        return "the expectation is not confirmed on Flink"
+    return next((rule.reason for rule in DIFFERENCES if rule.area == area and rule.explains(vector, deviation)), None)

@@ -1,23 +1,26 @@
-"""What a vector asks, and what comes of asking it."""
+"""Vectors, the deviations from their expectations, and comparisons that yield deviations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 Vector = Mapping[str, Any]
-"""Inputs and expectations, as decoded from JSON."""
+"""Inputs and expectations of one vector, decoded from JSON."""
+
+DESCRIPTION = ("id", "source", "notes", "verified", "uncertain")
+"""Keys of a vector that are neither inputs nor expectations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """The scheduler does something else than the vector expects.
+    """A result of the scheduler that differs from an expectation of a vector.
 
     Attributes:
-        what: of the vector's expectations.
-        expected: by the vector.
-        actual: by the scheduler.
+        what: name of the expectation.
+        expected: value in the vector.
+        actual: value from the scheduler.
     """
 
     what: str
@@ -26,34 +29,48 @@ class Deviation:
 
 
 class NotApplicableError(Exception):
-    """The scheduler has nothing that the vector could be asked of; the message says why."""
+    """A vector does not apply to the scheduler. The message gives the reason."""
 
 
-Judge = Callable[[Vector], Iterator[Deviation]]
-"""Puts a vector to the scheduler and yields what deviates; raises `NotApplicableError`."""
+Check = Callable[[Vector], Iterator[Deviation]]
+"""Runs a vector on the scheduler and yields the deviations. Raises `NotApplicableError`."""
 
 
 def compare(what: str, expected: object, actual: object) -> Iterator[Deviation]:
-    """A deviation if they differ."""
+    """Yield a deviation if the values differ."""
     if expected != actual:
         yield Deviation(what=what, expected=expected, actual=actual)
 
 
 def compare_text(what: str, expected: str, actual: str) -> Iterator[Deviation]:
-    """A deviation if the expected words are not among the actual ones, whatever their case."""
+    """Yield a deviation if the actual text does not contain the expected text. Case is ignored."""
     if expected.rstrip(".").casefold() not in actual.casefold():
         yield Deviation(what=what, expected=expected, actual=actual)
 
 
-def expect_only(vector: Vector, *known: str) -> None:
-    """Refuse a vector with expectations that its judge does not know, rather than pass it unasked.
+def require_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names that a check does not evaluate, so that no vector passes without a complete check.
+
+    Args:
+        what: kind of the names, for the message.
+        names: names in the vector.
+        known: names that the check evaluates.
 
     Raises:
-        NotApplicableError: naming them.
+        NotApplicableError: at least one name is unknown.
     """
-    unknown = sorted(set(_expectations(vector)) - set(known))
+    unknown = sorted(set(names).difference(known))
     if unknown:
-        raise NotApplicableError(f"expectation not understood: {', '.join(unknown)}")
+        raise NotApplicableError(f"unknown {what}: {', '.join(unknown)}")
+
+
+def expect_only(vector: Vector, *known: str) -> None:
+    """Refuse a vector with expectations that a check does not evaluate.
+
+    Raises:
+        NotApplicableError: at least one expectation is unknown.
+    """
+    require_known("expectation", _expectations(vector), known)
 
 
 def _expectations(value: Any) -> Iterator[str]:

@@ -1,12 +1,12 @@
-"""Runs conformance vectors against the scheduler and sums up."""
+"""Checks the scheduler with conformance vectors, and collects the results of each area."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airflow_adaptive.testing.conformance.differences import why
-from airflow_adaptive.testing.conformance.result import Deviation, Judge, NotApplicableError, Vector
+from airflow_adaptive.testing.conformance.differences import reason_for
+from airflow_adaptive.testing.conformance.result import Check, Deviation, NotApplicableError, Vector
 from airflow_adaptive.testing.conformance.subjects import (
     balance,
     options,
@@ -19,7 +19,7 @@ from airflow_adaptive.testing.conformance.subjects import (
     transition_manager,
 )
 
-JUDGES: Mapping[str, Judge] = {
+CHECKS: Mapping[str, Check] = {
     "slot_allocator": slots.slot_allocator,
     "required_slots": slots.slots_required,
     "has_desired_resources": slots.has_desired_resources,
@@ -42,23 +42,23 @@ JUDGES: Mapping[str, Judge] = {
     "slot_to_tm": balance.slot_to_tm,
     "minimal_taskmanagers": balance.minimal_taskmanagers,
 }
-"""Areas that the scheduler can be asked of."""
+"""The checks of all areas, by name of the area."""
 
-NOT_ASKED: Mapping[str, str] = {
-    "state_locality": "state has no slot of its own: Spark runs a stateful task where the state store of its partition is",
+NOT_APPLICABLE: Mapping[str, str] = {
+    "state_locality": "a slot has no state: Spark runs a stateful task on the executor that has the state store of the partition",
 }
-"""Areas that the scheduler has no part in, and why."""
+"""Areas without a counterpart in the scheduler, with the reasons."""
 
 
 @dataclass(kw_only=True)
-class Tally:
-    """What came of an area's vectors.
+class AreaResult:
+    """The results of the vectors of one area.
 
     Attributes:
-        passed: how many did as expected.
-        differing: those that differ on purpose, with the reason.
-        not_applicable: those that could not be asked, with the reason.
-        deviating: those that deviate without a reason, with what deviates.
+        passed: number of vectors without a deviation.
+        differing: vectors that only have deliberate differences, with the reasons.
+        not_applicable: vectors that do not apply to the scheduler, with the reasons.
+        deviating: vectors with at least one unexplained deviation, with these deviations.
     """
 
     passed: int = 0
@@ -67,45 +67,45 @@ class Tally:
     deviating: list[str] = field(default_factory=list)
 
 
-def run(areas: Mapping[str, Sequence[Vector]]) -> dict[str, Tally]:
-    """Judge the vectors of every area; those whose name begins with an underscore describe the file."""
+def run(areas: Mapping[str, Sequence[Vector]]) -> dict[str, AreaResult]:
+    """Check the vectors of every area, except entries whose name begins with an underscore: they describe the file."""
     return {area: _run_area(area, vectors) for area, vectors in areas.items() if not area.startswith("_")}
 
 
-def _run_area(area: str, vectors: Sequence[Vector]) -> Tally:
-    tally, judge = Tally(), JUDGES.get(area) or _nobody(area)
+def _run_area(area: str, vectors: Sequence[Vector]) -> AreaResult:
+    result, check = AreaResult(), CHECKS.get(area) or _not_applicable(area)
     for vector in vectors:
         name = vector.get("id", "?")
         try:
-            deviations = list(judge(vector))
+            deviations = list(check(vector))
         except NotApplicableError as reason:
-            tally.not_applicable.append(f"{name}: {reason}")
+            result.not_applicable.append(f"{name}: {reason}")
             continue
-        except Exception as error:  # noqa: BLE001  one that can't be judged must not hide the others
-            tally.deviating.append(f"{name}: can't be judged: {type(error).__name__} {error}")
+        except Exception as error:  # noqa: BLE001  an invalid vector must not prevent the checks of the other vectors
+            result.deviating.append(f"{name}: the check failed: {type(error).__name__} {error}")
             continue
-        _add(tally, area, vector, deviations)
-    return tally
+        _add(result, area, vector, deviations)
+    return result
 
 
-def _add(tally: Tally, area: str, vector: Vector, deviations: list[Deviation]) -> None:
+def _add(result: AreaResult, area: str, vector: Vector, deviations: list[Deviation]) -> None:
     name = vector.get("id", "?")
-    reasons = [why(area, vector, deviation) for deviation in deviations]
-    unexplained = [_told(d) for d, reason in zip(deviations, reasons, strict=True) if reason is None]
+    reasons = [reason_for(area, vector, deviation) for deviation in deviations]
+    unexplained = [_describe(d) for d, reason in zip(deviations, reasons, strict=True) if reason is None]
     if unexplained:
-        tally.deviating.append(f"{name}: {'; '.join(unexplained)}")
+        result.deviating.append(f"{name}: {'; '.join(unexplained)}")
     elif reasons:
-        tally.differing.append(f"{name}: {'; '.join(dict.fromkeys(filter(None, reasons)))}")
+        result.differing.append(f"{name}: {'; '.join(dict.fromkeys(filter(None, reasons)))}")
     else:
-        tally.passed += 1
+        result.passed += 1
 
 
-def _told(deviation: Deviation) -> str:
+def _describe(deviation: Deviation) -> str:
     return f"{deviation.what}: expected {deviation.expected!r}, got {deviation.actual!r}"
 
 
-def _nobody(area: str) -> Judge:
+def _not_applicable(area: str) -> Check:
     def refuse(_: Vector) -> Iterator[Deviation]:
-        raise NotApplicableError(NOT_ASKED.get(area, "no policy of the scheduler does this"))
+        raise NotApplicableError(NOT_APPLICABLE.get(area, "the scheduler has no counterpart to this area"))
 
     return refuse

@@ -1,4 +1,4 @@
-"""Balance: which subtasks lie in which slot, and which slots on which worker."""
+"""Load balancing: the assignment of subtasks to slots, and of slots to workers."""
 
 from __future__ import annotations
 
@@ -10,22 +10,27 @@ from typing import Any
 from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode, WorkerSlots, choose_slots, spread
 from airflow_adaptive.scheduler.allocator.task_placement import place_balanced, place_by_index
 from airflow_adaptive.scheduler.config.parsing import load_balance_mode
-from airflow_adaptive.testing.conformance.result import Deviation, NotApplicableError, Vector
+from airflow_adaptive.testing.conformance.result import (
+    DESCRIPTION,
+    Deviation,
+    NotApplicableError,
+    Vector,
+    require_known,
+)
 from airflow_adaptive.testing.conformance.subjects.job_graphs import graph
 
-Normalise = Callable[[Any], Any]
-"""Makes what a vector says and what the scheduler did comparable: order and idle workers may not matter."""
+Normalize = Callable[[Any], Any]
+"""Converts an expected or actual value to a comparable form, for example without order or idle workers."""
 
-_ABOUT = ("id", "source", "notes", "verified", "uncertain")
 _EXPECTATION = re.compile(r"(?:expected|observed)_(?:(?:flip|flink(?:_\d+)*)_)?(?P<fact>.+?)(?:_one_of)?")
 
 _NO_SIZE = ("ANY", "UNKNOWN")
-"""Resource profiles that fit any other."""
+"""Resource profiles that match every profile."""
 
 
 def balanced_tasks(vector: Vector) -> Iterator[Deviation]:
-    """`SlotSharingResolver#getExecutionSlotSharingGroups`: slots as they are filled when every bound is reached."""
-    _understand(vector, "mode", "vertices")
+    """`SlotSharingResolver#getExecutionSlotSharingGroups`, with every vertex at its upper bound."""
+    _require_inputs(vector, "mode", "vertices")
     job = graph(vector["vertices"])
     place = place_balanced if _mode(vector) is LoadBalanceMode.TASKS else place_by_index
     groups = place(job, {vertex.name: vertex.parallelism.upper for vertex in job.vertices})
@@ -40,9 +45,9 @@ def balanced_tasks(vector: Vector) -> Iterator[Deviation]:
 def slot_to_tm(vector: Vector) -> Iterator[Deviation]:
     """`SlotMatchingResolver#matchSlotSharingGroupWithSlots` and, with `slots`, `RequestSlotMatchingStrategy`.
 
-    Slots of Flink's pool are free to be taken in their order, so they are free slots here, whoever holds them.
+    All slots of Flink's pool are available to the job, so this check offers all of them as free slots.
     """
-    _understand(vector, "mode", "requests", "tms", "slots", "initial_load")
+    _require_inputs(vector, "mode", "requests", "tms", "slots", "initial_load")
     mode, loads = _mode(vector), [_load(request) for request in vector["requests"]]
     chosen = choose_slots(_workers(vector), len(loads), mode)
     placed = () if chosen is None else spread(loads, chosen, mode, vector.get("initial_load"))
@@ -61,8 +66,8 @@ def slot_to_tm(vector: Vector) -> Iterator[Deviation]:
 
 
 def minimal_taskmanagers(vector: Vector) -> Iterator[Deviation]:
-    """`DefaultSlotAssigner#pickSlotsIfNeeded` of an application: the slots of its pool are held by the job."""
-    _understand(vector, "groups", "tms")
+    """`DefaultSlotAssigner#pickSlotsIfNeeded` in application mode: the job holds all slots of the pool."""
+    _require_inputs(vector, "groups", "tms")
     held = [WorkerSlots(worker=worker, held=slots) for worker, slots in vector["tms"].items()]
     chosen = choose_slots(held, vector["groups"], LoadBalanceMode.NONE) or ()
     yield from _compare(
@@ -75,20 +80,14 @@ def minimal_taskmanagers(vector: Vector) -> Iterator[Deviation]:
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def _understand(described: Mapping[str, Any], *known: str) -> None:
-    """Refuse what says more than its judge reads, beside expectations.
-
-    Raises:
-        NotApplicableError: naming it.
-    """
-    unknown = sorted(key for key in described if key not in (*known, *_ABOUT) and not _EXPECTATION.fullmatch(key))
-    if unknown:
-        raise NotApplicableError(f"input not understood: {', '.join(unknown)}")
+def _require_inputs(inputs: Mapping[str, Any], *known: str) -> None:
+    """Refuse inputs that a check does not read. Raises `NotApplicableError`."""
+    require_known("input", (key for key in inputs if not _EXPECTATION.fullmatch(key)), (*known, *DESCRIPTION))
 
 
 def _mode(vector: Vector) -> LoadBalanceMode:
     if vector["mode"] == "MIN_RESOURCES":
-        # It tells Flink's resource manager which workers to fill first; the adaptive scheduler does as for NONE.
+        # The mode only affects Flink's resource manager. Flink's adaptive scheduler treats it as NONE.
         return LoadBalanceMode.NONE
     try:
         return load_balance_mode(vector["mode"])
@@ -104,56 +103,56 @@ def _workers(vector: Vector) -> Sequence[WorkerSlots]:
 
 
 def _require_one_size(vector: Vector) -> None:
-    """Refuse requests that do not fit every slot: on Spark the slots of a job are all alike."""
+    """Refuse requests that do not fit every slot, because all slots of a Spark job have the same size."""
     for slot in vector["slots"]:
-        _understand(slot, "tm", "profile")
+        _require_inputs(slot, "tm", "profile")
     sizes = {slot.get("profile", _NO_SIZE[0]) for slot in vector["slots"]}
     wanted = {r.get("profile", _NO_SIZE[1]) for r in vector["requests"] if isinstance(r, Mapping)}.difference(_NO_SIZE)
     if len(sizes) > 1 or (sizes.isdisjoint(_NO_SIZE) and wanted - sizes):
-        raise NotApplicableError("slots and requests of different sizes: all slots of a Spark job are alike")
+        raise NotApplicableError(
+            "slots and requests have different sizes, but all slots of a Spark job have the same size"
+        )
 
 
 def _load(request: Any) -> float:
     if not isinstance(request, Mapping):
         return float(request)
-    _understand(request, "load", "profile")
+    _require_inputs(request, "load", "profile")
     return float(request["load"])
 
 
 # ---- comparing ------------------------------------------------------------------------------------------------------
 
 
-def _compare(vector: Vector, **facts: tuple[Any, Normalise]) -> Iterator[Deviation]:
-    """A deviation for each fact that is none of the outcomes that the vector knows."""
+def _compare(vector: Vector, **facts: tuple[Any, Normalize]) -> Iterator[Deviation]:
+    """Yield a deviation for each fact that matches none of the expected outcomes."""
     outcomes: dict[str, list[Any]] = {}
     for key, value in vector.items():
         if matched := _EXPECTATION.fullmatch(key):
             outcomes.setdefault(matched["fact"], []).extend(_outcomes(value))
-    unknown = sorted(outcomes.keys() - facts.keys())
-    if unknown:
-        raise NotApplicableError(f"expectation not understood: {', '.join(unknown)}")
+    require_known("expectation", outcomes, facts)
     for fact, expected in outcomes.items():
-        actual, normalise = facts[fact]
-        if not any(_same(outcome, actual, normalise) for outcome in expected):
+        actual, normalize = facts[fact]
+        if not any(_same(outcome, actual, normalize) for outcome in expected):
             yield Deviation(what=fact, expected=expected, actual=actual)
 
 
-def _same(outcome: Any, actual: Any, normalise: Normalise) -> bool:
+def _same(outcome: Any, actual: Any, normalize: Normalize) -> bool:
     """Whether the outcome is the actual one; null is none at all."""
     try:
-        return not actual if outcome is None else bool(normalise(outcome) == normalise(actual))
+        return not actual if outcome is None else bool(normalize(outcome) == normalize(actual))
     except (AttributeError, TypeError) as error:
-        raise NotApplicableError(f"outcome not understood: {outcome!r}") from error
+        raise NotApplicableError(f"unknown form of outcome: {outcome!r}") from error
 
 
 def _outcomes(value: Any) -> list[Any]:
-    """One outcome, or several: a list of what an outcome looks like."""
+    """Return the expected outcomes. A list of lists or objects contains several outcomes."""
     several = isinstance(value, list) and value and all(isinstance(item, (list, Mapping)) for item in value)
     return value if several else [value]
 
 
-def _each(normalise: Normalise) -> Normalise:
-    return lambda groups: {group: normalise(slots) for group, slots in groups.items()}
+def _each(normalize: Normalize) -> Normalize:
+    return lambda groups: {group: normalize(slots) for group, slots in groups.items()}
 
 
 def _used(per_worker: Mapping[str, float]) -> Mapping[str, float]:

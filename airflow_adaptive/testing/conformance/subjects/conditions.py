@@ -1,4 +1,4 @@
-"""What the condition of a state transition vector says, in the words of Flink's tests."""
+"""Conditions of the state transition vectors, which are phrases from Flink's tests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from airflow_adaptive.testing.conformance.result import NotApplicableError
 from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT
 
 NONE, SUFFICIENT, DESIRED = 0, 2, 4
-"""Slots that a job with bounds 1..4 finds too few, sufficient, desired."""
+"""Numbers of slots that are too few, sufficient and desired for a job with the bounds 1 to 4."""
 
 
 class Phrase(StrEnum):
-    """Patterns of what a condition may say."""
+    """Patterns of the phrases that a condition can contain."""
 
     NO_RESOURCES = r"neither|not enough|insufficient|(no|without)( any)? (resources|slots)|no (available )?parallelism"
     NOT_DESIRED = r"(not|nor) desired|desired (resources )?(are )?not|\bsufficient"
@@ -27,7 +27,7 @@ class Phrase(StrEnum):
     ELAPSED = r"(?<!not )(?<!not yet )elapsed|(?<!not )passed|\bafter\b"
     NOT_STABILIZING = r"stabili[sz]ation timeout (of |is )?0\b|no stabili[sz]ation"
     STABILIZING = r"stabili[sz]ation"
-    FOR_EVER = r"negative|for ever|-1"
+    FOREVER = r"negative|for ever|-1"
     COOLDOWN = r"cool-?down"
     UNCHANGED = r"parallelism (is |stays |would be |would stay )?(unchanged|the same)|no change|(does|would) not change"
     CHANGED = r"parallelism (has |would )?changed?\b|other parallelism"
@@ -59,41 +59,50 @@ _BETWEEN_CLAUSES = re.compile(r"[,;:()/]|\band\b|\bwhile\b|\bbut\b", re.IGNORECA
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
-    """A condition, "" for none."""
+class Conditions:
+    """The conditions of a vector.
 
-    condition: str
+    Attributes:
+        text: conditions as written in the vector, "" if there are none.
+    """
+
+    text: str
 
     def __post_init__(self) -> None:
-        """Refuse what can't be read: every clause must say something known. Raises `NotApplicableError`."""
-        clauses = filter(None, map(str.strip, _BETWEEN_CLAUSES.split(_BOUNDS.sub("any", self.condition))))
+        """Refuse a text with a clause that contains no known phrase. Raises `NotApplicableError`."""
+        clauses = filter(None, map(str.strip, _BETWEEN_CLAUSES.split(_BOUNDS.sub("any", self.text))))
         unknown = [clause for clause in clauses if not _VOCABULARY.search(clause)]
         if unknown:
-            raise NotApplicableError(f"condition not understood: {'; '.join(unknown)}")
+            raise NotApplicableError(f"unknown condition: {'; '.join(unknown)}")
 
-    def says(self, *phrases: Phrase) -> bool:
-        """Whether the condition says one of these."""
+    def mentions(self, *phrases: Phrase) -> bool:
+        """Return whether the text contains at least one of the phrases."""
         return any(self.find(phrase) for phrase in phrases)
 
     def find(self, phrase: Phrase) -> re.Match[str] | None:
-        """Where the condition says it."""
-        return re.search(phrase, self.condition, re.IGNORECASE)
+        """Return the first match of a phrase, None if the text does not contain the phrase."""
+        return re.search(phrase, self.text, re.IGNORECASE)
 
     @property
     def slots(self) -> int:
-        """Slots that are there."""
-        if self.says(Phrase.NO_RESOURCES, Phrase.UNCHANGED):
+        """Number of slots that are available."""
+        if self.mentions(Phrase.NO_RESOURCES, Phrase.UNCHANGED):
             return NONE
-        if not self.says(Phrase.DESIRED, Phrase.NOT_DESIRED):
-            return DESIRED if self.says(Phrase.CHANGED, Phrase.COOLDOWN) else NONE
-        return SUFFICIENT if self.says(Phrase.NOT_DESIRED) else DESIRED
+        if not self.mentions(Phrase.DESIRED, Phrase.NOT_DESIRED):
+            return DESIRED if self.mentions(Phrase.CHANGED, Phrase.COOLDOWN) else NONE
+        return SUFFICIENT if self.mentions(Phrase.NOT_DESIRED) else DESIRED
 
     @property
     def failure(self) -> Failure:
-        """The failure that is spoken of."""
-        return HOPELESS if self.says(Phrase.NOT_RECOVERABLE) else TRANSIENT
+        """Failure of the query."""
+        return HOPELESS if self.mentions(Phrase.NOT_RECOVERABLE) else TRANSIENT
+
+    @property
+    def has_target(self) -> bool:
+        """Whether the job restarts for a target parallelism."""
+        return self.mentions(Phrase.TARGET) and not self.mentions(Phrase.NO_TARGET)
 
     @property
     def restarts(self) -> bool:
         """Whether the restart strategy allows a restart."""
-        return not self.says(Phrase.NO_RESTART)
+        return not self.mentions(Phrase.NO_RESTART)

@@ -1,4 +1,4 @@
-"""Job graphs as vectors describe them."""
+"""Job graphs of the vectors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ JOB = "vector"
 
 
 def graph(vertices: list[Mapping[str, Any]]) -> JobGraph:
-    """The graph of a vector's vertices."""
+    """Return the graph of the vertices of a vector."""
     return JobGraph(job=JOB, vertices=tuple(_vertex(described) for described in vertices))
 
 
 def graph_of(bounds: Mapping[str, tuple[int, int, int]]) -> JobGraph:
-    """The graph of vertices with lower bound, upper bound and maximum parallelism."""
+    """Return a graph.
+
+    Args:
+        bounds: lower bound, upper bound and maximum parallelism of each vertex, by name.
+    """
     return JobGraph(
         job=JOB,
         vertices=tuple(
@@ -28,7 +32,13 @@ def graph_of(bounds: Mapping[str, tuple[int, int, int]]) -> JobGraph:
 
 
 def requirements(described: Mapping[str, Mapping[str, int]], lower: str, upper: str) -> Requirements:
-    """Requirements with the vector's names for the bounds."""
+    """Return the requirements of a vector.
+
+    Args:
+        described: bounds of each vertex, by name of the vertex.
+        lower: key of the lower bound.
+        upper: key of the upper bound.
+    """
     return {name: ParallelismRange(bounds[lower], bounds[upper]) for name, bounds in described.items()}
 
 

@@ -1,4 +1,4 @@
-"""Options by Flink's names, with their fallbacks and defaults."""
+"""Options with Flink's names, fallback keys and defaults."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.resource_checks import max_trigger_delay
 from airflow_adaptive.testing.conformance.result import (
     Deviation,
-    NotApplicableError,
     Vector,
     compare,
     compare_text,
     expect_only,
+    require_known,
 )
 
 _OPTION = {
@@ -32,7 +32,7 @@ _OPTION = {
     "slot_idle_timeout_ms": "slot_idle_timeout",
     "rescale_history_max": "history_size",
 }
-"""Names of Flink's `AdaptiveScheduler.Settings` and of the options that they are read into."""
+"""Names of the options, by the name of the field of Flink's `AdaptiveScheduler.Settings`."""
 
 _FLINK_NAMES = {name for option in OPTIONS.values() for name in option.flink}
 
@@ -40,12 +40,10 @@ _NEVER = -1
 
 
 def settings(vector: Vector) -> Iterator[Deviation]:
-    """`AdaptiveScheduler.Settings#of`: what of the configuration has an option here."""
+    """`AdaptiveScheduler.Settings#of`, for the settings that are also options of this scheduler."""
     expect_only(vector, "expected")
     expected = vector["expected"]
-    unknown = sorted(set(expected) - {"error", *_OPTION})
-    if unknown:
-        raise NotApplicableError(f"settings without an option: {', '.join(unknown)}")
+    require_known("setting", expected, ("error", *_OPTION))
     config = {name: value for name, value in vector["config"].items() if name in _FLINK_NAMES}
     try:
         options = Options.of(config)
@@ -59,7 +57,7 @@ def settings(vector: Vector) -> Iterator[Deviation]:
 
 
 def _settings(options: Options, checkpoint_interval_ms: int | None) -> dict[str, int]:
-    """In Flink's terms; the interval of checkpoints is that of the queries' trigger."""
+    """Return the values with Flink's names and units. The checkpoint interval is the trigger interval of the queries."""
     values = {name: _plain(getattr(options, option)) for name, option in _OPTION.items()}
     job = JobGraph.single("vector", ParallelismRange(1, 1))
     interval = None if checkpoint_interval_ms is None else checkpoint_interval_ms * MILLISECOND

@@ -1,4 +1,4 @@
-"""Declarative resource requirements: validation, what is applied, and the bounds that follow."""
+"""Resource requirements: validation, update, and the resulting bounds."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _NOT_CONFIGURED = -1
 def requirements_validation(vector: Vector) -> Iterator[Deviation]:
     """`JobResourceRequirements#validate`."""
     if "situation" in vector:
-        raise NotApplicableError("a situation of the REST endpoint, which is not part of the scheduler")
+        raise NotApplicableError("the vector describes the REST endpoint, which is not part of the scheduler")
     expect_only(vector, "expected_errors", "expected_http_status")
-    asked = requirements(vector["requirements"], "lowerBound", "upperBound")
-    actual = violations(asked, vector["max_parallelism"])
+    requested = requirements(vector["requirements"], "lowerBound", "upperBound")
+    actual = violations(requested, vector["max_parallelism"])
     yield from compare("errors", sorted(vector["expected_errors"]), sorted(actual))
 
 
@@ -58,9 +58,9 @@ def apply_requirements(vector: Vector) -> Iterator[Deviation]:
     described = vector["current"]
     job = graph_of({name: (v["lower"], v["upper"], v["max"]) for name, v in described.items()})
     before = machine.create(job, Options(slot_request_max_interval=timedelta(0)))
-    asked = requirements(vector["requirements"], "lower", "upper")
+    requested = requirements(vector["requirements"], "lower", "upper")
     try:
-        accepted = accept(asked, job.requirements, job.max_parallelism)
+        accepted = accept(requested, job.requirements, job.max_parallelism)
     except RequirementsError as error:
         yield from compare_text("error", vector["expected"].get("error", "none"), str(error))
         return
@@ -75,7 +75,7 @@ def apply_requirements(vector: Vector) -> Iterator[Deviation]:
 
 
 def vertex_parallelism_store(vector: Vector) -> Iterator[Deviation]:
-    """`SchedulerBase#computeVertexParallelismStore`: bounds and maximum parallelism by default; adjusted if reactive."""
+    """`SchedulerBase#computeVertexParallelismStore`: default bounds and maximum parallelism, also in reactive mode."""
     expect_only(vector, "expected")
     parallelism, declared, expected = vector["parallelism"], vector["max_parallelism"], vector["expected"]
     maximum = default_max_parallelism(parallelism) if declared == _NOT_CONFIGURED else declared
@@ -86,12 +86,12 @@ def vertex_parallelism_store(vector: Vector) -> Iterator[Deviation]:
     except JobGraphError as error:
         yield from compare_text("error", expected.get("error", "none"), str(error))
         return
-    (bounds,), (most,) = state.requirements.values(), state.job.max_parallelism.values()
+    (bounds,), (max_parallelism,) = state.requirements.values(), state.job.max_parallelism.values()
     actual = {
         "parallelism": bounds.upper,
         "min_parallelism": bounds.lower,
-        "max_parallelism": most,
+        "max_parallelism": max_parallelism,
         "can_rescale_max": False,
     }
-    for name, wanted in expected.items():
-        yield from compare(name, wanted, actual.get(name))
+    for name, value in expected.items():
+        yield from compare(name, value, actual.get(name))

@@ -1,4 +1,4 @@
-"""Whether and when a rescale is worth it, and what it counts as."""
+"""Rescales: their conditions, their triggers and their metrics."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from airflow_adaptive.testing.conformance.result import (
     compare,
     compare_text,
     expect_only,
+    require_known,
 )
 from airflow_adaptive.testing.scenario import Scenario
 
-_NO_CEILING = 2**15
-_WORTH_IT = 2
-_ONLY_BY_FORCE = 1
+_UNLIMITED = 2**15
+_SUFFICIENT_INCREASE = 2
+_INCREASE_IF_FORCED = 1
 _NO_WAIT: Mapping[str, Any] = {"executing_stabilization_timeout": 0, "max_trigger_delay": 0}
 
 
@@ -36,7 +37,7 @@ def rescaling_controller(vector: Vector) -> Iterator[Deviation]:
     if least is None:
         actual = parallelism_changed(current, new)
     else:
-        bounds = dict.fromkeys(new, ParallelismRange(1, _NO_CEILING))
+        bounds = dict.fromkeys(new, ParallelismRange(1, _UNLIMITED))
         actual = should_rescale(current, new, bounds, MinimalIncrease(min_increase=least))
     yield from compare("rescale", vector["expected_rescale"], actual)
 
@@ -62,7 +63,7 @@ def rescale_on_checkpoint(vector: Vector) -> Iterator[Deviation]:
 
 
 def _ready_for_trigger(scenario: Scenario) -> None:
-    """Put the manager where a trigger can be seen: with nothing to gain it falls back to Idling."""
+    """Put the transition manager into STABILIZED. A trigger without new resources then returns it to IDLING."""
     current = scenario.state.current
     if isinstance(current, Executing):
         stabilized = replace(current.manager, phase=Phase.STABILIZED, first_change=scenario.now)
@@ -79,13 +80,13 @@ def _batch_event(scenario: Scenario, event: str, number: int) -> None:
         case "checkpoint_completed":
             scenario.when_committed()
         case "checkpoint_failed":
-            pass  # In Spark no batch fails without its query.
+            pass  # In Spark, a failed batch fails its query.
         case "new_resources":
             scenario.when_slots(held=2, free=number)
         case "new_requirements":
             scenario.when_requirements(lower=1, upper=2 + number).when_requirements(lower=1, upper=2)
         case _:
-            raise NotApplicableError(f"event not understood: {event}")
+            raise NotApplicableError(f"unknown event: {event}")
 
 
 def metrics(vector: Vector) -> Iterator[Deviation]:
@@ -99,20 +100,18 @@ def metrics(vector: Vector) -> Iterator[Deviation]:
         case "new_requirements" | "requirements" | "scale_down":
             scenario.when_requirements(1, 1)
         case other:
-            raise NotApplicableError(f"cause not understood: {other}")
+            raise NotApplicableError(f"unknown cause: {other}")
     counted = {"numRestarts": scenario.state.num_restarts, "numRescales": scenario.state.num_rescales}
     for name, expected in vector["expected"].items():
         if name not in counted:
-            raise NotApplicableError(f"there is no metric {name}")
+            raise NotApplicableError(f"unknown metric: {name}")
         yield from compare(name, expected, counted[name])
 
 
 def legacy_scaling_interval(vector: Vector) -> Iterator[Deviation]:
-    """Cooldown and forced rescale as in Flink 1.18-1.20: `cooldown_extension` is first_change."""
+    """Cooldown and forced rescale of Flink 1.18 to 1.20, which is `cooldown_extension` `first_change`."""
     expected = vector["expected"]
-    unknown = sorted(set(expected) - {"action", "delay_s", "then", "backoff_ms", "error"})
-    if unknown:
-        raise NotApplicableError(f"expectation not understood: {', '.join(unknown)}")
+    require_known("expectation", expected, ("action", "delay_s", "then", "backoff_ms", "error"))
     try:
         scenario = _executing_as_in_1_18(vector)
     except OptionError as error:
@@ -120,20 +119,20 @@ def legacy_scaling_interval(vector: Vector) -> Iterator[Deviation]:
         return
     yield from compare("error", expected.get("error"), None)
     scenario.after(vector["seconds_since_last_rescale"])
-    scenario.when_slots(held=2, free=_WORTH_IT if vector["should_rescale"] else _ONLY_BY_FORCE)
-    delay = _seconds_to_go(scenario)
+    scenario.when_slots(held=2, free=_SUFFICIENT_INCREASE if vector["should_rescale"] else _INCREASE_IF_FORCED)
+    delay = _seconds_to_next_timer(scenario)
     yield from compare("delay", expected.get("delay_s", delay), delay)
     if vector["should_rescale_forced"] is False:
         scenario.when_slots(held=2)
     scenario.after(delay or 0)
-    yield from _followed(expected, scenario)
+    yield from _compare_restart(expected, scenario)
 
 
 def _executing_as_in_1_18(vector: Vector) -> Scenario:
     return Scenario(
         lower=1,
         upper=8,
-        min_parallelism_increase=_WORTH_IT,
+        min_parallelism_increase=_SUFFICIENT_INCREASE,
         scaling_interval_min=vector["scaling_interval_min_s"],
         scaling_interval_max=vector["scaling_interval_max_s"],
         cooldown_extension="first_change",
@@ -141,15 +140,15 @@ def _executing_as_in_1_18(vector: Vector) -> Scenario:
     ).given_executing(2)
 
 
-def _followed(expected: Mapping[str, Any], scenario: Scenario) -> Iterator[Deviation]:
+def _compare_restart(expected: Mapping[str, Any], scenario: Scenario) -> Iterator[Deviation]:
     restarting = next((s.state.current for s in scenario.steps if isinstance(s.state.current, Restarting)), None)
-    yield from compare("what follows", expected.get("then"), None if restarting is None else "Restarting")
+    yield from compare("next state", expected.get("then"), None if restarting is None else "Restarting")
     if restarting is not None and expected.get("backoff_ms") is not None:
         yield from compare("backoff", expected["backoff_ms"], restarting.backoff // MILLISECOND)
 
 
-def _seconds_to_go(scenario: Scenario) -> float | None:
-    """Seconds until the scheduled check, 0 if the job was rescaled at once, None if nothing is scheduled."""
+def _seconds_to_next_timer(scenario: Scenario) -> float | None:
+    """Return the seconds until the next timer: 0 if the job rescaled immediately, None if no timer is set."""
     if "Restarting" in scenario.path:
         return 0
     due = machine.timers(scenario.state)

@@ -1,4 +1,4 @@
-"""Restart strategies, and how one is chosen."""
+"""Restart strategies and their selection."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from airflow_adaptive.testing.conformance.result import (
 from airflow_adaptive.testing.scenario import START
 
 _SAMPLES = 4000
-"""Number of evenly spread values of the jitter that reach every possible backoff."""
+"""Number of evenly spaced jitter values, which is sufficient to produce every possible backoff."""
 _NO_JITTER = 0.5
 
 _FLINK_CLASS = {
@@ -62,7 +62,7 @@ def restart_strategies(vector: Vector) -> Iterator[Deviation]:
 
 
 def _parameter(named: tuple[str, Any]) -> tuple[str, Any]:
-    """A duration in ms, as the strategies name and take it."""
+    """Convert a parameter in milliseconds to the name and the type of the strategy."""
     name, value = named
     return (name.removesuffix("_ms"), value * MILLISECOND) if name.endswith("_ms") else named
 
@@ -98,11 +98,11 @@ def restart_strategy_loader(vector: Vector) -> Iterator[Deviation]:
     yield from compare("error", vector.get("expected_error"), None)
     if "expected_class" in vector:
         yield from compare("class", vector["expected_class"], _FLINK_CLASS[type(strategy)])
-    for name, wanted in map(_parameter, vector.get("expected_params", {}).items()):
-        yield from compare(name, wanted, getattr(strategy, name, None))
+    for name, value in map(_parameter, vector.get("expected_params", {}).items()):
+        yield from compare(name, value, getattr(strategy, name, None))
 
 
 def _named_by(job: Mapping[str, object], cluster: Mapping[str, object]) -> Mapping[str, object]:
-    """The configuration that names the strategy: all its parameters are read from there."""
+    """Return the configuration that names the strategy. Flink reads all parameters from the same configuration."""
     names = OPTIONS["restart_strategy"].flink
     return job if any(name in job for name in names) else cluster

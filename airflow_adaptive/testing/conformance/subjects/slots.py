@@ -1,4 +1,4 @@
-"""Slots: how many are wanted, what they give, whether all that is desired is there."""
+"""Slots: required slots, the parallelism on the available slots, and desired resources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def slots_required(vector: Vector) -> Iterator[Deviation]:
 def has_desired_resources(vector: Vector) -> Iterator[Deviation]:
     """`AdaptiveScheduler#hasDesiredResources`."""
     expect_only(vector, "expected")
-    wanted, there = vector["required_slots"], vector["available_slots"]
-    state = Scenario(lower=1, upper=wanted).when_slots(free=there).state
+    state = Scenario(lower=1, upper=vector["required_slots"]).when_slots(free=vector["available_slots"]).state
     desired = resource_checks.waiting_resources(state) is Resources.DESIRED
     yield from compare("desired resources", vector["expected"], desired)

@@ -1,7 +1,6 @@
-"""The state machine: which event leads from which state to which.
+"""State transitions: the state that follows each event in each state.
 
-A vector's state is reached by a life that leads there, never built; its event is mapped to what happens on Spark. What
-counts is the first transition after it.
+A scenario reaches the state of a vector through events. The check compares the first transition after the event of the vector.
 """
 
 from __future__ import annotations
@@ -24,27 +23,29 @@ from airflow_adaptive.scheduler.state import (
 )
 from airflow_adaptive.scheduler.state_transitions import Step
 from airflow_adaptive.testing.conformance.result import (
+    DESCRIPTION,
     Deviation,
     NotApplicableError,
     Vector,
     compare,
     compare_text,
     expect_only,
+    require_known,
 )
-from airflow_adaptive.testing.conformance.subjects.conditions import DESIRED, SUFFICIENT, Phrase, Situation
+from airflow_adaptive.testing.conformance.subjects.conditions import DESIRED, SUFFICIENT, Conditions, Phrase
 from airflow_adaptive.testing.conformance.subjects.vector_events import (
     BACKOFF_MS,
     COOLDOWN_S,
-    PATIENCE_S,
+    RESOURCE_WAIT_TIMEOUT_S,
     STABILIZATION_S,
     TARGET,
-    Act,
-    act_of,
+    Handler,
+    handler_of,
 )
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
 _NAMES = {"CreatingExecutionGraph": "Deploying"}
-"""States that have another name in Flink."""
+"""Names of the states, by their different names in Flink."""
 
 _JOB_STATUS: Mapping[type[Current], str] = {
     Created: "INITIALIZING",
@@ -57,14 +58,10 @@ _JOB_STATUS: Mapping[type[Current], str] = {
     Failing: "FAILING",
     Canceling: "CANCELLING",
 }
-"""Flink's `JobStatus` of each state; a finished job's is its outcome."""
+"""Flink's `JobStatus` of each state. The status of a finished job is its outcome."""
 
-_UNDERSTOOD = {
-    "id",
-    "source",
-    "notes",
-    "verified",
-    "uncertain",
+_KEYS = {
+    *DESCRIPTION,
     "state",
     "event",
     "condition",
@@ -79,35 +76,33 @@ _UNDERSTOOD = {
 def state_transitions(vector: Vector) -> Iterator[Deviation]:
     """The state classes of `AdaptiveScheduler`."""
     expect_only(vector)
-    unknown = sorted(set(vector) - _UNDERSTOOD)
-    if unknown:
-        raise NotApplicableError(f"not understood: {', '.join(unknown)}")
+    require_known("key", vector, _KEYS)
     if vector["event"] == "construct":
         yield from compare("state", vector["next_state"], Scenario().state.name)
         return
-    situation = _situation(vector)
-    named = str(vector["state"])
-    state = _NAMES.get(named, named)
-    if state not in _LIFE:
-        raise NotApplicableError(f"there is no state {named}")
-    act = act_of(state, vector["event"])
-    scenario = _given(state, situation, vector)
-    lived = len(scenario.steps)
-    act(scenario, situation)
-    yield from _compare(vector, scenario.state, scenario.steps[lived:])
+    conditions = _conditions(vector)
+    flink_name = str(vector["state"])
+    state = _NAMES.get(flink_name, flink_name)
+    if state not in _ENTER:
+        raise NotApplicableError(f"unknown state: {flink_name}")
+    handle = handler_of(state, vector["event"])
+    scenario = _given(state, conditions, vector)
+    before = len(scenario.steps)
+    handle(scenario, conditions)
+    yield from _compare(vector, scenario.state, scenario.steps[before:])
 
 
-def _situation(vector: Vector) -> Situation:
-    """The condition; a finished job's status says how it ended."""
-    conditions = [vector.get("condition"), vector.get("job_status") if vector["state"] == "Finished" else None]
-    return Situation(", ".join(filter(None, conditions)))
+def _conditions(vector: Vector) -> Conditions:
+    """Return the conditions. The status of a finished job is a condition, too."""
+    texts = [vector.get("condition"), vector.get("job_status") if vector["state"] == "Finished" else None]
+    return Conditions(", ".join(filter(None, texts)))
 
 
 def _compare(vector: Vector, state: SchedulerState, steps: list[Step]) -> Iterator[Deviation]:
-    left = next((step for step in steps if step.transition is not None), None)
+    first = next((step for step in steps if step.transition is not None), None)
     expected = vector["next_state"]
-    entered = None if left is None else left.state.current
-    yield from compare("next state", _NAMES.get(expected, expected), None if left is None else left.state.name)
+    entered = None if first is None else first.state.current
+    yield from compare("next state", _NAMES.get(expected, expected), None if first is None else first.state.name)
     if "job_status" in vector:
         yield from compare("job status", vector["job_status"], _job_status(state))
     if "final_job_status" in vector:
@@ -129,64 +124,67 @@ def _job_status(state: SchedulerState) -> str:
 # ---- given ----------------------------------------------------------------------------------------------------------
 
 
-def _given(state: str, situation: Situation, vector: Vector) -> Scenario:
-    bounds, for_ever = situation.find(Phrase.BOUNDS), situation.says(Phrase.FOR_EVER)
+def _given(state: str, conditions: Conditions, vector: Vector) -> Scenario:
+    bounds, forever = conditions.find(Phrase.BOUNDS), conditions.mentions(Phrase.FOREVER)
     strategy = {"type": "fixed-delay", "attempts": 10, "delay": vector.get("backoff_ms", BACKOFF_MS) / 1000}
     scenario = Scenario(
         lower=int(bounds[1]) if bounds else 1,
         upper=int(bounds[2]) if bounds else DESIRED,
-        resource_wait_timeout=PATIENCE_S if vector["event"] == "resource_wait_timeout" and not for_ever else -1,
-        resource_stabilization_timeout=0 if situation.says(Phrase.NOT_STABILIZING) else STABILIZATION_S,
-        scaling_interval_min=COOLDOWN_S if situation.says(Phrase.COOLDOWN) else 0,
+        resource_wait_timeout=RESOURCE_WAIT_TIMEOUT_S
+        if vector["event"] == "resource_wait_timeout" and not forever
+        else -1,
+        resource_stabilization_timeout=0 if conditions.mentions(Phrase.NOT_STABILIZING) else STABILIZATION_S,
+        scaling_interval_min=COOLDOWN_S if conditions.mentions(Phrase.COOLDOWN) else 0,
         executing_stabilization_timeout=0,
         max_trigger_delay=BACKOFF_MS / 1000 if vector["event"] == "checkpoint_completed" else 0,
-        restart_strategy=strategy if situation.restarts else "none",
+        restart_strategy=strategy if conditions.restarts else "none",
     )
-    _LIFE[state](scenario, situation)
+    _ENTER[state](scenario, conditions)
     return scenario
 
 
-def _running(situation: Situation) -> int:
-    """Slots that a running job runs on."""
-    running = situation.find(Phrase.RUNNING_WITH)
+def _running(conditions: Conditions) -> int:
+    """Return the number of slots on which the job runs."""
+    running = conditions.find(Phrase.RUNNING_WITH)
     return int(running[2]) if running else SUFFICIENT
 
 
-def _deploying(scenario: Scenario, situation: Situation) -> Scenario:
-    return scenario.given_waiting(free=_running(situation)).after(STABILIZATION_S)
+def _deploying(scenario: Scenario, conditions: Conditions) -> Scenario:
+    return scenario.given_waiting(free=_running(conditions)).after(STABILIZATION_S)
 
 
-def _executing(scenario: Scenario, situation: Situation) -> Scenario:
-    return _deploying(scenario, situation).when_slots(held=_running(situation)).when_plan_activated()
+def _executing(scenario: Scenario, conditions: Conditions) -> Scenario:
+    return _deploying(scenario, conditions).when_slots(held=_running(conditions)).when_plan_activated()
 
 
-def _restarting(scenario: Scenario, situation: Situation) -> Scenario:
-    """After a failure, or on the way to a target."""
-    executing = _executing(scenario, situation)
-    if situation.says(Phrase.TARGET) and not situation.says(Phrase.NO_TARGET):
+def _restarting(scenario: Scenario, conditions: Conditions) -> Scenario:
+    """Restart after a failure, or for a target parallelism."""
+    executing = _executing(scenario, conditions)
+    if conditions.has_target:
         return executing.unsettled(executing.slots(held=SUFFICIENT, free=TARGET - SUFFICIENT))
     return executing.when_query_failed()
 
 
-def _finished(scenario: Scenario, situation: Situation) -> Scenario:
-    """Canceled unless told otherwise."""
-    if situation.says(Phrase.FINISHED):
-        return _executing(scenario, situation).when_completed()
-    if situation.says(Phrase.FAILED):
-        return _executing(scenario, situation).when_query_failed(HOPELESS).when_driver_ended()
-    if situation.says(Phrase.SUSPENDED):
+def _finished(scenario: Scenario, conditions: Conditions) -> Scenario:
+    """Finish with the outcome of the conditions, by default CANCELED."""
+    if conditions.mentions(Phrase.FINISHED):
+        return _executing(scenario, conditions).when_completed()
+    if conditions.mentions(Phrase.FAILED):
+        return _executing(scenario, conditions).when_query_failed(HOPELESS).when_driver_ended()
+    if conditions.mentions(Phrase.SUSPENDED):
         return scenario.when_suspended()
     return scenario.when_canceled()
 
 
-_LIFE: Mapping[str, Act] = {
+_ENTER: Mapping[str, Handler] = {
     "Created": lambda scenario, _: scenario,
     "WaitingForResources": lambda scenario, _: scenario.given_waiting(),
     "Deploying": _deploying,
     "Executing": _executing,
     "Restarting": _restarting,
-    "StopWithSavepoint": lambda scenario, situation: _executing(scenario, situation).when_suspended(),
-    "Failing": lambda scenario, situation: _executing(scenario, situation).when_query_failed(HOPELESS),
-    "Canceling": lambda scenario, situation: _executing(scenario, situation).when_canceled(),
+    "StopWithSavepoint": lambda scenario, conditions: _executing(scenario, conditions).when_suspended(),
+    "Failing": lambda scenario, conditions: _executing(scenario, conditions).when_query_failed(HOPELESS),
+    "Canceling": lambda scenario, conditions: _executing(scenario, conditions).when_canceled(),
     "Finished": _finished,
 }
+"""Bring a new job to each state."""

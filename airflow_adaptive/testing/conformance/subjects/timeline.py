@@ -1,7 +1,7 @@
-"""The rescale history: a story in English steps, and the records that Flink has of it.
+"""The rescale history: steps in English, and the rescale records of Flink after the steps.
 
-The world is that of Flink's `RescaleTimelineITCase`: a job on two workers with two slots each, which may restart once without
-delay. Workers do as they are told, so after each step the job comes to rest before the next.
+The vectors describe the job of Flink's `RescaleTimelineITCase`. The job has two workers with two slots each, and restarts at
+most once, without a delay. After each step the simulation continues until the state of the job no longer changes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from airflow_adaptive.scheduler.policies.transition_manager import Resources
 from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, WaitingForResources
 from airflow_adaptive.scheduler.timeline import Amounts, Rescale
 from airflow_adaptive.testing.conformance.result import (
+    DESCRIPTION,
     Deviation,
     NotApplicableError,
     Vector,
     compare,
     expect_only,
+    require_known,
 )
 from airflow_adaptive.testing.scenario import HOPELESS, MAX_PARALLELISM, Scenario
 
@@ -28,40 +30,37 @@ SLOTS_PER_WORKER = 2
 WORKERS = 2
 CAPACITY = SLOTS_PER_WORKER * WORKERS
 
-_UNDERSTOOD = {"id", "source", "notes", "verified", "uncertain", "config", "steps", "expected"}
+_KEYS = {*DESCRIPTION, "config", "steps", "expected"}
 _HISTORY_SIZE = "web.adaptive-scheduler.rescale-history.size"
-_PATIENCE = 20
+_MAX_ACTIONS = 20
+"""Maximum number of actions of the simulation after one step."""
 _LONG_S = 300
-"""Longer than cooldown, stabilisation and the delay of a trigger together, and as long as the wait for resources."""
+"""At least the resource wait timeout, and longer than cooldown, stabilization and trigger delay together."""
 
 _STATE_NAMES = {"Deploying": "CreatingExecutionGraph"}
 _OWN_STATES = {"RestartingLocally"}
-"""States that Flink does not have."""
+"""States without a counterpart in Flink."""
 
 _POSITIONS = {"latest": 0, "newest": 0, "previous": 1, "second": 1, "second_latest": 1}
-"""Records by name, counted from the newest."""
+"""Index of a record, by name. Index 0 is the newest record."""
 
 
 def rescale_timeline(vector: Vector) -> Iterator[Deviation]:
-    """`DefaultRescaleTimeline`, as the tests of `RescaleTimelineITCase` see it."""
+    """`DefaultRescaleTimeline`, as in the tests of `RescaleTimelineITCase`."""
     expect_only(vector, "expected")
-    unknown = sorted(set(vector) - _UNDERSTOOD)
-    if unknown:
-        raise NotApplicableError(f"not understood: {', '.join(unknown)}")
+    require_known("key", vector, _KEYS)
     size = _history_size(vector.get("config", {}))
-    story = _Story(vector["steps"])
+    job = _SimulatedJob(vector["steps"])
     for step in vector["steps"]:
-        story.tell(step)
-    yield from _compare(vector["expected"], story.history[:size])
+        job.apply(step)
+    yield from _compare(vector["expected"], job.history[:size])
 
 
 def _history_size(config: Mapping[str, Any]) -> int:
-    unknown = sorted(set(config) - {_HISTORY_SIZE})
-    if unknown:
-        raise NotApplicableError(f"configuration not understood: {', '.join(unknown)}")
+    require_known("configuration", config, (_HISTORY_SIZE,))
     size = int(config.get(_HISTORY_SIZE, DEFAULTS.history_size))
     if size < 1:
-        raise NotApplicableError("the history is always on")
+        raise NotApplicableError("the rescale history cannot be disabled")
     return size
 
 
@@ -77,23 +76,21 @@ def _compare(expected: Mapping[str, Any], history: Sequence[Rescale]) -> Iterato
             position = _POSITIONS[name]
             yield from _compare_record(name, value, history[position] if position < len(history) else None)
         else:
-            raise NotApplicableError(f"expectation not understood: {name}")
+            raise NotApplicableError(f"unknown expectation: {name}")
 
 
 def _compare_record(which: str, expected: Mapping[str, Any], record: Rescale | None) -> Iterator[Deviation]:
     if record is None:
         yield Deviation(what=which, expected=expected, actual=None)
         return
-    actual = _told(record)
-    unknown = sorted(set(expected) - set(actual))
-    if unknown:
-        raise NotApplicableError(f"expectation not understood: {', '.join(unknown)}")
+    actual = _in_flink_terms(record)
+    require_known("expectation", expected, actual)
     for name, value in expected.items():
         yield from compare(f"{which} {name}", value, actual[name])
 
 
-def _told(record: Rescale) -> dict[str, Any]:
-    """The record in Flink's words."""
+def _in_flink_terms(record: Rescale) -> dict[str, Any]:
+    """Return the record with Flink's names."""
     return {
         "trigger_cause": record.trigger_cause.value,
         "terminated_reason": _value(record.terminated_reason),
@@ -108,29 +105,29 @@ def _told(record: Rescale) -> dict[str, Any]:
 
 
 def _amounts(amounts: Amounts, desired: str, sufficient: str, what: str) -> dict[str, int | None]:
-    """Of the only vertex, or the only group."""
-    told = {
+    """Return the amounts of the only vertex or the only group, with Flink's names."""
+    values = {
         desired: amounts.desired,
         sufficient: amounts.sufficient,
         "pre_rescale": amounts.before,
         "post_rescale": amounts.after,
     }
-    return {f"{name}{what}": None if value is None else next(iter(value.values())) for name, value in told.items()}
+    return {f"{name}{what}": None if value is None else next(iter(value.values())) for name, value in values.items()}
 
 
 def _value(reason: Any) -> str | None:
     return None if reason is None else reason.value
 
 
-# ---- the story ------------------------------------------------------------------------------------------------------
+# ---- the simulation -------------------------------------------------------------------------------------------------
 
 
-class _Story:
-    """A job, and the workers that there are."""
+class _SimulatedJob:
+    """A job, and the slots of its workers."""
 
     def __init__(self, steps: Sequence[str]) -> None:
         grows = any(_ADD.search(step) for step in steps)
-        self.job = Scenario(
+        self.scenario = Scenario(
             lower=1,
             upper=CAPACITY + SLOTS_PER_WORKER if grows else CAPACITY,
             restart_strategy={"type": "fixed-delay", "attempts": 1, "delay": 0},
@@ -140,55 +137,56 @@ class _Story:
 
     @property
     def history(self) -> list[Rescale]:
-        """All records, the newest first."""
-        closed = [step.rescale for step in self.job.steps if step.rescale is not None]
-        under_way = self.job.state.timeline.rescale
-        return (closed if under_way is None else [*closed, under_way])[::-1]
+        """All rescale records, newest first."""
+        closed = [step.rescale for step in self.scenario.steps if step.rescale is not None]
+        current = self.scenario.state.timeline.rescale
+        return (closed if current is None else [*closed, current])[::-1]
 
-    def tell(self, step: str) -> None:
-        """Let a step happen. Raises `NotApplicableError`."""
-        for pattern, act in _VOCABULARY:
+    def apply(self, step: str) -> None:
+        """Apply a step. Raises `NotApplicableError` if the step contains no known phrase."""
+        for pattern, handle in _VOCABULARY:
             found = pattern.search(step)
             if found:
                 self._begin()
-                act(self, found)
+                handle(self, found)
                 return
-        raise NotApplicableError(f"step not understood: {step}")
+        raise NotApplicableError(f"unknown step: {step}")
 
     def _begin(self) -> None:
-        if self.job.state.name == "Created":
-            self.job.given_waiting()
+        if self.scenario.state.name == "Created":
+            self.scenario.given_waiting()
 
     def settle(self) -> None:
-        """Slots are there, drivers obey, and time passes as long as something comes of it."""
-        for _ in range(_PATIENCE):
-            self.job.settle()
-            if not self._move():
+        """Provide slots, drivers and time until the state of the job no longer changes."""
+        for _ in range(_MAX_ACTIONS):
+            self.scenario.settle()
+            if not self._act():
                 return
-        raise NotApplicableError("the job does not come to rest")
+        raise NotApplicableError("the job does not reach a stable state")
 
-    def _move(self) -> bool:
-        job, state = self.job, self.job.state
+    def _act(self) -> bool:
+        """Do the next action for which the job waits. Return False if there is none."""
+        scenario, state = self.scenario, self.scenario.state
         match state.current:
             case Deploying(plan=plan):
-                job.when_slots(held=plan.slots, free=self.slots - plan.slots).when_plan_activated()
+                scenario.when_slots(held=plan.slots, free=self.slots - plan.slots).when_plan_activated()
             case Executing(plan=plan) if resource_checks.executing_resources(state, plan) > Resources.NONE:
-                job.after(_LONG_S)
+                scenario.after(_LONG_S)
             case Restarting(stopped_at=None):
-                job.when_driver_ended()
+                scenario.when_driver_ended()
             case WaitingForResources() if state.available_slots != self.slots:
-                job.when_slots(free=self.slots)
+                scenario.when_slots(free=self.slots)
             case WaitingForResources() if resource_checks.possible_parallelism(state) is not None:
-                job.after(state.options.resource_stabilization_timeout.total_seconds())
+                scenario.after(state.options.resource_stabilization_timeout.total_seconds())
             case _:
                 return False
         return True
 
     def offer(self, slots: int) -> None:
-        """There are so many slots from now on; the job keeps what it holds of them."""
+        """Change the number of slots. The job keeps its held slots up to this number."""
         self.slots = slots
-        held = min(self.job.state.held_slots, slots)
-        self.job.when_slots(held=held, free=slots - held)
+        held = min(self.scenario.state.held_slots, slots)
+        self.scenario.when_slots(held=held, free=slots - held)
         self.settle()
 
     # ---- steps ------------------------------------------------------------------------------------------------------
@@ -214,31 +212,31 @@ class _Story:
 
     def _require(self, upper: int) -> None:
         if upper > MAX_PARALLELISM:
-            raise NotApplicableError(f"upper bound {upper} is beyond the maximum parallelism")
-        self.job.when_requirements(1, upper)
+            raise NotApplicableError(f"the upper bound {upper} exceeds the maximum parallelism")
+        self.scenario.when_requirements(1, upper)
         self.settle()
 
     def wait(self, _: re.Match[str]) -> None:
-        self.job.after(_LONG_S)
+        self.scenario.after(_LONG_S)
 
-    def fail_for_good(self, _: re.Match[str]) -> None:
-        self.job.when_query_failed(HOPELESS).when_driver_ended()
+    def fail_unrecoverably(self, _: re.Match[str]) -> None:
+        self.scenario.when_query_failed(HOPELESS).when_driver_ended()
 
     def fail(self, _: re.Match[str]) -> None:
-        self.job.when_query_failed()
+        self.scenario.when_query_failed()
         self.settle()
 
     def finish(self, _: re.Match[str]) -> None:
-        self.job.when_completed()
+        self.scenario.when_completed()
 
     def cancel(self, _: re.Match[str]) -> None:
-        self.job.when_canceled().when_driver_ended()
+        self.scenario.when_canceled().when_driver_ended()
 
-    def stop_in_vain(self, _: re.Match[str]) -> None:
-        self.job.when_suspended().when_savepoint_failed()
+    def fail_to_stop(self, _: re.Match[str]) -> None:
+        self.scenario.when_suspended().when_savepoint_failed()
 
     def stop(self, _: re.Match[str]) -> None:
-        self.job.when_suspended().when_savepoint_completed().when_driver_ended()
+        self.scenario.when_suspended().when_savepoint_completed().when_driver_ended()
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -246,27 +244,27 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 _WORKER = r"(tms?|task ?managers?|workers?)\b"
-_LOSE = r"\b(kill|terminate|lose|stop|remove)\b"
+_REMOVE = r"\b(kill|terminate|lose|stop|remove)\b"
 _BOUND = r"([^0-9]*(\bto|\bbound|[\[(]) ?(\d+ ?(,|\.\.|-) ?)?(?P<bound>\d+))?"
 _ADD = _pattern(rf"\b(add|start|new|more|another)\b.*({_WORKER}|slots|resources)")
 
-_VOCABULARY: Sequence[tuple[re.Pattern[str], Callable[[_Story, re.Match[str]], None]]] = (
-    (_pattern(r"stop.*savepoint.*fail|savepoint.*fails"), _Story.stop_in_vain),
-    (_pattern(r"stop.*savepoint|\bsuspend"), _Story.stop),
-    (_pattern(rf"{_LOSE}.*\b(all|both|every|last|remaining)\b.*{_WORKER}"), _Story.kill_all),
-    (_pattern(rf"{_LOSE}.*{_WORKER}"), _Story.kill),
-    (_pattern(rf"\b(lower|reduce|decrease)\b.*\b(requirements|bound){_BOUND}"), _Story.lower_requirements),
-    (_pattern(rf"\b(requirements|bound)\b{_BOUND}"), _Story.raise_requirements),
-    (_pattern(r"\bcancel"), _Story.cancel),
-    (_pattern(r"\bwait.*\b(running|reached)\b"), _Story.run),
-    (_pattern(r"\b(wait|timeout|elapse[sd]?|cool ?down|idle|idling)\b"), _Story.wait),
+_VOCABULARY: Sequence[tuple[re.Pattern[str], Callable[[_SimulatedJob, re.Match[str]], None]]] = (
+    (_pattern(r"stop.*savepoint.*fail|savepoint.*fails"), _SimulatedJob.fail_to_stop),
+    (_pattern(r"stop.*savepoint|\bsuspend"), _SimulatedJob.stop),
+    (_pattern(rf"{_REMOVE}.*\b(all|both|every|last|remaining)\b.*{_WORKER}"), _SimulatedJob.kill_all),
+    (_pattern(rf"{_REMOVE}.*{_WORKER}"), _SimulatedJob.kill),
+    (_pattern(rf"\b(lower|reduce|decrease)\b.*\b(requirements|bound){_BOUND}"), _SimulatedJob.lower_requirements),
+    (_pattern(rf"\b(requirements|bound)\b{_BOUND}"), _SimulatedJob.raise_requirements),
+    (_pattern(r"\bcancel"), _SimulatedJob.cancel),
+    (_pattern(r"\bwait.*\b(running|reached)\b"), _SimulatedJob.run),
+    (_pattern(r"\b(wait|timeout|elapse[sd]?|cool ?down|idle|idling)\b"), _SimulatedJob.wait),
     (
         _pattern(r"non-recoverable|unrecoverable|not recoverable|exhausted|no restart|\bjob fails\b"),
-        _Story.fail_for_good,
+        _SimulatedJob.fail_unrecoverably,
     ),
-    (_pattern(r"\b(fails?|failure|failover|exception)\b"), _Story.fail),
-    (_pattern(r"\b(finish(es|ed)?|unblock|end of input)\b"), _Story.finish),
-    (_ADD, _Story.add),
-    (_pattern(r"\b(running|runs?|executing|submit(ted)?|deployed)\b|\binitial schedul"), _Story.run),
+    (_pattern(r"\b(fails?|failure|failover|exception)\b"), _SimulatedJob.fail),
+    (_pattern(r"\b(finish(es|ed)?|unblock|end of input)\b"), _SimulatedJob.finish),
+    (_ADD, _SimulatedJob.add),
+    (_pattern(r"\b(running|runs?|executing|submit(ted)?|deployed)\b|\binitial schedul"), _SimulatedJob.run),
 )
-"""What a step may say, the more particular first."""
+"""Patterns of the phrases in a step, with their handlers. The first match applies."""

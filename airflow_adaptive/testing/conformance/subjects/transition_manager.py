@@ -1,4 +1,4 @@
-"""When a change may be acted on."""
+"""The transition manager: the time at which the scheduler reacts to a change of resources."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _events(manager: TransitionManager, resources: Resources, events: list[dict[
             case "advance":
                 pass
             case other:
-                raise NotApplicableError(f"event not understood: {other}")
+                raise NotApplicableError(f"unknown event: {other}")
         moved = manager.phase is Phase.TRANSITIONING
         yield from compare(f"phase after event {number}", event.get("expected_phase", manager.phase), manager.phase)
         yield from compare(f"transitioned by event {number}", event.get("expected_transitioned", moved), moved)

@@ -1,4 +1,4 @@
-"""What happens in a state transition vector, as it happens on Spark."""
+"""Events of the state transition vectors, translated to the events of a job on Spark."""
 
 from __future__ import annotations
 
@@ -8,65 +8,66 @@ from airflow_adaptive.scheduler.events import QueryFailed, RequirementsChanged, 
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Executing, WaitingForResources
 from airflow_adaptive.testing.conformance.result import NotApplicableError
-from airflow_adaptive.testing.conformance.subjects.conditions import DESIRED, NONE, SUFFICIENT, Phrase, Situation
+from airflow_adaptive.testing.conformance.subjects.conditions import DESIRED, NONE, SUFFICIENT, Conditions, Phrase
 from airflow_adaptive.testing.scenario import Scenario
 
-PATIENCE_S = 5
+RESOURCE_WAIT_TIMEOUT_S = 5
 COOLDOWN_S = 20
 STABILIZATION_S = 10
-"""Longer than the patience, so that it is the patience that ends."""
+"""Longer than the resource wait timeout, so that the resource wait timeout expires first."""
 BACKOFF_MS = 10_000
 TARGET = 3
-"""Slots of the parallelism that a rescale is for: more than are held, fewer than desired."""
+"""Target parallelism of a rescale: greater than the number of held slots, less than the desired parallelism."""
 
-Act = Callable[[Scenario, Situation], object]
+Handler = Callable[[Scenario, Conditions], object]
+"""Applies the event of a vector to a scenario."""
 
 
-def act_of(state: str, event: str) -> Act:
-    """What the event of a vector is here.
+def handler_of(state: str, event: str) -> Handler:
+    """Return the handler of an event of a vector.
 
     Raises:
-        NotApplicableError: nothing like it happens on Spark.
+        NotApplicableError: the event has no counterpart on Spark.
     """
-    act = _IN_STATE.get((state, event)) or _ANYWHERE.get(event)
-    if act is None:
-        raise NotApplicableError(f"{event} while {state} has no counterpart")
-    return act
+    handler = _IN_STATE.get((state, event)) or _IN_EVERY_STATE.get(event)
+    if handler is None:
+        raise NotApplicableError(f"{event} in {state} has no counterpart")
+    return handler
 
 
 # ---- slots and requirements -----------------------------------------------------------------------------------------
 
 
-def _new_resources(scenario: Scenario, situation: Situation) -> None:
-    if situation.says(Phrase.COOLDOWN) and not situation.says(Phrase.NOT_ELAPSED):
+def _new_resources(scenario: Scenario, conditions: Conditions) -> None:
+    if conditions.mentions(Phrase.COOLDOWN) and not conditions.mentions(Phrase.NOT_ELAPSED):
         scenario.after(COOLDOWN_S)
-    scenario.when_slots(held=scenario.state.held_slots, free=situation.slots)
-    if situation.says(Phrase.STABILIZING) and situation.says(Phrase.ELAPSED):
+    scenario.when_slots(held=scenario.state.held_slots, free=conditions.slots)
+    if conditions.mentions(Phrase.STABILIZING) and conditions.mentions(Phrase.ELAPSED):
         scenario.after(STABILIZATION_S)
 
 
-def _new_requirements(scenario: Scenario, situation: Situation) -> None:
-    """The bounds that are told; without any, others that the state may notice or not."""
-    bounds, there = situation.find(Phrase.BOUNDS), situation.find(Phrase.SLOTS)
-    if there is not None:
+def _new_requirements(scenario: Scenario, conditions: Conditions) -> None:
+    """Set the bounds of the conditions. Without bounds in the conditions, choose bounds that suit the state."""
+    bounds, available = conditions.find(Phrase.BOUNDS), conditions.find(Phrase.SLOTS)
+    if available is not None:
         held = scenario.state.held_slots
-        scenario.unsettled(scenario.slots(held=held, free=max(int(there[1]) - held, 0)))
+        scenario.unsettled(scenario.slots(held=held, free=max(int(available[1]) - held, 0)))
     if bounds is not None:
         return _require(scenario, int(bounds[3]), int(bounds[4]))
     match scenario.state.current:
         case Executing():
-            raise NotApplicableError("new requirements of a running job without bounds")
+            raise NotApplicableError("the new requirements of the running job have no bounds")
         case WaitingForResources():
-            return _require_what_is_there(scenario, situation)
+            return _require_available_slots(scenario, conditions)
         case _:
             return _require(scenario, 1, DESIRED + 1)
 
 
-def _require_what_is_there(scenario: Scenario, situation: Situation) -> None:
-    """A job that has waited for more than there is comes to want just that, or still more."""
-    scenario.unsettled(scenario.slots(free=min(situation.slots, SUFFICIENT)))
-    enough = situation.slots == DESIRED
-    _require(scenario, 1 if situation.slots > NONE else SUFFICIENT, SUFFICIENT if enough else DESIRED + 1)
+def _require_available_slots(scenario: Scenario, conditions: Conditions) -> None:
+    """Set bounds that the available slots reach or do not reach, for a job that has waited for more slots."""
+    scenario.unsettled(scenario.slots(free=min(conditions.slots, SUFFICIENT)))
+    enough = conditions.slots == DESIRED
+    _require(scenario, 1 if conditions.slots > NONE else SUFFICIENT, SUFFICIENT if enough else DESIRED + 1)
 
 
 def _require(scenario: Scenario, lower: int, upper: int) -> None:
@@ -74,123 +75,125 @@ def _require(scenario: Scenario, lower: int, upper: int) -> None:
     scenario.when(RequirementsChanged(at=scenario.now, requirements=changed))
 
 
-def _resource_wait_timeout(scenario: Scenario, situation: Situation) -> None:
-    scenario.when_slots(free=situation.slots)
-    scenario.after(PATIENCE_S)
+def _resource_wait_timeout(scenario: Scenario, conditions: Conditions) -> None:
+    scenario.when_slots(free=conditions.slots)
+    scenario.after(RESOURCE_WAIT_TIMEOUT_S)
 
 
-def _rescale_decision(scenario: Scenario, situation: Situation) -> None:
-    scenario.when_slots(held=SUFFICIENT, free=NONE if situation.says(Phrase.NO_RESOURCES) else SUFFICIENT)
+def _rescale_decision(scenario: Scenario, conditions: Conditions) -> None:
+    scenario.when_slots(held=SUFFICIENT, free=NONE if conditions.mentions(Phrase.NO_RESOURCES) else SUFFICIENT)
 
 
 # ---- starting and failing -------------------------------------------------------------------------------------------
 
 
-def _graph_created(scenario: Scenario, situation: Situation) -> None:
-    gone = situation.says(Phrase.SLOTS_GONE)
+def _graph_created(scenario: Scenario, conditions: Conditions) -> None:
+    gone = conditions.mentions(Phrase.SLOTS_GONE)
     scenario.when_slots(held=0 if gone else SUFFICIENT).when_plan_activated()
 
 
-def _enter(scenario: Scenario, situation: Situation) -> None:
-    """A plan that comes into force and can't be run after all."""
-    if not situation.says(Phrase.NOT_DEPLOYED):
-        raise NotApplicableError("nothing else happens by itself in a state that was entered")
-    scenario.when_query_failed(situation.failure)
+def _enter(scenario: Scenario, conditions: Conditions) -> None:
+    """The plan becomes active, but its deployment fails."""
+    if not conditions.mentions(Phrase.NOT_DEPLOYED):
+        raise NotApplicableError("only a failed deployment changes the state on entry")
+    scenario.when_query_failed(conditions.failure)
 
 
-def _failed(scenario: Scenario, situation: Situation) -> None:
-    """A failure; one of a driver that is gone if it is not accepted."""
-    epoch = scenario.state.epoch - (1 if situation.says(Phrase.STALE) else 0)
-    scenario.when(QueryFailed(at=scenario.now, epoch=epoch, failure=situation.failure))
+def _failed(scenario: Scenario, conditions: Conditions) -> None:
+    """A query fails. A stale failure belongs to the previous epoch."""
+    epoch = scenario.state.epoch - (1 if conditions.mentions(Phrase.STALE) else 0)
+    scenario.when(QueryFailed(at=scenario.now, epoch=epoch, failure=conditions.failure))
 
 
-def _graph_terminal(scenario: Scenario, situation: Situation) -> None:
-    """The queries of an executing job end by themselves or with a failure."""
-    if situation.says(Phrase.FINISHED):
+def _graph_terminal(scenario: Scenario, conditions: Conditions) -> None:
+    """The queries of an executing job complete or fail."""
+    if conditions.mentions(Phrase.FINISHED):
         scenario.when_completed()
-    elif situation.says(Phrase.FAILED):
-        scenario.when_query_failed(situation.failure)
+    elif conditions.mentions(Phrase.FAILED):
+        scenario.when_query_failed(conditions.failure)
     else:
-        raise NotApplicableError("queries end by themselves, with a failure, or as told")
+        raise NotApplicableError("queries only end by completion, by a failure or on request")
 
 
-def _stopped_graph_terminal(usual: Phrase) -> Act:
-    """A driver that was told to end is gone; in Flink there is a usual way for that, and ways that are errors."""
+def _terminated_after_stop(expected_end: Phrase) -> Handler:
+    """Return the handler of the end of a driver that the scheduler has stopped. In Flink, other ends are errors."""
 
-    def act(scenario: Scenario, situation: Situation) -> None:
-        if situation.says(Phrase.FINISHED, Phrase.FAILED, Phrase.CANCELED) and not situation.says(usual):
-            raise NotApplicableError("a driver that was told to end is gone, no matter how")
+    def handle(scenario: Scenario, conditions: Conditions) -> None:
+        if conditions.mentions(Phrase.FINISHED, Phrase.FAILED, Phrase.CANCELED) and not conditions.mentions(
+            expected_end
+        ):
+            raise NotApplicableError("the scheduler does not distinguish how a stopped driver ends")
         scenario.when_driver_ended()
 
-    return act
+    return handle
 
 
 # ---- restarting -----------------------------------------------------------------------------------------------------
 
 
-def _backoff_elapsed(scenario: Scenario, situation: Situation) -> None:
-    """The slots are observed at last, then the backoff ends."""
-    there = situation.slots or SUFFICIENT
-    if situation.says(Phrase.TARGET) and not situation.says(Phrase.NO_TARGET):
-        there = SUFFICIENT if situation.says(Phrase.TARGET_GONE) else TARGET
-    scenario.when_slots(held=SUFFICIENT, free=there - SUFFICIENT).after(BACKOFF_MS / 1000)
+def _backoff_elapsed(scenario: Scenario, conditions: Conditions) -> None:
+    """The scheduler observes the slots, then the backoff elapses."""
+    available = conditions.slots or SUFFICIENT
+    if conditions.has_target:
+        available = SUFFICIENT if conditions.mentions(Phrase.TARGET_GONE) else TARGET
+    scenario.when_slots(held=SUFFICIENT, free=available - SUFFICIENT).after(BACKOFF_MS / 1000)
 
 
 # ---- stopping with a savepoint --------------------------------------------------------------------------------------
 
 
-def _stop_terminal(scenario: Scenario, situation: Situation) -> None:
-    """The queries end while they are being stopped; a driver that has stopped them says so before it ends."""
-    if situation.says(Phrase.FAILED):
-        _stop_failed(scenario, situation)
-        if not situation.says(Phrase.SAVED):
+def _stop_terminal(scenario: Scenario, conditions: Conditions) -> None:
+    """The queries end during the stop. The driver reports the savepoint before it ends."""
+    if conditions.mentions(Phrase.FAILED):
+        _stop_failed(scenario, conditions)
+        if not conditions.mentions(Phrase.SAVED):
             scenario.when_savepoint_failed()
-    elif situation.says(Phrase.FINISHED) and situation.says(Phrase.SAVED):
+    elif conditions.mentions(Phrase.FINISHED) and conditions.mentions(Phrase.SAVED):
         scenario.when_savepoint_completed().when_driver_ended()
     else:
-        raise NotApplicableError("a driver says that it has stopped its queries before it ends")
+        raise NotApplicableError("the driver reports the stop of its queries before it ends")
 
 
-def _stop_failed(scenario: Scenario, situation: Situation) -> None:
-    if situation.says(Phrase.SAVED):
+def _stop_failed(scenario: Scenario, conditions: Conditions) -> None:
+    if conditions.mentions(Phrase.SAVED):
         scenario.when_savepoint_completed()
-    _failed(scenario, situation)
-    if situation.says(Phrase.NOT_SAVED):
+    _failed(scenario, conditions)
+    if conditions.mentions(Phrase.NOT_SAVED):
         scenario.when_savepoint_failed()
 
 
-def _saved(scenario: Scenario, situation: Situation) -> None:
-    if situation.says(Phrase.REMEMBERED):
-        _failed(scenario, situation)
+def _saved(scenario: Scenario, conditions: Conditions) -> None:
+    if conditions.mentions(Phrase.REMEMBERED):
+        _failed(scenario, conditions)
     scenario.when_savepoint_completed()
-    if situation.says(Phrase.FINISHED) and not situation.says(Phrase.NOT_FINISHED):
+    if conditions.mentions(Phrase.FINISHED) and not conditions.mentions(Phrase.NOT_FINISHED):
         scenario.when_driver_ended()
 
 
-def _not_saved(scenario: Scenario, situation: Situation) -> None:
-    if situation.says(Phrase.REMEMBERED, Phrase.FAILED):
-        _failed(scenario, situation)
+def _not_saved(scenario: Scenario, conditions: Conditions) -> None:
+    if conditions.mentions(Phrase.REMEMBERED, Phrase.FAILED):
+        _failed(scenario, conditions)
     scenario.when_savepoint_failed()
 
 
 # ---- committed batches ----------------------------------------------------------------------------------------------
 
 
-def _checkpoint_completed(scenario: Scenario, situation: Situation) -> None:
-    """A commit after slots have come that are worth a rescale, which waits for nothing else."""
+def _checkpoint_completed(scenario: Scenario, conditions: Conditions) -> None:
+    """A batch commits after new slots made a rescale worthwhile. The rescale only waits for the commit."""
     if isinstance(scenario.state.current, Executing):
-        scenario.when_slots(held=scenario.state.held_slots, free=situation.slots)
+        scenario.when_slots(held=scenario.state.held_slots, free=conditions.slots)
     scenario.when_committed()
 
 
-def _checkpoint_failed(scenario: Scenario, situation: Situation) -> None:
-    """Do nothing: in Spark no batch fails without its query."""
-    if isinstance(scenario.state.current, Executing) and situation.condition:
-        raise NotApplicableError("failed batches are covered by the vectors of rescale_on_checkpoint")
+def _checkpoint_failed(scenario: Scenario, conditions: Conditions) -> None:
+    """Do nothing, because in Spark a failed batch fails its query."""
+    if isinstance(scenario.state.current, Executing) and conditions.text:
+        raise NotApplicableError("the vectors of rescale_on_checkpoint cover failed batches")
 
 
-_ANYWHERE: Mapping[str, Act] = {
-    "query_status": lambda _scenario, _situation: None,
+_IN_EVERY_STATE: Mapping[str, Handler] = {
+    "query_status": lambda _scenario, _conditions: None,
     "start_scheduling": lambda scenario, _: scenario.when(SchedulingStarted(at=scenario.now)),
     "cancel": lambda scenario, _: scenario.when_canceled(),
     "suspend": lambda scenario, _: scenario.when_suspended(),
@@ -203,18 +206,18 @@ _ANYWHERE: Mapping[str, Act] = {
     "checkpoint_failed": _checkpoint_failed,
 }
 
-_IN_STATE: Mapping[tuple[str, str], Act] = {
+_IN_STATE: Mapping[tuple[str, str], Handler] = {
     ("WaitingForResources", "resource_wait_timeout"): _resource_wait_timeout,
-    ("Deploying", "graph_creation_failed"): lambda scenario, situation: scenario.when_query_failed(situation.failure),
+    ("Deploying", "graph_creation_failed"): lambda scenario, conditions: scenario.when_query_failed(conditions.failure),
     ("Deploying", "graph_created"): _graph_created,
     ("Executing", "enter"): _enter,
     ("Executing", "graph_terminal"): _graph_terminal,
     ("Executing", "rescale_decision"): _rescale_decision,
-    ("Restarting", "graph_terminal"): _stopped_graph_terminal(Phrase.CANCELED),
+    ("Restarting", "graph_terminal"): _terminated_after_stop(Phrase.CANCELED),
     ("Restarting", "graph_canceled"): lambda scenario, _: scenario.when_driver_ended(),
     ("Restarting", "graph_canceled_and_backoff_elapsed"): _backoff_elapsed,
-    ("Failing", "graph_terminal"): _stopped_graph_terminal(Phrase.FAILED),
-    ("Canceling", "graph_terminal"): _stopped_graph_terminal(Phrase.CANCELED),
+    ("Failing", "graph_terminal"): _terminated_after_stop(Phrase.FAILED),
+    ("Canceling", "graph_terminal"): _terminated_after_stop(Phrase.CANCELED),
     ("StopWithSavepoint", "graph_terminal"): _stop_terminal,
     ("StopWithSavepoint", "global_failure"): _stop_failed,
     ("StopWithSavepoint", "task_failed"): _stop_failed,

@@ -1,16 +1,10 @@
-"""The judge of balance itself: it passes nothing that it has not understood."""
+"""The checks of load balancing, which refuse unknown inputs and expectations."""
 
 from typing import Any
 
 import pytest
 
-from airflow_adaptive.testing.conformance.runner import Tally, run
-
-
-def judged(area: str, **vector: Any) -> str:
-    tally: Tally = run({area: [{"id": "x", **vector}]})[area]
-    found = {"passed": tally.passed, "not applicable": tally.not_applicable, "deviating": tally.deviating}
-    return next(name for name, told in found.items() if told)
+from tests.support.scheduler.conformance import outcome_of
 
 
 def placed(**changes: Any) -> str:
@@ -18,34 +12,36 @@ def placed(**changes: Any) -> str:
         {"name": "a", "group": "g", "lower": 1, "upper": 2},
         {"name": "b", "group": "g", "lower": 1, "upper": 1},
     ]
-    return judged("balanced_tasks", **{"mode": "TASKS", "vertices": vertices, **changes})
+    return outcome_of("balanced_tasks", {"id": "x", "mode": "TASKS", "vertices": vertices, **changes})
 
 
 def matched(**changes: Any) -> str:
-    return judged("slot_to_tm", **{"mode": "TASKS", "requests": [2, 1], "tms": {"a": 1, "b": 1}, **changes})
+    return outcome_of(
+        "slot_to_tm", {"id": "x", "mode": "TASKS", "requests": [2, 1], "tms": {"a": 1, "b": 1}, **changes}
+    )
 
 
 @pytest.mark.parametrize(
-    ("expectation", "verdict"),
+    ("expectation", "result"),
     [
         ({"expected_tasks_per_slot": {"g": [1, 2]}}, "passed"),
         ({"expected_tasks_per_slot": {"g": [1, 1]}}, "deviating"),
         ({"expected_slots": {"g": [["a[1]"], ["b[0]", "a[0]"]]}}, "passed"),
         ({"expected_slots": {"g": [["a[0]"], ["b[0]", "a[1]"]]}}, "deviating"),
         ({"expected_tasks_per_slot_one_of": [{"g": [3]}, {"g": [2, 1]}]}, "passed"),
-        ({"expected_tasks_per_slot": [1, 2]}, "not applicable"),
-        ({"expected_beauty": 1}, "not applicable"),
-        ({"mode": "SOMEHOW"}, "not applicable"),
-        ({"weights": {"a": 2}}, "not applicable"),
+        ({"expected_tasks_per_slot": [1, 2]}, "not_applicable"),
+        ({"expected_beauty": 1}, "not_applicable"),
+        ({"mode": "SOMEHOW"}, "not_applicable"),
+        ({"weights": {"a": 2}}, "not_applicable"),
     ],
     ids=str,
 )
-def test_slots_are_judged_by_their_content(expectation: dict[str, Any], verdict: str):
-    assert placed(**expectation) == verdict
+def test_result_depends_on_the_content_of_the_slots(expectation: dict[str, Any], result: str):
+    assert placed(**expectation) == result
 
 
 @pytest.mark.parametrize(
-    ("expectation", "verdict"),
+    ("expectation", "result"),
     [
         ({"expected_tasks_per_tm": {"a": 2, "b": 1, "idle": 0}}, "passed"),
         ({"expected_tasks_per_tm": {"a": 1, "b": 2}}, "deviating"),
@@ -62,39 +58,40 @@ def test_slots_are_judged_by_their_content(expectation: dict[str, Any], verdict:
             "passed",
         ),
         ({"expected_flip_tasks_per_tm_sorted": [3], "observed_tasks_per_tm_sorted": [[0, 3]]}, "deviating"),
-        ({"expected_beauty": 1}, "not applicable"),
-        ({"blocked": ["a"]}, "not applicable"),
+        ({"expected_beauty": 1}, "not_applicable"),
+        ({"blocked": ["a"]}, "not_applicable"),
     ],
     ids=str,
 )
-def test_workers_are_judged_by_what_they_got(expectation: dict[str, Any], verdict: str):
-    assert matched(**expectation) == verdict
+def test_result_depends_on_the_load_of_the_workers(expectation: dict[str, Any], result: str):
+    assert matched(**expectation) == result
 
 
 @pytest.mark.parametrize(
-    ("slots", "wanted", "verdict"),
+    ("slots", "wanted", "result"),
     [
         ([2, 2], [2, "UNKNOWN"], "passed"),
         (["ANY", "ANY"], [1, 2], "passed"),
-        ([2, 1], ["UNKNOWN", "UNKNOWN"], "not applicable"),
-        ([2, 2], [1, "UNKNOWN"], "not applicable"),
+        ([2, 1], ["UNKNOWN", "UNKNOWN"], "not_applicable"),
+        ([2, 2], [1, "UNKNOWN"], "not_applicable"),
     ],
 )
-def test_slots_of_different_sizes_are_no_matter_of_a_spark_job(slots: list[Any], wanted: list[Any], verdict: str):
+def test_slots_of_different_sizes_are_not_applicable_to_a_spark_job(slots: list[Any], wanted: list[Any], result: str):
     offered = [{"tm": str(number), "profile": size} for number, size in enumerate(slots)]
     requests = [{"load": 1, "profile": size} for size in wanted]
-    vector = {"mode": "TASKS", "slots": offered, "requests": requests, "expected_matches": 2}
-    assert judged("slot_to_tm", **vector) == verdict
+    vector = {"id": "x", "mode": "TASKS", "slots": offered, "requests": requests, "expected_matches": 2}
+    assert outcome_of("slot_to_tm", vector) == result
 
 
 @pytest.mark.parametrize(
-    ("expectation", "verdict"),
+    ("expectation", "result"),
     [
         ({"expected_kept_tms": ["b"]}, "passed"),
         ({"expected_kept_tms": ["a", "b"]}, "deviating"),
-        ({"prefer_minimal": False, "expected_kept_tms": ["a", "b"]}, "not applicable"),
+        ({"prefer_minimal": False, "expected_kept_tms": ["a", "b"]}, "not_applicable"),
     ],
     ids=str,
 )
-def test_workers_that_are_kept_are_judged(expectation: dict[str, Any], verdict: str):
-    assert judged("minimal_taskmanagers", groups=2, tms={"a": 1, "b": 2}, **expectation) == verdict
+def test_result_depends_on_the_kept_workers(expectation: dict[str, Any], result: str):
+    vector = {"id": "x", "groups": 2, "tms": {"a": 1, "b": 2}, **expectation}
+    assert outcome_of("minimal_taskmanagers", vector) == result

@@ -1,42 +1,33 @@
-"""The judge of the rescale history itself: it passes nothing that it has not understood."""
+"""The check of the rescale history, which refuses unknown steps and expectations."""
 
 from typing import Any
 
 import pytest
 
-from airflow_adaptive.testing.conformance.runner import Tally, run
+from tests.support.scheduler.conformance import outcome_of
 
 RAISED = ["running", "raise requirements beyond capacity"]
 
 
-def judged(steps: list[str], expected: dict[str, Any], **more: Any) -> str:
-    tally: Tally = run({"rescale_timeline": [{"id": "x", "steps": steps, "expected": expected, **more}]})[
-        "rescale_timeline"
-    ]
-    found = {
-        "passed": tally.passed,
-        "differing": tally.differing,
-        "not applicable": tally.not_applicable,
-        "deviating": tally.deviating,
-    }
-    return next(name for name, told in found.items() if told)
+def outcome(steps: list[str], expected: dict[str, Any], **more: Any) -> str:
+    return outcome_of("rescale_timeline", {"id": "x", "steps": steps, "expected": expected, **more})
 
 
 @pytest.mark.parametrize(
-    ("steps", "expected", "verdict"),
+    ("steps", "expected", "result"),
     [
         (["running"], {"history_size": 1}, "passed"),
         (["running"], {"history_size": 2}, "deviating"),
         (["running"], {"latest": {"terminated_reason": "SUCCEEDED"}}, "passed"),
         (["running"], {"latest": {"terminated_reason": "JOB_FAILED"}}, "deviating"),
         (["running"], {"latest": {"terminated_reason": None}}, "deviating"),
-        (["running"], {"latest": {"beauty": 1}}, "not applicable"),
-        (["running"], {"oldest": {"terminated_reason": "SUCCEEDED"}}, "not applicable"),
+        (["running"], {"latest": {"beauty": 1}}, "not_applicable"),
+        (["running"], {"oldest": {"terminated_reason": "SUCCEEDED"}}, "not_applicable"),
         (["running"], {"previous": {"terminated_reason": "SUCCEEDED"}}, "deviating"),
         (["running"], {"history": [{"terminated_reason": "SUCCEEDED"}]}, "passed"),
         (["running"], {"history": [{"terminated_reason": "SUCCEEDED"}] * 2}, "deviating"),
-        (["running", "dance"], {"history_size": 1}, "not applicable"),
-        (["running", "raise the upper bound to 500"], {"history_size": 2}, "not applicable"),
+        (["running", "dance"], {"history_size": 1}, "not_applicable"),
+        (["running", "raise the upper bound to 500"], {"history_size": 2}, "not_applicable"),
         (RAISED, {"history_size": 2, "latest": {"terminated_reason": None}}, "passed"),
         ([*RAISED, "kill all TMs"], {"latest": {"terminated_reason": "EXCEPTION_OCCURRED"}}, "differing"),
         ([*RAISED, "wait"], {"latest": {"terminated_reason": "EXCEPTION_OCCURRED"}}, "deviating"),
@@ -44,26 +35,26 @@ def judged(steps: list[str], expected: dict[str, Any], **more: Any) -> str:
     ],
     ids=str,
 )
-def test_history_is_judged_by_what_it_reports(steps: list[str], expected: dict[str, Any], verdict: str):
-    assert judged(steps, expected) == verdict
+def test_result_depends_on_the_content_of_the_history(steps: list[str], expected: dict[str, Any], result: str):
+    assert outcome(steps, expected) == result
 
 
-def test_vector_with_more_content_is_not_judged():
-    assert judged(["running"], {"history_size": 1}, weather="fine") == "not applicable"
+def test_vector_with_an_unknown_key_is_not_applicable():
+    assert outcome(["running"], {"history_size": 1}, weather="fine") == "not_applicable"
 
 
 @pytest.mark.parametrize(
-    ("config", "verdict"),
+    ("config", "result"),
     [
         ({"web.adaptive-scheduler.rescale-history.size": 1}, "passed"),
         ({"web.adaptive-scheduler.rescale-history.size": "2"}, "deviating"),
-        ({"web.adaptive-scheduler.rescale-history.size": 0}, "not applicable"),
-        ({"weather": "fine"}, "not applicable"),
+        ({"web.adaptive-scheduler.rescale-history.size": 0}, "not_applicable"),
+        ({"weather": "fine"}, "not_applicable"),
     ],
     ids=str,
 )
-def test_history_is_as_long_as_it_is_configured(config: dict[str, Any], verdict: str):
-    assert judged(RAISED, {"history_size": 1}, config=config) == verdict
+def test_history_has_the_configured_size(config: dict[str, Any], result: str):
+    assert outcome(RAISED, {"history_size": 1}, config=config) == result
 
 
 @pytest.mark.parametrize(
@@ -79,9 +70,9 @@ def test_history_is_as_long_as_it_is_configured(config: dict[str, Any], verdict:
         ("a task fails", "RECOVERABLE_FAILOVER", 4),
     ],
 )
-def test_step_is_understood_in_other_words(step: str, cause: str, after: int):
+def test_step_can_have_different_words(step: str, cause: str, after: int):
     latest = {"trigger_cause": cause, "terminated_reason": "SUCCEEDED", "post_rescale_parallelism": after}
-    assert judged(["running", step, "running"], {"history_size": 2, "latest": latest}) == "passed"
+    assert outcome(["running", step, "running"], {"history_size": 2, "latest": latest}) == "passed"
 
 
 @pytest.mark.parametrize(
@@ -96,6 +87,6 @@ def test_step_is_understood_in_other_words(step: str, cause: str, after: int):
         ("raise requirements again", "RESOURCE_REQUIREMENTS_UPDATED"),
     ],
 )
-def test_end_is_understood_in_other_words(step: str, reason: str):
+def test_end_can_have_different_words(step: str, reason: str):
     which = "previous" if reason == "RESOURCE_REQUIREMENTS_UPDATED" else "latest"
-    assert judged([*RAISED, step], {which: {"terminated_reason": reason}}) == "passed"
+    assert outcome([*RAISED, step], {which: {"terminated_reason": reason}}) == "passed"
