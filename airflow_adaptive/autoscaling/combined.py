@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 
-from airflow_adaptive.autoscaling.calendar.scheduled_policy import CALENDAR, ScheduledMemory, ScheduledPolicy, days_of
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import CALENDAR, ScheduledMemory, ScheduledPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy, override
 from airflow_adaptive.autoscaling.policy import (
     Advice,
@@ -18,8 +17,6 @@ from airflow_adaptive.autoscaling.policy import (
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
 
 BOTH = "calendar and load"
-
-_INSTANT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +86,7 @@ class CombinedPolicy:
             return memory, replace(overridden, dry_run=self.dry_run)
         calendar, by_calendar = self.calendar.advise(memory.calendar, policy_input)
         planned = replace(memory, calendar=calendar)
-        if memory.held.keys() == policy_input.limits.keys() and is_excluded(self.calendar, policy_input.at):
+        if memory.held.keys() == policy_input.limits.keys() and self.calendar.excluded_span(policy_input.at):
             held = replace(by_calendar, bounds=memory.held, source=CALENDAR, dry_run=self.dry_run)
             return planned, held
         load, by_load = self.load.advise(
@@ -97,13 +94,6 @@ class CombinedPolicy:
         )
         advice = replace(_joined(by_calendar, by_load), dry_run=self.dry_run)
         return replace(planned, load=load, held=advice.bounds), advice
-
-
-def is_excluded(calendar: ScheduledPolicy, at: datetime) -> bool:
-    """Whether an instant lies in an excluded period."""
-    days_off = days_of(calendar.holidays)
-    spans = (span for period in calendar.excluded for span in period.spans(calendar.clock, days_off, at, at + _INSTANT))
-    return any(begin <= at < end for begin, end in spans)
 
 
 def _within(bounds: Requirements, limits: Mapping[str, VertexLimits]) -> Mapping[str, VertexLimits]:

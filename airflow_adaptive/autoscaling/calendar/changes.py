@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
-from airflow_adaptive.autoscaling.calendar.period import Period
-from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy, days_of
-from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock, to_utc
+from airflow_adaptive.autoscaling.calendar.period import Period, days_of
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
+from airflow_adaptive.autoscaling.calendar.wall_clock import WallClock, to_utc
 from airflow_adaptive.autoscaling.policy import EVERY_VERTEX, VertexLimits
 from airflow_adaptive.scheduler.job_graph import UPPER_BOUND_MAX_PARALLELISM
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements
@@ -169,19 +169,11 @@ def _of_day(period: Period, clock: WallClock, day: date) -> Iterator[tuple[datet
             yield begins, f"{period.name!r} does not take place on {day}: its local times do not exist ({clock.zone})"
             continue
         for local, at, verb in ((start, begins, "begins"), (end, ends, "ends")):
-            text = f"{local:%Y-%m-%d %H:%M}"
             instants = len(clock.instants_of(local))
-            if instants == 0:
-                yield (
-                    at,
-                    f"{period.name!r} {verb} at {clock.zoned(at).isoformat()}: {text} does not exist ({clock.zone})",
-                )
-            elif instants > 1:
-                which = "the second" if clock.repeated is Repeated.SECOND else "the first"
-                yield (
-                    at,
-                    f"{period.name!r} {verb} at {clock.zoned(at).isoformat()}: {text} comes twice, {which} counts ({clock.zone})",
-                )
+            if instants != 1:
+                problem = f"comes twice, the {clock.repeated} counts" if instants else "does not exist"
+                effect = f"{period.name!r} {verb} at {clock.zoned(at).isoformat()}"
+                yield at, f"{effect}: {local:%Y-%m-%d %H:%M} {problem} ({clock.zone})"
 
 
 def _unknown(policy: ScheduledPolicy) -> Mapping[str, VertexLimits]:

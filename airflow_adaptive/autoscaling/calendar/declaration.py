@@ -55,7 +55,6 @@ def period(
         dates: dates of the begin; empty for all.
         holidays: "like_others", "only" or "never".
     """
-    known = [each.value for each in Holidays]
     return Period(
         name=name,
         cron=cron,
@@ -64,7 +63,7 @@ def period(
         start=_time(start),
         end=_time(end),
         dates=_dates(dates, f"period {name!r}"),
-        holidays=Holidays(holidays) if holidays in known else cast(Holidays, holidays),
+        holidays=_parsed(Holidays, holidays),
     )
 
 
@@ -77,7 +76,7 @@ def window(name: str, parallelism: Parallelism, *, priority: int = 0, **when: An
         priority: the window with the highest priority applies where windows overlap.
         when: arguments of `period`.
     """
-    return Window(when=period(name, **when), bounds=_bounds(parallelism), priority=priority)
+    return Window(when=period(name, **when), bounds=_parsed(Bounds.of, parallelism), priority=priority)
 
 
 def scheduled_policy(
@@ -113,11 +112,11 @@ def scheduled_policy(
         policy = ScheduledPolicy(
             zone=zone,
             windows=tuple(each for each in read_windows if each is not None),
-            default=None if default is None else _bounds(default),
+            default=None if default is None else _parsed(Bounds.of, default),
             excluded=tuple(each for each in read_excluded if each is not None),
             holidays=_tried(lambda: _dates(holidays, "the holidays"), wrong) or (),
             look_ahead=_looking(look_ahead),
-            repeated=Repeated(repeated) if repeated in list(Repeated) else cast(Repeated, repeated),
+            repeated=_parsed(Repeated, repeated),
             dry_run=dry_run,
         )
     except RescalePolicyError as error:
@@ -158,19 +157,15 @@ def _tried(read: Callable[[], Part], wrong: list[str]) -> Part | None:
         return None
 
 
-def _bounds(parallelism: Any) -> Bounds:
-    """Bounds, or the input if it is invalid."""
+def _parsed(parse: Callable[[Any], Part], given: Any) -> Part:
+    """The parsed input, or the input if it is invalid."""
     with suppress(ValueError):
-        return Bounds.of(parallelism)
-    return cast(Bounds, parallelism)
+        return parse(given)
+    return cast(Part, given)
 
 
-def _duration(lasts: Any) -> timedelta | None:
-    if lasts is None:
-        return None
-    with suppress(ValueError):
-        return parse_duration(lasts)
-    return cast(timedelta, lasts)
+def _duration(given: Any) -> timedelta | None:
+    return None if given is None else _parsed(parse_duration, given)
 
 
 def _looking(given: LookAhead | Mapping[str, Any] | None) -> LookAhead | None:

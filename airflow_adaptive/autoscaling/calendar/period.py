@@ -148,6 +148,14 @@ def read_dates(texts: tuple[str, ...]) -> tuple[tuple[date, date], ...]:
     return tuple(map(_range, texts))
 
 
+@cache
+def days_of(dates: tuple[str, ...]) -> frozenset[date]:
+    """All days of dates and ranges of dates. Raises `ValueError`."""
+    return frozenset(
+        first + number * _DAY for first, last in read_dates(dates) for number in range((last - first).days + 1)
+    )
+
+
 def _range(text: str) -> tuple[date, date]:
     first, _, last = text.partition("/")
     try:

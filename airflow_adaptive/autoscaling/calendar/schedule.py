@@ -103,8 +103,13 @@ def schedule(
     ]
     return Schedule(
         segments=tuple(_segments(spans, stretch[0])),
-        excluded=tuple(joined([span for period in excluded for span in period.spans(clock, holidays, *stretch)])),
+        excluded=tuple(merged_spans(excluded, clock, holidays, stretch)),
     )
+
+
+def merged_spans(periods: Sequence[Period], clock: WallClock, holidays: Collection[date], stretch: Span) -> list[Span]:
+    """Spans of all periods that intersect an interval, in order, merged, in UTC."""
+    return joined([span for period in periods for span in period.spans(clock, holidays, *stretch)])
 
 
 def _segments(spans: Sequence[tuple[int, int, Span]], begin: datetime) -> Iterator[Segment]:

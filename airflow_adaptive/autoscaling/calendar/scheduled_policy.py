@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from functools import cache
 
-from airflow_adaptive.autoscaling.calendar.period import Period, joined, read_dates
-from airflow_adaptive.autoscaling.calendar.schedule import Schedule, ScheduleAt, Segment, schedule
+from airflow_adaptive.autoscaling.calendar.period import Period, Span, days_of, read_dates
+from airflow_adaptive.autoscaling.calendar.schedule import Schedule, ScheduleAt, Segment, merged_spans, schedule
 from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock, to_utc
 from airflow_adaptive.autoscaling.policy import (
     Advice,
@@ -212,6 +211,16 @@ class ScheduledPolicy:
                     return replace(now, next_at=turn)
         return now
 
+    def excluded_span(self, at: datetime, back: timedelta = timedelta(0)) -> Span | None:
+        """The excluded period that contains an instant, None outside of excluded periods.
+
+        Args:
+            at: the instant, in UTC.
+            back: duration before the instant in which the begin of adjoining periods is searched.
+        """
+        spans = merged_spans(self.excluded, self.clock, self._days_off, (at - back, at + _INSTANT))
+        return next(((begin, end) for begin, end in spans if begin <= at < end), None)
+
     def _advise_at(
         self, found: Schedule, at: datetime, limits: Mapping[str, VertexLimits], lead: timedelta
     ) -> CalendarAdvice:
@@ -255,15 +264,11 @@ class ScheduledPolicy:
         """Begin of the schedule: now, or just before the current excluded period."""
         back = _DAY
         while True:
-            stretch = (at - back, at + _INSTANT)
-            spans = joined(
-                [span for period in self.excluded for span in period.spans(self.clock, self._days_off, *stretch)]
-            )
-            begin = next((begin for begin, end in spans if begin <= at < end), None)
-            if begin is None:
+            span = self.excluded_span(at, back)
+            if span is None:
                 return at
-            if begin > at - back:
-                return begin - _INSTANT
+            if span[0] > at - back:
+                return span[0] - _INSTANT
             back *= 8
 
     def _stretches(self, at: datetime) -> Iterator[timedelta]:
@@ -280,14 +285,6 @@ class ScheduledPolicy:
     @property
     def _days_off(self) -> frozenset[date]:
         return days_of(self.holidays)
-
-
-@cache
-def days_of(dates: tuple[str, ...]) -> frozenset[date]:
-    """All days of dates and ranges of dates. Raises `ValueError`."""
-    return frozenset(
-        first + number * _DAY for first, last in read_dates(dates) for number in range((last - first).days + 1)
-    )
 
 
 def _most(bounds: Requirements, other: Requirements) -> Requirements:

@@ -21,6 +21,7 @@ from airflow_adaptive.autoscaling.calendar.period import (
     Holidays,
     Period,
     Span,
+    days_of,
     joined,
     read_dates,
     read_time,
@@ -190,13 +191,11 @@ def _tried(read: Callable[[Any], object], text: Any) -> Iterator[str]:
 
 def _together(policy: ScheduledPolicy) -> list[str]:
     """Violations of the combination of valid periods."""
-    from airflow_adaptive.autoscaling.calendar.scheduled_policy import days_of  # noqa: PLC0415  imports this module
-
     holidays, periods = days_of(policy.holidays), _periods(policy)
     reach = 1 + max((period.lasts or _DAY).days for period in periods)
     days = _all_days(periods, holidays, reach)
     begins = {period.name: [day for day in days if period.begins_on(day, holidays)] for period in periods}
-    wrong = [f"{name!r} never begins: {_never(name, policy)}" for name, found in begins.items() if not found]
+    wrong = [f"{each.name!r} never begins: {_never(each, policy)}" for each in periods if not begins[each.name]]
     wrong += [
         f"windows {one.when.name!r} and {other.when.name!r} overlap and have the same priority ({_when(begin)}): give one of them"
         " a higher priority"
@@ -204,15 +203,14 @@ def _together(policy: ScheduledPolicy) -> list[str]:
         if one.priority == other.priority
         for begin in _overlap(one.when, other.when, begins, reach)
     ]
-    week = set(_week(reach))
+    week = _around(_WEEK, reach)
     excluded = joined([span for each in policy.excluded for span in _spans(each, week.intersection(begins[each.name]))])
     if any(begin.date() <= _WEEK[0] and end.date() > _WEEK[-1] for begin, end in excluded):
         wrong.append("the excluded periods cover all of the time: shorten them")
     return wrong
 
 
-def _never(name: str, policy: ScheduledPolicy) -> str:
-    period = next(period for period in _periods(policy) if period.name == name)
+def _never(period: Period, policy: ScheduledPolicy) -> str:
     if period.cron is not None and not period.dates:
         return f"cron {period.cron!r} fires on no day"
     if period.holidays is Holidays.ONLY and not policy.holidays:
@@ -222,24 +220,15 @@ def _never(name: str, policy: ScheduledPolicy) -> str:
 
 def _all_days(periods: Sequence[Period], holidays: Collection[date], reach: int) -> list[date]:
     """All days on which a period can begin, without repetitions of the calendar, in order."""
-    days = set(_week(reach))
+    days = _around(_WEEK, reach)
     if any(period.plan is not None and not period.plan.is_weekly for period in periods):
         days |= {_CYCLE[0] + number * _DAY for number in range(_CYCLE[1])}
-    named = set(holidays) | {day for period in periods for day in _named(period)}
+    named = set(holidays).union(*(days_of(period.dates) for period in periods))
     return sorted(days | _around(named, reach))
-
-
-def _week(reach: int) -> list[date]:
-    return [_WEEK[0] + number * _DAY for number in range(-reach, 7 + reach)]
 
 
 def _around(days: Collection[date], reach: int) -> set[date]:
     return {day + number * _DAY for day in days for number in range(-reach, reach + 1)}
-
-
-def _named(period: Period) -> Iterator[date]:
-    for first, last in read_dates(period.dates):
-        yield from (first + number * _DAY for number in range((last - first).days + 1))
 
 
 def _spans(period: Period, days: Iterable[date]) -> list[Span]:
