@@ -12,13 +12,12 @@ from airflow.sdk import ObjectStoragePath
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Ports
 from airflow_adaptive.spark.address import AddressError
 from airflow_adaptive.stores.asset_store import AirflowJobStore
-from airflow_adaptive.stores.rescale_callback import CallbackStore, RescaleCallback
+from airflow_adaptive.stores.rescale_callback import CallbackStore
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
 Result = TypeVar("Result")
@@ -80,7 +79,7 @@ async def job_ports(
                 cluster=cluster,
                 channel=channel,
                 store=store,
-                clock=SystemClock(),
+                clock=process.clock,
                 shared=shared,
                 files=process.files,
             )
@@ -91,9 +90,9 @@ async def job_ports(
 
 def _job_store(
     job: str, task: TaskKey, process: ProcessResources, on_rescale: Mapping[str, Any] | None
-) -> AirflowJobStore | CallbackStore:
-    store = AirflowJobStore(job, task, process.clock, process.store_access)
-    return store if on_rescale is None else CallbackStore(store, RescaleCallback(on_rescale, job, task))
+) -> AirflowJobStore:
+    arguments = (job, task, process.clock, process.store_access)
+    return AirflowJobStore(*arguments) if on_rescale is None else CallbackStore(*arguments, on_rescale)
 
 
 async def _retry(period: timedelta, process: ProcessResources, read: Callable[[], Result]) -> Result:

@@ -9,7 +9,6 @@ from typing import Any
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import PortError
-from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.resource_wait import wait_for_resources
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.scheduler.config.options import Options
@@ -41,7 +40,7 @@ async def wait_for_slots(wanted: dict[str, Any], conn_id: str, until: str) -> di
             decode(ExecutorShape, wanted["executor"]),
             decode(DriverShape, wanted["driver"]),
             lambda: shared.unclaimed(options.poll_interval),
-            SystemClock(),
+            process.clock,
             datetime.fromisoformat(until),
         )
     return {"status": "timeout"} if found is None else {"status": "found", **asdict(found)}

@@ -125,14 +125,8 @@ class AirflowJobStore:
             self._stored.clear()
 
     def _push(self, view: JobView) -> None:
-        for key, value in xcoms(view).items():
-            if key not in self._pushed or self._pushed[key] != value:
-                self._task.push(key, value)
-                self._pushed[key] = value
-        for key, value in documents(view, asdict(self._task)).items():
-            if key not in self._stored or self._stored[key] != value:
-                self._accessor.set(key, value)
-                self._stored[key] = value
+        _write_changes(xcoms(view), self._pushed, self._task.push)
+        _write_changes(documents(view, asdict(self._task)), self._stored, self._accessor.set)
 
     def _write_metrics(self, metrics: Mapping[str, Any]) -> bool:
         self._airflow_metrics.send_metrics(metrics)
@@ -144,3 +138,11 @@ class AirflowJobStore:
 
     def _read_pages(self, pages: dict[str, Any]) -> None:
         pages.update({key: self._accessor.get(key, {}) for key in PAGES})
+
+
+def _write_changes(values: Mapping[str, Any], written: dict[str, Any], write: Callable[[str, Any], None]) -> None:
+    """Write the values that differ from the values that were written before."""
+    for key, value in values.items():
+        if key not in written or written[key] != value:
+            write(key, value)
+            written[key] = value

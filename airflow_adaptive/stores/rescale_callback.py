@@ -17,10 +17,11 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
-from airflow_adaptive.ports import ControlRequests
+from airflow_adaptive.ports import Clock
 from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.scheduler.timeline import TerminalState, TriggerCause
 from airflow_adaptive.stores.asset_store import AirflowJobStore
+from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
 log = logging.getLogger(__name__)
@@ -94,39 +95,27 @@ class RescaleCallback:
             log.warning("on_rescale_callback %s failed: %s: %s", self._callback["path"], type(error).__name__, error)
 
 
-class CallbackStore:
+class CallbackStore(AirflowJobStore):
     """An `AirflowJobStore` that also reports rescales to a callback."""
 
-    def __init__(self, store: AirflowJobStore, callback: RescaleCallback) -> None:
-        """Assign."""
-        self._store = store
-        self._callback = callback
-
-    async def control_requests(self) -> ControlRequests:
-        """See `JobStore`."""
-        return await self._store.control_requests()
+    def __init__(self, job: str, task: TaskKey, clock: Clock, access: StoreAccess, callback: Mapping[str, Any]) -> None:
+        """Read nothing yet. `RescaleCallback` describes the callback."""
+        super().__init__(job, task, clock, access)
+        self._callback = RescaleCallback(callback, job, task)
 
     async def publish(self, view: JobView) -> None:
         """See `JobStore`."""
         self._callback.report(view.history.rescales)
-        await self._store.publish(view)
-
-    async def publish_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """See `JobStore`."""
-        await self._store.publish_metrics(metrics)
-
-    async def published_metrics(self) -> Mapping[str, Any]:
-        """See `JobStore`."""
-        return await self._store.published_metrics()
+        await super().publish(view)
 
     async def finish(self) -> None:
         """Wait for the last write and for the running calls."""
-        await self._store.finish()
+        await super().finish()
         await self._callback.finish()
 
     def close(self) -> None:
         """Cancel writes and calls."""
-        self._store.close()
+        super().close()
         self._callback.close()
 
 
