@@ -129,10 +129,9 @@ class PolicyAdvisor:
         if previous is not None and not -MAX_CLOCK_STEP_BACK <= policy_input.at - previous <= MAX_MEMORY_AGE:
             self._discard_memory()
             self._consulted_at = policy_input.at
-        memory, advice = self._policy.advise(self._memory, policy_input)
-        self._memory = memory
-        result: Advice | None = advice
-        return result
+        advice: Advice | None
+        self._memory, advice = self._policy.advise(self._memory, policy_input)
+        return advice
 
     def _discard_memory(self) -> None:
         self._memory, self._consulted_at = self._policy.remember(), None

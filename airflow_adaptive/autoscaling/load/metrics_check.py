@@ -70,7 +70,7 @@ def _impossible(metrics: QueryMetrics) -> Iterator[str]:
             yield f"{name} is {value!r}, which is not a valid amount"
     if not _is_count(metrics.epoch) or not _is_count(metrics.sequence):
         yield f"epoch {metrics.epoch!r} and sequence {metrics.sequence!r} are not counters"
-    if _contradicts(metrics):
+    if metrics.busy_rate and metrics.batch_duration == 0:
         yield "rows were processed in a batch without a duration"
 
 
@@ -82,10 +82,6 @@ def _is_nonsense(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _contradicts(metrics: QueryMetrics) -> bool:
-    return bool(metrics.busy_rate) and metrics.batch_duration == 0
 
 
 def _outdated(metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime, frozen_after: timedelta) -> Iterator[str]:

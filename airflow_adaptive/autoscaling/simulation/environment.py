@@ -216,7 +216,7 @@ class SimulatedJob(Generic[Memory]):
             case Restarting(in_place=False):
                 epoch = self.state.epoch
                 self._restart_query(
-                    lambda: self._apply(DriverEnded(at=self._at(), epoch=epoch, failure=STOPPED)), NO_PAUSE
+                    lambda: self._apply(DriverEnded(at=self._at(), epoch=epoch, failure=STOPPED)), pause=0.0
                 )
             case _:
                 pass
@@ -308,9 +308,6 @@ class SimulatedJob(Generic[Memory]):
             state_partitions={DEFAULT_SLOT_SHARING_GROUP: self.shape.query.partitions},
             tier=self.shape.tier,
         )
-
-
-NO_PAUSE = 0.0
 
 
 def query_metrics_of(batches: Batches, epoch: int) -> QueryMetrics | None:

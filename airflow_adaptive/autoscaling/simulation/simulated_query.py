@@ -51,8 +51,6 @@ class Batches:
         self.taken = 0.0
         """Rows that were read."""
         self.processed = 0.0
-        self.polls = 0
-        """Number of finished polls for rows."""
         self.begun = -query.trigger
         """Time of the last poll."""
         self.ends = NEVER
@@ -134,7 +132,6 @@ class Batches:
         self._record(Batch(batch.rows, batch.interval, seconds, batch.unread), self.now - self._oldest)
 
     def _record(self, batch: Batch, lag: float) -> None:
-        self.polls += 1
         self.last = batch
         self.lags.append(lag)
         self.spans.append(self.now - self._committed_at)
