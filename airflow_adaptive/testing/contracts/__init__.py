@@ -1,1 +1,1 @@
-"""Contract suites that fakes and real implementations both pass."""
+"""Contract suites, which both the fakes and the real implementations pass."""

@@ -1,4 +1,4 @@
-"""What every `ClusterClient` must do. Subclass `ClusterClientContract`, and give it a fixture `cluster`."""
+"""The contract of `ClusterClient`. To test a client, subclass `ClusterClientContract` and define the fixture `cluster`."""
 
 from __future__ import annotations
 
@@ -24,57 +24,57 @@ from airflow_adaptive.ports import (
 TIMEOUT_S = 60.0
 
 MEMORY_MB = 512
-"""Of drivers and executors: the least that Spark starts with is 450 MiB."""
+"""Memory of each driver and executor, in MiB. Spark requires at least 450 MiB."""
 
 
 class Script(StrEnum):
-    """What the script of a driver does; the value is its file name."""
+    """Behavior of the script of a driver. The value is the file name of the script."""
 
     RUNS = "runs.py"
-    """Runs until something ends it."""
+    """Runs until the driver ends."""
     FINISHES = "finishes.py"
     FAILS = "fails.py"
-    """Ends with a `RuntimeError` that says "no flights today"."""
+    """Raises a `RuntimeError` with the message "no flights today"."""
     COMPUTES = "computes.py"
-    """Has an application with one executor of one core and `MEMORY_MB`, and runs until something ends it."""
+    """Runs an application with one executor, with one core and `MEMORY_MB`, until the driver ends."""
 
 
 class Cluster(Protocol):
-    """A cluster with nothing on it, as the contract needs it."""
+    """An empty cluster."""
 
     @property
     def client(self) -> ClusterClient:
-        """A client of it."""
+        """A client of the cluster."""
         ...
 
     @property
     def stranded_client(self) -> ClusterClient:
-        """A client of a cluster that has no living master."""
+        """A client of a cluster without a running master."""
         ...
 
     def uri(self, script: Script) -> str:
-        """Where the script is."""
+        """Return the URI of a script."""
         ...
 
     def add_worker(self, cores: int, memory_mb: int) -> str:
-        """A worker joins; returns its id."""
+        """Add a worker to the cluster. Return the ID of the worker."""
         ...
 
     def kill_worker(self, worker_id: str) -> None:
-        """A worker dies."""
+        """Kill a worker."""
         ...
 
     def kill_driver(self, submission_id: str) -> None:
-        """The processes of a running driver die."""
+        """Kill the processes of a running driver."""
         ...
 
 
 class ClusterClientContract:
-    """The tests."""
+    """The tests of the contract."""
 
     @pytest.mark.asyncio
     async def test_snapshot_shows_a_worker_from_when_it_joins_until_it_dies(self, cluster: Cluster) -> None:
-        """Workers in a snapshot are those that live."""
+        """A snapshot contains exactly the running workers."""
         assert (await cluster.client.snapshot()).workers == ()
         worker_id = cluster.add_worker(cores=2, memory_mb=1536)
         snapshot = await cluster.client.snapshot()
@@ -89,7 +89,7 @@ class ClusterClientContract:
 
     @pytest.mark.asyncio
     async def test_driver_takes_cores_and_memory_until_it_is_killed(self, cluster: Cluster) -> None:
-        """A driver's own size is no offer to anybody else; killing twice is no error."""
+        """The cores and the memory of a driver are not free for other drivers. A second kill is not an error."""
         cluster.add_worker(cores=2, memory_mb=1536)
         submission_id = await cluster.client.submit(_submission(cluster, Script.RUNS))
         status = await _wait_for(cluster, submission_id, SubmissionState.RUNNING)
@@ -103,8 +103,8 @@ class ClusterClientContract:
         assert _free(await cluster.client.snapshot()) == (2, 1536)
 
     @pytest.mark.asyncio
-    async def test_driver_waits_when_no_worker_has_room(self, cluster: Cluster) -> None:
-        """A cluster without room accepts a driver, and starts it when a worker joins."""
+    async def test_driver_waits_when_no_worker_has_free_capacity(self, cluster: Cluster) -> None:
+        """A cluster without free capacity accepts a driver, and starts the driver when a worker joins."""
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB - 1)
         submission_id = await cluster.client.submit(_submission(cluster, Script.FINISHES))
         assert (await cluster.client.status(submission_id)).state is SubmissionState.SUBMITTED
@@ -116,14 +116,14 @@ class ClusterClientContract:
 
     @pytest.mark.asyncio
     async def test_waiting_driver_can_be_killed(self, cluster: Cluster) -> None:
-        """A driver that was never started is over once it is killed."""
+        """A kill ends a driver that has not started."""
         submission_id = await cluster.client.submit(_submission(cluster, Script.RUNS))
         await cluster.client.kill(submission_id)
         await _wait_for(cluster, submission_id, SubmissionState.KILLED)
 
     @pytest.mark.asyncio
     async def test_driver_is_failed_when_its_script_fails(self, cluster: Cluster) -> None:
-        """A script's exception fails the driver, and is the last that it wrote."""
+        """An exception of the script fails the driver, and is the last line of the output of the driver."""
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
         submission_id = await cluster.client.submit(_submission(cluster, Script.FAILS))
         await _wait_for(cluster, submission_id, SubmissionState.FAILED)
@@ -135,7 +135,7 @@ class ClusterClientContract:
 
     @pytest.mark.asyncio
     async def test_driver_is_failed_when_its_process_dies(self, cluster: Cluster) -> None:
-        """So does kill -9."""
+        """The death of the process fails the driver."""
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
         submission_id = await cluster.client.submit(_submission(cluster, Script.RUNS))
         await _wait_for(cluster, submission_id, SubmissionState.RUNNING)
@@ -144,7 +144,7 @@ class ClusterClientContract:
 
     @pytest.mark.asyncio
     async def test_driver_is_unknown_when_its_worker_dies(self, cluster: Cluster) -> None:
-        """Nobody can tell whether the driver lives, so its state must not claim that it is over."""
+        """The master does not know whether the driver still runs, so the state must not be a final state."""
         worker_id = cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
         submission_id = await cluster.client.submit(_submission(cluster, Script.RUNS))
         await _wait_for(cluster, submission_id, SubmissionState.RUNNING)
@@ -156,7 +156,7 @@ class ClusterClientContract:
 
     @pytest.mark.asyncio
     async def test_executors_are_granted_while_their_driver_runs(self, cluster: Cluster) -> None:
-        """Cores of executors appear under their application, and are free again after the driver's death."""
+        """The snapshot lists the cores of executors under their application. The cores are free after the end of the driver."""
         cluster.add_worker(cores=3, memory_mb=3 * MEMORY_MB)
         submission_id = await cluster.client.submit(_submission(cluster, Script.COMPUTES))
 
@@ -176,7 +176,7 @@ class ClusterClientContract:
 
     @pytest.mark.asyncio
     async def test_unknown_driver_is_unknown(self, cluster: Cluster) -> None:
-        """Asking for, or killing, a driver that never was is no error."""
+        """A status request or a kill for a driver that never existed is not an error."""
         unknown = "driver-20130101000000-9999"
         assert await cluster.client.driver_log(unknown) == DriverLog()
         assert (await cluster.client.status(unknown)).state is SubmissionState.UNKNOWN
@@ -193,13 +193,13 @@ class ClusterClientContract:
         ids=lambda submission: submission.name,
     )
     async def test_submission_is_refused(self, cluster: Cluster, refused: DriverSubmission) -> None:
-        """What can't work, or would restart behind the scheduler's back, is refused by name."""
+        """The client refuses drivers without resources, and drivers that the master would restart. The error names the driver."""
         with pytest.raises(SubmissionRefusedError, match=refused.name):
             await cluster.client.submit(refused)
 
     @pytest.mark.asyncio
     async def test_every_call_raises_when_no_master_answers(self, cluster: Cluster) -> None:
-        """An unreachable cluster is one error, whatever was asked."""
+        """All calls to an unreachable cluster raise the same error."""
         client = cluster.stranded_client
         for call in (
             client.snapshot(),
@@ -228,8 +228,10 @@ def _submission(cluster: Cluster, script: Script) -> DriverSubmission:
 
 
 def _free(snapshot: ClusterSnapshot) -> tuple[int, int]:
-    """Free cores and memory of all workers."""
-    return sum(it.cores_free for it in snapshot.workers), sum(it.memory_free_mb for it in snapshot.workers)
+    """Return the free cores and the free memory of all workers, in MiB."""
+    return sum(worker.cores_free for worker in snapshot.workers), sum(
+        worker.memory_free_mb for worker in snapshot.workers
+    )
 
 
 async def _wait_for(cluster: Cluster, submission_id: str, state: SubmissionState) -> SubmissionStatus:

@@ -1,6 +1,6 @@
-"""What every `JobChannel` must do. Subclass `JobChannelContract`, and give it a fixture `directory`.
+"""The contract of `JobChannel`. To test a channel, subclass `JobChannelContract` and define the fixture `directory`.
 
-The documents are small but real; tests of what only one kind of channel does live beside that kind.
+The documents are small but complete. The behavior of a single kind of channel has its own tests.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ CREATORS = 20
 
 
 class Directory(Protocol):
-    """One job directory, as the contract needs it."""
+    """The directory of the job `JOB`."""
 
     def channel(self) -> JobChannel:
-        """A new channel to job `JOB`, as another process would have it."""
+        """Return a new channel to the directory, like the channel of another process."""
         ...
 
     def plant_journal(self, number: int, data: bytes) -> None:
-        """Put bytes under a journal document's name, as a fault or a stranger would."""
+        """Write bytes to the file of a journal document, to simulate a fault or a foreign file."""
         ...
 
     def plant_rescale(self, number: int, data: bytes) -> None:
-        """Put bytes under a rescale document's name."""
+        """Write bytes to the file of a rescale document."""
         ...
 
     def plant_status(self, data: bytes) -> None:
-        """Put bytes in the place of the driver's status."""
+        """Write bytes to the file of the driver status."""
         ...
 
 
 def journal_document(number: int, *, owner: str = "loop-1", job: str = JOB, version: int = 1) -> JournalDocument:
-    """A journal document."""
+    """Return a journal document."""
     plan = DriverPlan(parallelism={"read": 2}, executors=2, state_partitions={"default": 4})
     return JournalDocument(
         job=job,
@@ -64,12 +64,12 @@ def journal_document(number: int, *, owner: str = "loop-1", job: str = JOB, vers
 
 
 def rescale_document(number: int, *, cause: str = "INITIAL_SCHEDULE", job: str = JOB) -> RescaleDocument:
-    """A rescale that has ended."""
+    """Return the document of a rescale that has ended."""
     return RescaleDocument(job=job, number=number, rescale={"number": number, "trigger_cause": cause})
 
 
 def status_document(sequence: int = 1, *, job: str = JOB) -> DriverStatus:
-    """A driver's status."""
+    """Return a driver status."""
     return DriverStatus(
         job=job,
         epoch=1,
@@ -84,12 +84,12 @@ def status_document(sequence: int = 1, *, job: str = JOB) -> DriverStatus:
 
 
 def of_newer_format(data: bytes) -> bytes:
-    """The same document, written by a version that is yet to come."""
+    """Return the same document in the format of a newer version of airflow-adaptive."""
     fields: dict[str, Any] = json.loads(data)
     return json.dumps({**fields, "format": fields["format"] + 1}).encode()
 
 
-UNTRUSTED = {
+INVALID = {
     "empty": b"",
     "half-written": encode_journal(journal_document(3))[:-10],
     "foreign": b'{"hello": "world"}',
@@ -102,10 +102,10 @@ UNTRUSTED = {
 
 @pytest.mark.asyncio
 class JobChannelContract:
-    """The contract."""
+    """The tests of the contract."""
 
-    async def test_newest_is_none_when_the_log_is_empty(self, directory: Directory) -> None:
-        """A new job has no directory yet."""
+    async def test_newest_is_none_when_the_journal_is_empty(self, directory: Directory) -> None:
+        """A new job has no journal documents."""
         channel = directory.channel()
         assert await channel.newest() is None
         assert await channel.read(1) is None
@@ -113,25 +113,25 @@ class JobChannelContract:
         await channel.compact(1)
 
     async def test_newest_is_what_was_created_last(self, directory: Directory) -> None:
-        """Across channels, and whole."""
+        """Every channel reads the complete document."""
         for number in (1, 2, 3):
             assert await directory.channel().create(journal_document(number, version=number))
         assert await directory.channel().newest() == journal_document(3, version=3)
         assert await directory.channel().read(2) == journal_document(2, version=2)
 
     async def test_create_is_refused_when_another_was_first(self, directory: Directory) -> None:
-        """And the first document stays."""
+        """The first document does not change."""
         assert await directory.channel().create(journal_document(1, owner="first"))
         assert not await directory.channel().create(journal_document(1, owner="second"))
         assert await directory.channel().newest() == journal_document(1, owner="first")
 
     async def test_create_succeeds_again_when_its_answer_was_lost(self, directory: Directory) -> None:
-        """The very same document."""
+        """A retry with the same document succeeds."""
         assert await directory.channel().create(journal_document(1))
         assert await directory.channel().create(journal_document(1))
 
     async def test_exactly_one_wins_when_many_create_at_once(self, directory: Directory) -> None:
-        """Compare-and-swap."""
+        """The creation of a document is atomic."""
         owners = [f"loop-{index}" for index in range(CREATORS)]
         channels = [directory.channel() for _ in owners]
         pairs = zip(channels, owners, strict=True)
@@ -141,7 +141,7 @@ class JobChannelContract:
         assert [owner for owner, first in zip(owners, won, strict=True) if first] == [newest.owner]
 
     async def test_create_is_refused_when_newer_documents_were_compacted_over_it(self, directory: Directory) -> None:
-        """A loop that slept long finds its number free again, and must not believe that it is the newest."""
+        """A delayed loop finds no document with its number, but its document must not become the newest document."""
         for number in (1, 2, 3, 4):
             assert await directory.channel().create(journal_document(number))
         await directory.channel().compact(1)
@@ -149,9 +149,9 @@ class JobChannelContract:
         assert await append(directory.channel(), journal_document(2, owner="late sleeper")) is None
         assert await directory.channel().newest() == journal_document(4)
 
-    @pytest.mark.parametrize("data", UNTRUSTED.values(), ids=UNTRUSTED)
-    async def test_newest_passes_over_what_cannot_be_trusted(self, directory: Directory, data: bytes) -> None:
-        """To the newest that can."""
+    @pytest.mark.parametrize("data", INVALID.values(), ids=INVALID)
+    async def test_newest_skips_invalid_documents(self, directory: Directory, data: bytes) -> None:
+        """The channel returns the newest valid document."""
         assert await directory.channel().create(journal_document(1))
         assert await directory.channel().create(journal_document(2))
         directory.plant_journal(3, data)
@@ -159,36 +159,36 @@ class JobChannelContract:
         assert await directory.channel().read(3) is None
         assert await directory.channel().history(2) == [journal_document(1), journal_document(2)]
 
-    async def test_append_passes_over_a_number_that_cannot_be_trusted(self, directory: Directory) -> None:
-        """So that no damaged document stops a job."""
+    async def test_append_skips_the_number_of_an_invalid_document(self, directory: Directory) -> None:
+        """A damaged document must not stop a job."""
         assert await directory.channel().create(journal_document(1))
         directory.plant_journal(2, b"")
         directory.plant_journal(3, b"{")
         assert await append(directory.channel(), journal_document(2)) == journal_document(4)
         assert await directory.channel().newest() == journal_document(4)
 
-    async def test_append_yields_when_another_loop_was_first(self, directory: Directory) -> None:
-        """None says: read the log again."""
+    async def test_append_returns_none_when_another_loop_was_first(self, directory: Directory) -> None:
+        """The result None means that the loop must read the journal again."""
         assert await append(directory.channel(), journal_document(1, owner="first")) == journal_document(
             1, owner="first"
         )
         assert await append(directory.channel(), journal_document(1, owner="second")) is None
 
     async def test_newest_raises_when_a_newer_version_wrote_it(self, directory: Directory) -> None:
-        """Going on from an older document would undo what the newer version did."""
+        """A loop that continues from an older document would revert the steps of the newer version."""
         assert await directory.channel().create(journal_document(1))
         directory.plant_journal(2, of_newer_format(encode_journal(journal_document(2))))
         with pytest.raises(JobDirectoryError, match="upgrade airflow-adaptive"):
             await directory.channel().newest()
 
-    async def test_newest_raises_when_the_log_is_of_another_job(self, directory: Directory) -> None:
-        """Two jobs in one directory would destroy each other."""
+    async def test_newest_raises_when_the_journal_is_of_another_job(self, directory: Directory) -> None:
+        """Two jobs in one directory would overwrite the documents of each other."""
         directory.plant_journal(1, encode_journal(journal_document(1, job="trains")))
         with pytest.raises(JobDirectoryError, match="'trains'"):
             await directory.channel().newest()
 
     async def test_history_is_bounded_and_oldest_first(self, directory: Directory) -> None:
-        """The newest few."""
+        """The history contains the newest documents, up to the limit."""
         for number in (1, 2, 3, 4):
             assert await directory.channel().create(journal_document(number))
         assert await directory.channel().history(2) == [journal_document(3), journal_document(4)]
@@ -196,7 +196,7 @@ class JobChannelContract:
         assert await directory.channel().history(0) == []
 
     async def test_compact_keeps_the_newest(self, directory: Directory) -> None:
-        """Also when nothing above them can be trusted."""
+        """Invalid documents do not count as the newest documents."""
         for number in (1, 2, 3, 4):
             assert await directory.channel().create(journal_document(number))
         directory.plant_journal(5, b"")
@@ -206,12 +206,12 @@ class JobChannelContract:
         assert await directory.channel().newest() == journal_document(4)
 
     async def test_compact_refuses_to_remove_all(self, directory: Directory) -> None:
-        """The newest document is the job's state."""
+        """The newest document contains the state of the job."""
         with pytest.raises(ValueError, match="keep=0"):
             await directory.channel().compact(0)
 
     async def test_rescales_are_bounded_and_oldest_first(self, directory: Directory) -> None:
-        """The newest few; none before the first."""
+        """The list contains the newest rescales, up to the limit. The list of a new job is empty."""
         assert await directory.channel().rescales(5) == []
         for number in (1, 2, 3):
             assert await directory.channel().record(rescale_document(number))
@@ -220,7 +220,7 @@ class JobChannelContract:
         assert await directory.channel().rescales(0) == []
 
     async def test_rescale_is_kept_once(self, directory: Directory) -> None:
-        """The very same again is no error; another one is not taken, and the first stays."""
+        """A retry with the same document succeeds. The channel refuses a different document with the same number."""
         assert await directory.channel().record(rescale_document(1))
         assert await directory.channel().record(rescale_document(1))
         assert not await directory.channel().record(rescale_document(1, cause="UPDATE_REQUIREMENT"))
@@ -237,21 +237,21 @@ class JobChannelContract:
         ],
         ids=["empty", "foreign", "half-written", "another number", "another job"],
     )
-    async def test_rescales_pass_over_what_cannot_be_trusted(self, directory: Directory, data: bytes) -> None:
-        """And tell the others."""
+    async def test_rescales_skip_invalid_documents(self, directory: Directory, data: bytes) -> None:
+        """The list contains all valid documents."""
         for number in (1, 3):
             assert await directory.channel().record(rescale_document(number))
         directory.plant_rescale(2, data)
         assert await directory.channel().rescales(9) == [rescale_document(1), rescale_document(3)]
 
     async def test_rescales_raise_when_a_newer_version_wrote_them(self, directory: Directory) -> None:
-        """They are somebody's, and can't be read here."""
+        """The channel cannot read documents of a newer version."""
         directory.plant_rescale(1, of_newer_format(encode_rescale(rescale_document(1))))
         with pytest.raises(JobDirectoryError, match="upgrade airflow-adaptive"):
             await directory.channel().rescales(9)
 
-    async def test_rescales_outlive_the_log_documents_that_told_them(self, directory: Directory) -> None:
-        """Of each kind the newest stay, however many there are of the other."""
+    async def test_compact_keeps_rescales_independently_of_journal_documents(self, directory: Directory) -> None:
+        """The limit applies to each kind of document separately."""
         for number in (1, 2):
             assert await directory.channel().record(rescale_document(number))
         for number in range(1, 9):
@@ -261,8 +261,8 @@ class JobChannelContract:
         await directory.channel().compact(1)
         assert await directory.channel().rescales(9) == [rescale_document(2)]
 
-    async def test_status_is_the_newest_report(self, directory: Directory) -> None:
-        """None before the first; each report replaces the one before, also for a channel that has read it."""
+    async def test_status_is_the_newest_status(self, directory: Directory) -> None:
+        """The status of a new job is None. Each status replaces the previous status, even if a channel has already read it."""
         channel = directory.channel()
         assert await channel.status() is None
         for sequence in (1, 2):
@@ -272,13 +272,13 @@ class JobChannelContract:
     @pytest.mark.parametrize(
         "data", [b"", encode_status(status_document())[:-5], encode_status(status_document(job="trains"))]
     )
-    async def test_status_is_none_when_it_cannot_be_trusted(self, directory: Directory, data: bytes) -> None:
-        """Half-written, or another job's."""
+    async def test_status_is_none_when_it_is_invalid(self, directory: Directory, data: bytes) -> None:
+        """A channel ignores an incomplete status and the status of another job."""
         directory.plant_status(data)
         assert await directory.channel().status() is None
 
     async def test_status_raises_when_a_newer_version_wrote_it(self, directory: Directory) -> None:
-        """Silence would pass for a dead driver."""
+        """Without the error, the loop would treat the driver as failed."""
         directory.plant_status(of_newer_format(encode_status(status_document())))
         with pytest.raises(JobDirectoryError, match="upgrade airflow-adaptive"):
             await directory.channel().status()

@@ -1,1 +1,1 @@
-"""Recorded histories of the scheduler, and their replay."""
+"""Recorded histories of the scheduler, and the replay of histories."""

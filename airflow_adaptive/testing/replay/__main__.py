@@ -1,4 +1,4 @@
-"""Replays recorded histories of the scheduler and tells what is not as it was.
+"""Replays recorded histories of the scheduler, and prints the differences from the recorded outcomes.
 
 python -m airflow_adaptive.testing.replay FILE_OR_DIRECTORY ...
 """
@@ -14,9 +14,9 @@ from airflow_adaptive.testing.replay.histories import History, HistoryError, rep
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Replay; return 0 if all is as it was."""
-    parser = argparse.ArgumentParser(prog="airflow_adaptive.testing.replay.__main__", description=__doc__)
-    parser.add_argument("paths", nargs="+", type=Path, help="histories, or directories of them")
+    """Replay the histories. Return the exit code, which is 1 if there is a difference."""
+    parser = argparse.ArgumentParser(prog="airflow_adaptive.testing.replay", description=__doc__)
+    parser.add_argument("paths", nargs="+", type=Path, help="files of histories, or directories with such files")
     differing = 0
     for file in _files(parser.parse_args(arguments).paths):
         lines = _lines(file)
@@ -35,10 +35,10 @@ def _lines(file: Path) -> list[str]:
         history = History.read(file)
         differences = list(replay(history))
     except HistoryError as error:
-        return [f"{file.name}: can't be replayed", f"  {error}"]
-    verdict = f"{len(differences)} differ" if differences else "as recorded"
-    head = f"{file.name}: {history.title} ({history.source}): {len(history.steps)} steps, {verdict}"
-    return [head, *(f"  {told}" for told in differences)]
+        return [f"{file.name}: cannot be replayed", f"  {error}"]
+    result = f"differences: {len(differences)}" if differences else "as recorded"
+    head = f"{file.name}: {history.title} ({history.source}): {len(history.steps)} steps, {result}"
+    return [head, *(f"  {difference}" for difference in differences)]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Histories: what a scheduler was told in a real run, and what it made of it, to be replayed step by step.
+"""Histories: the recorded events of a job and the results of the scheduler, for a replay step by step.
 
-A history begins with a new job. It holds the job and its options as people write them, so it stays readable when the
-scheduler's state gets other fields; of each step it holds the event, and the state, the plan, the commands and the reason
-that followed.
+A history begins with a new job. A history contains the declaration of the job and its options, so that a history stays readable
+if the fields of the scheduler state change. For each step, a history contains the event and the resulting state, plan, commands
+and reason.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _TYPE = "type"
 
 
 class HistoryError(AdaptiveSchedulerError):
-    """A history can't be recorded or read as it is."""
+    """A history is invalid or cannot be recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """One life of a job.
+    """The steps of one job, from its creation.
 
     Attributes:
-        title: what happened, for people.
-        source: where it was recorded.
-        job: id of the job.
-        vertices: of the job: name, bounds, and what else is not as by default.
-        options: those that were set, by name.
-        steps: each with its event, and what followed.
+        title: human-readable summary.
+        source: kind of the cluster on which the history was recorded.
+        job: ID of the job.
+        vertices: name, bounds and non-default fields of each vertex.
+        options: options that the job sets, by name.
+        steps: event and outcome of each step.
         deployment: fingerprint of the first deployment (`SchedulerState.deployment`).
     """
 
@@ -55,41 +55,40 @@ class History:
     deployment: str = ""
 
     def begin(self) -> SchedulerState:
-        """The job when nothing had happened."""
+        """Return the state of the job before the first step."""
         vertices = tuple(JobVertex(**{**v, "parallelism": ParallelismRange(*v["parallelism"])}) for v in self.vertices)
         job, options = JobGraph(job=self.job, vertices=vertices), Options.of(self.options)
         return machine.create(job, options, deployment=self.deployment)
 
     def write(self, file: Path) -> None:
-        """Write it as JSON, a line for each step."""
+        """Write the history to a file, as JSON with one line for each step."""
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "steps"}
         steps = ",\n".join(f"  {json.dumps(step)}" for step in self.steps)
         file.write_text(f'{json.dumps(head, indent=1)[:-2]},\n "steps": [\n{steps}\n ]\n}}\n')
 
     @classmethod
     def read(cls, file: Path) -> History:
-        """Read what `write` wrote. Raises `HistoryError`."""
+        """Read the history from a file of `write`. Raises `HistoryError`."""
         try:
             return cls(**json.loads(file.read_text()))
         except (OSError, TypeError, ValueError) as error:
-            raise HistoryError(f"{file} is no history: {error}") from error
+            raise HistoryError(f"{file} is not a history: {error}") from error
 
 
 def replay(history: History) -> Iterator[str]:
-    """Take every step again, and tell what is not as it was."""
+    """Repeat every step, and yield a description of each difference from the recorded outcome."""
     state = history.begin()
     for number, recorded in enumerate(history.steps, start=1):
         event = decode_event(recorded["event"])
         step = machine.step(state, event)
         state = step.state
-        told = outcome(step)
-        for name in told:
-            if told[name] != recorded[name]:
-                yield f"step {number}, {type(event).__name__}: {name} was {recorded[name]!r}, is {told[name]!r}"
+        for name, value in outcome(step).items():
+            if value != recorded[name]:
+                yield f"step {number}, {type(event).__name__}: {name} was {recorded[name]!r}, is {value!r}"
 
 
 def outcome(step: Step) -> dict[str, Any]:
-    """What a history holds of a step's outcome."""
+    """Return the recorded part of the outcome of a step."""
     state, current = step.state, step.state.current
     return {
         "state": f"{state.name}({current.outcome})" if isinstance(current, Finished) else state.name,
@@ -106,49 +105,49 @@ def outcome(step: Step) -> dict[str, Any]:
 
 @dataclass(slots=True, kw_only=True)
 class Recorder:
-    """Writes down every step that the scheduler takes in this process while it is open.
+    """Records every step of the scheduler in this process while the context is open.
 
         with Recorder(options={"scaling_interval_min": 5}) as recorder:
             ...  # run one loop of one job to its end
         recorder.history("title", "source").write(file)
 
     Attributes:
-        options: those of the job that are set.
+        options: options that the job sets, by name.
     """
 
     options: Mapping[str, Any]
-    _taken: list[tuple[SchedulerState, Event, Step]] = field(default_factory=list)
-    _tap: Any = None
+    _steps: list[tuple[SchedulerState, Event, Step]] = field(default_factory=list)
+    _patch: Any = None
 
     def __enter__(self) -> Self:
-        """Begin."""
-        take = machine.step
+        """Start recording."""
+        original = machine.step
 
-        def noted(state: SchedulerState, event: Event) -> Step:
-            step = take(state, event)
-            self._taken.append((state, event, step))
+        def record(state: SchedulerState, event: Event) -> Step:
+            step = original(state, event)
+            self._steps.append((state, event, step))
             return step
 
-        self._tap = mock.patch.object(machine, "step", noted)
-        self._tap.start()
+        self._patch = mock.patch.object(machine, "step", record)
+        self._patch.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop."""
-        self._tap.stop()
+        """Stop recording."""
+        self._patch.stop()
 
     def history(self, title: str, source: str) -> History:
-        """What happened, without the steps that the loop put off and took again later.
+        """Return the recorded history, without the steps that the loop discarded and repeated later.
 
         Raises:
-            HistoryError: nothing happened, or more than one life of one job.
+            HistoryError: the recording is empty, or does not consist of one job from its creation.
         """
-        if not self._taken:
+        if not self._steps:
             raise HistoryError("nothing was recorded")
         kept: list[tuple[SchedulerState, Event, Step]] = []
-        for state, event, step in self._taken:
+        for state, event, step in self._steps:
             while kept and kept[-1][2].state != state:
                 kept.pop()
             kept.append((state, event, step))
@@ -163,7 +162,7 @@ class Recorder:
             steps=[{"event": _encoded(event), **outcome(step)} for _, event, step in kept],
         )
         if history.begin() != first:
-            raise HistoryError(f"the job had begun before: {first.name}")
+            raise HistoryError(f"the job had already started: {first.name}")
         return history
 
 
@@ -171,14 +170,14 @@ class Recorder:
 
 
 def decode_event(data: Mapping[str, Any]) -> Event:
-    """An event of a history; fields that it does not have are as by default.
+    """Decode an event of a history. Missing fields have their defaults.
 
     Raises:
-        HistoryError: there is no such event.
+        HistoryError: the type of the event is unknown.
     """
     kind = _EVENTS.get(data.get(_TYPE, ""))
     if kind is None:
-        raise HistoryError(f"there is no event {data.get(_TYPE)!r}")
+        raise HistoryError(f"unknown type of event: {data.get(_TYPE)!r}")
     hints = get_type_hints(kind)
     event: Event = kind(**{name: snapshot.decode(hints[name], item) for name, item in data.items() if name != _TYPE})
     return event
@@ -190,8 +189,8 @@ def _encoded(event: Event) -> dict[str, Any]:
 
 
 def _vertex(vertex: JobVertex) -> dict[str, Any]:
-    plain = JobVertex(name=vertex.name, parallelism=vertex.parallelism)
-    told = {f.name: getattr(vertex, f.name) for f in fields(vertex)}
+    default = JobVertex(name=vertex.name, parallelism=vertex.parallelism)
+    values = {f.name: getattr(vertex, f.name) for f in fields(vertex)}
     bounds = [vertex.parallelism.lower, vertex.parallelism.upper]
-    changed = {name: value for name, value in told.items() if value != getattr(plain, name)}
+    changed = {name: value for name, value in values.items() if value != getattr(default, name)}
     return {"name": vertex.name, "parallelism": bounds, **changed}

@@ -21,7 +21,7 @@ FAKE_SCRIPTS: dict[str, FakeScript] = {
 
 
 class FakeUnderTest:
-    """The fake, with scripts that behave."""
+    """The fake cluster, with the scripts of the contract."""
 
     def __init__(self, fake: FakeCluster, client: ClusterClient) -> None:
         self.client = client
@@ -47,7 +47,7 @@ class TestFakeCluster(ClusterClientContract):
 
 
 class TestClientOfFakeMaster(ClusterClientContract):
-    """The real client, and the fake behind HTTP."""
+    """The real client, with the fake cluster behind HTTP."""
 
     @pytest_asyncio.fixture
     async def cluster(self) -> AsyncIterator[FakeUnderTest]:

@@ -1,4 +1,4 @@
-"""The contract of `JobChannel`, kept by local files, by an S3-compatible server, and by the fake."""
+"""The contract of `JobChannel`, with local files, with an S3-compatible server, and with the fake channel."""
 
 from __future__ import annotations
 

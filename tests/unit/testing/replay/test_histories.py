@@ -1,4 +1,7 @@
-"""Recorded histories, taken again: the same states, commands and reasons. `tests.support.scheduler.record_histories` records them anew."""
+"""Recorded histories, whose replay gives the same states, commands and reasons.
+
+`tests.support.scheduler.record_histories` records the histories again.
+"""
 
 import json
 from dataclasses import replace
@@ -24,12 +27,12 @@ NOW = datetime(2013, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_history_goes_as_it_went(file: Path):
+def test_replay_gives_the_recorded_outcomes(file: Path):
     assert not list(replay(History.read(file)))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_recorded_job_came_to_its_end_and_kept_the_invariants(file: Path):
+def test_recorded_job_finished_and_met_the_invariants(file: Path):
     history = History.read(file)
     state = history.begin()
     for recorded in history.steps:
@@ -45,11 +48,11 @@ def test_histories_are_of_the_simulation_and_of_a_real_cluster():
     assert {History.read(file).source for file in FILES} == {"simulated cluster", "embedded Spark cluster"}
 
 
-# ---- recording and replaying themselves -----------------------------------------------------------------------------
+# ---- recording and replay -------------------------------------------------------------------------------------------
 
 
 def recorded() -> History:
-    """A job that is started and canceled, with a vertex that is not as by default."""
+    """Return the history of a job that starts and is canceled. The vertex of the job has non-default fields."""
     vertex = JobVertex(name="v", parallelism=ParallelismRange(1, 2), max_parallelism=8, stateful=False)
     state = machine.create(JobGraph(job="job", vertices=(vertex,)), Options.of({"stop_timeout": 5}))
     with Recorder(options={"stop_timeout": 5}) as recorder:
@@ -59,7 +62,7 @@ def recorded() -> History:
     return recorder.history("started and canceled", "here")
 
 
-def test_step_that_was_taken_again_is_in_the_history_once():
+def test_repeated_step_is_in_the_history_once():
     assert [step["event"]["type"] for step in recorded().steps] == ["SchedulingStarted", "CancelRequested"]
     assert recorded().steps[-1]["state"] == "Finished(CANCELED)"
 
@@ -71,9 +74,9 @@ def test_history_survives_its_file(tmp_path: Path):
 
 
 def test_nothing_is_recorded_when_the_recorder_is_closed():
-    take = machine.step
+    original = machine.step
     recorded()
-    assert machine.step is take
+    assert machine.step is original
 
 
 def test_history_without_steps_is_refused():
@@ -87,7 +90,7 @@ def test_history_of_a_job_under_other_options_is_refused():
     state = machine.create(JobGraph.single("job", ParallelismRange(1, 2)), Options())
     with Recorder(options={"stop_timeout": 5}) as recorder:
         machine.step(state, SchedulingStarted(at=NOW))
-    with pytest.raises(HistoryError, match="had begun before"):
+    with pytest.raises(HistoryError, match="had already started"):
         recorder.history("wrong options", "here")
 
 
@@ -102,25 +105,25 @@ def test_history_of_a_job_under_other_options_is_refused():
         ("reason", "no reason"),
     ],
 )
-def test_whatever_differs_is_reported(name: str, value: object):
+def test_every_difference_is_reported(name: str, value: object):
     first, *others = recorded().steps
-    (told,) = replay(replace(recorded(), steps=[{**first, name: value}, *others]))
-    assert told.startswith(f"step 1, SchedulingStarted: {name} was {value!r}, is ")
+    (difference,) = replay(replace(recorded(), steps=[{**first, name: value}, *others]))
+    assert difference.startswith(f"step 1, SchedulingStarted: {name} was {value!r}, is ")
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"title": "no steps"}'])
-def test_file_that_is_no_history_is_refused(tmp_path: Path, content: str):
+def test_file_without_a_history_is_refused(tmp_path: Path, content: str):
     (tmp_path / "other.json").write_text(content)
-    with pytest.raises(HistoryError, match=r"other\.json is no history"):
+    with pytest.raises(HistoryError, match=r"other\.json is not a history"):
         History.read(tmp_path / "other.json")
 
 
 def test_unknown_event_is_refused():
-    with pytest.raises(HistoryError, match="there is no event 'MoonRose'"):
+    with pytest.raises(HistoryError, match="unknown type of event: 'MoonRose'"):
         decode_event({"type": "MoonRose"})
 
 
-def test_command_line_reports_what_came_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_command_line_prints_the_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main([str(HISTORIES), str(FILES[0])]) == 0
     assert capsys.readouterr().out.count("as recorded\n") == len(FILES) + 1
     history = json.loads(FILES[0].read_text())
@@ -128,6 +131,6 @@ def test_command_line_reports_what_came_of_it(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "changed.json").write_text(json.dumps(history))
     (tmp_path / "empty.json").write_text("")
     assert main([str(tmp_path)]) == 1
-    said = capsys.readouterr().out
-    assert "1 differ\n  step 1, SchedulingStarted: reason was 'a whim', is 'scheduling started'\n" in said
-    assert "empty.json: can't be replayed\n" in said
+    printed = capsys.readouterr().out
+    assert "differences: 1\n  step 1, SchedulingStarted: reason was 'a whim', is 'scheduling started'\n" in printed
+    assert "empty.json: cannot be replayed\n" in printed
