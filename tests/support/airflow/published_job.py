@@ -42,19 +42,15 @@ CONTEXT: Any = {"ti": TaskInstance()}
 
 
 def publish_job(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
-    """Install an Airflow with a job that executes with bounds of 1 and 4."""
+    """Install an Airflow with a job that executes with bounds of 1 and 4; triggers poll and fire without a delay."""
+    for module in (job_state, job_state_triggers):
+        monkeypatch.setattr(module, "POLL_INTERVAL", timedelta(0))
+    monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
     fake = FakeComms.install(monkeypatch)
     job = Scenario()
     job.given_executing(2)
     fake.asset_states = {"summary": SUMMARY, "scheduler": json.loads(json.dumps(to_json(job.state)))}
     return fake
-
-
-def poll_without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Poll again at once, and fire at once."""
-    for module in (job_state, job_state_triggers):
-        monkeypatch.setattr(module, "POLL_INTERVAL", timedelta(0))
-    monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
 
 
 def ended(outcome: str) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
-from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.operators import adaptive_spark
 from airflow_adaptive.ports import ClusterUnreachableError
 from airflow_adaptive.runtime.journal.journal import SupersededError
@@ -20,30 +19,6 @@ from airflow_adaptive.stores.task_xcoms import LINKS
 from tests.support.airflow.operator_fakes import FakeInstance, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")
-
-
-@pytest.mark.parametrize(
-    ("event", "error"),
-    [
-        ({"status": "error", "message": "no connection"}, AirflowException),
-        ({"outcome": "FAILED", "cause": "X: y", "recoverable": True}, AirflowException),
-        ({"outcome": "FAILED", "cause": "X: y", "recoverable": False}, AirflowFailException),
-        ({"outcome": "CANCELED", "timed_out": True}, AirflowTaskTimeout),
-        ({"outcome": "CANCELED", "timed_out": False}, AirflowFailException),
-        ({"status": "superseded", "attempt": "other run/1"}, AirflowFailException),
-    ],
-)
-def test_an_unhappy_end_fails_the_task(event, error):
-    with pytest.raises(error) as raised:
-        task_result("departures", {"status": "finished"} | event, None)
-    assert type(raised.value) is error
-    assert "departures" in str(raised.value)
-
-
-@pytest.mark.parametrize("outcome", ["FINISHED", "SUSPENDED"])
-def test_a_happy_end_is_the_result(outcome):
-    event = {"status": "finished", "outcome": outcome, "restarts": 1, "rescales": 2, "cause": None}
-    assert task_result("departures", event, None) == {"outcome": outcome, "restarts": 1, "rescales": 2}
 
 
 ENDED = {"status": "finished", "restarts": 1, "rescales": 2}

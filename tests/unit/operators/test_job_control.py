@@ -21,25 +21,12 @@ from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.airflow.published_documents import batch, executing, shown, suspended
-from tests.support.airflow.published_job import (
-    CONTEXT,
-    SUMMARY,
-    deferred_to,
-    ended,
-    fire,
-    poll_without_delay,
-    publish_job,
-)
+from tests.support.airflow.published_job import CONTEXT, SUMMARY, deferred_to, ended, fire, publish_job
 
 
 @pytest.fixture
 def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
     return publish_job(monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    poll_without_delay(monkeypatch)
 
 
 # ---- requirements ---------------------------------------------------------------------------------------------------

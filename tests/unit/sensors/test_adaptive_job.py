@@ -9,23 +9,12 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, A
 
 from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
 from tests.support.airflow.fake_supervisor import FakeComms
-from tests.support.airflow.published_job import (
-    CONTEXT,
-    deferred_to,
-    fire,
-    poll_without_delay,
-    publish_job,
-)
+from tests.support.airflow.published_job import CONTEXT, deferred_to, fire, publish_job
 
 
 @pytest.fixture
 def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
     return publish_job(monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    poll_without_delay(monkeypatch)
 
 
 def test_sensor_waits_for_any_of_its_states(airflow: FakeComms) -> None:

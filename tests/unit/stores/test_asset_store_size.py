@@ -1,21 +1,17 @@
 """All that a job shows fits into what the smallest XCom backends take, however wide and however unlucky it is."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.publishing.job_view import job_view
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.stores.task_xcoms import xcoms
-from airflow_adaptive.testing.contracts.job_channel import journal_document
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.scenario import Scenario
+from tests.support.airflow.published_documents import history
 
 MOST_BYTES = 64 << 10
 """What Airflow 3.3 lets an asset's state have, and MySQL a TEXT."""
@@ -47,26 +43,11 @@ def unlucky(vertices: int) -> Scenario:
     return job
 
 
-def happens(job: Scenario) -> History:
-    """What the log tells of it."""
-    history = History(FakeChannel(), "job", 1000)
-    for step in job.steps:
-        history.take(
-            replace(
-                journal_document(1),
-                transitions=[encode(step.transition)] if step.transition else [],
-                decisions=[encode(step.decision)] if step.decision else [],
-                rescales=[encode(step.rescale)] if step.rescale else [],
-            )
-        )
-    return history
-
-
 @pytest.mark.parametrize("vertices", [1, 10, 50, 100])
 def test_all_that_a_job_shows_is_small(vertices: int) -> None:
     job = unlucky(vertices)
     urls = Urls(**dict.fromkeys(Urls.__dataclass_fields__, LONG_URL))
-    shown = xcoms(job_view(job.state, happens(job), urls, "attempt"))
+    shown = xcoms(job_view(job.state, history(job), urls, "attempt"))
     assert all(shown[key] for key in ("parallelism", "transitions", "failures", "decisions"))
     assert len(shown["rescales"]["history"]) >= 3
     assert sum(len(json.dumps(value)) for value in shown.values()) < MOST_BYTES

@@ -11,8 +11,6 @@ from airflow.sdk.serde import deserialize, serialize
 
 from airflow_adaptive.launch import background, deferral
 from airflow_adaptive.launch.job_loop import run_job_loop
-from airflow_adaptive.launch.loop_events import loop_event
-from airflow_adaptive.launch.resource_wait import wait_for_slots
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.journal import SupersededError
@@ -21,12 +19,10 @@ from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode, from_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
 from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
@@ -48,13 +44,6 @@ def test_trigger_survives_the_database(trigger):
     restored: Any = deserialize(serialize(json.loads(json.dumps(arguments))))
     assert path == f"{type(trigger).__module__}.{type(trigger).__name__}"
     assert type(trigger)(**restored).serialize() == trigger.serialize()
-
-
-def test_unusable_connection_is_an_error_event_that_names_it(monkeypatch):
-    monkeypatch.delenv("AIRFLOW_CONN_NOWHERE", raising=False)
-    event = asyncio.run(wait_for_slots({}, "nowhere", "2026-01-01T00:00:00+00:00"))
-    assert event["status"] == "error"
-    assert "nowhere" in event["message"]
 
 
 # ---- the loop, against a master that does not answer -----------------------------------------------------------------
@@ -215,25 +204,6 @@ def test_trigger_whose_job_another_attempt_took_over_reports_it(
         return firing.result().payload
 
     assert asyncio.run(take_over()) == {"status": "superseded", "attempt": "s/2"}
-
-
-@pytest.mark.parametrize(
-    ("failure", "options", "recoverable"),
-    [
-        (HOPELESS, {}, False),
-        (TRANSIENT, {"restart_strategy": "none"}, True),
-        (TRANSIENT, {"non_recoverable_failures": "TASK_FAILED"}, False),
-        (HOPELESS, {"recoverable_failures": "SyntaxError", "restart_strategy": "none"}, True),
-    ],
-)
-def test_end_of_a_failed_job_reports_its_root_cause_and_whether_a_retry_may_help(
-    make: Callable[..., AdaptiveJobTrigger], failure: Failure, options: dict[str, Any], recoverable: bool
-) -> None:
-    job = Scenario(**options).given_executing(2).when_query_failed(failure)
-    job.when_query_failed(Failure(error_class="OTHER", message="")).when_driver_ended()
-    told = loop_event(make()._job, job.state, None, "the cluster does not answer")
-    assert told["cause"] == f"{failure.summary} (and 1 concurrent failure); the cluster does not answer"
-    assert told["recoverable"] is recoverable
 
 
 def test_trigger_whose_duplicate_took_over_waits(

@@ -11,23 +11,12 @@ from airflow_adaptive.launch.job_events import event_position
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
-from tests.support.airflow.published_job import (
-    SUMMARY,
-    ended,
-    fire,
-    poll_without_delay,
-    publish_job,
-)
+from tests.support.airflow.published_job import SUMMARY, ended, fire, publish_job
 
 
 @pytest.fixture
 def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
     return publish_job(monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    poll_without_delay(monkeypatch)
 
 
 def test_trigger_waits_on_while_airflow_does_not_answer(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
