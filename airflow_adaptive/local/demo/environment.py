@@ -7,7 +7,6 @@ import shutil
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -62,9 +61,7 @@ class DemoEnvironment:
             self._closing = closing.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing.close()
 
     @property

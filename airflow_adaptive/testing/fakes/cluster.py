@@ -225,6 +225,15 @@ class FakeCluster:
         """The living workers, with what is free on them."""
         return tuple(self._as_listed(worker) for worker in self._workers.values())
 
+    @property
+    def states(self) -> dict[str, SubmissionState]:
+        """State of each driver, also while the master cannot be reached."""
+        return {name: driver.state for name, driver in self._drivers.items()}
+
+    def worker_address(self, worker_id: str) -> str:
+        """Return the address of the web UI of a worker."""
+        return self._workers[worker_id].address
+
     def executors(self, submission_id: str) -> tuple[str, ...]:
         """The workers of a driver's executors, oldest first."""
         application = self._drivers[submission_id].application

@@ -18,7 +18,7 @@ from airflow_adaptive.job.protocol.documents import (
     FailureReport,
     QueryReport,
 )
-from airflow_adaptive.ports import ClusterSnapshot, SubmissionState
+from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 
@@ -68,8 +68,8 @@ class FakeDrivers:
         self.measures: Callable[[int], Mapping[str, Any]] | None = None
         self.started: list[tuple[int, int, dict[str, int]]] = []
 
-    def tick(self, cluster: ClusterSnapshot, states: dict[str, SubmissionState]) -> None:
-        """Let each running driver read the journal, act, and write a status."""
+    def tick(self, states: Mapping[str, SubmissionState]) -> None:
+        """Let each driver that runs according to `states` read the journal, act, and write a status."""
         own = {name: it for name, it in self._cluster.submissions.items() if it.name == self._channel.job}
         for submission_id, submission in own.items():
             if submission_id not in self._sessions:
@@ -82,7 +82,7 @@ class FakeDrivers:
                     boots=self.boots,
                 )
             if states[submission_id] is SubmissionState.RUNNING and not self.silent:
-                self._act(self._sessions[submission_id], cluster)
+                self._act(self._sessions[submission_id])
 
     def fail_query(self, error_class: str = "SparkException", message: str = "a task failed") -> None:
         """Let the query of the newest driver fail; the driver continues to run."""
@@ -98,20 +98,20 @@ class FakeDrivers:
         """Let the newest driver stop by itself, as after `orphan_timeout`."""
         list(self._sessions.values())[-1].state = DriverState.STOPPED
 
-    def _act(self, session: _Session, cluster: ClusterSnapshot) -> None:
+    def _act(self, session: _Session) -> None:
         directive = self._directive()
         session.boots -= 1
         if session.boots >= 0:
             return
         if session.state in (DriverState.FINISHED, DriverState.STOPPED):
-            self._leave(session, cluster, session.state)
+            self._leave(session, session.state)
         elif directive is None or (directive.epoch, directive.nonce) != (session.epoch, session.nonce):
-            self._leave(session, cluster, DriverState.FENCED)
+            self._leave(session, DriverState.FENCED)
         elif directive.action is Action.STOP:
-            self._leave(session, cluster, DriverState.STOPPED)
+            self._leave(session, DriverState.STOPPED)
         else:
             self._obey(session, directive)
-            self._report(session, cluster)
+            self._report(session)
 
     def _obey(self, session: _Session, directive: Directive) -> None:
         if directive.action is Action.HOLD or directive.plan is None:
@@ -139,27 +139,24 @@ class FakeDrivers:
         session.version, session.query_version = version, plan.query_version
         session.state, session.failure = DriverState.RUNNING, None
 
-    def _leave(self, session: _Session, cluster: ClusterSnapshot, state: DriverState) -> None:
+    def _leave(self, session: _Session, state: DriverState) -> None:
         session.state = state
-        self._report(session, cluster)
+        self._report(session)
         self._cluster.finish_driver(session.submission_id)
 
-    def _report(self, session: _Session, cluster: ClusterSnapshot) -> None:
+    def _report(self, session: _Session) -> None:
         session.sequence += 1
-        address = {worker.worker_id: worker.address for worker in cluster.workers}
         placed = self._cluster.executors(session.submission_id)
         executors = tuple(
-            ExecutorReport(executor_id=str(number), cores=session.cores, worker=address[worker])
+            ExecutorReport(executor_id=str(number), cores=session.cores, worker=self._cluster.worker_address(worker))
             for number, worker in enumerate(placed)
-            if worker in address
         )
-        newest = self._channel.journal[max(self._channel.journal)]
         query = QueryReport(name="q", active=True, committed=session.committed, idle=not self.commits)
         if self.measures is not None:
             query = replace(query, **self.measures(len(placed) * session.cores))
         self._channel.report(
             DriverStatus(
-                job=decode_journal(newest).job,
+                job=self._channel.job,
                 epoch=session.epoch,
                 nonce=session.nonce,
                 sequence=session.sequence,
@@ -178,8 +175,5 @@ class FakeDrivers:
         )
 
     def _directive(self) -> Directive | None:
-        return (
-            decode_journal(self._channel.journal[max(self._channel.journal)]).directive
-            if self._channel.journal
-            else None
-        )
+        journal = self._channel.journal
+        return decode_journal(journal[max(journal)]).directive if journal else None

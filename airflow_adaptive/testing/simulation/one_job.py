@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -78,19 +78,5 @@ class Simulation:
         return self.store.views[-1].history.transitions
 
     def _tick(self) -> None:
-        """Let cluster and drivers run, also while the master does not answer."""
-        answering = (self.cluster.reachable, self.cluster.answers)
-        self.cluster.reachable = self.cluster.answers = True
-        snapshot = _now(self.cluster.snapshot())
-        states = {name: _now(self.cluster.status(name)).state for name in self.cluster.submissions}
-        self.drivers.tick(snapshot, states)
-        self.cluster.reachable, self.cluster.answers = answering
-
-
-def _now(awaitable: Coroutine[Any, Any, Any]) -> Any:
-    """Result of a coroutine of a fake, which never yields to the event loop."""
-    try:
-        awaitable.send(None)
-    except StopIteration as done:
-        return done.value
-    raise RuntimeError("a fake awaited something")
+        """Let the drivers run, also while the master does not answer."""
+        self.drivers.tick(self.cluster.states)

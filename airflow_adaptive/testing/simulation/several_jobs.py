@@ -248,10 +248,9 @@ class Competition:
                 action()
             while self._foreign:
                 await self.cluster.submit(self._foreign.pop())
-            snapshot = await self.cluster.snapshot()
-            states = {name: (await self.cluster.status(name)).state for name in self.cluster.submissions}
+            states = self.cluster.states
             for job in self.jobs.values():
-                job.drivers.tick(snapshot, states)
+                job.drivers.tick(states)
             for check in self.checks:
                 check()
             await self.clock.sleep(1)

@@ -16,7 +16,7 @@ from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.runtime.journal.job_directory import JOURNAL, STATUS
 from airflow_adaptive.testing.fakes.driver import FakeDrivers
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
-from airflow_adaptive.testing.fakes.master import FakeMaster, result_of
+from airflow_adaptive.testing.fakes.master import FakeMaster
 from tests.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, name_of
 
 WORKER_CORES = 16
@@ -103,13 +103,12 @@ class Cluster:
     def _tick(self, begin: float) -> None:
         """One after the other, evenly spread over the heartbeat's time."""
         with self._master.lock:
-            snapshot = result_of(self._master.cluster.snapshot())
-        states = defaultdict(lambda: SubmissionState.UNKNOWN, {name: it.state for name, it in snapshot.drivers.items()})
+            states = defaultdict(lambda: SubmissionState.UNKNOWN, self._master.cluster.states)
         for number, (name, channel) in enumerate(self._channels.items()):
             self._over.wait(max(0.0, begin + number * HEARTBEAT_S / len(self._channels) - time.monotonic()))
             if channel.look():
                 with self._master.lock:
-                    self._drivers[name].tick(snapshot, states)
+                    self._drivers[name].tick(states)
 
 
 def serve_cluster(pipe: Connection, jobs: int, base: Path) -> None:
