@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
@@ -31,3 +32,14 @@ def scala_seq(spark: SparkSession, items: Iterable[str]) -> Any:
 def empty_scala_map(spark: SparkSession) -> Any:
     """Return an empty immutable `Map` (`org.apache.spark.api.python.PythonUtils`)."""
     return java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap({})
+
+
+def writer_option(writer: DataStreamWriter, name: str) -> str | None:
+    """Return the value of an option that the script set on a query, or None.
+
+    The options are in `extraOptions` of `org.apache.spark.sql.classic.DataStreamWriter`.
+    """
+    options = writer._jwrite.getClass().getDeclaredField("extraOptions")
+    options.setAccessible(True)
+    value = options.get(writer._jwrite).get(name)
+    return str(value.get()) if value.isDefined() else None

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from urllib.parse import urlsplit
 
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.demo.prerequisites import PrerequisiteError, check_prerequisites
@@ -114,15 +112,13 @@ def _add_demo_options(demo: argparse.ArgumentParser) -> None:
 
 
 def _print_addresses(cluster: LocalCluster) -> None:
-    ports = {"ui-port": urlsplit(cluster.ui_url).port, "rest-port": urlsplit(cluster.rest_url).port}
-    connection = json.dumps({"conn_type": "spark", "host": cluster.master_url, "extra": ports})
     sys.stdout.write(
         f"master  {cluster.master_url}\n"
         f"REST    {cluster.rest_url}\n"
         f"UI      {cluster.ui_url}\n"
         f"logs    {cluster.directory / 'logs'}; output of the drivers: {cluster.directory / 'work'}\n"
         "Airflow's default Spark connection to this cluster:\n"
-        f"export AIRFLOW_CONN_SPARK_DEFAULT='{connection}'\n"
+        f"export AIRFLOW_CONN_SPARK_DEFAULT='{cluster.airflow_connection}'\n"
         "Press Ctrl-C to stop the cluster.\n"
     )
     sys.stdout.flush()

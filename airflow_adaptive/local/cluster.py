@@ -7,6 +7,7 @@ process when the cluster is stopped, and also when the owner process dies for an
 
 from __future__ import annotations
 
+import json
 import signal
 import tempfile
 import uuid
@@ -114,6 +115,12 @@ class LocalCluster:
     def ui_url(self) -> str:
         """Address of the master's web UI."""
         return f"http://{HOST}:{self._port('ui')}"
+
+    @property
+    def airflow_connection(self) -> str:
+        """Airflow connection to the cluster, as JSON for an environment variable `AIRFLOW_CONN_...`."""
+        ports = {"ui-port": self._port("ui"), "rest-port": self._port("rest")}
+        return json.dumps({"conn_type": "spark", "host": self.master_url, "extra": ports})
 
     @property
     def workers(self) -> tuple[LocalWorker, ...]:

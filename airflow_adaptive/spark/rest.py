@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from airflow_adaptive import __version__
@@ -48,19 +47,6 @@ STATES = {
     "FAILED": SubmissionState.FAILED,
     "KILLED": SubmissionState.KILLED,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MasterState:
-    """The state that a master reports.
-
-    Attributes:
-        status: "ALIVE" for the leader.
-        snapshot: snapshot of the cluster, which is valid only for the leader.
-    """
-
-    status: str
-    snapshot: ClusterSnapshot
 
 
 def check_submission(submission: DriverSubmission) -> None:
@@ -130,10 +116,11 @@ def _arguments(submission: DriverSubmission, conf: Mapping[str, str], master_url
     return [*options, submission.script, *submission.args]
 
 
-def read_state(answer: object, master_url: str, ui_url: str) -> MasterState:
+def read_state(answer: object, master_url: str, ui_url: str) -> ClusterSnapshot:
     """Read the response to `GET /json/` of the web UI at `ui_url`.
 
     Raises:
+        NotLeadingError: this master does not lead.
         ProtocolError: the response is not the state of a Spark master.
     """
     fields = _object(answer)
@@ -146,9 +133,10 @@ def read_state(answer: object, master_url: str, ui_url: str) -> MasterState:
         status = str(fields["status"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(f"not the state of a Spark master ({error!r})") from error
-    workers.sort(key=lambda worker: worker.worker_id)
-    snapshot = ClusterSnapshot(
-        workers=tuple(workers),
+    if status != LEADER:
+        raise NotLeadingError(f"{ui_url}: the master is {status}")
+    return ClusterSnapshot(
+        workers=tuple(sorted(workers, key=lambda worker: worker.worker_id)),
         granted=granted,
         master_url=master_url,
         ui_url=ui_url,
@@ -156,7 +144,6 @@ def read_state(answer: object, master_url: str, ui_url: str) -> MasterState:
         names=names,
         drivers=drivers,
     )
-    return MasterState(status=status, snapshot=snapshot)
 
 
 def read_submission(answer: object) -> str:

@@ -28,13 +28,10 @@ from airflow_adaptive.spark.errors import (
     ForeignAnswerError,
     MasterError,
     NoAnswerError,
-    NotLeadingError,
     RefusalError,
 )
 from airflow_adaptive.spark.http import Http
 from airflow_adaptive.spark.rest import (
-    LEADER,
-    MasterState,
     create_request,
     read_kill,
     read_state,
@@ -103,22 +100,18 @@ class StandaloneCluster:
 
     async def status(self, submission_id: str) -> SubmissionStatus:
         """Return the state of a driver, according to the leader. Raises `ClusterUnreachableError`."""
-
-        async def status(master: MasterAddress) -> SubmissionStatus:
-            return await self._http.get(_submissions(master, "status", submission_id), read_status, REST_HINT)
-
-        return await self._request_leader(status)
+        return await self._request_leader(
+            lambda master: self._http.get(_submissions(master, "status", submission_id), read_status, REST_HINT)
+        )
 
     async def kill(self, submission_id: str) -> None:
         """Kill a driver. A repeated request, or one for a driver that has ended, is not an error.
 
         Raises `ClusterUnreachableError`.
         """
-
-        async def kill(master: MasterAddress) -> None:
-            await self._http.post(_submissions(master, "kill", submission_id), read_kill, REST_HINT)
-
-        await self._request_leader(kill)
+        await self._request_leader(
+            lambda master: self._http.post(_submissions(master, "kill", submission_id), read_kill, REST_HINT)
+        )
 
     async def driver_log(self, submission_id: str) -> DriverLog:
         """Return the end of a driver's output, as its worker publishes it; see `ClusterClient.driver_log`."""
@@ -139,13 +132,10 @@ class StandaloneCluster:
         return masked(text, self._address.secrets)
 
     async def _state(self, master: MasterAddress) -> ClusterSnapshot:
-        def read(answer: object) -> MasterState:
+        def read(answer: object) -> ClusterSnapshot:
             return read_state(answer, f"spark://{master.location}", master.ui_url)
 
-        state = await self._http.get(f"{master.ui_url}/json/", read, UI_HINT)
-        if state.status != LEADER:
-            raise NotLeadingError(f"{master.ui_url}: the master is {state.status}")
-        return state.snapshot
+        return await self._http.get(f"{master.ui_url}/json/", read, UI_HINT)
 
     async def _request_leader(self, request: Callable[[MasterAddress], Awaitable[Answer]]) -> Answer:
         """Return the response of the first leading master, starting with the last known leader."""

@@ -27,11 +27,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal
 from airflow_adaptive.job.control.watchdog import EXIT_FENCED
 from airflow_adaptive.job.entry.driver import EXIT_FAILED, Driver
+from airflow_adaptive.job.jvm import writer_option
 from airflow_adaptive.job.protocol.conf import read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, DriverState, FailureReport
 from airflow_adaptive.job.protocol.failures import report_build_failure, report_exception
 from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
-from airflow_adaptive.job.queries.writers import AdaptiveJobError, query_option
+from airflow_adaptive.job.queries.writers import AdaptiveJobError, query_name
 
 log = logging.getLogger(__name__)
 
@@ -238,10 +239,10 @@ def _replacement(original: Callable[..., Any], around: Callable[..., Any]) -> Ca
 
 def _label_without_checkpoint(writer: DataStreamWriter, options: dict[str, Any]) -> str:
     """Return a label for a query that is started without a checkpoint location, or "" if it has one."""
-    given = options.get(CHECKPOINT_OPTION) or query_option(writer, CHECKPOINT_OPTION)
+    given = options.get(CHECKPOINT_OPTION) or writer_option(writer, CHECKPOINT_OPTION)
     if given or writer._spark.conf.get(CHECKPOINT_CONF, None):
         return ""
-    name = options.get("queryName") or query_option(writer, "queryName")
+    name = options.get("queryName") or query_name(writer)
     return f"query {name!r}" if name else "a query without a name"
 
 

@@ -1,8 +1,4 @@
-"""The arguments of the build function, and validation of its result.
-
-The module uses the JVM for the name that a script has given a query (`extraOptions` of
-`org.apache.spark.sql.classic.DataStreamWriter`).
-"""
+"""The arguments of the build function, and validation of its result."""
 
 from __future__ import annotations
 
@@ -12,6 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrameWriter, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from airflow_adaptive.job.jvm import writer_option
 
 Streams = Mapping[str, DataStreamWriter]
 """Writer of each query by name, in the order in which the build function returned them."""
@@ -113,15 +111,7 @@ def require_same_queries(names: Iterable[str], before: Sequence[str], function: 
 
 def query_name(writer: DataStreamWriter) -> str | None:
     """Return the name that the script gave a query, or None."""
-    return query_option(writer, "queryName")
-
-
-def query_option(writer: DataStreamWriter, name: str) -> str | None:
-    """Return the value of an option that the script set on a query, or None."""
-    options = writer._jwrite.getClass().getDeclaredField("extraOptions")
-    options.setAccessible(True)
-    value = options.get(writer._jwrite).get(name)
-    return str(value.get()) if value.isDefined() else None
+    return writer_option(writer, "queryName")
 
 
 def function_name(build: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.jvm import java_class, scala_object
+from airflow_adaptive.job.jvm import java_class, scala_object, writer_option
 
 SINKS: Final = "org.apache.spark.sql.execution.streaming.sinks"
 
@@ -25,24 +25,14 @@ def add_empty_batch(spark: SparkSession, writer: DataStreamWriter, batch: int) -
         writer: writer of the query.
         batch: number of a batch that the sink has not processed.
     """
-    folder = _folder(writer)
+    folder = writer_option(writer, "path")
     log = None if folder is None else _log(spark, folder)
     if log is None:
         return
-    newest, gateway = log.getLatestBatchId(), _gateway(spark)
+    newest = log.getLatestBatchId()
     if newest.isDefined() and newest.get() < batch:
+        gateway: Any = spark.sparkContext._gateway
         log.add(batch, gateway.new_array(java_class(spark, f"{SINKS}.SinkFileStatus"), 0))
-
-
-def _gateway(spark: SparkSession) -> Any:
-    return spark.sparkContext._gateway
-
-
-def _folder(writer: DataStreamWriter) -> str | None:
-    options = writer._jwrite.getClass().getDeclaredField("extraOptions")
-    options.setAccessible(True)
-    path = options.get(writer._jwrite).get("path")
-    return str(path.get()) if path.isDefined() else None
 
 
 def _log(spark: SparkSession, folder: str) -> Any:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit
 
 import airflow_adaptive
 from airflow_adaptive.local.airflow import USERNAME, LocalAirflow
@@ -96,12 +94,7 @@ class DemoEnvironment:
         closing.callback(self.generator.stop)
 
     def _describe_airflow(self) -> LocalAirflow:
-        connection = {
-            "conn_type": "spark",
-            "host": self.cluster.master_url,
-            "extra": {"ui-port": urlsplit(self.cluster.ui_url).port, "rest-port": urlsplit(self.cluster.rest_url).port},
-        }
-        env = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection)}
+        env = {"AIRFLOW_CONN_SPARK_DEFAULT": self.cluster.airflow_connection}
         return LocalAirflow(self._directory / "airflow", self._dags, env=env)
 
     def _dag_is_parsed(self) -> bool:

@@ -133,17 +133,16 @@ def test_environment_has_no_secrets_when_there_are_none() -> None:
 
 
 def test_state_gives_living_workers_and_grants() -> None:
-    state = read_state(STATE, "spark://h1:7077", "http://h1:8080")
-    assert state.status == "ALIVE"
-    (worker,) = state.snapshot.workers
+    snapshot = read_state(STATE, "spark://h1:7077", "http://h1:8080")
+    (worker,) = snapshot.workers
     assert (worker.worker_id, worker.address) == ("worker-2", "http://h2:8081")
     assert (worker.cores, worker.cores_free, worker.memory_mb, worker.memory_free_mb) == (4, 1, 4096, 1024)
-    assert state.snapshot.granted == {"app-1": 3}
-    assert (state.snapshot.master_url, state.snapshot.ui_url) == ("spark://h1:7077", "http://h1:8080")
+    assert snapshot.granted == {"app-1": 3}
+    assert (snapshot.master_url, snapshot.ui_url) == ("spark://h1:7077", "http://h1:8080")
 
 
 def test_state_gives_drivers_that_have_not_ended_and_names_of_applications() -> None:
-    snapshot = read_state(STATE, "spark://h1:7077", "http://h1:8080").snapshot
+    snapshot = read_state(STATE, "spark://h1:7077", "http://h1:8080")
     assert snapshot.drivers == {
         "driver-1": ActiveDriver(state=SubmissionState.RUNNING, cores=1, memory_mb=512),
         "driver-2": ActiveDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=768),
@@ -153,8 +152,8 @@ def test_state_gives_drivers_that_have_not_ended_and_names_of_applications() -> 
 
 def test_workers_are_ordered_by_id() -> None:
     workers = [{**worker, "state": "ALIVE"} for worker in STATE["workers"]]
-    state = read_state({**STATE, "workers": workers}, "spark://h1:7077", "http://h1:8080")
-    assert [worker.worker_id for worker in state.snapshot.workers] == ["worker-1", "worker-2"]
+    snapshot = read_state({**STATE, "workers": workers}, "spark://h1:7077", "http://h1:8080")
+    assert [worker.worker_id for worker in snapshot.workers] == ["worker-1", "worker-2"]
 
 
 @pytest.mark.parametrize(
