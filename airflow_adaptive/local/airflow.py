@@ -27,7 +27,7 @@ import httpx
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.airflow_api import AirflowApi
 from airflow_adaptive.local.cluster import HOST, free_port
-from airflow_adaptive.local.guard import Guard
+from airflow_adaptive.local.guard import Guard, spawn
 from airflow_adaptive.local.waiting import wait_until
 
 USERNAME = "admin"
@@ -218,15 +218,7 @@ class LocalAirflow:
 
     def _run(self, command: str, *arguments: str) -> subprocess.Popen[bytes]:
         with self._log(command).open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "airflow", command, *arguments],
-                env=self._environment,
-                cwd=self.home,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            return spawn([sys.executable, "-m", "airflow", command, *arguments], log, self._environment, self.home)
 
     def _wait_until_healthy(self, *components: Component) -> None:
         def healthy_or_ended() -> bool:

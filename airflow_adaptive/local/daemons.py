@@ -18,7 +18,7 @@ import psutil
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.distribution import find_java, find_spark
 from airflow_adaptive.local.errors import LocalClusterError
-from airflow_adaptive.local.guard import Guard
+from airflow_adaptive.local.guard import Guard, spawn
 from airflow_adaptive.local.waiting import wait_until
 
 HOST = "127.0.0.1"
@@ -172,18 +172,10 @@ class Daemons:
         self, name: str, main_class: str, arguments: Sequence[object], properties: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
         file = self._write_properties(name, properties)
+        command = [str(self._command), main_class, "--host", HOST, "--properties-file", str(file), *map(str, arguments)]
         with self.log(name).open("wb") as log:
-            process = subprocess.Popen(
-                [str(self._command), main_class, "--host", HOST, "--properties-file", str(file), *map(str, arguments)],
-                env=self._environment,
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._processes[name] = process
-        return process
+            self._processes[name] = spawn(command, log, self._environment, self.directory)
+        return self._processes[name]
 
     def _write_properties(self, name: str, properties: Mapping[str, str]) -> Path:
         """Write a private file, because drivers must not read the daemon's properties and `ps` must not list them."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from airflow_adaptive.local import guardian
 
@@ -35,3 +37,18 @@ class Guard:
             self._process.communicate()  # Closes the pipe and waits for the end of the guardian.
         if self._process.returncode:
             guardian.end(self._mark, self._grace_s)
+
+
+def spawn(
+    command: Sequence[str], log: IO[bytes], environment: Mapping[str, str], directory: Path
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own. The process writes its output and its errors to the log."""
+    return subprocess.Popen(
+        command,
+        env=environment,
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )

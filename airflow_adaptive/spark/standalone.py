@@ -24,20 +24,9 @@ from airflow_adaptive.ports import (
     SubmissionStatus,
 )
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.errors import (
-    ForeignAnswerError,
-    MasterError,
-    NoAnswerError,
-    RefusalError,
-)
+from airflow_adaptive.spark.errors import ForeignAnswerError, MasterError, NoAnswerError, RefusalError
 from airflow_adaptive.spark.http import Http
-from airflow_adaptive.spark.rest import (
-    create_request,
-    read_kill,
-    read_state,
-    read_status,
-    read_submission,
-)
+from airflow_adaptive.spark.rest import create_request, read_kill, read_state, read_status, read_submission
 from airflow_adaptive.spark.secrets import masked
 from airflow_adaptive.spark.worker_log import MAX_BYTES, log_url, read_log
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Set
 from typing import Final
 
@@ -12,9 +11,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.control.interfaces import StatefulRun, StateRepartitioner
 from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
-from airflow_adaptive.job.queries.batch_boundary import BatchBoundary, act_between_batches, end_at_boundary
+from airflow_adaptive.job.queries.batch_boundary import act_between_batches, end_at_boundary
 from airflow_adaptive.job.queries.fair_pools import FairPools
-from airflow_adaptive.job.queries.job_query import JobQuery
+from airflow_adaptive.job.queries.job_query import JobQuery, boundaries, largest_stateful_run, wait_for_first_triggers
 from airflow_adaptive.job.queries.writers import (
     HINT,
     AdaptiveJobError,
@@ -164,13 +163,13 @@ class JobQueries:
         """
         if self._plan is None:
             return True
-        exact = end_at_boundary(self._boundaries(), timeout_s, pause)
+        exact = end_at_boundary(boundaries(self._queries.values()), timeout_s, pause)
         self._end_runs()
         return exact
 
     def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
         """Call `act` while no query runs a batch; see `batch_boundary.act_between_batches`."""
-        return act_between_batches(self._boundaries(), timeout_s, pause, act)
+        return act_between_batches(boundaries(self._queries.values()), timeout_s, pause, act)
 
     def halt(self) -> None:
         """Stop all queries of the session immediately, also those that the script started itself."""
@@ -183,10 +182,7 @@ class JobQueries:
 
         False after a failure.
         """
-        deadline = time.monotonic() + timeout_s
-        return bool(self._queries) and all(
-            query.wait_for_first_trigger(max(0.0, deadline - time.monotonic())) for query in self._queries.values()
-        )
+        return bool(self._queries) and wait_for_first_triggers(self._queries.values(), timeout_s)
 
     def has_ended(self) -> bool:
         """Return whether all queries have ended without a request, or one has failed."""
@@ -209,8 +205,7 @@ class JobQueries:
 
     def stateful_run(self) -> StatefulRun | None:
         """Return the run with the most state partitions, whose tasks the balancer spreads, or None."""
-        runs = filter(None, (query.stateful_run() for query in self._queries.values()))
-        return None if self._plan is None else max(runs, key=lambda run: run.state_partitions, default=None)
+        return None if self._plan is None else largest_stateful_run(self._queries.values())
 
     def parallelism(self) -> dict[str, int]:
         """Return the effective parallelism of each vertex.
@@ -287,9 +282,6 @@ class JobQueries:
 
     def _set_pool_weights(self, plan: DriverPlan) -> None:
         self._pools.set_weights({name: plan.pool_weights.get(name, 1) for name in self._queries})
-
-    def _boundaries(self) -> list[BatchBoundary]:
-        return [found for query in self._queries.values() if (found := query.boundary()) is not None]
 
     def _stop_queries(self) -> None:
         """Stop all queries, because not all of them started."""

@@ -7,6 +7,8 @@ has begun (`org.apache.spark.sql.execution.streaming.runtime.StreamExecution`).
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 from py4j.protocol import Py4JError
@@ -119,6 +121,26 @@ class JobQuery:
     def _is_idle(self) -> bool:
         query = self._query
         return query is not None and query.isActive and not query.status["isTriggerActive"]
+
+
+def boundaries(queries: Iterable[JobQuery]) -> list[BatchBoundary]:
+    """Return the batch boundaries of the queries that were started."""
+    return [found for query in queries if (found := query.boundary()) is not None]
+
+
+def wait_for_first_triggers(queries: Iterable[JobQuery], timeout_s: float) -> bool:
+    """Return whether the first trigger of each query has begun; wait for them up to the timeout.
+
+    False after a failure.
+    """
+    deadline = time.monotonic() + timeout_s
+    return all(query.wait_for_first_trigger(max(0.0, deadline - time.monotonic())) for query in queries)
+
+
+def largest_stateful_run(queries: Iterable[JobQuery]) -> StatefulRun | None:
+    """Return the run with the most state partitions, or None if no query has a stateful run."""
+    runs = filter(None, (query.stateful_run() for query in queries))
+    return max(runs, key=lambda run: run.state_partitions, default=None)
 
 
 def _trigger_interval_ms(query: StreamingQuery) -> int | None:

@@ -19,13 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
-from airflow_adaptive.job.queries.batch_boundary import (
-    CHECK_INTERVAL_S,
-    BatchBoundary,
-    act_between_batches,
-    end_at_boundary,
-)
-from airflow_adaptive.job.queries.job_query import JobQuery
+from airflow_adaptive.job.queries.batch_boundary import CHECK_INTERVAL_S, act_between_batches, end_at_boundary
+from airflow_adaptive.job.queries.job_query import JobQuery, boundaries, largest_stateful_run, wait_for_first_triggers
 from airflow_adaptive.job.state.repartition import RepartitionError
 
 FIRST_START_TIMEOUT_S: Final = 10.0
@@ -168,7 +163,7 @@ class ScriptQueries:
 
     def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
         """See `interfaces.Workload`."""
-        return act_between_batches(_boundaries(self._running()), timeout_s, pause, act)
+        return act_between_batches(boundaries(self._running()), timeout_s, pause, act)
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
         """End all queries at their boundaries, permanently.
@@ -186,7 +181,7 @@ class ScriptQueries:
             return True
         self._end_requested = True
         self._queries_at_end = self._queries_at_end or running
-        exact = end_at_boundary(_boundaries(running), max(0.0, deadline - time.monotonic()), pause)
+        exact = end_at_boundary(boundaries(running), max(0.0, deadline - time.monotonic()), pause)
         self.close()
         return exact
 
@@ -203,8 +198,7 @@ class ScriptQueries:
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
         """See `interfaces.Workload`."""
-        deadline = time.monotonic() + timeout_s
-        return all(query.wait_for_first_trigger(max(0.0, deadline - time.monotonic())) for query in self._running())
+        return wait_for_first_triggers(self._running(), timeout_s)
 
     def has_ended(self) -> bool:
         """Return whether the script has ended without a request, with an error, or without running queries."""
@@ -229,8 +223,7 @@ class ScriptQueries:
 
     def stateful_run(self) -> StatefulRun | None:
         """Return the run with the most state partitions."""
-        runs = filter(None, (query.stateful_run() for query in self._running()))
-        return max(runs, key=lambda run: run.state_partitions, default=None)
+        return largest_stateful_run(self._running())
 
     def parallelism(self) -> dict[str, int]:
         """Return the effective parallelism of each vertex.
@@ -274,7 +267,3 @@ class ScriptQueries:
 
 def _repartitions(plan: DriverPlan, before: DriverPlan) -> bool:
     return plan.repartition and dict(plan.state_partitions) != dict(before.state_partitions)
-
-
-def _boundaries(queries: list[JobQuery]) -> list[BatchBoundary]:
-    return [found for query in queries if (found := query.boundary()) is not None]

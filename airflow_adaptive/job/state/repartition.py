@@ -70,17 +70,6 @@ class CheckpointRepartitioner:
         """Create a repartitioner; nothing is read yet."""
         self._spark = spark
 
-    def partitions(self, checkpoint: str) -> int | None:
-        """Return the number of state partitions after the last committed batch, or None for a new or stateless query.
-
-        Raises:
-            RepartitionError: a newer Spark version has written the checkpoint.
-            Exception: the exceptions of Spark if the checkpoint cannot be read.
-        """
-        found = Checkpoint(self._spark, checkpoint)
-        with _explaining_version_errors(checkpoint):
-            return _partitions(found, found.head())
-
     def check(self, checkpoint: str, partitions: int, writer: DataStreamWriter) -> None:
         """Check whether a repartition would fail, without a change; the query may run.
 
@@ -101,7 +90,7 @@ class CheckpointRepartitioner:
         found = Checkpoint(self._spark, checkpoint)
         with _explaining_version_errors(checkpoint):
             head = found.head()
-            if head is not None and _partitions(found, head) not in {None, partitions}:
+            if head is not None and state_partitions(found, head) not in {None, partitions}:
                 self._require_possible(found, head, partitions)
                 self._require_same_operators(found, head, partitions, writer)
 
@@ -141,7 +130,7 @@ class CheckpointRepartitioner:
     ) -> None:
         if head.committed is None and head.partitions != partitions:
             head = self._complete_batch(found, writer)
-        if _partitions(found, head) in {None, partitions}:
+        if state_partitions(found, head) in {None, partitions}:
             return
         self._require_possible(found, head, partitions)
         self._require_same_operators(found, head, partitions, writer)
@@ -235,7 +224,7 @@ class CheckpointRepartitioner:
             add_empty_batch(self._spark, writer, head.newest)
 
 
-def _partitions(found: Checkpoint, head: CheckpointHead | None) -> int | None:
+def state_partitions(found: Checkpoint, head: CheckpointHead | None) -> int | None:
     """Return the number of state partitions after the last committed batch, or None without state."""
     if head is None or head.committed is None or not found.stores(head.committed):
         return None

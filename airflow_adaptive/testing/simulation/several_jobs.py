@@ -9,13 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from airflow_adaptive.job.protocol.documents import JournalDocument
-from airflow_adaptive.ports import (
-    ClusterSnapshot,
-    ControlRequests,
-    DriverLog,
-    DriverSubmission,
-    SubmissionStatus,
-)
+from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, DriverLog, DriverSubmission, SubmissionStatus
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec

@@ -25,7 +25,13 @@ from pyspark.sql.functions import current_timestamp, session_window
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.state.checkpoint import Checkpoint
-from airflow_adaptive.job.state.repartition import FORMAT, ROCKSDB, CheckpointRepartitioner, RepartitionError
+from airflow_adaptive.job.state.repartition import (
+    FORMAT,
+    ROCKSDB,
+    CheckpointRepartitioner,
+    RepartitionError,
+    state_partitions,
+)
 from airflow_adaptive.job.state.stateful_operators import planned_operators
 from airflow_adaptive.local.waiting import wait_until
 
@@ -116,7 +122,8 @@ class Trial:
         return len([file for file in (self.checkpoint / log).glob("*") if file.name.isdecimal()])
 
     def partitions(self) -> int | None:
-        return CheckpointRepartitioner(self.spark).partitions(self.uri)
+        checkpoint = Checkpoint(self.spark, self.uri)
+        return state_partitions(checkpoint, checkpoint.head())
 
     def tree(self) -> list[str]:
         return sorted(str(file.relative_to(self.checkpoint)) for file in self.checkpoint.rglob("*") if file.is_file())

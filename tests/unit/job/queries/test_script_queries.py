@@ -62,7 +62,6 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr(script_queries, "FIRST_START_TIMEOUT_S", 0.01)
     monkeypatch.setattr(script_queries, "HALT_TIMEOUT_S", 0.01)
     monkeypatch.setattr(script_queries, "end_at_boundary", lambda boundaries, *_: not any(b.stop() for b in boundaries))
-    monkeypatch.setattr(script_queries, "BatchBoundary", lambda _, query: query)
     monkeypatch.setattr("airflow_adaptive.job.queries.job_query.BatchBoundary", lambda _, query: query)
     return Job()
 
