@@ -174,14 +174,14 @@ def _require_counts(document: str, *counts: object) -> None:
 
 
 def _status_parts(fields: dict[str, Any]) -> dict[str, Any]:
-    failure, rejection, vertices = fields.get("failure"), fields.get("rejection"), fields.get("vertices_read")
+    vertices = fields.get("vertices_read")
     try:
         return {
             "state": DriverState(str(fields.get("state"))),
             "executors": tuple(_build(ExecutorReport, item) for item in fields.get("executors", ())),
             "queries": tuple(map(_query, fields.get("queries", ()))),
-            "failure": None if failure is None else _build(FailureReport, _failure_fields(failure)),
-            "rejection": None if rejection is None else _build(FailureReport, _failure_fields(rejection)),
+            "failure": _failure(fields.get("failure")),
+            "rejection": _failure(fields.get("rejection")),
             "vertices_read": None if vertices is None else tuple(map(str, vertices)),
         }
     except (TypeError, ValueError) as error:
@@ -206,5 +206,5 @@ def _require_numbers(document: str, *numbers: object) -> None:
         raise DocumentError(f"{document}: not all of {numbers} are numbers")
 
 
-def _failure_fields(failure: Any) -> dict[str, Any]:
-    return {**failure, "causes": tuple(failure.get("causes", ()))}
+def _failure(value: Any) -> FailureReport | None:
+    return None if value is None else _build(FailureReport, {**value, "causes": tuple(value.get("causes", ()))})

@@ -69,10 +69,10 @@ class Cluster(Protocol):
         ...
 
 
+@pytest.mark.asyncio
 class ClusterClientContract:
     """The tests of the contract."""
 
-    @pytest.mark.asyncio
     async def test_snapshot_shows_a_worker_from_when_it_joins_until_it_dies(self, cluster: Cluster) -> None:
         """A snapshot contains exactly the running workers."""
         assert (await cluster.client.snapshot()).workers == ()
@@ -87,7 +87,6 @@ class ClusterClientContract:
         cluster.kill_worker(worker_id)
         assert (await cluster.client.snapshot()).workers == ()
 
-    @pytest.mark.asyncio
     async def test_driver_takes_cores_and_memory_until_it_is_killed(self, cluster: Cluster) -> None:
         """The cores and the memory of a driver are not free for other drivers. A second kill is not an error."""
         cluster.add_worker(cores=2, memory_mb=1536)
@@ -102,7 +101,6 @@ class ClusterClientContract:
         await cluster.client.kill(submission_id)
         assert _free(await cluster.client.snapshot()) == (2, 1536)
 
-    @pytest.mark.asyncio
     async def test_driver_waits_when_no_worker_has_free_capacity(self, cluster: Cluster) -> None:
         """A cluster without free capacity accepts a driver, and starts the driver when a worker joins."""
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB - 1)
@@ -114,14 +112,12 @@ class ClusterClientContract:
         await _wait_for(cluster, submission_id, SubmissionState.FINISHED)
         assert (await cluster.client.snapshot()).drivers == {}
 
-    @pytest.mark.asyncio
     async def test_waiting_driver_can_be_killed(self, cluster: Cluster) -> None:
         """A kill ends a driver that has not started."""
         submission_id = await cluster.client.submit(_submission(cluster, Script.RUNS))
         await cluster.client.kill(submission_id)
         await _wait_for(cluster, submission_id, SubmissionState.KILLED)
 
-    @pytest.mark.asyncio
     async def test_driver_is_failed_when_its_script_fails(self, cluster: Cluster) -> None:
         """An exception of the script fails the driver, and is the last line of the output of the driver."""
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
@@ -133,7 +129,6 @@ class ClusterClientContract:
         assert pages.stdout.startswith("http://")
         assert pages.stderr.startswith("http://")
 
-    @pytest.mark.asyncio
     async def test_driver_is_failed_when_its_process_dies(self, cluster: Cluster) -> None:
         """The death of the process fails the driver."""
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
@@ -142,7 +137,6 @@ class ClusterClientContract:
         cluster.kill_driver(submission_id)
         await _wait_for(cluster, submission_id, SubmissionState.FAILED)
 
-    @pytest.mark.asyncio
     async def test_driver_is_unknown_when_its_worker_dies(self, cluster: Cluster) -> None:
         """The master does not know whether the driver still runs, so the state must not be a final state."""
         worker_id = cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
@@ -154,7 +148,6 @@ class ClusterClientContract:
         assert await cluster.client.driver_log(submission_id) == DriverLog()
         assert submission_id not in (await cluster.client.snapshot()).log_pages
 
-    @pytest.mark.asyncio
     async def test_executors_are_granted_while_their_driver_runs(self, cluster: Cluster) -> None:
         """The snapshot lists the cores of executors under their application. The cores are free after the end of the driver."""
         cluster.add_worker(cores=3, memory_mb=3 * MEMORY_MB)
@@ -174,7 +167,6 @@ class ClusterClientContract:
         await wait_until_async(all_free, TIMEOUT_S, "the return of all cores")
         assert await granted() == {}
 
-    @pytest.mark.asyncio
     async def test_unknown_driver_is_unknown(self, cluster: Cluster) -> None:
         """A status request or a kill for a driver that never existed is not an error."""
         unknown = "driver-20130101000000-9999"
@@ -182,7 +174,6 @@ class ClusterClientContract:
         assert (await cluster.client.status(unknown)).state is SubmissionState.UNKNOWN
         await cluster.client.kill(unknown)
 
-    @pytest.mark.asyncio
     @pytest.mark.parametrize(
         "refused",
         [
@@ -197,7 +188,6 @@ class ClusterClientContract:
         with pytest.raises(SubmissionRefusedError, match=refused.name):
             await cluster.client.submit(refused)
 
-    @pytest.mark.asyncio
     async def test_every_call_raises_when_no_master_answers(self, cluster: Cluster) -> None:
         """All calls to an unreachable cluster raise the same error."""
         client = cluster.stranded_client

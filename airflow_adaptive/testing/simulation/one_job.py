@@ -20,6 +20,23 @@ from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 
+MEMORY_MB = 512
+"""Memory of a driver or an executor, in MiB."""
+
+
+def small_job(name: str, parallelism: tuple[int, int], options: Mapping[str, object]) -> JobSpec:
+    """Return a job of one vertex whose driver and executors have one core each."""
+    return JobSpec(
+        graph=JobGraph.single(name, ParallelismRange.of(parallelism)),
+        options=Options.of(options),
+        directory=f"file:///jobs/{name}",
+        script=f"file:///jobs/{name}/code/script.py",
+        py_files=(f"file:///jobs/{name}/code/runtime.zip",),
+        driver=DriverShape(cores=1, memory_mb=MEMORY_MB),
+        executor=ExecutorShape(cores=1, memory_mb=MEMORY_MB),
+        attempt="attempt-1",
+    )
+
 
 class Simulation:
     """Runs the loop of one job against fakes, in simulated time."""
@@ -37,16 +54,7 @@ class Simulation:
         self.drivers = FakeDrivers(self.cluster, self.channel)
         self.clock = ManualClock(self._tick)
         self.ports = Ports(cluster=self.cluster, channel=self.channel, store=self.store, clock=self.clock)
-        self.spec = JobSpec(
-            graph=JobGraph.single("job", ParallelismRange.of(parallelism)),
-            options=Options.of(options),
-            directory="file:///jobs/job",
-            script="file:///jobs/job/code/script.py",
-            py_files=("file:///jobs/job/code/runtime.zip",),
-            driver=DriverShape(cores=1, memory_mb=512),
-            executor=ExecutorShape(cores=1, memory_mb=512),
-            attempt="attempt-1",
-        )
+        self.spec = small_job("job", parallelism, options)
 
     def loop(self, leave: RunLimits | None = None) -> Loop:
         """A loop over the fakes. Several loops may run one after the other, or compete."""

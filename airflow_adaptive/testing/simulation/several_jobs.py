@@ -5,28 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, DriverLog, DriverSubmission, SubmissionStatus
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.loop import Loop, Ports
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.machine import default_requirements
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.driver import FakeDrivers
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.virtual_time import VirtualClock, run
-
-MEMORY_MB = 512
-"""Memory of each driver and executor, MiB."""
+from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, small_job
 
 BOOT_S = 8
 """Ticks from the placement of a driver until its session requests executors."""
@@ -168,17 +163,7 @@ class Competition:
     ) -> Competitor:
         """Add a job."""
         channel = DistantChannel(name, self.clock, lambda: self._random.uniform(0, self._storage_s))
-        spec = JobSpec(
-            graph=JobGraph.single(name, ParallelismRange.of(parallelism)),
-            options=Options.of({"resource_wait_timeout": -1, **options}),
-            directory=f"file:///jobs/{name}",
-            script="file:///jobs/script.py",
-            py_files=(),
-            driver=DriverShape(cores=1, memory_mb=MEMORY_MB),
-            executor=ExecutorShape(cores=1, memory_mb=MEMORY_MB),
-            attempt="attempt-1",
-            priority=priority,
-        )
+        spec = replace(small_job(name, parallelism, {"resource_wait_timeout": -1, **options}), priority=priority)
         drivers = FakeDrivers(self.cluster, channel)
         drivers.boots = BOOT_S
         job = Competitor(spec=spec, triggerer=triggerer, starts_s=starts_s, channel=channel, drivers=drivers)
