@@ -45,12 +45,6 @@ class AirflowApi:
         answer = httpx.post(f"{url}/auth/token", json=credentials, timeout=TIMEOUT_S, trust_env=False)
         return cls(url, answer.raise_for_status().json()["access_token"])
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close all connections."""
         self._client.close()

@@ -73,7 +73,7 @@ class ChainedError:
 def report_exception(error: BaseException) -> FailureReport:
     """Return the report of an exception that the script or the start of a query raised, with the line of the script."""
     report = report_chain([link for exception in _python_chain(error) for link in _links(exception)])
-    place = _script_location(error)
+    place = _script_location((frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__))
     return replace(report, message=f"{report.message} ({place})") if place else report
 
 
@@ -95,7 +95,7 @@ def report_chain(links: list[ChainedError], query: str | None = None) -> Failure
 
     The error class is the first of Spark's error conditions in the chain, or else the class of the innermost exception.
     """
-    chain = [part for link in links for part in (link, *_nested_python_error(link))]
+    chain = [part for link in links for part in (link, last_python_error(link.message)) if part is not None]
     named = next((link for link in chain if link.condition), chain[-1])
     inside = last_python_error(named.message)
     message = named.message if inside is None else f"[{named.condition}] {inside.name}: {inside.message}"
@@ -131,11 +131,10 @@ def redact(message: str) -> str:
     return f"{message[:half]}\n...\n{message[-half:]}"
 
 
-def _script_location(error: BaseException) -> str:
-    """Return file and line of the innermost frame outside Spark and this package, or "" if there is none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not any(library in frame.filename for library in LIBRARY_PATHS)]
-    return f"{PurePath(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+def _script_location(frames: Iterable[tuple[str, object]]) -> str:
+    """Return the innermost of the frames (file, line) outside Spark and this package, or "" if there is none."""
+    own = [(file, line) for file, line in frames if not any(library in file for library in LIBRARY_PATHS)]
+    return f"{PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""
 
 
 def _links(error: BaseException) -> Iterator[ChainedError]:
@@ -173,15 +172,9 @@ def last_python_error(text: str) -> ChainedError | None:
     if found is None:
         return None
     message = after.lstrip("\n")[found.end() :].strip().splitlines()[:MAX_MESSAGE_LINES]
-    own = [frame for frame in FRAME.findall(after) if not any(library in frame[0] for library in LIBRARY_PATHS)]
-    place = [f"({PurePath(own[-1][0]).name}:{own[-1][1]})"] if own else []
-    return ChainedError(found[1], " ".join([*(line.strip() for line in message), *place]))
-
-
-def _nested_python_error(link: ChainedError) -> Iterator[ChainedError]:
-    inside = last_python_error(link.message)
-    if inside is not None:
-        yield inside
+    place = _script_location(FRAME.findall(after))
+    lines = [*(line.strip() for line in message), *([f"({place})"] if place else [])]
+    return ChainedError(found[1], " ".join(lines))
 
 
 def _class_name(cls: type) -> str:

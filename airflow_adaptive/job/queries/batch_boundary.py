@@ -250,20 +250,15 @@ def act_between_batches(
     Returns:
         Whether the function was called. No such moment may occur in time.
     """
+    blocked = False
     try:
-        blocked = _block_all(boundaries, timeout_s, pause)
+        with suppress(Py4JError):
+            blocked = _wait_for_all(boundaries, BatchBoundary.block, timeout_s, pause)
         if blocked:
             act()
-        return blocked
     finally:
         _release_locks(boundaries)
-
-
-def _block_all(boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None]) -> bool:
-    try:
-        return _wait_for_all(boundaries, BatchBoundary.block, timeout_s, pause)
-    except Py4JError:
-        return False
+    return blocked
 
 
 def _wait_for_all(
