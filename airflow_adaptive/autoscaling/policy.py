@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from airflow_adaptive.runtime.requirements.advice import Advice, Override, PolicyInput, QueryMetrics, VertexLimits
-from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements
+from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements, expand
 
 __all__ = [
     "EVERY_VERTEX",
@@ -76,7 +76,8 @@ class Bounds:
         if limits is not None:
             wrong += [
                 f"the job has no vertex {name!r}: it has {', '.join(map(repr, limits))}"
-                for name in self._unknown_vertices(limits)
+                for name in self.vertices
+                if name not in (EVERY_VERTEX, *limits)
             ]
             wrong += [violation for name in limits for violation in self._exceeding(name, limits[name])]
         return list(dict.fromkeys(wrong))
@@ -85,13 +86,8 @@ class Bounds:
         """Return the bounds of every vertex of a job, with -1 replaced by the default."""
         return {name: self._expanded(name, limit) for name, limit in limits.items()}
 
-    def _unknown_vertices(self, limits: Mapping[str, VertexLimits]) -> list[str]:
-        return [name for name in self.vertices if name != EVERY_VERTEX and name not in limits]
-
     def _expanded(self, name: str, limit: VertexLimits) -> ParallelismRange:
-        given = self.vertices.get(name, self.vertices.get(EVERY_VERTEX, limit.declared))
-        upper = limit.declared.upper if given.upper == RESET_TO_DEFAULT else given.upper
-        return ParallelismRange(1 if given.lower == RESET_TO_DEFAULT else given.lower, upper)
+        return expand(self.vertices.get(name, self.vertices.get(EVERY_VERTEX, limit.declared)), limit.declared)
 
     def _exceeding(self, name: str, limit: VertexLimits) -> list[str]:
         expanded = self._expanded(name, limit)
