@@ -65,13 +65,13 @@ class ControlRequestReader:
 
         Airflow deletes an asset that no active DAG references, and its state store with it.
         """
-        desired_state = self._store.get(DESIRED_STATE)
+        desired_state: Any = self._store.get(DESIRED_STATE)
         is_emptied = desired_state is None and self._has_desired_state
         if is_emptied:
             desired_state = self._restore()
         self._has_desired_state = desired_state is not None
         # Each key is decoded separately, so an invalid override does not hide a request to cancel.
-        self._decode(DESIRED_STATE, desired_state or DesiredState.RUNNING.value, self._with_desired_state)
+        self._update(DESIRED_STATE, lambda: {"desired_state": DesiredState(desired_state or DesiredState.RUNNING)})
         self._reads_left -= 1
         if self._reads_left < 0 or self._store.get(REQUIREMENTS, {}) != self._override:
             self._read_bounds()
@@ -86,19 +86,15 @@ class ControlRequestReader:
         for key in BOUNDS_FIELDS:
             value = self._store.get(key, {})
             self._override = value if key == REQUIREMENTS else self._override
-            self._decode(key, value, partial(self._with_bounds, key))
+            self._update(key, partial(self._decoded_bounds, key, value))
 
-    def _with_desired_state(self, value: Any) -> ControlRequests:
-        return replace(self.requests, desired_state=DesiredState(value))
-
-    def _with_bounds(self, key: str, value: Any) -> ControlRequests:
+    def _decoded_bounds(self, key: str, value: Any) -> Mapping[str, Any]:
         bounds, requester = BOUNDS_FIELDS[key]
-        changes: dict[str, Any] = {bounds: decode_bounds(value), requester: decode_requester(self._requesters, key)}
-        return replace(self.requests, **changes)
+        return {bounds: decode_bounds(value), requester: decode_requester(self._requesters, key)}
 
-    def _decode(self, key: str, value: Any, decoded: Callable[[Any], ControlRequests]) -> None:
+    def _update(self, key: str, decoded: Callable[[], Mapping[str, Any]]) -> None:
         try:
-            self.requests = decoded(value)
+            self.requests = replace(self.requests, **decoded())
         except ValueError as error:
             self._warnings.report(f"Key {key!r} of {self._store} is ignored: {error}")
 

@@ -16,12 +16,6 @@ from airflow_adaptive.scheduler.snapshot import encode
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-XCOM_STATE = "state"
-XCOM_PARALLELISM = "parallelism"
-XCOM_TRANSITIONS = "transitions"
-XCOM_FAILURES = "failures"
-XCOM_DECISIONS = "decisions"
-XCOM_RESCALES = "rescales"
 XCOM_MASTER_URL = "spark_master_url"
 XCOM_DRIVER_URL = "spark_driver_url"
 XCOM_EXECUTORS_URL = "spark_executors_url"
@@ -78,11 +72,11 @@ def xcoms(view: JobView) -> Mapping[str, Any]:
     """The XComs for a view of a job: key -> value."""
     history = view.history
     return {
-        XCOM_STATE: view.state if view.outcome is None else view.outcome.value,
-        XCOM_PARALLELISM: None if view.parallelism is None else dict(view.parallelism),
-        XCOM_TRANSITIONS: newest_within(history.transitions[-MOST_TRANSITIONS:], TRANSITION_BYTES),
-        XCOM_FAILURES: newest_within(failure_records(view), FAILURE_BYTES),
-        XCOM_DECISIONS: history.decisions,
-        XCOM_RESCALES: {"history": history.rescales, "summary": encode(history.rescale_summary)},
+        "state": view.state if view.outcome is None else view.outcome.value,
+        "parallelism": None if view.parallelism is None else dict(view.parallelism),
+        "transitions": newest_within(history.transitions[-MOST_TRANSITIONS:], TRANSITION_BYTES),
+        "failures": newest_within(failure_records(view), FAILURE_BYTES),
+        "decisions": history.decisions,
+        "rescales": {"history": history.rescales, "summary": encode(history.rescale_summary)},
         **{key: getattr(view.urls, name) or "" for key, name in LINKS.items()},
     }
