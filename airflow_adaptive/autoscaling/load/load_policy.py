@@ -27,7 +27,6 @@ from airflow_adaptive.autoscaling.policy import (
     PolicyInput,
     QueryMetrics,
     RescalePolicyError,
-    VertexLimits,
     dry_run_violations,
 )
 from airflow_adaptive.scheduler.config.durations import parse_duration
@@ -130,7 +129,7 @@ class LoadPolicy(LoadSettings):
         policy_input: PolicyInput,
         allowed: RescaleAllowance,
     ) -> tuple[QueryMemory, str]:
-        limits = _limits(metrics.vertices, policy_input)
+        limits = {name: policy_input.limits[name] for name in metrics.vertices if name in policy_input.limits}
         if not limits:
             return memory, "the query names no vertex of the job, so its metrics are ignored"
         memory = replace(memory, vertices=tuple(limits))
@@ -174,10 +173,6 @@ def override(policy_input: PolicyInput) -> Advice | None:
 def is_changed(before: QueryMemory | None, after: QueryMemory) -> bool:
     """Whether the advised parallelism has changed; the first advised parallelism is the active one."""
     return before is not None and before.target is not None and before.target != after.target
-
-
-def _limits(vertices: tuple[str, ...], policy_input: PolicyInput) -> Mapping[str, VertexLimits]:
-    return {name: policy_input.limits[name] for name in vertices if name in policy_input.limits}
 
 
 def _bounds(queries: Mapping[str, QueryMemory], policy_input: PolicyInput) -> Iterator[tuple[str, ParallelismRange]]:

@@ -95,7 +95,7 @@ class DS2Rule(Rule):
         decided = RuleMemory(decided=policy_input.at, backlog=query.backlog or 0.0)
         if not query.busy_rate:
             return decided, _advice(policy_input, 1, "no rows")
-        of_slot = query.busy_rate / effective(slots, _partitions(policy_input))
+        of_slot = query.busy_rate / effective(slots, max(policy_input.state_partitions.values(), default=1))
         wanted = ((query.input_rate or 0.0) + growth) / of_slot
         return decided, _advice(
             policy_input, math.ceil(min(wanted, MAX_SLOTS)), f"{wanted:.2f} slots process this rate"
@@ -198,10 +198,6 @@ def _advice(policy_input: PolicyInput, slots: int, reason: str) -> Advice:
         for name, limit in policy_input.limits.items()
     }
     return Advice(bounds=bounds, reason=reason)
-
-
-def _partitions(policy_input: PolicyInput) -> int:
-    return max(policy_input.state_partitions.values(), default=1)
 
 
 def _is_due(memory: RuleMemory, policy_input: PolicyInput, interval: timedelta) -> bool:

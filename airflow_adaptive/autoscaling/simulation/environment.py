@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any, Generic, TypeVar
 
@@ -195,37 +196,33 @@ class SimulatedJob(Generic[Memory]):
         self._timer = (timers[0].due - self.trace.start).total_seconds() if timers else float("inf")
 
     def _execute(self, command: SubmitDriver | KillDriver) -> None:
-        epoch = command.epoch
-        if isinstance(command, SubmitDriver):
-            self._later(0.0, lambda: self._apply(self._submitted(epoch)))
-        else:
-            self._later(0.0, lambda: self._apply(DriverEnded(at=self._at(), epoch=epoch, failure=STOPPED)))
+        effect = self._submit if isinstance(command, SubmitDriver) else self._end_driver
+        self._later(0.0, partial(effect, command.epoch))
 
-    def _submitted(self, epoch: int) -> Event:
-        return DriverSubmitted(at=self._at(), epoch=epoch, submission_id="driver", application_id="application")
+    def _submit(self, epoch: int) -> None:
+        self._apply(DriverSubmitted(at=self._at(), epoch=epoch, submission_id="driver", application_id="application"))
+
+    def _end_driver(self, epoch: int) -> None:
+        self._apply(DriverEnded(at=self._at(), epoch=epoch, failure=STOPPED))
 
     def _enter_state(self) -> None:
         """The driver reads the directive of the new state."""
         match self.state.current:
             case Deploying(plan=plan):
-                version, built = plan.version, plan.built
-                if built == self._built:
-                    self._later(0.0, lambda: self._activate(version, built))
+                activate = partial(self._activate, plan.version, plan.built)
+                if plan.built == self._built:
+                    self._later(0.0, activate)
                 else:
-                    self._restart_query(lambda: self._activate(version, built))
+                    self._restart_query(activate, pause=PAUSES[self.shape.tier])
             case Restarting(in_place=False):
-                epoch = self.state.epoch
-                self._restart_query(
-                    lambda: self._apply(DriverEnded(at=self._at(), epoch=epoch, failure=STOPPED)), pause=0.0
-                )
+                self._restart_query(partial(self._end_driver, self.state.epoch), pause=0.0)
             case _:
                 pass
 
-    def _restart_query(self, then: Callable[[], None], pause: float | None = None) -> None:
+    def _restart_query(self, then: Callable[[], None], pause: float) -> None:
         """The running batch ends, the query pauses, then the query continues."""
         batches = self.batches
         boundary = batches.ends if batches.runs and batches.working > 0 else self.now
-        pause = PAUSES[self.shape.tier] if pause is None else pause
         batches.resumes = boundary + pause
         self._later(batches.resumes - self.now, then)
 
@@ -253,8 +250,7 @@ class SimulatedJob(Generic[Memory]):
             self._hold(wanted)
         elif wanted > self.slots:
             warm_up = 2.0 if self.shape.tier is Tier.EXECUTORS else 0.0
-            version = self.state.version
-            self._later(EXECUTOR_START + warm_up, lambda: self._arrive(version))
+            self._later(EXECUTOR_START + warm_up, partial(self._arrive, self.state.version))
 
     def _arrive(self, version: int) -> None:
         plan = self.state.plan
