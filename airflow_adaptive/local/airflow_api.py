@@ -74,8 +74,7 @@ class AirflowApi:
         """
         self.unpause(dag_id)
         body = {"logical_date": None, "conf": dict(conf or {})}
-        run_id: str = self._request("POST", f"/api/v2/dags/{dag_id}/dagRuns", body)["dag_run_id"]
-        return run_id
+        return str(self._request("POST", f"/api/v2/dags/{dag_id}/dagRuns", body)["dag_run_id"])
 
     def run_states(self, dag_id: str) -> list[str]:
         """Return the states of all runs of a DAG."""
@@ -83,8 +82,7 @@ class AirflowApi:
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return the state of a DAG run: queued, running, success or failed."""
-        state: str = self._request("GET", _run(dag_id, run_id))["state"]
-        return state
+        return str(self._request("GET", _run(dag_id, run_id))["state"])
 
     def task_state(self, dag_id: str, run_id: str, task_id: str) -> str | None:
         """Return the state of a task instance, None before the task instance is scheduled."""
@@ -93,8 +91,7 @@ class AirflowApi:
 
     def try_number(self, dag_id: str, run_id: str, task_id: str) -> int:
         """Return the number of the task instance's newest attempt, counted from 1; 0 before the first attempt."""
-        number: int = self._request("GET", _task(dag_id, run_id, task_id))["try_number"]
-        return number
+        return int(self._request("GET", _task(dag_id, run_id, task_id))["try_number"])
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
         """Return the value of an XCom, None if the XCom does not exist."""
@@ -151,8 +148,7 @@ class AirflowApi:
         found = self._request("GET", f"/api/v2/assets?name_pattern={name}")["assets"]
         for asset in found:  # The pattern also matches names that only contain the pattern.
             if asset["name"] == name:
-                asset_id: int = asset["id"]
-                return asset_id
+                return int(asset["id"])
         raise LookupError(f"no asset {name!r} on {self.url}: it must be an inlet or outlet of a task of an active DAG")
 
     def _find(self, path: str) -> Any:

@@ -198,8 +198,7 @@ def free_port() -> int:
     """Return a TCP port of 127.0.0.1 that no process listens on."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])
 
 
 def listens(port: int, timeout_s: float) -> bool:

@@ -177,11 +177,9 @@ def read_status(answer: object) -> SubmissionStatus:
     if fields.get("success") is not True:
         return SubmissionStatus(state=SubmissionState.UNKNOWN, message=message)
     worker = str(fields.get("workerHostPort") or "")
-    if fields.get("driverState") == "ERROR":
-        if not message:
-            return SubmissionStatus(state=SubmissionState.UNKNOWN, message=LOST_WORKER, worker_address=worker)
-        return SubmissionStatus(state=SubmissionState.FAILED, message=message, worker_address=worker)
     state = STATES.get(str(fields.get("driverState")), SubmissionState.UNKNOWN)
+    if fields.get("driverState") == "ERROR":
+        state, message = (SubmissionState.FAILED, message) if message else (SubmissionState.UNKNOWN, LOST_WORKER)
     return SubmissionStatus(state=state, message=message, worker_address=worker)
 
 

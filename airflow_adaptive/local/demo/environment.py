@@ -85,17 +85,14 @@ class DemoEnvironment:
         (self._flights / "input").mkdir(parents=True)
         closing.enter_context(self.cluster)
         self._reporter.report(f"the Spark master runs without a worker: {self.cluster.ui_url}")
-        self.airflow = closing.enter_context(self._describe_airflow())
+        env = {"AIRFLOW_CONN_SPARK_DEFAULT": self.cluster.airflow_connection}
+        self.airflow = closing.enter_context(LocalAirflow(self._directory / "airflow", self._dags, env=env))
         wait_until(self._dag_is_parsed, PARSE_TIMEOUT_S, f"DAG {DAG!r} in {self._dags}")
         self._reporter.report(
             f"Airflow runs: {self.airflow.url} (user {USERNAME}, password in {self.airflow.password_file})"
         )
         self.generator = Replay(self._flights / "input")
         closing.callback(self.generator.stop)
-
-    def _describe_airflow(self) -> LocalAirflow:
-        env = {"AIRFLOW_CONN_SPARK_DEFAULT": self.cluster.airflow_connection}
-        return LocalAirflow(self._directory / "airflow", self._dags, env=env)
 
     def _dag_is_parsed(self) -> bool:
         errors = self.airflow.api.import_errors()
