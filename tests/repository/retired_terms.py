@@ -35,7 +35,7 @@ def violations(paths: Iterable[str] = (*CODE, *PROSE)) -> Iterator[str]:
     for path in files(paths):
         text, name = path.read_text(), path.relative_to(ROOT).as_posix()
         if not name.startswith(HISTORY):
-            yield from (f"{name}:{line}: {term}" for line, term in _in_file(path, text))
+            yield from (f"{name}:{line}: {term}" for line, term in in_file(path, text))
 
 
 def files(paths: Iterable[str]) -> Iterator[Path]:
@@ -48,7 +48,7 @@ def files(paths: Iterable[str]) -> Iterator[Path]:
                 yield file
 
 
-def _in_file(path: Path, text: str) -> Iterator[tuple[int, str]]:
+def in_file(path: Path, text: str) -> Iterator[tuple[int, str]]:
     if path.suffix == ".py":
         yield from _names(tokenize.generate_tokens(io.StringIO(text).readline))
         yield from _definitions(path, text)

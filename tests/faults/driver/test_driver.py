@@ -106,7 +106,7 @@ def test_next_log_document_that_is_damaged(job: JobUnderFault, record: Record, d
     job.fault()
     job.wait_for("the next plan", lambda: job.newest().number > newest.number + 1)  # type: ignore[union-attr]
     job.recover()
-    record("log document damaged", f"the next number is {damage}", job.finish(loop))
+    record("journal document damaged", f"the next number is {damage}", job.finish(loop))
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

@@ -14,7 +14,7 @@ RESULTS = ROOT / ".faults" / "results.jsonl"
 PAGE = ROOT / "docs" / "faults.md"
 
 HEAD = """\
-| Fault | Where | Runs | Rows in | Rows out | Doubled | Drivers with queries at once | Recovery |
+| Fault | Where | Runs | Rows in | Rows out | Duplicated | Drivers with queries at once | Recovery |
 |---|---|---|---|---|---|---|---|
 """
 

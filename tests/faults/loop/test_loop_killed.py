@@ -27,15 +27,15 @@ START = {
     "create:after:claim": "start: the log was claimed",
     "create:before:SubmitDriver": "start: before the intent to submit was written",
     "link:before:SubmitDriver": "start: while it was written",
-    "link:after:SubmitDriver": "start: while it was written, in the log already",
+    "link:after:SubmitDriver": "start: while it was written, in the journal already",
     "create:after:SubmitDriver": "start: the intent was written, nothing done",
     "http:before:submit": "start: before the POST was sent",
     "http:sent:submit": "start: the POST was sent, not answered",
     "http:answered:submit": "start: the POST was accepted, the answer not read",
     "create:before:submitted": "start: the answer was read, not written",
     "create:after:submitted": "start: the driver's name was written",
-    "create:before:Executing": "start: before it was written that the plan is in force",
-    "create:after:Executing": "start: it was written that the plan is in force",
+    "create:before:Executing": "start: before it was written that the plan is active",
+    "create:after:Executing": "start: it was written that the plan is active",
 }
 
 
@@ -77,7 +77,7 @@ def _run_then_adopt(job: JobUnderFault) -> None:
 QUERY = {
     "create:before:Restarting": "failure of the query: before the decision was written",
     "create:after:Restarting": "failure of the query: the decision was written",
-    "create:after:Deploying": "failure of the query: the plan was written anew",
+    "create:after:Deploying": "failure of the query: the plan was written again",
 }
 
 
@@ -120,15 +120,15 @@ DEAD = {
     "create:after:Restarting": "dead driver: the decision was written",
     "create:before:SubmitDriver": "dead driver: before the intent to submit the next was written",
     "link:before:SubmitDriver": "dead driver: while it was written",
-    "link:after:SubmitDriver": "dead driver: while it was written, in the log already",
+    "link:after:SubmitDriver": "dead driver: while it was written, in the journal already",
     "create:after:SubmitDriver": "dead driver: the intent to submit the next was written",
     "http:before:submit": "dead driver: before the POST was sent",
     "http:sent:submit": "dead driver: the next was sent, not answered",
     "http:answered:submit": "dead driver: the next was accepted, the answer not read",
     "create:before:submitted": "dead driver: the answer was read, not written",
     "create:after:submitted": "dead driver: the next one's name was written",
-    "create:before:Executing": "dead driver: before it was written that the plan is in force",
-    "create:after:Executing": "dead driver: it was written that the plan is in force",
+    "create:before:Executing": "dead driver: before it was written that the plan is active",
+    "create:after:Executing": "dead driver: it was written that the plan is active",
 }
 
 
