@@ -11,13 +11,13 @@ from airflow_adaptive.local.cluster import LocalCluster
 
 @pytest.fixture(scope="session")
 def spark_master() -> Iterator[LocalCluster]:
-    """One embedded cluster for all tests of a session; take `spark_cluster` instead, which cleans up between them."""
+    """One embedded cluster for all tests of a session. Tests use `spark_cluster`, which resets the cluster after each test."""
     with LocalCluster() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def spark_cluster(spark_master: LocalCluster) -> Iterator[LocalCluster]:
-    """The session's cluster without workers: a test adds those that it needs, and none of it is left for the next."""
+    """The cluster of the session, without workers. Each test adds its own workers, which the fixture removes afterwards."""
     yield spark_master
     spark_master.reset()

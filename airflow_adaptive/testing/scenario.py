@@ -1,8 +1,8 @@
-"""A scenario of the scheduler without a cluster: *given* a state, *when* events arrive, *then* exactly this state and these commands.
+"""Scenarios of the scheduler without a cluster: *given* a state, *when* events arrive, *then* the state and the commands match.
 
     Scenario(lower=1, upper=4).given_waiting().when_slots(free=4).then("Deploying", SubmitDriver(...))
 
-Time passes only in `after`. A scenario fires due timers like the loop: in order, and before any other event.
+Time passes only in `after`. Like the loop, a scenario fires due timers in order, before any other event.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _TIMERS_AT_ONCE = 20
 
 
 class Scenario:
-    """One job with its clock and its steps."""
+    """One job, with a clock and the steps of the scheduler."""
 
     def __init__(
         self,
@@ -70,15 +70,15 @@ class Scenario:
         requirements: Requirements | None = None,
         **options: Any,
     ) -> None:
-        """A job that was just created.
+        """Create a job.
 
         Args:
-            lower: bound of the only vertex, unless there is a graph.
-            upper: bound of the only vertex, unless there is a graph.
-            graph: of a job with more than one vertex.
+            lower: lower bound of the only vertex. Ignored if `graph` is given.
+            upper: upper bound of the only vertex. Ignored if `graph` is given.
+            graph: job graph of a job with more than one vertex.
             requirements: accepted overrides of the graph's bounds.
-            options: as `Options.of` reads them. By default, changed requirements take effect at once, and the delay before a
-                restart has no jitter.
+            options: options of the scheduler, see `Options.of`. By default, changed requirements take effect immediately, and
+                the restart backoff has no jitter.
         """
         bounds = ParallelismRange(lower, upper)
         job = graph or JobGraph.single("job", bounds, max_parallelism=MAX_PARALLELISM)
@@ -86,7 +86,7 @@ class Scenario:
         self.state: SchedulerState = machine.create(job, Options.of({**_DEFAULTS, **options}), requirements)
         self.steps: list[Step] = []
         self.reads: tuple[str, ...] | None = None
-        self._told = 0
+        self._checked = 0
 
     # ---- given ------------------------------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class Scenario:
         return self.given_deploying(slots).when_slots(held=slots).when_plan_activated()._given()
 
     def _given(self) -> Scenario:
-        self._told = len(self.steps)
+        self._checked = len(self.steps)
         return self
 
     # ---- when -------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Scenario:
             if not due or due[0].due > self.now:
                 return self
             self.unsettled(TimerFired(at=self.now, timer=due[0].name, version=self.state.version))
-        raise AssertionError(f"timers of {self.state.name} fire for ever: {machine.timers(self.state)}")
+        raise AssertionError(f"the timers of {self.state.name} fire without end: {machine.timers(self.state)}")
 
     def when_slots(self, held: int = 0, free: int = 0) -> Scenario:
         """The job holds `held` slots and may take `free` more."""
@@ -232,45 +232,50 @@ class Scenario:
     # ---- then -------------------------------------------------------------------------------------------------------
 
     def then(self, state: str, *commands: Command, reason: str = "") -> Scenario:
-        """The state is `state`; since the last look there were exactly these commands, and a reason with these words.
+        """Compare the state, and the commands and reasons since the last `then` or `given`.
+
+        Args:
+            state: name of the expected state.
+            commands: all expected commands.
+            reason: text that at least one reason contains.
 
         Raises:
-            AssertionError: it is not so.
+            AssertionError: the state, the commands or the reasons differ.
         """
-        steps, self._told = self.steps[self._told :], len(self.steps)
+        steps, self._checked = self.steps[self._checked :], len(self.steps)
         _expect("state", state, self.state.name)
         _expect("commands", list(commands), [command for step in steps for command in step.commands])
         reasons = [step.decision.reason for step in steps if step.decision is not None]
-        if reason and not any(reason in given for given in reasons):
+        if reason and not any(reason in actual for actual in reasons):
             raise AssertionError(f"reasons: expected {reason!r}, got {reasons}")
         return self
 
     def then_parallelism(self, expected: int | Mapping[str, int]) -> Scenario:
-        """The plan has this parallelism, the same for every vertex if it is a number. Raises `AssertionError`."""
+        """Compare the parallelism of the plan. A number applies to every vertex. Raises `AssertionError`."""
         plan = self.state.plan
-        wanted = dict.fromkeys(self.state.requirements, expected) if isinstance(expected, int) else dict(expected)
-        _expect("parallelism", wanted, None if plan is None else dict(plan.parallelism))
+        parallelism = dict.fromkeys(self.state.requirements, expected) if isinstance(expected, int) else dict(expected)
+        _expect("parallelism", parallelism, None if plan is None else dict(plan.parallelism))
         return self
 
     def then_outcome(self, expected: str) -> Scenario:
-        """The job has ended so. Raises `AssertionError`."""
+        """Compare the outcome of the finished job. Raises `AssertionError`."""
         current = self.state.current
         _expect("outcome", expected, current.outcome.value if isinstance(current, Finished) else None)
         return self
 
     @property
     def reason(self) -> str:
-        """The newest reason, "" without one."""
+        """The newest reason, "" if there is none."""
         return next((step.decision.reason for step in reversed(self.steps) if step.decision is not None), "")
 
     @property
     def reasons(self) -> list[str]:
-        """All reasons, oldest first."""
+        """All reasons in order, oldest first."""
         return [step.decision.reason for step in self.steps if step.decision is not None]
 
     @property
     def path(self) -> list[str]:
-        """The states that the job went through, from Created."""
+        """The names of all states that the job has entered, beginning with Created."""
         return ["Created", *(step.transition.target for step in self.steps if step.transition is not None)]
 
 

@@ -160,7 +160,7 @@ class FakeCluster:
     # ---- the cluster ------------------------------------------------------------------------------------------------
 
     def add_worker(self, cores: int = 1, memory_mb: int = 1024) -> str:
-        """A worker joins; returns its id."""
+        """Add a worker to the cluster. Return the ID of the worker."""
         number = self._worker_count
         self._worker_count += 1
         worker = Worker(
@@ -177,7 +177,7 @@ class FakeCluster:
         return worker.worker_id
 
     def kill_worker(self, worker_id: str) -> None:
-        """A worker dies: its executors are gone, and nobody knows of its drivers any more."""
+        """Kill a worker. Its executors end, and the state of its drivers becomes UNKNOWN."""
         worker = self._workers.pop(worker_id)
         del self._free[worker_id]
         for application in self._applications():
@@ -188,27 +188,27 @@ class FakeCluster:
         self._schedule()
 
     def kill_driver(self, submission_id: str, message: str = "") -> None:
-        """The process of a driver dies, or could not even be launched: then the worker says why."""
+        """Kill the process of a driver. A message simulates a failed launch, for which the worker reports the reason."""
         self._end(submission_id, SubmissionState.FAILED, message)
 
     def forget_driver(self, submission_id: str) -> None:
-        """The master keeps only so many drivers that have ended (`spark.deploy.retainedDrivers`)."""
+        """Remove an ended driver, like a master with more than `spark.deploy.retainedDrivers` ended drivers."""
         del self._drivers[submission_id], self.submissions[submission_id]
 
     def write(self, submission_id: str, *, stdout: str = "", stderr: str = "") -> None:
-        """A driver writes."""
+        """Append to the output of a driver."""
         log = self._drivers[submission_id].log
         self._drivers[submission_id].log = DriverLog(stdout=log.stdout + stdout, stderr=log.stderr + stderr)
 
     def finish_driver(self, submission_id: str) -> None:
-        """The script of a driver comes to its end."""
+        """End the script of a driver without an error."""
         self._end(submission_id, SubmissionState.FINISHED)
 
     def request_executors(self, submission_id: str, executors: int, cores: int = 1, memory_mb: int = 1024) -> str:
-        """The running driver asks for so many executors in all, as `SparkContext.requestTotalExecutors` does.
+        """Request a total number of executors for a running driver, like `SparkContext.requestTotalExecutors`.
 
-        More are granted as soon as, and as long as, workers have room; with a smaller number the newest go.
-        Returns the id of the driver's application.
+        The cluster grants executors when workers have free capacity. If the number decreases, the newest executors end.
+        Return the ID of the driver's application.
         """
         driver = self._drivers[submission_id]
         if driver.application is None:
@@ -222,7 +222,7 @@ class FakeCluster:
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        """The living workers, with what is free on them."""
+        """The running workers, with their free cores and free memory."""
         return tuple(self._as_listed(worker) for worker in self._workers.values())
 
     @property
@@ -235,11 +235,11 @@ class FakeCluster:
         return self._workers[worker_id].address
 
     def executors(self, submission_id: str) -> tuple[str, ...]:
-        """The workers of a driver's executors, oldest first."""
+        """Return the worker IDs of the executors of a driver, oldest executor first."""
         application = self._drivers[submission_id].application
         return () if application is None else tuple(application.placed)
 
-    # ---- inside -----------------------------------------------------------------------------------------------------
+    # ---- implementation ---------------------------------------------------------------------------------------------
 
     def _receive(self) -> None:
         if not self.reachable:
@@ -274,27 +274,27 @@ class FakeCluster:
             self._schedule()
 
     def _as_listed(self, worker: Worker) -> Worker:
-        """The worker with what is free on it now."""
+        """Return the worker with its current free cores and free memory."""
         cores, memory_mb = self._free[worker.worker_id]
         return replace(worker, cores_free=cores, memory_free_mb=memory_mb)
 
-    def _with_room(self, cores: int, memory_mb: int) -> list[str]:
+    def _with_capacity(self, cores: int, memory_mb: int) -> list[str]:
         return [name for name, free in self._free.items() if free[0] >= cores and free[1] >= memory_mb]
 
     def _take(self, worker_id: str, cores: int, memory_mb: int) -> None:
-        """Take what a driver or an executor needs, or with negative numbers give it back; a dead worker has nothing."""
+        """Reserve cores and memory of a worker; negative numbers release them. Ignore a dead worker."""
         if worker_id in self._free:
             free = self._free[worker_id]
             self._free[worker_id] = (free[0] - cores, free[1] - memory_mb)
 
     def _release(self, application: _Application, left: int) -> None:
-        """The newest executors go until only so many are left."""
+        """End the newest executors, so that only `left` executors remain."""
         for worker_id in application.placed[left:]:
             self._take(worker_id, -application.cores, -application.memory_mb)
         del application.placed[left:]
 
     def _schedule(self) -> None:
-        """Drivers first, oldest first; then the applications' executors (`Master.schedule`)."""
+        """Start the waiting drivers, oldest first, then the executors of the applications (`Master.schedule`)."""
         for submission_id, driver in self._drivers.items():
             if driver.state is SubmissionState.SUBMITTED:
                 self._launch(submission_id, driver)
@@ -303,11 +303,11 @@ class FakeCluster:
                 pass
 
     def _launch(self, submission_id: str, driver: _Driver) -> None:
-        room = self._with_room(driver.submission.driver_cores, driver.submission.driver_memory_mb)
-        if not room:
+        workers = self._with_capacity(driver.submission.driver_cores, driver.submission.driver_memory_mb)
+        if not workers:
             return
-        driver.state, driver.worker = SubmissionState.RUNNING, self._workers[room[0]]
-        self._take(room[0], driver.submission.driver_cores, driver.submission.driver_memory_mb)
+        driver.state, driver.worker = SubmissionState.RUNNING, self._workers[workers[0]]
+        self._take(workers[0], driver.submission.driver_cores, driver.submission.driver_memory_mb)
         script = self._scripts.get(driver.submission.script, FakeScript())
         driver.log = script.log
         if script.executors:
@@ -316,10 +316,10 @@ class FakeCluster:
             self._end(submission_id, script.ends)
 
     def _place(self, application: _Application) -> bool:
-        """One more executor, on the worker with the fewest of them (`spark.deploy.spreadOutApps`)."""
-        room = self._with_room(application.cores, application.memory_mb)
-        if room:
-            worker_id = min(room, key=application.placed.count)
+        """Place one executor on the worker with the fewest executors (`spark.deploy.spreadOutApps`)."""
+        workers = self._with_capacity(application.cores, application.memory_mb)
+        if workers:
+            worker_id = min(workers, key=application.placed.count)
             application.placed.append(worker_id)
             self._take(worker_id, application.cores, application.memory_mb)
-        return bool(room)
+        return bool(workers)

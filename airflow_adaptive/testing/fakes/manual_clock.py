@@ -1,4 +1,4 @@
-"""A clock that a test owns: sleeping moves it, so a loop runs through hours in milliseconds."""
+"""A clock that a test controls. A sleep advances the clock without a delay, so hours of a loop take milliseconds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SHORTEST = timedelta(milliseconds=1)
 
 
 class ManualClock:
-    """Port `Clock`; `now` is the only time there is.
+    """A `Clock` whose time advances only by `sleep`.
 
     Attributes:
-        tick: called after each sleep, to let the rest of a simulated world act.
+        tick: function that the clock calls after each sleep, to advance the other parts of a simulation.
     """
 
     def __init__(self, tick: Callable[[], None] | None = None) -> None:
@@ -23,7 +23,7 @@ class ManualClock:
         self.tick = tick or (lambda: None)
 
     def now(self) -> datetime:
-        """Aware, UTC."""
+        """Return the current time, as an aware datetime in UTC."""
         return self._now
 
     @property
@@ -32,11 +32,11 @@ class ManualClock:
         return (self._now - START).total_seconds()
 
     def at(self, seconds: float, action: Callable[[], object]) -> None:
-        """Do something when so many seconds have passed since the start."""
+        """Plan an action for a time, in seconds since the start."""
         self._planned.append((START + timedelta(seconds=seconds), action))
 
     async def sleep(self, seconds: float) -> None:
-        """Let the time pass, with everything that was planned for it."""
+        """Advance the time, and run the planned actions that are due."""
         self._now += max(timedelta(seconds=seconds), SHORTEST)
         due = [action for moment, action in self._planned if moment <= self._now]
         self._planned = [(moment, action) for moment, action in self._planned if moment > self._now]

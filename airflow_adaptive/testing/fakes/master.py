@@ -1,10 +1,10 @@
-"""A `FakeCluster` behind the HTTP servers of a Spark master: what the real client speaks to when there is no Spark."""
+"""A `FakeCluster` behind the HTTP servers of a Spark master, for tests of the real client without Spark."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -19,24 +19,27 @@ from airflow_adaptive.ports import (
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.rest import LOST_WORKER
 from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
+from airflow_adaptive.testing.fakes.coroutines import result_of
 
 HOST = "127.0.0.1"
 
 
 class FakeMaster:
-    """Web UI and REST submission server of a master, and the web UIs of its workers, on one port; a context manager.
+    """The web UI and the REST submission server of a master, and the web UIs of its workers, on one port.
+
+    The servers run while the context manager is open.
 
     Attributes:
-        cluster: that is served; hold `lock` while anything else touches it.
-        lock: see there.
-        requests: how often each kind of question was asked.
+        cluster: fake cluster of the master. Other code must hold `lock` during calls to the cluster.
+        lock: lock that the master holds during each request.
+        requests: number of requests, by kind: state, create, status, kill, log.
     """
 
     def __init__(self, scripts: Mapping[str, FakeScript] | None = None) -> None:
-        """Listen; nothing is answered before `with`.
+        """Bind the port. The master answers requests only while the context manager is open.
 
         Args:
-            scripts: see `FakeCluster`.
+            scripts: behavior of scripts, see `FakeCluster`.
         """
         self.lock = threading.Lock()
         self.requests: dict[str, int] = {"state": 0, "create": 0, "status": 0, "kill": 0, "log": 0}
@@ -47,12 +50,12 @@ class FakeMaster:
 
     @property
     def port(self) -> int:
-        """Of all its servers."""
+        """Port of all servers."""
         return self._server.server_port
 
     @property
     def address(self) -> ClusterAddress:
-        """For a `StandaloneCluster`."""
+        """Address of the master for a `StandaloneCluster`."""
         return ClusterAddress(masters=(MasterAddress(host=HOST, ui_port=self.port, rest_port=self.port),))
 
     def __enter__(self) -> Self:
@@ -65,7 +68,7 @@ class FakeMaster:
         self._server.server_close()
 
     def answer(self, method: str, url: str, body: bytes) -> bytes:
-        """The answer to one request."""
+        """Return the body of the response to a request."""
         parts = urlsplit(url)
         kind, _, submission_id = parts.path.removeprefix("/v1/submissions/").partition("/")
         with self.lock:
@@ -85,7 +88,7 @@ class FakeMaster:
                     result_of(self.cluster.kill(unquote(submission_id)))
                     return self._count("kill", _response("KillSubmissionResponse"))
                 case _:
-                    raise LookupError(f"{method} {url}: a master has nothing there")
+                    raise LookupError(f"{method} {url}: a master does not serve this URL")
 
     def _count(self, kind: str, answer: bytes) -> bytes:
         self.requests[kind] += 1
@@ -108,7 +111,7 @@ class FakeMaster:
                 self._answer()
 
             def log_message(self, *_: object) -> None:
-                """A test's output is not the place."""
+                """Do not log requests to the output of the tests."""
 
             def _answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -122,7 +125,7 @@ class FakeMaster:
 
 
 def _state(cluster: ClusterSnapshot) -> bytes:
-    """`JsonProtocol.writeMasterState`."""
+    """Return the state of the cluster in the format of `JsonProtocol.writeMasterState`."""
     worker_of = {name: pages.stdout.partition("/logPage")[0] for name, pages in cluster.log_pages.items()}
     ids = {worker.address: worker.worker_id for worker in cluster.workers}
     return json.dumps(
@@ -163,7 +166,7 @@ def _state(cluster: ClusterSnapshot) -> bytes:
 
 
 def _submission(request: Mapping[str, Any]) -> DriverSubmission:
-    """The submission that a `CreateSubmissionRequest` was made from."""
+    """Decode the submission in a `CreateSubmissionRequest`."""
     arguments, properties = list(request["appArgs"]), request["sparkProperties"]
     given: dict[str, list[str]] = {"--conf": [], "--py-files": [], "--name": [], "--master": []}
     while arguments[0].startswith("--"):
@@ -184,7 +187,7 @@ def _submission(request: Mapping[str, Any]) -> DriverSubmission:
 
 
 def _status(submission_id: str, status: SubmissionStatus) -> bytes:
-    """Of a driver whose worker was lost a master says ERROR and no word more."""
+    """Return a status response. The status of a driver on a lost worker is ERROR, without a message."""
     lost = status.state is SubmissionState.UNKNOWN and status.message == LOST_WORKER
     known = status.state is not SubmissionState.UNKNOWN or lost
     return _response(
@@ -199,12 +202,3 @@ def _status(submission_id: str, status: SubmissionStatus) -> bytes:
 
 def _response(action: str, **fields: object) -> bytes:
     return json.dumps({"action": action, "serverSparkVersion": "fake", "success": True, **fields}).encode()
-
-
-def result_of(answer: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine of a fake, which awaits nothing."""
-    try:
-        answer.send(None)
-    except StopIteration as done:
-        return done.value
-    raise RuntimeError("a fake awaited something")

@@ -1,4 +1,7 @@
-"""An event loop whose time passes only when nobody has anything to do: many loops at once, hours in seconds, always the same."""
+"""An event loop with virtual time, for deterministic simulations of many loops.
+
+The time advances only when no task is ready, so hours take seconds.
+"""
 
 from __future__ import annotations
 
@@ -14,48 +17,48 @@ Result = TypeVar("Result")
 
 
 class _Selector(selectors.DefaultSelector):
-    """Instead of waiting it moves the time."""
+    """A selector that advances the virtual time instead of a wait."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready; if there is nothing, as much time has passed as was to be waited."""
+        """Advance the time by the timeout. Return the events that are ready."""
         if timeout is None:
-            raise RuntimeError("everybody waits for something that will never happen")
+            raise RuntimeError("deadlock: all tasks wait, and no timer is set")
         self.now += max(timeout, 0.0)
         ready: list[tuple[selectors.SelectorKey, int]] = super().select(0)
         return ready
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop for code that awaits nothing but its own kind: no threads, no network."""
+    """An event loop for code without threads and without network connections."""
 
     def __init__(self) -> None:
-        """Time begins at 0."""
+        """Create a loop whose time is 0."""
         self._virtual = _Selector()
         super().__init__(self._virtual)
 
     def time(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the creation of the loop."""
         return self._virtual.now
 
 
 class VirtualClock:
-    """Port `Clock` over the time of the running event loop."""
+    """A `Clock` with the virtual time of the running event loop."""
 
     def now(self) -> datetime:
-        """Aware, UTC."""
+        """Return the current time, as an aware datetime in UTC."""
         return START + timedelta(seconds=asyncio.get_running_loop().time())
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the creation of the loop."""
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        """Let the time pass."""
+        """Wait for a virtual time, in seconds."""
         await asyncio.sleep(seconds)
 
 

@@ -57,15 +57,15 @@ class Simulation:
         self.spec = small_job("job", parallelism, options)
 
     def loop(self, leave: RunLimits | None = None) -> Loop:
-        """A loop over the fakes. Several loops may run one after the other, or compete."""
+        """Return a loop that uses the fakes. Several loops can run in sequence or at the same time."""
         return Loop(self.spec, self.ports, leave, advisor(self.spec.rescale_policy))
 
     def follow(self, policy: Policy | None) -> None:
-        """Deploy the job with this rescale policy, from the next loop on."""
+        """Set the rescale policy of the job for the following loops."""
         self.spec = replace(self.spec, rescale_policy=None if policy is None else policy_to_text(policy))
 
     def run(self, leave: RunLimits | None = None) -> SchedulerState:
-        """Run a loop to its end."""
+        """Run a loop until the loop returns. Return the state of the scheduler."""
         return asyncio.run(self.loop(leave).run())
 
     def run_to_end(self) -> Finished:

@@ -170,7 +170,7 @@ class Competition:
         self.jobs[name] = job
         return job
 
-    def ask(self, name: str, *, upper: int) -> None:
+    def set_upper_bound(self, name: str, upper: int) -> None:
         """Change the upper bound of a job, as a user does."""
         job = self.jobs[name]
         job.store.requests = ControlRequests(requirements={"job": (job.minimum, upper)})

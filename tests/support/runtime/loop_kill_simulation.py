@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -184,12 +184,3 @@ class LoopKillSimulation(Simulation):
             return False
         running = [process.epoch for process in self.drivers.active]
         return running == [newest.directive.epoch] and newest.directive.plan.executors == self.slots
-
-
-def finish(awaitable: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a call to a fake, which awaits nothing."""
-    try:
-        awaitable.send(None)
-    except StopIteration as done:
-        return done.value
-    raise AssertionError("a fake awaited something")

@@ -20,9 +20,10 @@ import pytest
 from airflow_adaptive.ports import ControlRequests, DesiredState, PortError, SubmissionState
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.testing.fakes.coroutines import result_of
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.support.runtime.leased_drivers import EVERY_EPOCH
-from tests.support.runtime.loop_kill_simulation import Call, LoopKillSimulation, finish
+from tests.support.runtime.loop_kill_simulation import Call, LoopKillSimulation
 
 CHANGES = frozenset({"create", "record", "compact", "submit", "kill"})
 """Calls to ports that change the world."""
@@ -362,7 +363,7 @@ def last_calls(life: LoopKillSimulation) -> list[tuple[str, StateChange, LoopKil
         def make(life: LoopKillSimulation) -> None:
             port = life.cluster if name in ("submit", "kill") else life.channel
             with suppress(PortError):
-                finish(getattr(port, name)(*args))
+                result_of(getattr(port, name)(*args))
 
         return make
 

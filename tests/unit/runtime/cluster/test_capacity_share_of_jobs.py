@@ -123,7 +123,7 @@ def test_what_a_job_gives_back_goes_to_the_one_that_waits() -> None:
     simulation = competition(5)
     simulation.add_job("first", (1, 8), **QUICK)
     simulation.add_job("second", (2, 2), starts_s=30, **QUICK)
-    simulation.at(60, lambda: simulation.ask("first", upper=1))
+    simulation.at(60, lambda: simulation.set_upper_bound("first", 1))
     only_what_is_there(simulation)
     assert simulation.run(120) == {"first": 1, "second": 2}
 

@@ -1,4 +1,4 @@
-"""What the fake cluster does beyond the contract: executors, and answers that are lost."""
+"""The fake cluster beyond the contract: executors, and lost answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_executors_are_spread_over_workers(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.asyncio
-async def test_executors_are_granted_as_workers_have_room(cluster: FakeCluster) -> None:
+async def test_executors_are_granted_when_workers_have_free_capacity(cluster: FakeCluster) -> None:
     cluster.add_worker(cores=2, memory_mb=2048)
     submission_id = await cluster.submit(DRIVER)
     application_id = cluster.request_executors(submission_id, 3)
@@ -47,7 +47,7 @@ async def test_executor_of_a_dead_worker_is_replaced(cluster: FakeCluster) -> No
 
 
 @pytest.mark.asyncio
-async def test_newest_executors_go_when_fewer_are_wanted(cluster: FakeCluster) -> None:
+async def test_newest_executors_end_when_fewer_are_requested(cluster: FakeCluster) -> None:
     cluster.add_worker(cores=4, memory_mb=8192)
     submission_id = await cluster.submit(DRIVER)
     application_id = cluster.request_executors(submission_id, 3)
@@ -87,7 +87,7 @@ async def test_submission_to_an_unreachable_master_was_not_accepted(cluster: Fak
 
 
 @pytest.mark.asyncio
-async def test_scripts_do_as_described() -> None:
+async def test_scripts_behave_as_described() -> None:
     cluster = FakeCluster({"batch.py": FakeScript(executors=1, ends=SubmissionState.FINISHED)})
     cluster.add_worker(cores=2, memory_mb=2048)
     submission_id = await cluster.submit(DriverSubmission(name="batch", script="batch.py"))
