@@ -22,10 +22,10 @@ from pydantic import BaseModel
 
 from airflow_adaptive.cli import bounds, tables
 from airflow_adaptive.plugin.api import flink_rescales, job_details
-from airflow_adaptive.plugin.data import control_requests, metadata_database
+from airflow_adaptive.plugin.data import control_requests
 from airflow_adaptive.plugin.data.documents import SchedulerStateName
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
-from airflow_adaptive.plugin.data.metadata_database import Job
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, find_jobs, reading
 from airflow_adaptive.plugin.data.published_state import PublishedState, read_all_published, read_published
 from airflow_adaptive.ports import Requester
 from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
@@ -87,10 +87,8 @@ def list_jobs(args: Namespace) -> None:
     if unknown:
         known = ", ".join(SchedulerStateName)
         _fail([f"There is no state {state!r}. The states are {known}." for state in unknown], BAD_USAGE)
-    with metadata_database.reading() as session:
-        jobs = [
-            job for job in metadata_database.find_jobs(session) if args.dag_id is None or args.dag_id in job.dag_ids
-        ]
+    with reading() as session:
+        jobs = [job for job in find_jobs(session) if args.dag_id is None or args.dag_id in job.dag_ids]
         states = read_all_published(jobs, session)
         items = [job_details.item(job, published) for job, published in zip(jobs, states, strict=True)]
     found = [item for item in items if args.state is None or item.state in args.state]
@@ -197,8 +195,8 @@ def _job(name: str) -> Job:
     Raises:
         RequestRefusedError: the job does not exist.
     """
-    with metadata_database.reading() as session:
-        found = metadata_database.find_job(name, session)
+    with reading() as session:
+        found = find_job(name, session)
     if found is None:
         raise not_found(
             f"There is no adaptive job {name!r}. `airflow adaptive jobs` lists all jobs. A job exists after its first run."
@@ -208,7 +206,7 @@ def _job(name: str) -> Job:
 
 def _published(job: Job) -> PublishedState:
     """Read the published state of a job."""
-    with metadata_database.reading() as session:
+    with reading() as session:
         return read_published(job, session)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from airflow_adaptive.plugin.api import schemas
 from airflow_adaptive.plugin.data import documents
-from airflow_adaptive.plugin.data.metadata_database import Job
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.plugin.data.published_state import PublishedState
 from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
 from airflow_adaptive.runtime.requirements.dry_run import Preview

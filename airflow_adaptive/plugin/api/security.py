@@ -21,9 +21,8 @@ from fastapi import Depends, Path, Request
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.api.problems import ProblemError
-from airflow_adaptive.plugin.data import metadata_database
 from airflow_adaptive.plugin.data.errors import not_found
-from airflow_adaptive.plugin.data.metadata_database import Job
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, teams_of
 
 MAX_BODY_BYTES: Final = 256 << 10
 """The server refuses a larger body before it reads the body."""
@@ -52,7 +51,7 @@ def allowed(user: BaseUser, jobs: Iterable[Job], method: Method, session: Sessio
     """The jobs that the user may read (GET) or edit (PUT): the user has the permission for every DAG that names the job."""
     named = list(jobs)
     dags = sorted({dag_id for job in named for dag_id in job.dag_ids})
-    teams = metadata_database.teams_of(dags, session)
+    teams = teams_of(dags, session)
     manager = get_auth_manager()
     granted = {
         dag_id
@@ -85,7 +84,7 @@ def editable_job(user: UserDep, name: JobName, session: SessionDep) -> Job:
 
 
 def _permitted(user: BaseUser, name: str, method: Method, session: Session) -> Job:
-    job = metadata_database.find_job(name, session)
+    job = find_job(name, session)
     if job is None:
         raise not_found(f"There is no adaptive job {name!r}. A job exists after its first run.")
     if not allowed(user, [job], method, session):

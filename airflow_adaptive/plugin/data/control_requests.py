@@ -13,15 +13,15 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, conflict, not_found
-from airflow_adaptive.plugin.data.metadata_database import (
+from airflow_adaptive.plugin.data.metadata_database.changes import (
     Change,
     GoneError,
-    Job,
     NotPersistedError,
     RunKey,
     change,
     is_over,
 )
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.plugin.data.published_state import PublishedState
 from airflow_adaptive.ports import DesiredState, Requester
 from airflow_adaptive.runtime.publishing.documents import POLICY, SCHEDULER, SUMMARY

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.orm import Session
 
-from airflow_adaptive.plugin.data import metadata_database
 from airflow_adaptive.plugin.data.documents import (
     CurrentMetrics,
     Decision,
@@ -25,7 +24,8 @@ from airflow_adaptive.plugin.data.documents import (
     Transition,
     Urls,
 )
-from airflow_adaptive.plugin.data.metadata_database import Job
+from airflow_adaptive.plugin.data.metadata_database import state_store
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.publishing.documents import (
     DRIVER,
@@ -233,7 +233,7 @@ def read_all_published(
 ) -> list[PublishedState]:
     """Read the published states of several jobs, in the order of the jobs."""
     ids = [job.asset_id for job in jobs]
-    found, written = metadata_database.documents(ids, keys, session), metadata_database.revisions(ids, session)
+    found, written = state_store.documents(ids, keys, session), state_store.revisions(ids, session)
     return [PublishedState(documents=found[asset_id], revisions=written[asset_id]) for asset_id in ids]
 
 

@@ -50,7 +50,7 @@ def _activated(state: SchedulerState, deploying: Deploying, event: PlanActivated
     """Enter Executing only with all slots, because Executing would treat missing slots as lost."""
     plan, arrived, note = deploying.plan, state.held_slots, _note(deploying, event)
     if arrived >= plan.slots:
-        reason = Reason(ReasonCode.PLAN_ACTIVATED, f"the driver reports the plan in force{note}")
+        reason = Reason(ReasonCode.PLAN_ACTIVATED, f"the driver has activated the plan{note}")
         return state_transitions.go_to_executing(state, event, plan, reason)
     text = f"the plan is in force on {arrived} of {plan.slots} slot(s): the others are awaited{note}"
     active = state_transitions.with_current(state, active=True)

@@ -129,7 +129,7 @@ def test_job_whose_loop_sends_no_heartbeat_is_reported_as_stale(airflow_app: Air
 @pytest.mark.parametrize(
     ("tab", "text"),
     [
-        ("Timeline", "the driver reports the plan in force"),
+        ("Timeline", "the driver has activated the plan"),
         ("Rescales", "the query restarted on the running driver"),
         ("Plan", "worker-20131-10.0.0.22:35002"),
         ("Failures", "java.net.SocketTimeoutException"),

@@ -107,7 +107,7 @@ def test_definition_is_light_and_known_to_airflow() -> None:
     """It is imported when any `airflow` command starts."""
     (name,) = get_provider_info()["cli"]
     module, _, function = name.rpartition(".")
-    heavy = "('airflow_adaptive.plugin.data.metadata_database', 'airflow_adaptive.cli.commands', 'fastapi', 'sqlalchemy.orm', 'pydantic')"
+    heavy = "('airflow_adaptive.plugin.data.metadata_database.jobs', 'airflow_adaptive.cli.commands', 'fastapi', 'sqlalchemy.orm', 'pydantic')"
     code = (
         "import sys, airflow.cli.cli_config; before = set(sys.modules); "
         f"import {module} as m; groups = m.{function}(); "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 
 from airflow_adaptive.plugin.data.errors import not_found
-from airflow_adaptive.plugin.data.metadata_database import Job
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.plugin.data.published_state import PublishedState
 from airflow_adaptive.ports import Requester
 from airflow_adaptive.scheduler.state import SchedulerState

@@ -21,9 +21,9 @@ from airflow_adaptive.plugin.api.feed import Feed, TooManySubscribersError, Upda
 from airflow_adaptive.plugin.api.problems import ProblemError
 from airflow_adaptive.plugin.api.schemas import JobDetails, Step
 from airflow_adaptive.plugin.api.security import ReadableJob, SessionDep, UserDep, allowed
-from airflow_adaptive.plugin.data import metadata_database
 from airflow_adaptive.plugin.data.documents import Metrics
-from airflow_adaptive.plugin.data.metadata_database import Job
+from airflow_adaptive.plugin.data.metadata_database import state_store
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, reading
 from airflow_adaptive.plugin.data.published_state import PublishedState
 
 router = APIRouter(tags=["Jobs"])
@@ -104,15 +104,15 @@ async def _events(job: Job, editable: bool) -> AsyncIterator[str]:
 
 def poll(job: Job, last_revision: Hashable) -> Update | None:
     """Read the published state of a job. Return None if the revision is unchanged. Blocks."""
-    with metadata_database.reading() as session:
-        found = metadata_database.find_job(job.name, session)
+    with reading() as session:
+        found = find_job(job.name, session)
         if found is None or found.asset_id != job.asset_id:
             return Update(revision=None, content=None)
-        written = metadata_database.revisions([job.asset_id], session)[job.asset_id]
+        written = state_store.revisions([job.asset_id], session)[job.asset_id]
         revision = (tuple(sorted(written.items())), found.dag_ids)
         if revision == last_revision:
             return None
-        documents = metadata_database.documents([job.asset_id], None, session)[job.asset_id]
+        documents = state_store.documents([job.asset_id], None, session)[job.asset_id]
         published = PublishedState(documents=documents, revisions=written)
         content = JobUpdate(job=job_details.details(found, published), metrics=published.metrics(Step.TEN_SECONDS))
         return Update(revision=revision, content=content)

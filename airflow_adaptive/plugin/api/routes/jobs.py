@@ -13,9 +13,9 @@ from airflow_adaptive.plugin.api import job_details
 from airflow_adaptive.plugin.api.routes.common import requester
 from airflow_adaptive.plugin.api.schemas import JobCollection, JobDetails, Step
 from airflow_adaptive.plugin.api.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep, allowed
-from airflow_adaptive.plugin.data import control_requests, metadata_database
+from airflow_adaptive.plugin.data import control_requests
 from airflow_adaptive.plugin.data.documents import SchedulerStateName
-from airflow_adaptive.plugin.data.metadata_database import Job
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_jobs
 from airflow_adaptive.plugin.data.published_state import read_all_published, read_published
 from airflow_adaptive.runtime.publishing.documents import METRICS, SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
@@ -46,7 +46,7 @@ def list_jobs(
     offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
 ) -> JobCollection:
     """List the jobs that you may read, sorted by name."""
-    jobs = [job for job in metadata_database.find_jobs(session) if _is_named(job, name_pattern, dag_id, task_id)]
+    jobs = [job for job in find_jobs(session) if _is_named(job, name_pattern, dag_id, task_id)]
     readable = allowed(user, jobs, "GET", session)
     if state is not None:
         found = read_all_published(readable, session, [SUMMARY])

@@ -12,7 +12,7 @@ from airflow_adaptive.plugin.api.routes.common import published_state
 from airflow_adaptive.plugin.api.schemas import rescales
 from airflow_adaptive.plugin.api.security import ReadableJob, SessionDep
 from airflow_adaptive.plugin.data.errors import not_found
-from airflow_adaptive.plugin.data.metadata_database import Job
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.plugin.data.published_state import PublishedState, read_published
 from airflow_adaptive.runtime.publishing.documents import RESCALES, SCHEDULER
 

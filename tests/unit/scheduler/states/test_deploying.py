@@ -24,7 +24,7 @@ def test_slots_that_are_still_to_come_are_awaited():
 def test_note_of_a_driver_is_reported_with_its_first_plan_only():
     job, note = Scenario().given_script().given_deploying(1).when_slots(held=1, free=1), "it is an ordinary script"
     job.when(replace(job.plan_activated(), note=note)).then(
-        "Executing", reason=f"the driver reports the plan in force; {note}"
+        "Executing", reason=f"the driver has activated the plan; {note}"
     )
     job.when_slots(held=1, free=3).after(60).then("Deploying")
     job.when_slots(held=4).when(replace(job.plan_activated(), note=note)).then("Executing")

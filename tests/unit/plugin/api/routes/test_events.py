@@ -182,11 +182,11 @@ def test_page_receives_the_job_and_its_metrics(airflow_app: AirflowApp) -> None:
 
 def test_view_differs_when_the_published_state_does(airflow_app: AirflowApp) -> None:
     from airflow_adaptive.plugin.api.routes.events import poll  # noqa: PLC0415
-    from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
+    from airflow_adaptive.plugin.data.metadata_database.jobs import find_job, reading  # noqa: PLC0415
 
     asset = place(airflow_app, executing())
-    with metadata_database.reading() as session:
-        job = metadata_database.find_job("departures", session)
+    with reading() as session:
+        job = find_job("departures", session)
     assert job is not None
     first = poll(job, None)
     assert first is not None
@@ -199,11 +199,11 @@ def test_view_differs_when_the_published_state_does(airflow_app: AirflowApp) -> 
 
 def test_job_that_was_removed_is_gone(airflow_app: AirflowApp) -> None:
     from airflow_adaptive.plugin.api.routes.events import poll  # noqa: PLC0415
-    from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
+    from airflow_adaptive.plugin.data.metadata_database.jobs import find_job, reading  # noqa: PLC0415
 
     place(airflow_app, executing())
-    with metadata_database.reading() as session:
-        job = metadata_database.find_job("departures", session)
+    with reading() as session:
+        job = find_job("departures", session)
     assert job is not None
     airflow_app.clean()
     gone = poll(job, None)

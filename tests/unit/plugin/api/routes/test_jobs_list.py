@@ -116,13 +116,13 @@ def test_method_that_is_none_is_a_problem_too(airflow_app: AirflowApp) -> None:
 
 
 def test_unexpected_errors_are_not_reported_outside(airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_adaptive.plugin.data import metadata_database  # noqa: PLC0415
+    from airflow_adaptive.plugin.data.metadata_database import state_store  # noqa: PLC0415
 
     def broken(*_: Any) -> None:
         raise RuntimeError("a secret")
 
     place(airflow_app, executing())
-    monkeypatch.setattr(metadata_database, "revisions", broken)
+    monkeypatch.setattr(state_store, "revisions", broken)
     answer = airflow_app.client().get(f"{API}/jobs/departures")
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
     assert "secret" not in answer.text

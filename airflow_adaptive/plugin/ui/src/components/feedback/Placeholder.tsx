@@ -70,7 +70,7 @@ export const StaleDataAlert = ({ error }: { error: Error }) => (
   </Alert.Root>
 );
 
-/** Shown while data is loaded for the first time. */
+/** Placeholder that appears while the page loads data for the first time. */
 export const Loading = ({ lines = 6, height = "8" }: { lines?: number; height?: string }) => (
   <Stack aria-busy aria-label="Loading" gap={3} py={2} role="status">
     {Array.from({ length: lines }, (_, line) => `line-${line}`).map((line) => (

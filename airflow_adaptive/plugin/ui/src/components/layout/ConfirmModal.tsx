@@ -12,7 +12,7 @@ interface Props {
   children: ReactNode;
 }
 
-/** Asks for confirmation, starts the action, and shows the error if the action fails. */
+/** Requires a confirmation, starts the action, and shows the error if the action fails. */
 export const ConfirmModal = ({ title, verb, color, mutation, onClose, children }: Props) => {
   const back = useRef<HTMLButtonElement>(null);
   return (

@@ -47,7 +47,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** Asks for confirmation before it changes the desired state of a job. */
+/** Requires a confirmation before it changes the desired state of a job. */
 export const DesiredStateDialog = ({ details, action, onClose }: Props) => {
   const { title, text, verb, color } = TEXTS[action];
   const client = useQueryClient();

@@ -17,7 +17,7 @@ interface Props {
 /** Right padding of the charts. */
 const PADDING = 8;
 
-/** Moves the cursor of the charts with the pointer or the arrow keys. */
+/** Area in which the pointer or the arrow keys set the cursor of the charts. */
 export const TimeCursor = ({ cursor, points, step, from, to, children }: Props) => {
   const at = useCursor(cursor);
   const box = useRef<HTMLDivElement>(null);

@@ -1,4 +1,4 @@
-/** The time that all charts mark. The charts redraw without React when the cursor moves. */
+/** The time that all charts mark. The charts redraw without React when the cursor changes. */
 import { useSyncExternalStore } from "react";
 
 export interface Cursor {

@@ -12,7 +12,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** Asks for confirmation before it clears the requirements override of a user. */
+/** Requires a confirmation before it clears the requirements override of a user. */
 export const ClearOverrideDialog = ({ by, details, onClose }: Props) => {
   const client = useQueryClient();
   const mutation = useMutation({

@@ -95,10 +95,10 @@ const PreviewResult = ({ preview }: { preview: Preview }) => {
 };
 
 const useDebounced = (value: string): string => {
-  const [settled, setSettled] = useState(value);
+  const [debounced, setDebounced] = useState(value);
   useEffect(() => {
-    const timer = window.setTimeout(() => setSettled(value), DEBOUNCE_MS);
+    const timer = window.setTimeout(() => setDebounced(value), DEBOUNCE_MS);
     return () => window.clearTimeout(timer);
   }, [value]);
-  return settled;
+  return debounced;
 };

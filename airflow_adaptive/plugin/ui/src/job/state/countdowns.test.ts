@@ -1,29 +1,12 @@
 import { describe, expect, it } from "vitest";
-import type { JobDetails } from "../../api/types";
+import { exampleJob } from "../../api/exampleJob";
 import { countdowns } from "./countdowns";
 
 const NOW = Date.parse("2013-01-01T00:00:00Z");
 
-const job = (more: Partial<JobDetails>): JobDetails =>
-  ({
-    job: "departures",
-    job_type: "STREAMING",
-    state: "Executing",
-    outcome: null,
-    desired_state: "running",
-    editable: true,
-    reactive: false,
-    vertices: [{ name: "job" }],
-    deadlines: [],
-    waiting: null,
-    backoff: null,
-    options: {},
-    ...more,
-  }) as JobDetails;
-
 describe("countdowns", () => {
   it("are sorted by their ends, without expired waits", () => {
-    const details = job({
+    const details = exampleJob({
       deadlines: [{ name: "SLOT_IDLE", due: "2013-01-01T00:00:50Z" }],
       waiting: {
         phase: "Stabilizing",
@@ -36,7 +19,7 @@ describe("countdowns", () => {
   });
 
   it("contain the cooldown, and the backoff once", () => {
-    const details = job({
+    const details = exampleJob({
       deadlines: [{ name: "BACKOFF", due: "2013-01-01T00:00:09Z" }],
       waiting: { phase: "Cooldown", cooldown_ends: "2013-01-01T00:00:30Z", first_change: null },
       backoff: { seconds: 9, ends: "2013-01-01T00:00:09Z" },

@@ -1,23 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { JobDetails } from "../../api/types";
+import { exampleJob } from "../../api/exampleJob";
 import { refusal } from "./permissions";
-
-const job = (more: Partial<JobDetails>): JobDetails =>
-  ({
-    job: "departures",
-    job_type: "STREAMING",
-    state: "Executing",
-    outcome: null,
-    desired_state: "running",
-    editable: true,
-    reactive: false,
-    vertices: [{ name: "job" }],
-    deadlines: [],
-    waiting: null,
-    backoff: null,
-    options: {},
-    ...more,
-  }) as JobDetails;
 
 describe("the possible actions", () => {
   it.each([
@@ -30,10 +13,10 @@ describe("the possible actions", () => {
     ],
   ])("of a job that is %j", (more, refusals) => {
     const actions = ["requirements", "suspend", "resume", "cancel"] as const;
-    expect(actions.map((action) => refusal(action, job(more)))).toEqual(refusals);
+    expect(actions.map((action) => refusal(action, exampleJob(more)))).toEqual(refusals);
   });
 
   it("of a user who may only read are none", () => {
-    expect(refusal("cancel", job({ editable: false }))).toContain("permission");
+    expect(refusal("cancel", exampleJob({ editable: false }))).toContain("permission");
   });
 });

@@ -1,0 +1,126 @@
+"""Assets of jobs, the DAGs that name them, and the tasks that run the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow.models.asset import (
+    AssetModel,
+    DagScheduleAssetNameReference,
+    DagScheduleAssetReference,
+    DagScheduleAssetUriReference,
+    TaskInletAssetReference,
+    TaskOutletAssetReference,
+)
+from airflow.models.asset_state_store import AssetStateStoreModel
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from sqlalchemy import Select, and_, exists, select
+from sqlalchemy.orm import Session
+
+from airflow_adaptive.runtime.publishing.documents import SUMMARY
+from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
+
+MADE_BY_A_JOB: Final = (SUMMARY, DESIRED_STATE)
+"""Keys of the documents that identify the Asset of a job. An Asset has at least one of them after the first run of its job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job in Airflow's metadata database.
+
+    Attributes:
+        name: id of the job, which is the name of its Asset.
+        asset_id: id of the Asset.
+        uri: URI of the Asset.
+        dag_ids: DAGs that name the Asset as inlet, outlet or schedule.
+        tasks: DAG id and task id of the tasks that run the job. The Asset is inlet and outlet of these tasks.
+    """
+
+    name: str
+    asset_id: int
+    uri: str
+    dag_ids: frozenset[str]
+    tasks: tuple[tuple[str, str], ...]
+
+
+@contextmanager
+def reading() -> Iterator[Session]:
+    """Open a session outside of a request."""
+    with create_session(scoped=False) as session:
+        yield session
+
+
+def find_jobs(session: Session) -> list[Job]:
+    """All jobs, sorted by name."""
+    return _jobs(_job_assets().order_by(AssetModel.name), session)
+
+
+def find_job(name: str, session: Session) -> Job | None:
+    """The job with this name, None if it does not exist."""
+    return next(iter(_jobs(_job_assets().where(AssetModel.name == name), session)), None)
+
+
+def teams_of(dag_ids: Sequence[str], session: Session) -> Mapping[str, str | None]:
+    """DAG id -> team, for DAGs with a team."""
+    teams: Mapping[str, str | None] = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids), session=session)
+    return teams
+
+
+def _job_assets() -> Select[int, str, str]:
+    """Select the Assets that are inlet and outlet of the same task, and that have a document of a job in their state store."""
+    runs_it = and_(
+        TaskOutletAssetReference.asset_id == AssetModel.id,
+        TaskInletAssetReference.asset_id == AssetModel.id,
+        TaskInletAssetReference.dag_id == TaskOutletAssetReference.dag_id,
+        TaskInletAssetReference.task_id == TaskOutletAssetReference.task_id,
+    )
+    has_run = and_(AssetStateStoreModel.asset_id == AssetModel.id, AssetStateStoreModel.key.in_(MADE_BY_A_JOB))
+    return select(AssetModel.id, AssetModel.name, AssetModel.uri).where(
+        AssetModel.active.has(), exists().where(runs_it), exists().where(has_run)
+    )
+
+
+def _jobs(assets: Select[int, str, str], session: Session) -> list[Job]:
+    rows = session.execute(assets).all()
+    ids = [row.id for row in rows]
+    inlets, outlets = (_tasks(model, ids, session) for model in (TaskInletAssetReference, TaskOutletAssetReference))
+    scheduled = _scheduled({row.id: (row.name, row.uri) for row in rows}, session)
+    return [
+        Job(
+            name=row.name,
+            asset_id=row.id,
+            uri=row.uri,
+            dag_ids=frozenset(
+                {dag_id for dag_id, _ in inlets.get(row.id, set()) | outlets.get(row.id, set())}
+                | scheduled.get(row.id, set())
+            ),
+            tasks=tuple(sorted(inlets.get(row.id, set()) & outlets.get(row.id, set()))),
+        )
+        for row in rows
+    ]
+
+
+def _tasks(model: Any, asset_ids: Sequence[int], session: Session) -> dict[int, set[tuple[str, str]]]:
+    """Asset -> DAG id and task id of the tasks that refer to the Asset."""
+    found: dict[int, set[tuple[str, str]]] = {}
+    query = select(model.asset_id, model.dag_id, model.task_id).where(model.asset_id.in_(asset_ids))
+    for asset_id, dag_id, task_id in session.execute(query):
+        found.setdefault(asset_id, set()).add((dag_id, task_id))
+    return found
+
+
+def _scheduled(assets: Mapping[int, tuple[str, str]], session: Session) -> dict[int, set[str]]:
+    """Asset -> DAGs that are scheduled on the Asset, on its name or on its URI."""
+    found: dict[int, set[str]] = {asset_id: set() for asset_id in assets}
+    by_id = select(DagScheduleAssetReference.asset_id, DagScheduleAssetReference.dag_id)
+    for asset_id, dag_id in session.execute(by_id.where(DagScheduleAssetReference.asset_id.in_(assets))):
+        found[asset_id].add(dag_id)
+    for position, column in enumerate((DagScheduleAssetNameReference.name, DagScheduleAssetUriReference.uri)):
+        ids = {known[position]: asset_id for asset_id, known in assets.items()}
+        for value, dag_id in session.execute(select(column, column.class_.dag_id).where(column.in_(ids))):
+            found[ids[value]].add(dag_id)
+    return found

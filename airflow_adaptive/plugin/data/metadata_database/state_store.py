@@ -1,0 +1,43 @@
+"""Documents in the state store of Assets."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from airflow.models.asset_state_store import AssetStateStoreModel
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+log = logging.getLogger(__name__)
+
+
+def documents(asset_ids: Iterable[int], keys: Iterable[str] | None, session: Session) -> dict[int, dict[str, Any]]:
+    """Asset -> key -> document. Invalid JSON is omitted, and numbers that JSON does not support are None.
+
+    Args:
+        asset_ids: ids of the Assets.
+        keys: keys of the documents, None for all documents.
+        session: session of the database.
+    """
+    found: dict[int, dict[str, Any]] = {asset_id: {} for asset_id in asset_ids}
+    model = AssetStateStoreModel
+    query = select(model.asset_id, model.key, model.value).where(model.asset_id.in_(found))
+    for asset_id, key, value in session.execute(query if keys is None else query.where(model.key.in_([*keys]))):
+        try:
+            found[asset_id][key] = json.loads(value, parse_constant=lambda _: None)
+        except (ValueError, RecursionError):
+            log.warning("The document %r of Asset %s is ignored because it is not valid JSON", key, asset_id)
+    return found
+
+
+def revisions(asset_ids: Iterable[int], session: Session) -> dict[int, dict[str, datetime]]:
+    """Asset -> key -> time of the last write."""
+    found: dict[int, dict[str, datetime]] = {asset_id: {} for asset_id in asset_ids}
+    model = AssetStateStoreModel
+    for row in session.execute(select(model.asset_id, model.key, model.updated_at).where(model.asset_id.in_(found))):
+        found[row.asset_id][row.key] = row.updated_at
+    return found
