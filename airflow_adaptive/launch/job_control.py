@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
+from airflow_adaptive.launch.published_summary import PublishedSummary, decode_summary
 from airflow_adaptive.ports import DesiredState, Requester
 from airflow_adaptive.runtime.publishing.documents import SCHEDULER, SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import (
@@ -48,16 +49,15 @@ class JobControl:
         self._job = job
         self._store = AssetStateStoreAccessor(name=job)
 
-    def summary(self) -> Mapping[str, Any] | None:
-        """Return the published summary of the job (`runtime.publishing.documents`), None if nothing is published.
+    def summary(self) -> PublishedSummary | None:
+        """Return the published summary of the job, None if nothing is published.
 
         Raises:
             AirflowRuntimeError: Airflow does not answer.
         """
-        found = self._store.get(SUMMARY)
-        return found if isinstance(found, dict) and "state" in found else None
+        return decode_summary(self._store.get(SUMMARY))
 
-    def known_summary(self) -> Mapping[str, Any]:
+    def known_summary(self) -> PublishedSummary:
         """Return the published summary of the job.
 
         Raises:
@@ -103,7 +103,7 @@ class JobControl:
         """
         summary = self.known_summary()
         state = self._state()
-        require_rescalable(self._job, state, summary.get("job_type"), summary.get("outcome"))
+        require_rescalable(self._job, state, summary.job_type, summary.outcome)
         requested = _requested_body(parallelism, state)
         body = encode_requirements(accept_body(requested, state))
         expires_at = None if hold is None else datetime.now(UTC) + hold

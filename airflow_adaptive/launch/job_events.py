@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from airflow_adaptive.launch.job_state import ENDED, published_state
+from airflow_adaptive.launch.job_state import ENDED
+from airflow_adaptive.launch.published_summary import PublishedSummary
 
 
 class JobEvent(StrEnum):
@@ -21,31 +22,34 @@ class JobEvent(StrEnum):
     SUSPENDED = "SUSPENDED"
 
 
-def event_position(summary: Mapping[str, Any]) -> dict[str, Any]:
+def event_position(summary: PublishedSummary) -> dict[str, Any]:
     """The part of a summary that changes with each event."""
-    return {name: summary.get(name) for name in ("rescales", "restarts", "outcome", "since", "attempt")}
+    return {name: getattr(summary, name) for name in ("rescales", "restarts", "outcome", "since", "attempt")}
 
 
-def events_since(position: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterator[JobEvent]:
+def events_since(position: Mapping[str, Any], summary: PublishedSummary) -> Iterator[JobEvent]:
     """The events between an earlier position and a summary, at most one of each kind."""
-    rescales, restarts = (summary[name] - (position.get(name) or 0) for name in ("rescales", "restarts"))
+    rescales = summary.rescales - (position.get("rescales") or 0)
+    restarts = summary.restarts - (position.get("restarts") or 0)
     if rescales > 0:
         yield JobEvent.RESCALED
     if restarts > max(rescales, 0):
         yield JobEvent.RESTARTED
-    outcome, since = summary["outcome"], summary["since"]
+    outcome, since = summary.outcome, summary.since
     if outcome in ENDED and (outcome, since) != (position.get("outcome"), position.get("since")):
         yield JobEvent(outcome)
 
 
-def event_payload(event: JobEvent, summary: Mapping[str, Any]) -> dict[str, Any]:
+def event_payload(event: JobEvent, summary: PublishedSummary) -> dict[str, Any]:
     """The payload that a DAG receives with the event; small and encodable as JSON."""
-    last = summary.get("last_transition") or {}
-    names = ("job", "parallelism", "restarts", "rescales", "cause")
     return {
         "event": event.value,
-        **{name: summary.get(name) for name in names},
-        "state": published_state(summary),
-        "at": last.get("at"),
-        "reason": last.get("reason"),
+        "job": summary.job,
+        "parallelism": summary.parallelism,
+        "restarts": summary.restarts,
+        "rescales": summary.rescales,
+        "cause": summary.cause,
+        "state": summary.status,
+        "at": summary.last_transition_at,
+        "reason": summary.last_transition_reason,
     }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_adaptive.launch.job_control import JobControl
+from airflow_adaptive.launch.published_summary import PublishedSummary
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.scheduler.state import Outcome
 
@@ -21,11 +22,6 @@ POLL_INTERVAL = timedelta(seconds=5)
 
 ENDED: Final = tuple(outcome.value for outcome in Outcome)
 """States of a job that has ended."""
-
-
-def published_state(summary: Mapping[str, Any] | None) -> str | None:
-    """The state of a job, or the outcome of a job that has ended; None if nothing is published."""
-    return None if summary is None else summary.get("outcome") or summary.get("state")
 
 
 async def wait_for_state(job: str, states: Sequence[str], until: datetime) -> dict[str, Any]:
@@ -42,8 +38,8 @@ async def wait_for_state(job: str, states: Sequence[str], until: datetime) -> di
     control, clock = JobControl(job), SystemClock()
     while True:
         summary = await read_summary(control)
-        state = published_state(summary)
-        result = {"job": job, "state": state, "parallelism": (summary or {}).get("parallelism")}
+        state, parallelism = (None, None) if summary is None else (summary.status, summary.parallelism)
+        result = {"job": job, "state": state, "parallelism": parallelism}
         if state in states:
             return {"status": "reached", **result}
         if clock.now() >= until:
@@ -52,7 +48,7 @@ async def wait_for_state(job: str, states: Sequence[str], until: datetime) -> di
         await clock.sleep(min(POLL_INTERVAL.total_seconds(), left))
 
 
-async def read_summary(control: JobControl) -> Mapping[str, Any] | None:
+async def read_summary(control: JobControl) -> PublishedSummary | None:
     """The published summary of a job; None if nothing is published, or if Airflow does not answer."""
     try:
         return await asyncio.to_thread(control.summary)

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_adaptive.launch.job_control import Bounds, JobControl
-from airflow_adaptive.launch.job_state import ENDED, published_state, wait_for_state
+from airflow_adaptive.launch.job_state import ENDED, wait_for_state
 from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.runtime.requirements.request_bodies import NotRescalableError
 from airflow_adaptive.scheduler.config.durations import positive
@@ -146,7 +146,7 @@ class StopAdaptiveJobOperator(BaseOperator):
     def _request_stop(self, by: str) -> str | None:
         """Request the stop, and return None; or return the outcome of a job that has ended already. Raises `ValueError`."""
         control = JobControl(self.job)
-        if (state := published_state(control.known_summary())) in ENDED:
+        if (state := control.known_summary().status) in ENDED:
             self.log.warning("Job %r has ended already: %s", self.job, state)
             return str(state)
         control.request_desired_state(DesiredState.CANCELED if self.cancel else DesiredState.SUSPENDED, by=by)

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_adaptive.autoscaling.calendar.changes import bounds_at
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 from airflow_adaptive.launch.job_control import JobControl
-from airflow_adaptive.launch.job_state import ENDED, published_state
+from airflow_adaptive.launch.job_state import ENDED
 from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator
 
 if TYPE_CHECKING:
@@ -57,10 +57,11 @@ class ApplyRescalePolicyOperator(SetResourceRequirementsOperator):
         """Vertex -> bounds that the policy advises now."""
         try:
             summary = JobControl(self.job).known_summary()
-            state = published_state(summary)
-            if state in ENDED:
-                raise AirflowSkipException(f"job {self.job!r} is {state}: the rescale policy does not apply to it")
-            advised = bounds_at(self.policy, datetime.now(UTC), summary["requirements"], self.lead)
+            if summary.status in ENDED:
+                raise AirflowSkipException(
+                    f"job {self.job!r} is {summary.status}: the rescale policy does not apply to it"
+                )
+            advised = bounds_at(self.policy, datetime.now(UTC), summary.vertices, self.lead)
         except ValueError as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
         return {name: (bounds.lower, bounds.upper) for name, bounds in advised.items()}

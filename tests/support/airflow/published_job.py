@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import TaskDeferred
 from airflow.sdk.serde import deserialize, serialize
 
 from airflow_adaptive.launch import deferral, job_state
+from airflow_adaptive.launch.published_summary import PublishedSummary, decode_summary
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.triggers import job_state as job_state_triggers
@@ -55,6 +56,12 @@ def publish_job(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
 
 def ended(outcome: str) -> dict[str, Any]:
     return SUMMARY | {"state": "Finished", "outcome": outcome, "since": "2026-01-02T00:00:00+00:00"}
+
+
+def decoded(document: dict[str, Any]) -> PublishedSummary:
+    summary = decode_summary(document)
+    assert summary is not None
+    return summary
 
 
 def deferred_to(call: Any) -> Any:

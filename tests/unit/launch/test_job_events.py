@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from airflow_adaptive.launch.job_events import JobEvent, event_payload, event_position, events_since
 from tests.support.airflow.published_job import (
     SUMMARY,
+    decoded,
     ended,
 )
 
@@ -26,18 +28,18 @@ from tests.support.airflow.published_job import (
     ],
 )
 def test_events_are_what_has_happened_since_the_last_look(now: dict[str, Any], events: list[JobEvent]) -> None:
-    assert list(events_since(event_position(SUMMARY), SUMMARY | now)) == events
+    assert list(events_since(event_position(decoded(SUMMARY)), decoded(SUMMARY | now))) == events
 
 
 def test_job_that_ends_so_again_is_another_event() -> None:
-    first = ended("SUSPENDED")
-    again = first | {"since": "2026-01-03T00:00:00+00:00"}
+    first = decoded(ended("SUSPENDED"))
+    again = replace(first, since="2026-01-03T00:00:00+00:00")
     assert not list(events_since(event_position(first), first))
     assert list(events_since(event_position(first), again)) == [JobEvent.SUSPENDED]
 
 
 def test_event_reports_what_another_dag_needs() -> None:
-    assert event_payload(JobEvent.RESCALED, SUMMARY) == {
+    assert event_payload(JobEvent.RESCALED, decoded(SUMMARY)) == {
         "event": "RESCALED",
         "job": "departures",
         "state": "Executing",

@@ -11,7 +11,7 @@ from airflow_adaptive.launch.job_events import event_position
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
-from tests.support.airflow.published_job import SUMMARY, ended, fire, publish_job
+from tests.support.airflow.published_job import SUMMARY, decoded, ended, fire, publish_job
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def watch(watched: Watched, events: list[str]) -> Any:
 
 def test_watcher_reports_what_happened_while_no_triggerer_ran(airflow: FakeComms) -> None:
     watched = Watched()
-    watched.values["position of departures"] = event_position(SUMMARY)
+    watched.values["position of departures"] = event_position(decoded(SUMMARY))
     airflow.asset_states["summary"] = ended("FAILED") | {"rescales": 3, "restarts": 4}
     assert fire(watch(watched, ["FAILED"]))["event"] == "FAILED"
 
@@ -64,7 +64,7 @@ def test_watcher_begins_with_what_comes_next(airflow: FakeComms, monkeypatch: py
 
     monkeypatch.setattr(SystemClock, "sleep", rescale)
     assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
-    assert watched.values["position of departures"] == event_position(SUMMARY), (
+    assert watched.values["position of departures"] == event_position(decoded(SUMMARY)), (
         "an event that is not taken is told again"
     )
 

@@ -1,0 +1,72 @@
+"""The published summary of a job, decoded for tasks and triggers.
+
+The REST API and the command line decode all published documents with the models of `plugin.data.documents`, which need pydantic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSummary:
+    """The fields of a summary (`runtime.publishing.documents`) that other tasks use.
+
+    Attributes:
+        job: id of the job.
+        job_type: job type, None if it is unknown.
+        state: name of the scheduler's state.
+        since: ISO time at which the scheduler entered the state, None if it is unknown.
+        outcome: how the job ended, None before its end.
+        cause: root cause of the failure of the job, None without a failure.
+        parallelism: vertex -> parallelism of the newest plan, None without a plan.
+        vertices: names of the vertices.
+        restarts: number of restarts.
+        rescales: number of rescales.
+        attempt: attempt of the task that runs the job.
+        last_transition_at: ISO time of the newest state transition, None without a transition.
+        last_transition_reason: reason of the newest state transition, None without a transition.
+    """
+
+    job: str | None
+    job_type: str | None
+    state: str
+    since: str | None
+    outcome: str | None
+    cause: str | None
+    parallelism: Mapping[str, int] | None
+    vertices: tuple[str, ...]
+    restarts: int
+    rescales: int
+    attempt: str | None
+    last_transition_at: str | None
+    last_transition_reason: str | None
+
+    @property
+    def status(self) -> str:
+        """The state of a job, or the outcome of a job that has ended."""
+        return self.outcome or self.state
+
+
+def decode_summary(document: Any) -> PublishedSummary | None:
+    """Decode a published summary. Return None for a document without a state, which is not a summary."""
+    if not isinstance(document, Mapping) or "state" not in document:
+        return None
+    transition = document.get("last_transition") or {}
+    return PublishedSummary(
+        job=document.get("job"),
+        job_type=document.get("job_type"),
+        state=document["state"],
+        since=document.get("since"),
+        outcome=document.get("outcome"),
+        cause=document.get("cause"),
+        parallelism=document.get("parallelism"),
+        vertices=tuple(document.get("requirements") or ()),
+        restarts=document.get("restarts") or 0,
+        rescales=document.get("rescales") or 0,
+        attempt=document.get("attempt"),
+        last_transition_at=transition.get("at"),
+        last_transition_reason=transition.get("reason"),
+    )

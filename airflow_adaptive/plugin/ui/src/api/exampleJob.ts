@@ -1,0 +1,19 @@
+import type { JobDetails } from "./types";
+
+/** An executing job for unit tests. */
+export const exampleJob = (more: Partial<JobDetails>): JobDetails =>
+  ({
+    job: "departures",
+    job_type: "STREAMING",
+    state: "Executing",
+    outcome: null,
+    desired_state: "running",
+    editable: true,
+    reactive: false,
+    vertices: [{ name: "job" }],
+    deadlines: [],
+    waiting: null,
+    backoff: null,
+    options: {},
+    ...more,
+  }) as JobDetails;
