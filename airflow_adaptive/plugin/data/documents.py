@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Document(BaseModel):
@@ -180,6 +180,27 @@ class Executor(Document):
     executor_id: str
     cores: int
     worker: str
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+
+
+class DriverStatus(Document):
+    """The last published driver status.
+
+    Attributes:
+        at: time of the status by the clock of the driver; None if the time is invalid.
+        parallelism: effective parallelism per vertex.
+        executors: registered executors.
+    """
+
+    at: Annotated[datetime | None, BeforeValidator(_moment)] = None
+    parallelism: dict[str, int]
+    executors: list[Executor]
 
 
 class Metrics(Document):

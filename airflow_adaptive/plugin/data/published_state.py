@@ -1,4 +1,7 @@
-"""The published state of a job, decoded. A document that is missing, invalid or of another format counts as absent."""
+"""The published state of a job, decoded. A document that is missing, invalid or of another format counts as absent.
+
+This is the only module of the REST API and the command line that reads the documents; all other modules read attributes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from sqlalchemy.orm import Session
 from airflow_adaptive.plugin.data.documents import (
     CurrentMetrics,
     Decision,
-    Executor,
+    DriverStatus,
     Metrics,
     Policy,
     RequestRecord,
@@ -63,21 +66,6 @@ DECODING_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError,
 
 
 @dataclass(frozen=True)
-class PublishedDriverStatus:
-    """The last published driver status.
-
-    Attributes:
-        at: time of the status by the clock of the driver; None if the time is invalid.
-        parallelism: effective parallelism per vertex.
-        executors: registered executors.
-    """
-
-    at: datetime | None
-    parallelism: Mapping[str, int]
-    executors: list[Executor]
-
-
-@dataclass(frozen=True)
 class PublishedState:
     """The documents in the state store of a job's Asset.
 
@@ -92,20 +80,14 @@ class PublishedState:
     @cached_property
     def summary(self) -> Summary:
         """The summary of the job. A job that has published nothing has the state `unknown`."""
-        document = self.documents.get(SUMMARY)
-        if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-            return Summary()
-        summary = _decoded(lambda: Summary.model_validate(document), SUMMARY) or Summary()
+        summary = self._decode(SUMMARY, _summary) or Summary()
         summary.urls = Urls(**{name: url for name, url in summary.urls if _is_web(url)})
         return summary
 
     @cached_property
     def state(self) -> SchedulerState | None:
         """The state of the scheduler, None if unknown."""
-        document = self.documents.get(SCHEDULER)
-        if not isinstance(document, Mapping) or not document:
-            return None
-        return _decoded(lambda: _consistent(from_json(document)), SCHEDULER)
+        return self._decode(SCHEDULER, lambda document: _consistent(from_json(document)))
 
     @property
     def groups(self) -> Mapping[str, str]:
@@ -152,14 +134,12 @@ class PublishedState:
     @property
     def policy(self) -> Policy | None:
         """The rescale policy of the job with its last advice."""
-        document = self.documents.get(POLICY)
-        return _decoded(lambda: Policy.model_validate(document), POLICY) if document else None
+        return self._decode(POLICY, Policy.model_validate)
 
     @property
     def requesters(self) -> dict[str, RequestRecord]:
         """Key of a control request -> requester of the newest request."""
-        document, adapter = self.documents.get(REQUESTERS), TypeAdapter(dict[str, RequestRecord])
-        return _decoded(lambda: adapter.validate_python(document), REQUESTERS) or {} if document else {}
+        return self._decode(REQUESTERS, TypeAdapter(dict[str, RequestRecord]).validate_python) or {}
 
     @property
     def transitions(self) -> list[Transition]:
@@ -180,12 +160,9 @@ class PublishedState:
         return [rescale for rescale in found if rescale is not None]
 
     @property
-    def driver_status(self) -> PublishedDriverStatus | None:
+    def driver_status(self) -> DriverStatus | None:
         """The last published driver status, None without a driver."""
-        document = self.documents.get(DRIVER)
-        if not isinstance(document, Mapping) or not document:
-            return None
-        return _decoded(lambda: _driver_status(document), DRIVER)
+        return self._decode(DRIVER, DriverStatus.model_validate)
 
     def metrics(self, step: int) -> Metrics:
         """The metrics of one resolution. The list of points is empty without metrics.
@@ -193,11 +170,8 @@ class PublishedState:
         Args:
             step: resolution, in seconds.
         """
-        document = self.documents.get(f"{METRICS}{step}")
         empty = Metrics(step=step, columns=list(COLUMNS), points=[])
-        if not isinstance(document, Mapping) or not document:
-            return empty
-        found = _decoded(lambda: Metrics.model_validate(document), METRICS) or empty
+        found = self._decode(f"{METRICS}{step}", Metrics.model_validate) or empty
         found.points = [point for point in found.points if len(point) == len(found.columns)]
         return found
 
@@ -215,6 +189,12 @@ class PublishedState:
         """Time of the last publication, None without one."""
         published = [at for key, at in self.revisions.items() if key not in control_requests.KEYS]
         return max(published, default=None)
+
+    def _decode(self, key: str, decode_document: Callable[[Mapping[str, Any]], Value]) -> Value | None:
+        document = self.documents.get(key)
+        if not isinstance(document, Mapping) or not document:
+            return None
+        return _decoded(lambda: decode_document(document), key)
 
     def _history(self, name: str, model: type[Any]) -> list[Any]:
         document = self.documents.get(HISTORY)
@@ -243,6 +223,10 @@ def _decoded(decode_document: Callable[[], Value], key: str) -> Value | None:
     except (ValidationError, *DECODING_ERRORS) as error:
         log.warning("The published document %r is ignored because it is invalid: %s", key, type(error).__name__)
         return None
+
+
+def _summary(document: Mapping[str, Any]) -> Summary | None:
+    return Summary.model_validate(document) if document.get("format") == FORMAT else None
 
 
 def _consistent(state: SchedulerState) -> SchedulerState:
@@ -274,19 +258,6 @@ def _advice(policy: Policy | None, declared: DeclaredRequirements) -> PolicyAdvi
         return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, problem=policy.problem)
     advised = Advice(bounds=bounds, reason=advice.reason, next_at=advice.next_at, source=advice.source)
     return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, advice=advised, problem=policy.problem)
-
-
-def _driver_status(document: Mapping[str, Any]) -> PublishedDriverStatus:
-    executors = [Executor.model_validate(item) for item in document["executors"]]
-    parallelism = TypeAdapter(dict[str, int]).validate_python(document["parallelism"])
-    return PublishedDriverStatus(at=_moment(document.get("at")), parallelism=parallelism, executors=executors)
-
-
-def _moment(text: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
 
 
 def _is_web(url: str | None) -> bool:
