@@ -69,17 +69,13 @@ class RescalePolicyTimetable(Timetable):
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
         """Return the next change after the last run. Without catchup, return no change before the newest change in the past."""
-        since: datetime | None = restriction.earliest
+        starts: list[datetime] = [] if restriction.earliest is None else [restriction.earliest]
         if last_automated_data_interval is not None:
-            last = last_automated_data_interval.end + _INSTANT
-            since = last if since is None else max(last, since)
+            starts.append(last_automated_data_interval.end + _INSTANT)
         if not restriction.catchup:
             now = datetime.now(UTC)
-            current = last_change(self.policy, now, self.lead) or now
-            since = current if since is None else max(current, since)
-        if since is None:
-            return None
-        return self._first(since, restriction.latest)
+            starts.append(last_change(self.policy, now, self.lead) or now)
+        return self._first(max(starts), restriction.latest) if starts else None
 
     def _first(self, since: datetime, latest: datetime | None) -> DagRunInfo | None:
         """The first change at or after a time."""
