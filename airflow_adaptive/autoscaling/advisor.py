@@ -73,7 +73,7 @@ def require(policy: object, graph: JobGraph, *, reactive: bool = False) -> None:
     Raises:
         RescalePolicyError: the job cannot follow the policy; the message lists every violation.
     """
-    if not isinstance(policy, ScheduledPolicy | LoadPolicy | CombinedPolicy):
+    if not isinstance(policy, Policy):
         kinds = " or a ".join(kind.__name__ for kind in MEMORIES)
         raise RescalePolicyError("job", [f"rescale_policy is a {type(policy).__name__}: give a {kinds}"])
     if reactive:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
@@ -141,12 +142,10 @@ def _read(make: Callable[..., Part], given: Part | Mapping[str, Any], wrong: lis
         wrong.append(f"{make.__name__} {given!r} must be the result of {make.__name__}() or a mapping of its arguments")
         return None
     try:
-        return make(**given)
+        return _tried(partial(make, **given), wrong)
     except TypeError as error:
         wrong.append(f"{make.__name__} {given.get('name')!r}: {str(error).removeprefix(make.__name__ + '() ')}")
-    except RescalePolicyError as error:
-        wrong.extend(error.violations)
-    return None
+        return None
 
 
 def _tried(read: Callable[[], Part], wrong: list[str]) -> Part | None:

@@ -38,6 +38,6 @@ def test_end_of_a_failed_job_reports_its_root_cause_and_whether_a_retry_may_help
 ) -> None:
     job = Scenario(**options).given_executing(2).when_query_failed(failure)
     job.when_query_failed(Failure(error_class="OTHER", message="")).when_driver_ended()
-    told = loop_event(SPEC, job.state, None, "the cluster does not answer")
-    assert told["cause"] == f"{failure.summary} (and 1 concurrent failure); the cluster does not answer"
-    assert told["recoverable"] is recoverable
+    event = loop_event(SPEC, job.state, None, "the cluster does not answer")
+    assert event["cause"] == f"{failure.summary} (and 1 concurrent failure); the cluster does not answer"
+    assert event["recoverable"] is recoverable

@@ -221,10 +221,7 @@ def test_trigger_whose_duplicate_took_over_waits(
 
     monkeypatch.setattr(adaptive_job, "run_job_loop", loop)
 
-    async def fire() -> Any:
-        return await anext(aiter(make().run()))
-
-    assert asyncio.run(fire()).payload == {"status": "recycle"}
+    assert asyncio.run(fire(make())) == {"status": "recycle"}
 
 
 # ---- between two triggers --------------------------------------------------------------------------------------------
