@@ -64,11 +64,11 @@ def _driver_plan(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> 
     return DriverPlan(
         parallelism=dict(plan.parallelism),
         executors=executors(plan.slots, executor),
-        retained_executors=executors(plan.hold, executor),
+        retained_executors=executors(plan.retained_slots, executor),
         load_balance_mode=state.options.load_balance_mode.value,
         remaining_per_worker=_keep(state, plan, executor),
         state_partitions=dict(plan.state_partitions or state.job.state_partitions),
-        query_version=plan.built,
+        query_version=plan.query_version,
         repartition=rescale_tiers.may_repartition(state),
         pool_weights={name: _slots(plan, vertices) for name, vertices in state.job.groups.items()},
     )
@@ -81,7 +81,7 @@ def _slots(plan: Plan, vertices: Iterable[JobVertex]) -> int:
 
 def _keep(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> dict[str, int]:
     """How many executors stay on each worker when surplus ones go; nothing is said while none have to go."""
-    if plan.hold > plan.slots or state.held_slots <= plan.slots:
+    if plan.retained_slots > plan.slots or state.held_slots <= plan.slots:
         return {}
     held = [replace(offer, free=0) for offer in state.offers if offer.held]
     assignment = assign(state.job, plan.parallelism, held, state.options.load_balance_mode)

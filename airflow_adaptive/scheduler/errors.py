@@ -1,11 +1,11 @@
 """Errors of the scheduler.
 
 AdaptiveSchedulerError
-├── JobGraphError       the job as declared can't run; lists everything that is wrong
-├── RequirementsError   resource requirements that no plan can satisfy; lists everything that is wrong
-├── OptionError         an option's name or value
-├── SnapshotError       a saved state that can't be read
-└── SchedulerUsageError our own bug: the caller broke a rule; the state is unchanged
+├── JobGraphError       the declared graph is invalid; contains all violations
+├── RequirementsError   the resource requirements are invalid; contains all violations
+├── OptionError         the name or the value of an option is invalid
+├── SnapshotError       a saved state cannot be read
+└── SchedulerUsageError a bug in this package: the caller violated a precondition
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from difflib import get_close_matches
 
 
 class AdaptiveSchedulerError(Exception):
-    """Root of the scheduler's errors."""
+    """Base class of the errors of the scheduler."""
 
 
 class _ListedError(AdaptiveSchedulerError, ValueError):
-    """An error that carries every finding, not only the first."""
+    """An error that contains all violations.
+
+    Attributes:
+        violations: messages of all violations.
+    """
 
     def __init__(self, subject: str, violations: Sequence[str]) -> None:
         self.violations = tuple(violations)
@@ -27,26 +31,26 @@ class _ListedError(AdaptiveSchedulerError, ValueError):
 
 
 class JobGraphError(_ListedError):
-    """The job as declared can't run."""
+    """The declared graph is invalid."""
 
 
 class RequirementsError(_ListedError):
-    """Resource requirements that the job can't have (FLIP-291)."""
+    """The resource requirements are invalid for the job (FLIP-291)."""
 
 
 class OptionError(AdaptiveSchedulerError, ValueError):
-    """An unknown option or an impossible value; the message names both and what is possible."""
+    """An option is unknown or has an invalid value. The message contains the option, the value and the valid values."""
 
 
 class SnapshotError(AdaptiveSchedulerError, ValueError):
-    """A saved state that is damaged or of a newer version."""
+    """A saved state is damaged or has another version."""
 
 
 class SchedulerUsageError(AdaptiveSchedulerError, RuntimeError):
-    """The caller broke a rule of the machine; the state is unchanged."""
+    """The caller violated a precondition of the state machine. The state is unchanged."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """What to add to an error about an unknown name: the known one that it resembles most, "" if it resembles none."""
+    """Return a suggestion for the message about an unknown name: the most similar known name, "" without a similar name."""
     close = get_close_matches(name, list(known), n=1)
     return f": did you mean {close[0]!r}?" if close else ""

@@ -28,7 +28,7 @@ class SlotOffer:
 
 
 REPARTITION_ERROR = "RepartitionError"
-"""Class name of the error with which a driver refuses a plan because of its state (`job.state.repartition`)."""
+"""Class name of the error with which a driver rejects a plan because of its state (`job.state.repartition`)."""
 
 
 class TimerName(StrEnum):
@@ -136,8 +136,8 @@ class PlanActivated:
     Attributes:
         trigger_interval: longest trigger interval of the queries; None if unknown.
         downtime: time without a running query before this plan, as the driver measured it; None if not measured.
-        reads: vertices whose parallelism the script reads when it builds its queries; None if unknown.
-        note: human-readable remark about the driver for the timeline, None without one.
+        vertices_read: vertices whose parallelism the script reads when it builds its queries; None if unknown.
+        notice: human-readable remark about the driver for the timeline, None without one.
     """
 
     at: datetime
@@ -145,16 +145,16 @@ class PlanActivated:
     version: int
     trigger_interval: timedelta | None = None
     downtime: timedelta | None = None
-    reads: tuple[str, ...] | None = None
-    note: str | None = None
+    vertices_read: tuple[str, ...] | None = None
+    notice: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRefused:
+class PlanRejected:
     """The driver cannot carry out the plan of this version; its queries run on as before.
 
     Attributes:
-        failure: reason of the refusal; with `REPARTITION_ERROR` among its causes, the state cannot have the partitions of the
+        failure: reason of the rejection; with `REPARTITION_ERROR` among its causes, the state cannot have the partitions of the
             plan.
     """
 
@@ -233,7 +233,7 @@ Event = (
     | DriverEnded
     | DriverHeartbeatTimedOut
     | PlanActivated
-    | PlanRefused
+    | PlanRejected
     | BatchCommitted
     | QueryFailed
     | SavepointCompleted

@@ -1,4 +1,4 @@
-"""The job as the scheduler sees it: vertices, their bounds, and the slot sharing groups that they belong to."""
+"""Graph of a job for the scheduler: vertices, their bounds, and their slot sharing groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UPPER_BOUND_MAX_PARALLELISM = 32768
 
 
 class JobType(StrEnum):
-    """How the job's input ends: never, or known beforehand."""
+    """Whether the input of the job is unbounded (STREAMING) or bounded (BATCH)."""
 
     STREAMING = "STREAMING"
     BATCH = "BATCH"
@@ -28,19 +28,20 @@ class JobType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobVertex:
-    """A named stage of the pipeline whose partition count the script takes from the plan.
+    """A named stage of the pipeline. The plan contains its parallelism, which the script may read.
 
     Attributes:
-        name: key in the `parallelism` mapping that the script receives.
-        parallelism: declared bounds, the default of the resource requirements.
-        max_parallelism: most subtasks the vertex may ever have; for a stateful vertex the number of its state
-            partitions, fixed by the checkpoint. None takes `default_max_parallelism`.
-        stateful: whether the vertex keeps state (Spark: an aggregation, a join, a deduplication).
-        slot_sharing_group: vertices of one group share slots: a slot holds at most one subtask of each. On Spark a group
-            is a whole query.
-        inputs: names of the vertices whose output this one reads; they are declared before it.
-        co_location: subtasks of the same index of vertices with the same mark lie in the same slot, None for no mark.
-        loading_weight: what a subtask weighs when load is balanced, in subtasks (FLIP-370's LoadingWeight).
+        name: name of the vertex, which is the key in the `parallelism` argument of the script.
+        parallelism: declared bounds, which are the default of the resource requirements.
+        max_parallelism: upper limit of the parallelism; for a stateful vertex also the number of state partitions in the
+            checkpoint. None for the default (`effective_max_parallelism`).
+        stateful: whether the vertex has state (in Spark: an aggregation, a join or a deduplication).
+        slot_sharing_group: name of the group whose vertices share slots. A slot contains at most one subtask of each vertex.
+            In Spark, a group is a whole query.
+        inputs: names of the vertices whose output this vertex reads, which must be declared before this vertex.
+        co_location: name of the co-location group, None without one. Subtasks with the same index of vertices in the same
+            co-location group are placed in the same slot.
+        loading_weight: weight of a subtask for load balancing; 1 is the weight of an ordinary subtask (FLIP-370: LoadingWeight).
     """
 
     name: str
@@ -54,10 +55,10 @@ class JobVertex:
 
     @property
     def effective_max_parallelism(self) -> int:
-        """The declared maximum, else the upper bound of a stateful vertex, else Flink's default.
+        """The declared maximum; by default the upper bound of a stateful vertex, and Flink's default for other vertices.
 
-        A stateful vertex deviates from Flink: on Spark every state partition is a task of every batch, so 128 of them
-        on two slots would cost more than the freedom to grow is worth (ADR 0008).
+        The default of a stateful vertex deviates from Flink. In Spark, each state partition is a task of each batch, so
+        Flink's minimum of 128 partitions is expensive on a few slots (ADR 0008).
         """
         if self.max_parallelism is not None:
             return self.max_parallelism
@@ -70,8 +71,8 @@ class JobGraph:
 
     Attributes:
         job: id of the job.
-        vertices: at least one, with unique names.
-        job_type: STREAMING unless declared.
+        vertices: vertices with unique names, at least one.
+        job_type: type of the job.
     """
 
     job: str
@@ -80,7 +81,7 @@ class JobGraph:
 
     @classmethod
     def single(cls, job: str, parallelism: ParallelismRange, max_parallelism: int | None = None) -> JobGraph:
-        """The graph of a job that declares none: one stateful vertex."""
+        """Return the graph of a job that declares no graph: one stateful vertex."""
         vertex = JobVertex(name=DEFAULT_VERTEX, parallelism=parallelism, max_parallelism=max_parallelism)
         return cls(job=job, vertices=(vertex,))
 
@@ -88,7 +89,7 @@ class JobGraph:
         """Check the graph as a whole.
 
         Raises:
-            JobGraphError: listing everything that is wrong.
+            JobGraphError: the graph is invalid; the error contains all violations.
         """
         violations = list(_violations(self.vertices))
         if violations:
@@ -114,7 +115,7 @@ class JobGraph:
 
     @property
     def state_partitions(self) -> Mapping[str, int]:
-        """Partitions of the state of each slot sharing group: the largest maximum of its stateful vertices, 1 without any."""
+        """State partitions of each slot sharing group: the largest maximum of its stateful vertices, 1 without such a vertex."""
         return {
             name: max((v.effective_max_parallelism for v in vertices if v.stateful), default=1)
             for name, vertices in self.groups.items()
@@ -122,9 +123,9 @@ class JobGraph:
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Flink's default (KeyGroupRangeAssignment): 1.5 times the parallelism, up to a power of two, 128..32768."""
-    wanted = parallelism + parallelism // 2
-    power = 1 << max(wanted - 1, 0).bit_length()
+    """Return Flink's default (KeyGroupRangeAssignment): 1.5 times the parallelism, rounded up to a power of two in [128, 32768]."""
+    minimum = parallelism + parallelism // 2
+    power = 1 << max(minimum - 1, 0).bit_length()
     return min(max(power, MIN_DEFAULT_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
 
 

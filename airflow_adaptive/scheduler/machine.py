@@ -39,7 +39,7 @@ from airflow_adaptive.scheduler.events import (
     JobCompleted,
     JobRedeployed,
     PlanActivated,
-    PlanRefused,
+    PlanRejected,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -85,7 +85,7 @@ _FromDriver = (
     | DriverEnded
     | DriverHeartbeatTimedOut
     | PlanActivated
-    | PlanRefused
+    | PlanRejected
     | BatchCommitted
     | QueryFailed
     | SavepointCompleted
@@ -229,7 +229,11 @@ def _with_activated_plan(state: SchedulerState, event: PlanActivated) -> Schedul
     driver, interval = state.driver, event.trigger_interval or state.trigger_interval
     deploying = isinstance(state.current, Deploying) and state.current.plan.version == event.version
     if driver is not None and deploying:
-        driver = replace(driver, reads=driver.reads if event.reads is None else event.reads, refused=None)
+        driver = replace(
+            driver,
+            vertices_read=driver.vertices_read if event.vertices_read is None else event.vertices_read,
+            rejected=None,
+        )
     return replace(state, driver=driver, trigger_interval=interval)
 
 
@@ -239,16 +243,16 @@ def _declare_requirements(state: SchedulerState, event: RequirementsChanged) -> 
     if not are_accepted(wanted, state.job.max_parallelism):
         raise SchedulerUsageError(f"requirements {wanted!r} were not accepted: call requirements.accept")
     if state.options.reactive and wanted != default_requirements(state.job, state.options):
-        text = "requirements ignored: a reactive job takes all slots that there are"
+        text = "requirements ignored: a reactive job uses all available slots"
         return state_transitions.stay(state, event, Reason(ReasonCode.REACTIVE_MODE, text))
     if wanted == (state.requirements if waiting is None else waiting.requirements):
-        text = "the requirements are as before: nothing to do"
+        text = "the requirements are unchanged"
         return state_transitions.stay(state, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))
     if not interval:
         return _apply_requirements(state, event)
     due = event.at + interval if waiting is None else waiting.due
     noted = replace(state, declaration=Declaration(requirements=wanted, due=due, by=event.by))
-    text = "new requirements: they come into force with those that follow at once"
+    text = "new requirements: they take effect together with changes that follow closely"
     return state_transitions.stay(noted, event, Reason(ReasonCode.REQUIREMENTS_PENDING, text))
 
 
@@ -256,7 +260,7 @@ def _apply_requirements(state: SchedulerState, event: RequirementsChanged) -> St
     """Let requirements take effect, and let the current state decide on them."""
     required = replace(state, requirements=event.requirements, declaration=None)
     if required.requirements == state.requirements:
-        text = "the requirements are as before after all: nothing to do"
+        text = "the pending requirements are the current requirements"
         return state_transitions.stay(required, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))
     return _with_requester(
         STATE_HANDLERS[type(required.current)].on_event(required, required.current, event), required, event
@@ -269,7 +273,7 @@ def _with_requester(step: Step, state: SchedulerState, event: RequirementsChange
         return step
     code = ReasonCode.REQUIREMENTS_CHANGED
     decision = step.decision or Decision(
-        at=event.at, state=state.name, reason_code=code, reason="nothing else follows now"
+        at=event.at, state=state.name, reason_code=code, reason="nothing else changes now"
     )
     reason = f"bounds by {event.by}: {decision.reason}"
     transition = None if step.transition is None else replace(step.transition, reason=reason)

@@ -1,4 +1,4 @@
-"""Declarative resource requirements (FLIP-291): bounds of parallelism per vertex, their validation and defaults."""
+"""Declarative resource requirements (FLIP-291): bounds of the parallelism of each vertex, with validation and defaults."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from airflow_adaptive.scheduler.errors import RequirementsError
 
 RESET_TO_DEFAULT = -1
-"""A bound of -1 means: back to its default."""
+"""Value of a bound that is reset to its default."""
 
 Parallelism = Mapping[str, int]
-"""Number of subtasks per vertex."""
+"""Number of subtasks of each vertex."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ParallelismRange:
-    """Inclusive bounds of a vertex's parallelism."""
+    """Inclusive bounds of the parallelism of a vertex."""
 
     lower: int
     upper: int
 
     @classmethod
     def of(cls, bounds: int | Sequence[int]) -> ParallelismRange:
-        """From a pair of bounds, or from a number that is both.
+        """Return a range from a pair of bounds, or from one number that is both bounds.
 
         Raises:
-            ValueError: it is neither.
+            ValueError: `bounds` is neither a number nor a pair of numbers.
         """
         match bounds:
             case int(number):
@@ -38,12 +38,12 @@ class ParallelismRange:
 
 
 Requirements = Mapping[str, ParallelismRange]
-"""Complete map of vertex name to bounds."""
+"""Bounds of every vertex, by the name of the vertex."""
 
 
 def violations(requirements: Requirements, max_parallelism: Mapping[str, int]) -> list[str]:
-    """Everything that is wrong with the requirements, in the words of Flink's `JobResourceRequirements#validate`."""
-    wrong = [finding for name, bounds in requirements.items() for finding in _vertex(name, bounds, max_parallelism)]
+    """Return all violations of the requirements, with the messages of Flink's `JobResourceRequirements#validate`."""
+    wrong = [text for name, bounds in requirements.items() for text in _vertex(name, bounds, max_parallelism)]
     missing = [name for name in max_parallelism if name not in requirements]
     return wrong + [
         f"The request is incomplete, missing job vertex [{name}] resource requirements." for name in missing
@@ -51,10 +51,10 @@ def violations(requirements: Requirements, max_parallelism: Mapping[str, int]) -
 
 
 def accept(requirements: Requirements, defaults: Requirements, max_parallelism: Mapping[str, int]) -> Requirements:
-    """Validate the requirements and expand -1, before anything is persisted (Flink persists it unexpanded and crashes).
+    """Validate the requirements and expand -1. Flink persists unexpanded requirements, and then fails.
 
     Raises:
-        RequirementsError: listing everything that is wrong.
+        RequirementsError: the requirements are invalid; the error contains all violations.
     """
     wrong = violations(requirements, max_parallelism)
     if wrong:
@@ -67,7 +67,7 @@ def accept(requirements: Requirements, defaults: Requirements, max_parallelism: 
 
 
 def are_accepted(requirements: Requirements, max_parallelism: Mapping[str, int]) -> bool:
-    """Whether the requirements are as `accept` leaves them: complete, valid and expanded."""
+    """Return whether the requirements are complete, valid and expanded, like a result of `accept`."""
     expanded = all(RESET_TO_DEFAULT not in (bounds.lower, bounds.upper) for bounds in requirements.values())
     return expanded and not violations(requirements, max_parallelism)
 
@@ -80,18 +80,18 @@ def is_within(parallelism: Parallelism, requirements: Requirements) -> bool:
 
 
 def expand(bounds: ParallelismRange, default: ParallelismRange) -> ParallelismRange:
-    """The bounds with -1 replaced: a lower bound by 1, as FLIP-291 has it, an upper bound by the default's."""
+    """Return the bounds with a lower bound of -1 replaced by 1 (FLIP-291), and an upper bound of -1 by the default."""
     lower = 1 if bounds.lower == RESET_TO_DEFAULT else bounds.lower
     upper = default.upper if bounds.upper == RESET_TO_DEFAULT else bounds.upper
     return ParallelismRange(lower, upper)
 
 
-def _vertex(name: str, asked: ParallelismRange, max_parallelism: Mapping[str, int]) -> Iterator[str]:
+def _vertex(name: str, requested: ParallelismRange, max_parallelism: Mapping[str, int]) -> Iterator[str]:
     if name not in max_parallelism:
         yield f"Job vertex [{name}] was not found in the JobGraph."
         return
     maximum = max_parallelism[name]
-    bounds = expand(asked, ParallelismRange(1, maximum))
+    bounds = expand(requested, ParallelismRange(1, maximum))
     if bounds.lower < 1 or bounds.upper < 1:
         yield (
             f"Both, the requested lower bound [{bounds.lower}] and upper bound [{bounds.upper}] for job vertex [{name}]"

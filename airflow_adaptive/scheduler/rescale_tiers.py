@@ -23,31 +23,31 @@ def is_allowed(state: SchedulerState, plan: Plan, target_parallelism: Parallelis
     """Return whether a job that runs on a plan may change to another parallelism.
 
     A tier above `highest_rescale_tier` is not allowed, except for fewer slots: the running queries can run on fewer slots.
-    A parallelism that the driver has refused is not allowed either.
+    A parallelism that the driver has rejected is not allowed either.
     """
-    if is_refused(state, target_parallelism):
+    if is_rejected(state, target_parallelism):
         return False
     fewer = used_slots(state.job, target_parallelism) < plan.slots
     return fewer or _cheapest_tier(state, plan, target_parallelism) <= state.options.highest_rescale_tier
 
 
-def is_refused(state: SchedulerState, target_parallelism: Parallelism) -> bool:
-    """Return whether the driver has refused this parallelism."""
-    return state.driver is not None and state.driver.refused == target_parallelism
+def is_rejected(state: SchedulerState, target_parallelism: Parallelism) -> bool:
+    """Return whether the driver has rejected this parallelism."""
+    return state.driver is not None and state.driver.rejected == target_parallelism
 
 
 def describe_rejection(state: SchedulerState, plan: Plan, target_parallelism: Parallelism) -> str:
     """Describe why `is_allowed` rejects a parallelism."""
-    if is_refused(state, target_parallelism):
-        return "the driver could not carry it out"
+    if is_rejected(state, target_parallelism):
+        return "the driver rejected this parallelism"
     needed, highest = _cheapest_tier(state, plan, target_parallelism), state.options.highest_rescale_tier
-    return f"it takes tier {needed.value} ({needed.name}), highest_rescale_tier is {highest.value}"
+    return f"it needs tier {needed.value} ({needed.name}), but highest_rescale_tier is {highest.value}"
 
 
 def describe_redeployment(state: SchedulerState, plan: Plan) -> str:
     """Describe what a redeployment changes."""
     if _has_other_deployment(state):
-        return "another driver is started"
+        return "a new driver starts"
     return f"partitions of the state {dict(plan.state_partitions)} -> {dict(state.job.state_partitions)}"
 
 
@@ -65,7 +65,7 @@ def state_partitions(state: SchedulerState, before: Plan | None) -> Mapping[str,
 
 def may_repartition(state: SchedulerState) -> bool:
     """Return whether the driver can change the number of state partitions."""
-    fixed = state.driver is not None and state.driver.keeps_state
+    fixed = state.driver is not None and state.driver.cannot_repartition
     return state.options.highest_rescale_tier >= Tier.STATE and not fixed
 
 
@@ -73,7 +73,7 @@ def _cheapest_tier(state: SchedulerState, plan: Plan, target_parallelism: Parall
     return cheapest_tier(
         plan.parallelism,
         target_parallelism,
-        reads=None if state.driver is None else state.driver.reads,
+        vertices_read=None if state.driver is None else state.driver.vertices_read,
         repartitions=_repartitions(state, plan),
         redeployed=_has_other_deployment(state),
     )

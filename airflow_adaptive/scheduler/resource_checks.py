@@ -102,9 +102,9 @@ def describe_shortage(state: SchedulerState, slots: int | None = None) -> str:
 def describe_change(before: Parallelism, after: Parallelism) -> str:
     """Describe the difference between two parallelisms."""
     differing = [name for name in before if before[name] != after[name]]
-    shown = differing[:MAX_NAMED_VERTICES]
-    more = f" and {len(differing) - len(shown)} more" if len(differing) > len(shown) else ""
-    old, new = ({name: parallelism[name] for name in shown} for parallelism in (before, after))
+    named = differing[:MAX_NAMED_VERTICES]
+    more = f" and {len(differing) - len(named)} more" if len(differing) > len(named) else ""
+    old, new = ({name: parallelism[name] for name in named} for parallelism in (before, after))
     return f"{old} -> {new}{more}"
 
 

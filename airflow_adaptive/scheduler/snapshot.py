@@ -1,8 +1,8 @@
-"""The state as JSON and back, with a version.
+"""Encoding of the state as JSON, with a version.
 
-The state is made of frozen dataclasses, so its type hints are its schema: a value of a union is tagged with its class,
-times are ISO 8601, durations are seconds. A snapshot of a newer version is refused; an older one is read if all that it
-lacks has a default, and would be migrated here else.
+The state consists of frozen dataclasses, so the type hints are the schema. A value of a union is tagged with its class, times
+are ISO 8601 strings, and durations are seconds. A snapshot with another version is an error. A field that a snapshot does not
+contain has its default, so that a release can read the snapshots of earlier releases.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.state import SchedulerState
 
 VERSION = 1
-"""Version of the snapshot's layout."""
+"""Version of the layout of a snapshot."""
 
 _TAG = "type"
 
 
 def to_json(state: SchedulerState) -> dict[str, Any]:
-    """The state as JSON-able values."""
+    """Return the state as values that JSON can represent."""
     return {"snapshot": VERSION, **encode(state)}
 
 
 def from_json(data: Mapping[str, Any]) -> SchedulerState:
-    """The state that `to_json` wrote.
+    """Return the state that `to_json` encoded.
 
     Raises:
-        SnapshotError: the snapshot is damaged or of a newer version.
+        SnapshotError: the snapshot is damaged or has another version.
     """
     version = data.get("snapshot")
     if version != VERSION:
         raise SnapshotError(
-            f"snapshot of version {version!r} can't be read by version {VERSION}: upgrade airflow-adaptive"
+            f"snapshot of version {version!r} cannot be read by version {VERSION}: upgrade airflow-adaptive"
         )
     try:
         decoded: SchedulerState = decode(SchedulerState, data)
@@ -48,7 +48,7 @@ def from_json(data: Mapping[str, Any]) -> SchedulerState:
 
 
 def encode(value: Any) -> Any:
-    """A value of the state as JSON-able values."""
+    """Return a value of the state as values that JSON can represent."""
     match value:
         case datetime():
             return value.isoformat()
@@ -67,7 +67,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(hint: Any, data: Any) -> Any:
-    """The value of type `hint` that `encode` wrote."""
+    """Return the value of type `hint` that `encode` encoded."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return None if data is None and types.NoneType in arguments else decode(_member(arguments, data), data)
@@ -81,7 +81,7 @@ def decode(hint: Any, data: Any) -> Any:
 
 
 def _decode_dataclass(hint: Any, data: Any) -> Any:
-    """What is missing has its default: the version that wrote it did not know it."""
+    """Return the dataclass; a missing field has its default, because an earlier release did not have the field."""
     present, required = _checked(dict, data), _required(hint)
     wanted = [(name, kind) for name, kind in _hints(hint).items() if name in present or name in required]
     return hint(**{name: decode(kind, present[name]) for name, kind in wanted})
@@ -104,7 +104,7 @@ def _aware(moment: datetime) -> datetime:
 
 
 def _checked(kind: type, data: Any) -> Any:
-    """The data if it is exactly of this kind: JSON's true is no number."""
+    """Return the data if it has exactly this type. JSON's true is not a number."""
     if kind is float and type(data) is int:
         return float(data)
     if type(data) is not kind:
@@ -113,7 +113,7 @@ def _checked(kind: type, data: Any) -> Any:
 
 
 def _member(members: tuple[Any, ...], data: Any) -> Any:
-    """The member of a union that the data is tagged with, or its only member beside None."""
+    """Return the member of a union that the tag of the data names, or the only member except None."""
     real = {member.__name__: member for member in members if member is not types.NoneType}
     if len(real) == 1:
         return next(iter(real.values()))
@@ -122,7 +122,7 @@ def _member(members: tuple[Any, ...], data: Any) -> Any:
 
 @cache
 def _required(hint: type) -> frozenset[str]:
-    """Names of the fields without a default."""
+    """Return the names of the fields without a default."""
     return frozenset(f.name for f in fields(hint) if f.default is MISSING and f.default_factory is MISSING)
 
 

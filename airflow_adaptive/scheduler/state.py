@@ -39,16 +39,16 @@ class Plan:
         version: version of the Deploying state that made the plan; the driver reports the version of its active plan.
         parallelism: number of subtasks for each vertex.
         slots: number of slots that the plan uses.
-        hold: number of slots that the driver may hold; the slots above `slots` are idle, and kept for `slot_idle_timeout`.
-        built: version of the plan that the queries were built for; an earlier version if only executors differ (tier 0).
+        retained_slots: number of slots that the driver may hold; slots above `slots` are idle and kept for `slot_idle_timeout`.
+        query_version: version of the plan that the queries were built for; an earlier version if only executors differ (tier 0).
         state_partitions: number of partitions of the state for each slot sharing group.
     """
 
     version: int
     parallelism: Parallelism
     slots: int
-    hold: int
-    built: int = 0
+    retained_slots: int
+    query_version: int = 0
     state_partitions: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -62,9 +62,9 @@ class Driver:
         application_id: id of the Spark application, None until the application registers.
         running: whether the driver has activated any plan.
         deployment: fingerprint of the deployment that the driver was started with (`SchedulerState.deployment`).
-        reads: vertices whose parallelism the script reads when it builds its queries; None while this is unknown.
-        refused: parallelism that the driver could not reach; the scheduler does not try it again until another plan is active.
-        keeps_state: whether the driver has found that its state cannot be repartitioned.
+        vertices_read: vertices whose parallelism the script reads when it builds its queries; None while this is unknown.
+        rejected: parallelism that the driver could not reach; the scheduler does not try it again until another plan is active.
+        cannot_repartition: whether the driver has found that its state cannot be repartitioned.
     """
 
     epoch: int
@@ -72,9 +72,9 @@ class Driver:
     application_id: str | None = None
     running: bool = False
     deployment: str = ""
-    reads: tuple[str, ...] | None = None
-    refused: Parallelism | None = None
-    keeps_state: bool = False
+    vertices_read: tuple[str, ...] | None = None
+    rejected: Parallelism | None = None
+    cannot_repartition: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class Deploying:
     """The driver has a new plan, which is not active on all its slots yet (Flink: CreatingExecutionGraph).
 
     Transitions:
-        Executing: SlotsChanged, TimerFired, PlanActivated, PlanRefused
+        Executing: SlotsChanged, TimerFired, PlanActivated, PlanRejected
         Restarting: TimerFired, DriverEnded, DriverHeartbeatTimedOut, QueryFailed
         StopWithSavepoint: SuspendRequested
         Canceling: CancelRequested
@@ -127,7 +127,7 @@ class Deploying:
         plan: new plan.
         active: whether the driver runs the plan, while some of its slots have not arrived.
         tier: rescale tier that activates the plan.
-        previous_plan: plan that runs until the new plan is active, and again if the driver refuses the new plan; None if no
+        previous_plan: plan that runs until the new plan is active, and again if the driver rejects the new plan; None if no
             plan runs.
     """
 

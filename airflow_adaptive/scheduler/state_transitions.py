@@ -85,13 +85,13 @@ def ignore(state: SchedulerState, event: Event) -> Step:
         case SlotsChanged() | BatchCommitted() | PlanActivated():
             return stay(state, event)
         case RequirementsChanged():
-            text = f"the requirements are noted; nothing can follow from them while {state.name}"
+            text = f"the requirements are recorded, and nothing changes in the state {state.name}"
             return stay(state, event, Reason(ReasonCode.REQUIREMENTS_CHANGED, text))
         case JobRedeployed():
-            text = f"the new deployment is noted; nothing can follow from it while {state.name}"
+            text = f"the new deployment is recorded, and nothing changes in the state {state.name}"
             return stay(state, event, Reason(ReasonCode.JOB_REDEPLOYED, text))
         case _:
-            text = f"{type(event).__name__} ignored while {state.name}"
+            text = f"{type(event).__name__} ignored in the state {state.name}"
             return stay(state, event, Reason(ReasonCode.EVENT_IGNORED, text))
 
 
@@ -104,7 +104,7 @@ def kill_again(state: SchedulerState, event: Event, **changes: Any) -> Step:
     """Kill a driver that has not stopped within `stop_timeout`, and start the timeout again."""
     deadline = event.at + state.options.stop_timeout
     killed = with_current(state, stop_deadline=deadline, **changes)
-    step = stay(killed, event, Reason(ReasonCode.STOP_TIMEOUT, "the driver did not stop in time: it is killed"))
+    step = stay(killed, event, Reason(ReasonCode.STOP_TIMEOUT, "the driver did not stop in time, and is killed"))
     return replace(step, commands=kill_driver(state, event))
 
 
@@ -173,8 +173,8 @@ def _plan(state: SchedulerState, parallelism: Parallelism, previous_plan: Plan |
         version=version,
         parallelism=parallelism,
         slots=slots,
-        hold=max(slots, state.held_slots) if idle else slots,
-        built=version,
+        retained_slots=max(slots, state.held_slots) if idle else slots,
+        query_version=version,
         state_partitions=rescale_tiers.state_partitions(state, previous_plan),
     )
 
@@ -283,7 +283,7 @@ def _scale(state: SchedulerState, event: Event, plan: Plan, target_parallelism: 
 
 def _scaled(state: SchedulerState, plan: Plan, target_parallelism: Parallelism) -> Plan:
     slots = used_slots(state.job, target_parallelism)
-    return replace(plan, version=state.version + 1, parallelism=target_parallelism, slots=slots, hold=slots)
+    return replace(plan, version=state.version + 1, parallelism=target_parallelism, slots=slots, retained_slots=slots)
 
 
 def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: Reason) -> Step:
@@ -317,7 +317,7 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
     backoff = restart_backoff.backoff(strategy, record, event.at)
     target = _restarting(state, event, plan, in_place=not kill, failure=failure, backoff=backoff)
     commands = kill_driver(state, event) if kill else ()
-    reason = Reason(_failure_code(event), f"{failure.summary}; restart in {backoff.total_seconds():g} s")
+    reason = Reason(_failure_code(event), f"{failure.summary}; restarting in {backoff.total_seconds():g} s")
     return _enter(_counted(state), event, target, reason, commands=commands)
 
 
@@ -378,13 +378,16 @@ def go_to_stop_with_savepoint(state: SchedulerState, event: Event, plan: Plan) -
     deadline = event.at + state.options.stop_timeout
     target = StopWithSavepoint(since=event.at, plan=plan, stop_deadline=deadline)
     return _enter(
-        state, event, target, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked: stop at a batch boundary")
+        state,
+        event,
+        target,
+        Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as requested: the queries stop at a batch boundary"),
     )
 
 
 def go_to_canceling(state: SchedulerState, event: Event) -> Step:
     """Enter Canceling, or Finished if the driver runs no query."""
-    reason = Reason(ReasonCode.CANCEL_REQUESTED, "canceled as asked")
+    reason = Reason(ReasonCode.CANCEL_REQUESTED, "canceled as requested")
     if not runs_queries(state):
         return go_to_finished(state, event, Outcome.CANCELED, reason)
     deadline = event.at + state.options.stop_timeout

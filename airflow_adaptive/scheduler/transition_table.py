@@ -14,7 +14,7 @@ from airflow_adaptive.scheduler.events import (
     JobCompleted,
     JobRedeployed,
     PlanActivated,
-    PlanRefused,
+    PlanRejected,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -79,7 +79,7 @@ _LEADS_TO: Mapping[type, Mapping[type, States]] = {
     Deploying: {
         **_RUNNING,
         PlanActivated: frozenset({Executing}),
-        PlanRefused: frozenset({Executing}),
+        PlanRejected: frozenset({Executing}),
         SlotsChanged: frozenset({Executing}),
         TimerFired: _LIVING_DRIVER_FAILED | _DONE | {Executing},
         DriverHeartbeatTimedOut: _LIVING_DRIVER_FAILED | _DONE,

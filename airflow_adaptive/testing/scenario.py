@@ -24,7 +24,7 @@ from airflow_adaptive.scheduler.events import (
     JobCompleted,
     JobRedeployed,
     PlanActivated,
-    PlanRefused,
+    PlanRejected,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -85,14 +85,14 @@ class Scenario:
         self.now = START
         self.state: SchedulerState = machine.create(job, Options.of({**_DEFAULTS, **options}), requirements)
         self.steps: list[Step] = []
-        self.reads: tuple[str, ...] | None = None
+        self.vertices_read: tuple[str, ...] | None = None
         self._checked = 0
 
     # ---- given ------------------------------------------------------------------------------------------------------
 
-    def given_script(self, *reads: str) -> Scenario:
+    def given_script(self, *vertices_read: str) -> Scenario:
         """The script reads the parallelism of these vertices, and the driver reports them."""
-        self.reads = reads
+        self.vertices_read = vertices_read
         return self
 
     def given_waiting(self, free: int = 0) -> Scenario:
@@ -119,9 +119,9 @@ class Scenario:
 
     def when(self, event: Event) -> Scenario:
         """An event arrives, and due timers fire."""
-        return self.unsettled(event).settle()
+        return self.apply_without_timers(event).fire_due_timers()
 
-    def unsettled(self, event: Event) -> Scenario:
+    def apply_without_timers(self, event: Event) -> Scenario:
         """An event arrives, and no timer fires."""
         self.steps.append(machine.step(self.state, event))
         self.state = self.steps[-1].state
@@ -132,17 +132,17 @@ class Scenario:
         until = self.now + timedelta(seconds=seconds)
         while (due := machine.timers(self.state)) and due[0].due <= until:
             self.now = max(self.now, due[0].due)
-            self.settle()
+            self.fire_due_timers()
         self.now = until
         return self
 
-    def settle(self) -> Scenario:
+    def fire_due_timers(self) -> Scenario:
         """Fire the due timers one by one, because each may change the next one."""
         for _ in range(_TIMERS_AT_ONCE):
             due = machine.timers(self.state)
             if not due or due[0].due > self.now:
                 return self
-            self.unsettled(TimerFired(at=self.now, timer=due[0].name, version=self.state.version))
+            self.apply_without_timers(TimerFired(at=self.now, timer=due[0].name, version=self.state.version))
         raise AssertionError(f"the timers of {self.state.name} fire without end: {machine.timers(self.state)}")
 
     def when_slots(self, held: int = 0, free: int = 0) -> Scenario:
@@ -169,16 +169,16 @@ class Scenario:
     def plan_activated(self) -> PlanActivated:
         """Return the event without applying it."""
         version = 0 if self.state.plan is None else self.state.plan.version
-        return PlanActivated(at=self.now, epoch=self.state.epoch, version=version, reads=self.reads)
+        return PlanActivated(at=self.now, epoch=self.state.epoch, version=version, vertices_read=self.vertices_read)
 
-    def when_refused(self, failure: Failure = TRANSIENT) -> Scenario:
-        """The driver refuses the plan."""
-        return self.when(self.refused(failure))
+    def when_rejected(self, failure: Failure = TRANSIENT) -> Scenario:
+        """The driver rejects the plan."""
+        return self.when(self.plan_rejected(failure))
 
-    def refused(self, failure: Failure = TRANSIENT) -> PlanRefused:
+    def plan_rejected(self, failure: Failure = TRANSIENT) -> PlanRejected:
         """Return the event without applying it."""
         version = 0 if self.state.plan is None else self.state.plan.version
-        return PlanRefused(at=self.now, epoch=self.state.epoch, version=version, failure=failure)
+        return PlanRejected(at=self.now, epoch=self.state.epoch, version=version, failure=failure)
 
     def when_redeployed(self, deployment: str = "new", graph: JobGraph | None = None) -> Scenario:
         """The job was deployed again, with another graph if one is given."""

@@ -209,8 +209,8 @@ class SimulatedJob(Generic[Memory]):
         """The driver reads the directive of the new state."""
         match self.state.current:
             case Deploying(plan=plan):
-                activate = partial(self._activate, plan.version, plan.built)
-                if plan.built == self._built:
+                activate = partial(self._activate, plan.version, plan.query_version)
+                if plan.query_version == self._built:
                     self._later(0.0, activate)
                 else:
                     self._restart_query(activate, pause=PAUSES[self.shape.tier])
@@ -233,8 +233,8 @@ class SimulatedJob(Generic[Memory]):
         if built != self._built:
             self._built, self._tasks = built, plan.slots
             self._work()
-        reads = () if self.shape.tier is Tier.EXECUTORS else (DEFAULT_VERTEX,)
-        self._apply(PlanActivated(at=self._at(), epoch=self.state.epoch, version=version, reads=reads))
+        vertices_read = () if self.shape.tier is Tier.EXECUTORS else (DEFAULT_VERTEX,)
+        self._apply(PlanActivated(at=self._at(), epoch=self.state.epoch, version=version, vertices_read=vertices_read))
 
     # ---- slots ------------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class SimulatedJob(Generic[Memory]):
     def _adjust_slots(self) -> None:
         """The driver requests the slots of its plan: new slots arrive after a while, and surplus slots end at once."""
         plan = self.state.plan
-        wanted = 0 if plan is None or self.state.driver is None else plan.hold
+        wanted = 0 if plan is None or self.state.driver is None else plan.retained_slots
         if wanted < self.slots and self.state.driver is not None:
             self._hold(wanted)
         elif wanted > self.slots:
@@ -254,8 +254,8 @@ class SimulatedJob(Generic[Memory]):
 
     def _arrive(self, version: int) -> None:
         plan = self.state.plan
-        if plan is not None and self.state.version == version and plan.hold > self.slots:
-            self._hold(plan.hold)
+        if plan is not None and self.state.version == version and plan.retained_slots > self.slots:
+            self._hold(plan.retained_slots)
 
     def _hold(self, slots: int) -> None:
         self.slots = slots

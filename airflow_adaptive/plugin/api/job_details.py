@@ -67,7 +67,7 @@ def plan(state: SchedulerState, published: PublishedState) -> schemas.Plan:
         vertices=_planned_vertices(state, {} if driver is None else driver.parallelism),
         slots=schemas.PlannedSlots(
             planned=None if current is None else current.slots,
-            kept=None if current is None else current.hold,
+            kept=None if current is None else current.retained_slots,
             held=state.held_slots,
             available=state.available_slots,
             minimum=minimum_slots(state.job, state.requirements),

@@ -84,11 +84,11 @@ def _status_events(
                 version=status.version,
                 trigger_interval=_trigger_interval(status),
                 downtime=_duration(status.downtime_ms),
-                reads=status.vertices_read,
-                note=status.notice,
+                vertices_read=status.vertices_read,
+                notice=status.notice,
             )
         case _, Deploying() if plan is not None and status.rejected_version == plan.version:
-            yield events.PlanRefused(at=now, epoch=epoch, version=plan.version, failure=_failure(status.rejection))
+            yield events.PlanRejected(at=now, epoch=epoch, version=plan.version, failure=_failure(status.rejection))
         case DriverState.FAILED, Deploying() | Executing() | RestartingLocally() | StopWithSavepoint() if (
             plan is not None and status.version == plan.version
         ):

@@ -1,7 +1,7 @@
-"""The third operation of slot allocation: which subtasks lie in which slot, and which slot on which worker (S4, S13).
+"""Slot assignment: the slot of each subtask, and the worker of each slot.
 
-Flink's SlotAssigner composes a slot sharing resolver and a slot matching resolver; this composes the two policies that
-stand for them. It is pure arithmetic on what is offered, in about n log n steps for n slots.
+Like Flink's SlotAssigner, `assign` combines slot sharing (`task_placement`) and slot matching (`load_balancing`). It needs about
+n log n steps for n slots.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from airflow_adaptive.scheduler.requirements import Parallelism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Every slot of a plan on a worker.
+    """Assignment of the slots of a plan to workers.
 
-    Slots are counted through the groups: those of the first group, then those of the next one.
+    The slots have one order: first the slots of the first group, then the slots of the next group.
 
     Attributes:
-        groups: where in its group's slots every subtask lies.
-        workers: of each slot.
-        loads: of each slot, by the weight that was assigned with.
+        groups: slots of each group with their subtasks.
+        workers: worker of each slot.
+        loads: load of each slot, in the weights that `assign` used.
     """
 
     groups: tuple[GroupSlots, ...]
@@ -41,12 +41,12 @@ class Assignment:
 
     @property
     def slots_per_worker(self) -> dict[str, int]:
-        """How many slots are used on each worker; workers without any are left out, here and below."""
+        """Number of used slots on each worker. Like the other properties, it contains only workers with used slots."""
         return dict(Counter(self.workers))
 
     @property
     def tasks_per_worker(self) -> dict[str, int]:
-        """How many subtasks each worker runs."""
+        """Number of subtasks on each worker."""
         tasks: Counter[str] = Counter()
         slots = (subtasks for group in self.groups for subtasks in group.tasks())
         for worker, subtasks in zip(self.workers, slots, strict=True):
@@ -55,7 +55,7 @@ class Assignment:
 
     @property
     def load_per_worker(self) -> dict[str, float]:
-        """What each worker bears."""
+        """Sum of the loads of the slots on each worker."""
         loads = dict.fromkeys(self.workers, 0.0)
         for worker, load in zip(self.workers, self.loads, strict=True):
             loads[worker] += load
@@ -63,12 +63,12 @@ class Assignment:
 
     @property
     def imbalance(self) -> float:
-        """The largest load of a worker as a multiple of the average: 1 if all bear the same."""
+        """Largest load of a worker as a multiple of the average load; 1 if the loads are equal."""
         loads = self.load_per_worker.values()
         return max(loads) * len(loads) / sum(loads)
 
     def contents(self) -> dict[str, list[list[Subtask]]]:
-        """Per worker its slots, per slot its subtasks; an object per subtask, so for people and small jobs."""
+        """Return the subtasks of each slot of each worker. The result has an object for each subtask, so use it for small jobs."""
         contents: dict[str, list[list[Subtask]]] = {}
         slots = (subtasks for group in self.groups for subtasks in group.contents())
         for worker, subtasks in zip(self.workers, slots, strict=True):
@@ -83,14 +83,14 @@ def assign(
     mode: LoadBalanceMode,
     weight: LoadingWeight = declared_weight,
 ) -> Assignment | None:
-    """Where the subtasks of a plan go, None while the slots for all of them are not there.
+    """Return the assignment of a plan, None if the offered slots do not suffice.
 
     Args:
-        job: a valid graph.
-        parallelism: of every vertex, at least 1.
-        offers: slots that the job holds or could have; NONE takes free ones in this order.
-        mode: what is spread evenly.
-        weight: what is balanced by TASKS.
+        job: valid graph.
+        parallelism: parallelism of every vertex, at least 1.
+        offers: slots that the job holds or may take; the mode NONE takes free slots in this order.
+        mode: what is balanced.
+        weight: weight of a subtask, which the mode TASKS balances.
     """
     place = place_balanced if mode is LoadBalanceMode.TASKS else place_by_index
     groups = place(job, parallelism)

@@ -1,11 +1,11 @@
-"""Which slots go to which worker: the second half of FLIP-370, after Flink's slot matching resolvers.
+"""Slot matching: the worker of each slot, the second part of FLIP-370, after Flink's slot matching resolvers.
 
-Theory: the slots that a plan needs are matched with those that workers offer, all of them or none: half a plan does not
-run, and what came first would sit badly when the rest comes. NONE takes slots as they come, those that the job holds
-first, and when it holds too many it keeps whole workers, so that the others can be given back. SLOTS gives each slot to
-the worker that is used least, TASKS the heaviest slot to the worker with the lightest load, again and again. Where
-workers are equal, the one on which the job holds most slots comes first, then the one with most free slots, then the
-lower id; Flink goes by hash, and so may give a heavy slot to a worker that has room for one only.
+Theory: all slots of a plan are matched with offered slots together, because a part of a plan cannot run. The mode NONE takes
+first the slots that the job holds, then free slots in the order of the offers; from surplus slots, it keeps those of whole
+workers, so that the other workers can be released. The mode SLOTS assigns each slot to the least used worker. The mode TASKS
+assigns the heaviest remaining slot to the worker with the smallest load. Among equal workers, the worker with most held slots
+comes first, then the worker with most free slots, then the lower id. Flink uses the order of a hash, and may therefore assign a
+heavy slot to a worker with one free slot.
 """
 
 from __future__ import annotations
@@ -20,56 +20,62 @@ from airflow_adaptive.scheduler.job_graph import JobVertex
 
 
 class LoadBalanceMode(StrEnum):
-    """What is spread evenly (Flink: `taskmanager.load-balance.mode`)."""
+    """What is balanced (Flink: `taskmanager.load-balance.mode`)."""
 
     NONE = "none"
-    """Nothing: subtask i of every vertex lies in slot i, slots are taken as they come."""
+    """Nothing: subtask i of every vertex is in slot i, and slots are taken in the order of the offers."""
     SLOTS = "slots"
-    """Slots over workers."""
+    """The number of slots of each worker."""
     TASKS = "tasks"
-    """Subtasks over slots, and their load over workers."""
+    """The number of subtasks of each slot, and the load of each worker."""
 
 
 class LoadingWeight(Protocol):
-    """What a subtask of a vertex weighs when load is balanced; greater than zero."""
+    """Weight of a subtask of a vertex for load balancing, greater than zero."""
 
     def __call__(self, vertex: JobVertex, /) -> float:
-        """The weight."""
+        """Return the weight."""
         ...
 
 
 def number_of_tasks(_: JobVertex) -> float:
-    """Every subtask weighs the same, so the load is the number of tasks (Flink: DefaultTaskExecutionLoad)."""
+    """Return 1 for every vertex, so that the load is the number of tasks (Flink: DefaultTaskExecutionLoad)."""
     return 1.0
 
 
 def declared_weight(vertex: JobVertex) -> float:
-    """What the job graph says; unless it says something, the same as `number_of_tasks`."""
+    """Return the weight that the job graph declares; the default is 1."""
     return vertex.loading_weight
 
 
 class Offer(Protocol):
-    """Slots of one worker: `held` by the job already, and `free`."""
+    """Slots of one worker that the job holds or may take."""
 
     @property
     def worker(self) -> str:
-        """Id of the worker; offers of the same worker are taken together."""
+        """Id of the worker; offers with the same worker are added up."""
         ...
 
     @property
     def held(self) -> int:
-        """Slots of the job's own executors."""
+        """Number of slots of the executors of the job."""
         ...
 
     @property
     def free(self) -> int:
-        """Slots that nobody holds."""
+        """Number of free slots."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSlots:
-    """Slots of one worker that a plan may use (see `Offer`)."""
+    """Slots of one worker that a plan may use.
+
+    Attributes:
+        worker: id of the worker.
+        held: number of slots of the executors of the job.
+        free: number of free slots.
+    """
 
     worker: str
     held: int = 0
@@ -77,15 +83,15 @@ class WorkerSlots:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Number of held and free slots."""
         return self.held + self.free
 
 
 def choose_slots(offers: Iterable[Offer], wanted: int, mode: LoadBalanceMode) -> tuple[WorkerSlots, ...] | None:
-    """The slots that `wanted` slots of a plan are matched with, None if there are fewer.
+    """Return the slots from which `spread` chooses the `wanted` slots of a plan, None if the offers have fewer slots.
 
-    NONE takes exactly as many: held ones first; if there are more of these than wanted, those of whole workers. The
-    other modes leave the choice among all slots to `spread`.
+    The mode NONE returns exactly `wanted` slots: first held slots, or held slots of whole workers if the job holds more. The
+    other modes return all slots.
     """
     workers = _merged(offers)
     if sum(worker.total for worker in workers) < wanted:
@@ -102,20 +108,20 @@ def spread(
     mode: LoadBalanceMode,
     initial_load: Mapping[str, float] | None = None,
 ) -> tuple[str, ...]:
-    """The worker of each slot of a plan.
+    """Return the worker of each slot of a plan.
 
     Args:
-        loads: of each slot.
-        workers: at least as many slots (`choose_slots`).
-        mode: what is spread.
-        initial_load: of each worker, if it has a load already; TASKS goes by it.
+        loads: load of each slot.
+        workers: slots of the workers, at least as many as `loads` (`choose_slots`).
+        mode: what is balanced.
+        initial_load: load that a worker has already, used by the mode TASKS.
     """
     if mode is LoadBalanceMode.NONE:
-        return _as_they_come(workers)[: len(loads)]
+        return _in_order(workers)[: len(loads)]
     if mode is LoadBalanceMode.SLOTS:
-        return _deal(range(len(loads)), workers, {}, lambda _, __, worker, left: 1 - left / worker.total)
+        return _assign_slots(range(len(loads)), workers, {}, lambda _, __, worker, left: 1 - left / worker.total)
     heaviest_first = sorted(range(len(loads)), key=loads.__getitem__, reverse=True)
-    return _deal(heaviest_first, workers, initial_load or {}, lambda load, slot, _, __: load + loads[slot])
+    return _assign_slots(heaviest_first, workers, initial_load or {}, lambda load, slot, _, __: load + loads[slot])
 
 
 # ---- choosing -------------------------------------------------------------------------------------------------------
@@ -131,7 +137,7 @@ def _merged(offers: Iterable[Offer]) -> tuple[WorkerSlots, ...]:
 
 
 def _keep(workers: Iterable[WorkerSlots], wanted: int) -> tuple[WorkerSlots, ...]:
-    """Held slots on the fewest workers (Flink: `prefer-minimal-taskmanagers`); none is cut but the last one."""
+    """Return held slots on the fewest workers (Flink: `prefer-minimal-taskmanagers`)."""
     kept: list[WorkerSlots] = []
     for worker in sorted(workers, key=lambda worker: (-worker.held, worker.worker)):
         if wanted <= 0:
@@ -142,7 +148,7 @@ def _keep(workers: Iterable[WorkerSlots], wanted: int) -> tuple[WorkerSlots, ...
 
 
 def _add(workers: Iterable[WorkerSlots], missing: int) -> tuple[WorkerSlots, ...]:
-    """All held slots, and as many free ones as are missing, as they come."""
+    """Return all held slots, and the missing slots from the free slots in the order of the offers."""
     chosen: list[WorkerSlots] = []
     for worker in workers:
         added = min(worker.free, missing)
@@ -154,30 +160,30 @@ def _add(workers: Iterable[WorkerSlots], missing: int) -> tuple[WorkerSlots, ...
 # ---- spreading ------------------------------------------------------------------------------------------------------
 
 
-def _as_they_come(workers: Sequence[WorkerSlots]) -> tuple[str, ...]:
+def _in_order(workers: Sequence[WorkerSlots]) -> tuple[str, ...]:
     held = (worker.worker for worker in workers for _ in range(worker.held))
     free = (worker.worker for worker in workers for _ in range(worker.free))
     return (*held, *free)
 
 
 _Pressure = Callable[[float, int, WorkerSlots, int], float]
-"""How hard a worker is pressed after it took a slot, from: pressure before, slot, worker, slots that it has left."""
+"""Returns the pressure on a worker after it took a slot, from the previous pressure, the slot, the worker and its remaining slots."""
 
 
-def _deal(
+def _assign_slots(
     slots: Sequence[int], workers: Iterable[WorkerSlots], initial: Mapping[str, float], pressure_after: _Pressure
 ) -> tuple[str, ...]:
-    """Give the slots, in this order, to the worker that is pressed least."""
+    """Assign each slot, in this order, to the worker with the lowest pressure."""
     ranked = sorted((worker for worker in workers if worker.total), key=lambda worker: worker.worker)
     heap = [(initial.get(w.worker, 0.0), -w.held, -w.free, rank) for rank, w in enumerate(ranked)]
     heapify(heap)
-    dealt = [""] * len(slots)
+    assigned = [""] * len(slots)
     for slot in slots:
         pressure, held, free, rank = heap[0]
-        dealt[slot] = ranked[rank].worker
+        assigned[slot] = ranked[rank].worker
         held, free = (held + 1, free) if held else (0, free + 1)
         if left := -held - free:
             heapreplace(heap, (pressure_after(pressure, slot, ranked[rank], left), held, free, rank))
         else:
             heappop(heap)
-    return tuple(dealt)
+    return tuple(assigned)

@@ -1,9 +1,9 @@
 """Slot allocation after Flink's SlotSharingSlotAllocator.
 
-Theory: a slot sharing group needs as many slots as its widest vertex has subtasks. Every group gets its minimum (the
-largest lower bound of its vertices); what is left is shared evenly, groups with the smaller range first, so that what
-they can't use flows on to those that can, and the remainder goes to the last. Ties are broken by the group's name
-(Flink: by identity hash).
+Theory: a slot sharing group needs as many slots as the largest parallelism of its vertices. Each group receives its minimum (the
+largest lower bound of its vertices). The remaining slots are divided evenly, in the order of the ranges of the groups,
+smallest first, so that other groups receive the slots that a group cannot use. The last group receives the remainder. Groups
+with equal ranges are ordered by name (Flink: by identity hash).
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ class _GroupBounds:
 
 
 def required_slots(job: JobGraph, requirements: Requirements) -> int:
-    """Slots that the job wants at most: the sum over groups of the largest upper bound."""
+    """Return the desired number of slots: the sum of the largest upper bound of each group."""
     return sum(group.maximum for group in _bounds(job, requirements))
 
 
 def minimum_slots(job: JobGraph, requirements: Requirements) -> int:
-    """Slots without which the job can't run: the sum over groups of the largest lower bound (FLINK-33960)."""
+    """Return the minimum number of slots: the sum of the largest lower bound of each group (FLINK-33960)."""
     return sum(group.minimum for group in _bounds(job, requirements))
 
 
 def used_slots(job: JobGraph, parallelism: Parallelism) -> int:
-    """Slots that a parallelism occupies."""
+    """Return the number of slots that a parallelism uses."""
     return sum(max(parallelism[v.name] for v in vertices) for vertices in job.groups.values())
 
 
 def determine_parallelism(job: JobGraph, requirements: Requirements, slots: int) -> Parallelism | None:
-    """The parallelism that `slots` slots give, None if they are fewer than the minimum."""
+    """Return the parallelism on this number of slots, None if it is less than the minimum."""
     groups = sorted(_bounds(job, requirements), key=lambda group: (group.range, group.name))
     missing = sum(group.minimum for group in groups)
     if slots < missing:

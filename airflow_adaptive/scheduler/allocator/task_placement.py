@@ -1,12 +1,13 @@
-"""Which subtasks lie in which slot: the first half of FLIP-370, after Flink's slot sharing strategies.
+"""Task placement: the slot of each subtask, the first part of FLIP-370, after Flink's slot sharing strategies.
 
-Theory: a slot sharing group has as many slots as its widest vertex has subtasks, and a slot holds at most one subtask of
-each vertex. By index, subtask i of every vertex lies in slot i: the first slot holds most, the last one least. Balanced,
-a vertex that fills the group lies by index as well; the others go round, each from the slot after the last one of the
-vertex before it, so that slots differ by one subtask at most. Subtasks of one co-location mark and index share a slot:
-the first vertex of the mark chooses the emptiest ones, the others follow, which may cost some balance.
+Theory: a slot sharing group has as many slots as the largest parallelism of its vertices, and a slot contains at most one subtask
+of each vertex. Placement by index puts subtask i of every vertex into slot i, so the first slot contains the most subtasks.
+Balanced placement also puts the subtasks of a vertex that needs all slots by index. Each other vertex begins at the slot
+after the last slot of the previous vertex, so the slots differ by at most one subtask. Subtasks with the same index and
+co-location group share a slot: the first vertex of the co-location group uses the slots with the fewest subtasks, and the other
+vertices use the same slots, which may reduce the balance.
 
-Subtasks are counted here, not weighed, as Flink does; weights matter when slots go to workers (`load_balancing`).
+As in Flink, placement counts subtasks and ignores their weights; `load_balancing` uses the weights.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import Parallelism
 
 Subtask = tuple[str, int]
-"""Vertex and index."""
+"""Name of the vertex, and index of the subtask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSlots:
-    """The slots of one slot sharing group, and where in them every subtask lies.
+    """The slots of one slot sharing group, with the placement of its subtasks.
 
-    Kept per vertex, not per subtask: a job may have tens of thousands of subtasks.
+    The placement is a sequence for each vertex, because a job may have tens of thousands of subtasks.
 
     Attributes:
         group: name of the group.
-        size: number of its slots, which are counted from 0.
-        slots_of: per vertex, the slot of each subtask in the order of their indices.
+        size: number of slots; the first slot is 0.
+        slots_of: slot of each subtask in the order of the indices, by vertex.
     """
 
     group: str
@@ -39,7 +40,7 @@ class GroupSlots:
     slots_of: Mapping[str, Sequence[int]]
 
     def loads(self, weights: Mapping[str, float]) -> list[float]:
-        """Weight of the subtasks in each slot, given what a subtask of each vertex weighs."""
+        """Return the sum of the weights of the subtasks in each slot, from the weight of a subtask of each vertex."""
         loads = [0.0] * self.size
         for vertex, slots in self.slots_of.items():
             weight = weights[vertex]
@@ -48,7 +49,7 @@ class GroupSlots:
         return loads
 
     def tasks(self) -> list[int]:
-        """Number of subtasks in each slot."""
+        """Return the number of subtasks in each slot."""
         tasks = [0] * self.size
         for slots in self.slots_of.values():
             for slot in slots:
@@ -56,7 +57,7 @@ class GroupSlots:
         return tasks
 
     def contents(self) -> list[list[Subtask]]:
-        """The subtasks in each slot, in the order of the vertices."""
+        """Return the subtasks in each slot, in the order of the vertices."""
         contents: list[list[Subtask]] = [[] for _ in range(self.size)]
         for vertex, slots in self.slots_of.items():
             for index, slot in enumerate(slots):
@@ -65,7 +66,7 @@ class GroupSlots:
 
 
 def place_by_index(job: JobGraph, parallelism: Parallelism) -> tuple[GroupSlots, ...]:
-    """Subtask i of every vertex in slot i of its group (Flink: DefaultSlotSharingStrategy)."""
+    """Place subtask i of every vertex into slot i of its group (Flink: DefaultSlotSharingStrategy)."""
     return tuple(
         GroupSlots(
             group=name,
@@ -77,9 +78,9 @@ def place_by_index(job: JobGraph, parallelism: Parallelism) -> tuple[GroupSlots,
 
 
 def place_balanced(job: JobGraph, parallelism: Parallelism) -> tuple[GroupSlots, ...]:
-    """As many subtasks in each slot of a group as in any other (Flink: TaskBalancedExecutionSlotSharingGroupBuilder).
+    """Place equally many subtasks into each slot of a group (Flink: TaskBalancedExecutionSlotSharingGroupBuilder).
 
-    Vertices are taken in their declared order; Flink's adaptive scheduler takes them in hash order.
+    The vertices are placed in their declared order; Flink's adaptive scheduler uses the order of a hash.
     """
     return tuple(_balanced(name, vertices, parallelism) for name, vertices in job.groups.items())
 
@@ -92,13 +93,13 @@ def _balanced(group: str, vertices: tuple[JobVertex, ...], parallelism: Parallel
 
 @dataclass(slots=True)
 class _Balance:
-    """A group's slots while its vertices are placed, one after another.
+    """Slots of a group during the placement of its vertices.
 
     Attributes:
         size: number of slots.
-        tasks: subtasks in each slot.
-        cursor: slot where the next vertex begins that does not fill the group.
-        bound: per co-location mark, the slot of each index.
+        tasks: number of subtasks in each slot.
+        cursor: first slot of the next vertex that does not need all slots.
+        bound: slot of each index, by co-location group.
     """
 
     size: int
@@ -110,7 +111,7 @@ class _Balance:
         self.tasks = [0] * self.size
 
     def place(self, vertex: JobVertex, count: int) -> Sequence[int]:
-        """Place so many subtasks of the vertex."""
+        """Place `count` subtasks of the vertex, and return their slots."""
         if vertex.co_location is None:
             slots = self._next(count)
         else:
@@ -122,13 +123,13 @@ class _Balance:
         return slots
 
     def _next(self, count: int) -> Sequence[int]:
-        """Slots from the cursor on, then from the first one on; from the first one on if all are needed."""
+        """Return `count` slots from the cursor on, which continue at the first slot; all slots begin at the first slot."""
         first = self.cursor if count < self.size else 0
         end = first + count
         return range(first, end) if end <= self.size else (*range(first, self.size), *range(end - self.size))
 
     def _bind(self, slots: list[int], count: int) -> Sequence[int]:
-        """Slots of a mark, by index; those that it lacks are the emptiest others, the first of equal ones first."""
+        """Return the slots of a co-location group by index; missing slots are the other slots with the fewest subtasks."""
         if count > len(slots):
             others = set(range(self.size)).difference(slots)
             slots += nsmallest(count - len(slots), others, key=lambda slot: (self.tasks[slot], slot))

@@ -283,21 +283,21 @@ class Options:
 
 
 _REACTIVE_DEFAULTS = {"resource_wait_timeout": None, "resource_stabilization_timeout": timedelta(0)}
-"""What a reactive job waits unless told otherwise (Flink's `AdaptiveScheduler.Settings`)."""
+"""Timeouts of a reactive job by default (Flink's `AdaptiveScheduler.Settings`)."""
 
 
 def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
-    """What spans several options; those that could not be read are missing."""
+    """Yield the contradictions between options; options that could not be parsed are missing."""
     least, longest = options.get("scaling_interval_min"), options.get("scaling_interval_max")
     if least is not None and longest is not None and longest <= least:
         yield (
             f"scaling_interval_max ({format_duration(longest)}) must be longer than"
             f" scaling_interval_min ({format_duration(least)})"
         )
-    patience, lifetime = options.get("orphan_timeout"), options.get("trigger_lifetime")
-    if patience is not None and lifetime is not None and patience < 2 * lifetime:
+    orphan_timeout, lifetime = options.get("orphan_timeout"), options.get("trigger_lifetime")
+    if orphan_timeout is not None and lifetime is not None and orphan_timeout < 2 * lifetime:
         yield (
-            f"orphan_timeout ({format_duration(patience)}) must be at least twice"
+            f"orphan_timeout ({format_duration(orphan_timeout)}) must be at least twice"
             f" trigger_lifetime ({format_duration(lifetime)})"
         )
 

@@ -1,4 +1,4 @@
-"""Values of options as people write them: numbers, choices, flags, lists of patterns, names of classes."""
+"""Parsing of the values of options: numbers, choices, flags, lists of patterns and names of classes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LOAD_BALANCE_ALIASES = {
     "task_balanced_preferred": LoadBalanceMode.TASKS,
     "local_input_preferred": LoadBalanceMode.NONE,
 }
-"""What `cluster.evenly-spread-out-slots` and `slot.sharing-strategy` said before there was `load-balance.mode`."""
+"""Values of Flink's older options `cluster.evenly-spread-out-slots` and `slot.sharing-strategy`."""
 
 
 def one_or_more(value: object) -> int:
-    """A whole number from 1. Raises `ValueError`."""
+    """Return a whole number of at least 1. Raises `ValueError`."""
     try:
         number = int(str(value))
     except ValueError:
@@ -40,7 +40,7 @@ def one_or_more(value: object) -> int:
 
 
 def one_of(choices: type[Choice]) -> Callable[[object], Choice]:
-    """Reads one of the choices, whatever its case; raises `ValueError`."""
+    """Return a function that parses one of the choices, without regard to case, and raises `ValueError` for other values."""
 
     def parse(value: object) -> Choice:
         try:
@@ -52,7 +52,7 @@ def one_of(choices: type[Choice]) -> Callable[[object], Choice]:
 
 
 def rescale_tier(value: object) -> Tier:
-    """A rung of the rescale ladder by its number or its name. Raises `ValueError`."""
+    """Return the rescale tier with this number or name. Raises `ValueError`."""
     text = str(value).lower()
     for tier in Tier:
         if text in (str(tier.value), tier.name.lower()):
@@ -61,13 +61,13 @@ def rescale_tier(value: object) -> Tier:
 
 
 def load_balance_mode(value: object) -> LoadBalanceMode:
-    """A mode by its name, or by what Flink's older options called it. Raises `ValueError`."""
+    """Return the mode with this name, or the mode for a value of Flink's older options. Raises `ValueError`."""
     name = str(value).lower()
     return _LOAD_BALANCE_ALIASES.get(name) or one_of(LoadBalanceMode)(name)
 
 
 def flag(value: object) -> bool:
-    """True or false. Raises `ValueError`."""
+    """Return true or false. Raises `ValueError`."""
     known = _FLAGS.get(str(value).lower())
     if known is None:
         raise ValueError(f"{value!r} is neither true nor false")
@@ -75,12 +75,12 @@ def flag(value: object) -> bool:
 
 
 def reactive(value: object) -> bool:
-    """A flag; or Flink's `scheduler-mode`, of which there is one. Raises `ValueError`."""
+    """Return a flag; `reactive`, the value of Flink's `scheduler-mode`, is true. Raises `ValueError`."""
     return str(value).lower() == "reactive" or flag(value)
 
 
 def patterns(value: object) -> tuple[str, ...]:
-    """Patterns of names from a list, or from text with commas between them. Raises `ValueError`."""
+    """Return the patterns of a list, or of a text with commas or spaces between patterns. Raises `ValueError`."""
     if value is None:
         return ()
     items = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) else value
@@ -90,17 +90,21 @@ def patterns(value: object) -> tuple[str, ...]:
 
 
 def scale_up_controller(value: object) -> str:
-    """The name of a controller that exists. Raises `ValueError`."""
+    """Return the name of a controller that can be loaded. Raises `ValueError`."""
     load_scale_up_controller(str(value), min_increase=1)
     return str(value)
 
 
 @cache
 def load_scale_up_controller(name: str, min_increase: int) -> ScaleUpController:
-    """The controller of that name: ours, or an importable class "package.module:Class" without arguments.
+    """Return the controller with this name: `minimal-increase`, or an instance of an importable class.
+
+    Args:
+        name: `minimal-increase`, or "package.module:Class" for a class without arguments.
+        min_increase: smallest increase that `minimal-increase` accepts.
 
     Raises:
-        ValueError: there is none, or it is no `ScaleUpController`.
+        ValueError: the class cannot be loaded, or is not a `ScaleUpController`.
     """
     if name == MINIMAL_INCREASE:
         return MinimalIncrease(min_increase=min_increase)

@@ -63,18 +63,18 @@ def parse_restart_strategy(value: object) -> RestartStrategy:
 
 
 def strategy_name(strategy: RestartStrategy) -> str:
-    """Flink's name of a strategy."""
+    """Return Flink's name of a strategy."""
     return next(name for name, kind in STRATEGIES.items() if isinstance(strategy, kind))
 
 
 def describe_strategy(strategy: RestartStrategy) -> str:
-    """The strategy with its parameters as people write them."""
+    """Return the strategy with its parameters as in a configuration."""
     parameters = ", ".join(f"{field.name}={as_text(getattr(strategy, field.name))}" for field in fields(strategy))
     return f"{type(strategy).__name__}({parameters})"
 
 
 def as_text(parameter: object) -> str:
-    """A parameter as people write it."""
+    """Return a parameter as in a configuration."""
     if isinstance(parameter, timedelta):
         return format_duration(parameter)
     return "no limit" if parameter == UNLIMITED_ATTEMPTS else f"{parameter}"
@@ -83,15 +83,15 @@ def as_text(parameter: object) -> str:
 def fold_flink_parameters(
     sources: Sequence[Mapping[str, object]], names: Sequence[str]
 ) -> Sequence[Mapping[str, object]]:
-    """Fold Flink's `restart-strategy.fixed-delay.attempts` and the like into the strategy that they belong to.
+    """Move parameters like Flink's `restart-strategy.fixed-delay.attempts` into the option of the strategy.
 
-    They are read from the source that names the strategy (Flink: `RestartBackoffTimeStrategyFactoryLoader`); those of other
-    strategies, and of other sources, have no effect. If no source names one, those of the default strategy count, which
-    Flink ignores.
+    Only the source that names the strategy is relevant (Flink: `RestartBackoffTimeStrategyFactoryLoader`); parameters of other
+    strategies and of other sources have no effect. If no source names a strategy, the parameters of the default strategy
+    apply, unlike in Flink.
 
     Args:
-        sources: options by name, the most particular source first.
-        names: of the option that names the strategy, the one that beats the others first.
+        sources: options by name, the source with the highest precedence first.
+        names: names of the option that names the strategy, the name with the highest precedence first.
 
     Returns:
         The sources without these parameters.
@@ -120,7 +120,7 @@ def _main_name(given: str) -> str:
 
 
 def _read(value: object, default: object) -> Any:
-    """Read a parameter as its default is typed; its range is checked by the strategy."""
+    """Return a parameter with the type of its default. The strategy checks the range."""
     if isinstance(default, timedelta):
         return parse_duration(value)
     try:

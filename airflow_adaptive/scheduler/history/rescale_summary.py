@@ -1,4 +1,4 @@
-"""Rescales in figures: how many there were, how they ended, and how long they took (Flink: RescalesSummary)."""
+"""Statistics of rescales: numbers, results and durations (Flink: RescalesSummary)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_adaptive.scheduler.timeline import Rescale, TerminalState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """Statistics of some durations."""
+    """Minimum, maximum, average and percentiles of durations."""
 
     min: timedelta
     max: timedelta
@@ -26,19 +26,19 @@ class Durations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleSummary:
-    """Rescales in figures; of statistics there are none as long as there is nothing to measure.
+    """Statistics of rescales. Statistics of durations are None without a rescale of their kind.
 
     Attributes:
-        total: how many there are.
-        completed: of them, how many led to their plan.
-        ignored: how many were given up for something else.
-        failed: how many failed.
-        in_progress: how many are under way, at most one.
-        duration: of all that have ended.
-        completed_duration: of those that were completed.
-        ignored_duration: of those that were ignored.
-        failed_duration: of those that failed.
-        downtime: of those that were completed and measured.
+        total: number of rescales.
+        completed: number of rescales whose plan became active.
+        ignored: number of rescales that ended for another reason without a failure.
+        failed: number of rescales that failed.
+        in_progress: number of rescales in progress, at most one.
+        duration: durations of all rescales that have ended.
+        completed_duration: durations of the completed rescales.
+        ignored_duration: durations of the ignored rescales.
+        failed_duration: durations of the failed rescales.
+        downtime: measured downtimes of the completed rescales.
     """
 
     total: int
@@ -54,7 +54,7 @@ class RescaleSummary:
 
 
 def summarize(rescales: Iterable[Rescale]) -> RescaleSummary:
-    """The figures of these rescales, in whatever order."""
+    """Return the statistics of these rescales; the order does not matter."""
     durations: dict[TerminalState, list[timedelta]] = {state: [] for state in TerminalState}
     downtimes: list[timedelta] = []
     in_progress = 0
@@ -99,11 +99,11 @@ def _durations(durations: list[timedelta]) -> Durations | None:
 
 
 def _quantile(ordered: list[timedelta], share: float) -> timedelta:
-    """As Flink's (commons-math, the estimate of NIST): between the neighbours of position `share` * (n + 1).
+    """Return a quantile as in Flink (commons-math, the method of NIST): interpolated at the position `share` * (n + 1).
 
     Args:
-        ordered: at least one.
-        share: from 0.5 to 1.
+        ordered: durations in ascending order, at least one.
+        share: quantile, from 0.5 to 1.
     """
     position = share * (len(ordered) + 1)
     below = math.floor(position)

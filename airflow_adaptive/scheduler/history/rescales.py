@@ -85,7 +85,7 @@ def record_step(before: SchedulerState, event: Event, step: Step) -> Step:
     return replace(step, state=replace(step.state, timeline=timeline), rescale=closed)
 
 
-# ---- reasons not to move --------------------------------------------------------------------------------------------
+# ---- reasons for no transition --------------------------------------------------------------------------------------------
 
 
 def _reported_once(before: SchedulerState, step: Step) -> Step:
@@ -119,10 +119,10 @@ def _recorded(before: SchedulerState, event: Event, step: Step) -> _Closed:
     timeline, replaced = _required(before, event, step.state) if required else (before.timeline, None)
     timeline = _activated(timeline, before, event)
     if step.transition is not None:
-        timeline, closed = _moved(timeline, before, step.state, step.transition)
+        timeline, closed = _after_transition(timeline, before, step.state, step.transition)
     else:
         timeline, closed = _stayed(timeline, before, event, step.state, required=required)
-    return _worth_it(timeline, event, step.state), closed or replaced
+    return _opened_for_change(timeline, event, step.state), closed or replaced
 
 
 def _required(before: SchedulerState, event: Event, after: SchedulerState) -> _Closed:
@@ -132,8 +132,8 @@ def _required(before: SchedulerState, event: Event, after: SchedulerState) -> _C
         return timeline, None
     old = timeline.rescale
     timeline, closed = _close(timeline, before.name, event.at, TerminatedReason.RESOURCE_REQUIREMENTS_UPDATED)
-    opened = _open(timeline, after, event.at, _UPDATE, anew=True)
-    # What the job has gone through on its way to the old requirements is part of the way to the new ones.
+    opened = _open(timeline, after, event.at, _UPDATE, new_requirements=True)
+    # The tier and the downtime of the replaced rescale are part of the new rescale.
     return (opened if old is None else _changed(opened, tier=old.tier, downtime=old.downtime)), closed
 
 
@@ -163,7 +163,7 @@ def _stayed(
             return timeline, None
 
 
-def _worth_it(timeline: Timeline, event: Event, after: SchedulerState) -> Timeline:
+def _opened_for_change(timeline: Timeline, event: Event, after: SchedulerState) -> Timeline:
     """Open a record for a change that the manager of a running job has accepted."""
     match after.current:
         case Executing(manager=manager) if timeline.rescale is None and manager.first_change is not None:
@@ -172,10 +172,12 @@ def _worth_it(timeline: Timeline, event: Event, after: SchedulerState) -> Timeli
             return timeline
 
 
-def _moved(timeline: Timeline, before: SchedulerState, after: SchedulerState, transition: Transition) -> _Closed:
+def _after_transition(
+    timeline: Timeline, before: SchedulerState, after: SchedulerState, transition: Transition
+) -> _Closed:
     timeline = _entered(timeline, before.current, after, transition)
     timeline = _passed(timeline, transition.source, transition.at)
-    timeline = _climbed(timeline, transition.tier)
+    timeline = _with_highest_tier(timeline, transition.tier)
     if _runs(before.current) and not _runs(after.current):
         timeline = replace(timeline, stopped=transition.at)
     match after.current:
@@ -194,7 +196,7 @@ def _entered(timeline: Timeline, left: Current, after: SchedulerState, transitio
     at = transition.at
     match after.current:
         case WaitingForResources() if isinstance(left, Created):
-            return _open(timeline, after, at, TriggerCause.INITIAL_SCHEDULE, anew=True)
+            return _open(timeline, after, at, TriggerCause.INITIAL_SCHEDULE, new_requirements=True)
         case RestartingLocally():
             return _failed_over(timeline, left, after, at, transition.reason)
         case Restarting(failure=failure) if failure is not None:
@@ -224,7 +226,7 @@ def _executing(timeline: Timeline, left: Current, after: SchedulerState, plan: P
     if isinstance(left, StopWithSavepoint):
         return timeline, None
     if ran and rescale is not None and rescale.downtime is None:
-        timeline = _changed(timeline, downtime=NO_TIME)  # it recovered locally
+        timeline = _changed(timeline, downtime=NO_TIME)  # Spark recovered locally, without a downtime.
     if isinstance(left, Deploying) and left.previous_plan == plan:
         timeline = _changed(timeline, failure=transition.reason[:MAX_FAILURE_CHARACTERS])
         return _close(timeline, after.name, transition.at, TerminatedReason.EXCEPTION_OCCURRED)
@@ -262,14 +264,14 @@ def _runs(current: Current) -> bool:
 
 
 def _open(
-    timeline: Timeline, state: SchedulerState, at: datetime, cause: TriggerCause, *, anew: bool = False
+    timeline: Timeline, state: SchedulerState, at: datetime, cause: TriggerCause, *, new_requirements: bool = False
 ) -> Timeline:
-    """Open a record, for new requirements (`anew`) or for the current ones."""
+    """Open a record; new requirements start the count of attempts again."""
     counted = replace(
         timeline,
         number=timeline.number + 1,
-        requirements=timeline.requirements + anew,
-        attempt=1 if anew else timeline.attempt + 1,
+        requirements=timeline.requirements + new_requirements,
+        attempt=1 if new_requirements else timeline.attempt + 1,
     )
     return replace(counted, rescale=_rescale(counted, state, at, cause))
 
@@ -325,7 +327,7 @@ def _passed(timeline: Timeline, state: str, at: datetime) -> Timeline:
     return _changed(timeline, states=(*rescale.states, span)[-MAX_STATES:])
 
 
-def _climbed(timeline: Timeline, tier: Tier | None) -> Timeline:
+def _with_highest_tier(timeline: Timeline, tier: Tier | None) -> Timeline:
     rescale = timeline.rescale
     if rescale is None or tier is None:
         return timeline

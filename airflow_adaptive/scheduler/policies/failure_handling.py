@@ -1,10 +1,10 @@
-"""Whether a failure can be recovered from at all.
+"""Classification of failures: whether a restart can help.
 
-Theory: a restart helps against the world (lost processes, time-outs, a full disk, missing permissions) and never against
-the job itself (code that can't be loaded, a query that can't be analysed, a checkpoint of another query). The class names
-of the failure and of all its causes decide, and Spark's error conditions where they say more. What else the author's
-function raises is judged by whether it has ever worked: before the first plan was in force a `TypeError` is a mistake in
-it, afterwards it may come from the world.
+Theory: a restart helps after a failure of the environment (a lost process, a timeout, a full disk, a missing permission). A
+restart does not help after an error in the job (code that cannot be loaded, a query that cannot be analyzed, a checkpoint of
+another query). The class names of the failure and of all its causes, and Spark's error conditions, decide. An error in the
+code of the build function, for example a `TypeError`, is not recoverable before the first plan was active; afterwards, the
+environment may have caused the error.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 
 BUILD_FUNCTION_ERROR = "BUILD_FUNCTION_ERROR"
-"""First cause of what the author's function raised while it made the query (`job.protocol.failures` reports it)."""
+"""First cause of an exception that the build function raised (`job.protocol.failures`)."""
 
 NON_RECOVERABLE = (
-    # Python that can't be loaded, or names what is not there.
+    # Python code that cannot be loaded, or that uses an undefined name.
     "SyntaxError",
     "IndentationError",
     "TabError",
@@ -27,10 +27,10 @@ NON_RECOVERABLE = (
     "PySparkImportError",
     "NameError",
     "UnboundLocalError",
-    # The script does not give what a job needs.
+    # The script does not define a job.
     "AdaptiveJobError",
     "SCRIPT_WITHOUT_JOB",
-    # Spark understands the query and refuses it.
+    # Spark rejects the query.
     "AnalysisException",
     "ExtendedAnalysisException",
     "ParseException",
@@ -40,7 +40,7 @@ NON_RECOVERABLE = (
     "DATA_SOURCE_NOT_FOUND",
     "STATEFUL_PROCESSOR_*",
     "STATE_STORE_UNSUPPORTED_OPERATION*",
-    # The checkpoint is of another query, of another Spark, or incomplete.
+    # The checkpoint belongs to another query or another version of Spark, or is incomplete.
     "STREAMING_STATEFUL_OPERATOR_*",
     "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
     "STREAM_STREAM_JOIN_INCOMPATIBLE_STATE_STORE_CONFIGS",
@@ -56,10 +56,10 @@ NON_RECOVERABLE = (
     "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",
     "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
 )
-"""Patterns of exception classes and Spark error conditions (of Spark 4.3) that no restart can mend."""
+"""Patterns of exception classes and of error conditions (of Spark 4.3) after which no restart helps."""
 
 RECOVERABLE = ("INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS",)
-"""Analysis errors that a new analysis, which a restart makes, can mend."""
+"""Analysis errors after which a restart helps, because the restart analyzes the query again."""
 
 CODE_ERRORS = (
     "ArithmeticError",
@@ -84,16 +84,16 @@ CODE_ERRORS = (
     "PySparkTypeError",
     "PySparkValueError",
 )
-"""Exceptions that code raises because of itself rather than of the world, unlike `OSError` or `RuntimeError`."""
+"""Exceptions that indicate an error in the code, unlike `OSError` or `RuntimeError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a job failed.
+    """A failure of a job.
 
     Attributes:
-        error_class: Spark's error condition, or the exception's class.
-        message: what it said.
+        error_class: error condition of Spark, or class of the exception.
+        message: message of the exception.
         causes: class names of the exception and of its causes, outermost first.
     """
 
@@ -103,22 +103,20 @@ class Failure:
 
     @property
     def summary(self) -> str:
-        """One line for people."""
+        """Class and message in one line."""
         return f"{self.error_class}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRecord:
-    """A failure that something followed from, and those that came while it was being handled.
-
-    Flink: `RootExceptionHistoryEntry`, shown by `/jobs/:jobid/exceptions`.
+    """A root failure, the decision on it, and its concurrent failures (Flink: `RootExceptionHistoryEntry`).
 
     Attributes:
-        at: when it was seen.
-        state: name of the state in which it was.
-        failure: the root.
-        decision: what followed.
-        concurrent: failures that came with it, oldest first.
+        at: time of the observation.
+        state: name of the state at that time.
+        failure: root failure.
+        decision: decision of the scheduler, human-readable.
+        concurrent: failures that arrived while the scheduler handled the root failure, oldest first.
     """
 
     at: datetime
@@ -131,31 +129,33 @@ class FailureRecord:
 def is_recoverable(
     failure: Failure, non_recoverable: Sequence[str] = (), recoverable: Sequence[str] = (), *, has_run: bool = True
 ) -> bool:
-    """Whether a restart may help.
+    """Return whether a restart can help.
+
+    A pattern matches a name of the failure or of its causes, the last part of a class name (`ValueError`, `*.ValueError` and
+    `module.ValueError` are equivalent), or the main part of an error condition.
 
     Args:
-        failure: judged by its own name and those of all its causes. A pattern fits a name, the last part of a class name
-            (`ValueError`, `*.ValueError` and `module.ValueError` are the same), or the main part of a condition.
-        non_recoverable: the user's patterns beside `NON_RECOVERABLE`.
-        recoverable: the user's patterns that beat all others.
-        has_run: whether the author's function has ever made a query that ran.
+        failure: failure to classify.
+        non_recoverable: patterns of the user in addition to `NON_RECOVERABLE`.
+        recoverable: patterns of the user with precedence over all other patterns.
+        has_run: whether a plan of the job was ever active.
     """
-    if _fits(failure, recoverable):
+    if _matches(failure, recoverable):
         return True
-    if _fits(failure, non_recoverable):
+    if _matches(failure, non_recoverable):
         return False
     if not has_run and _is_code_error(failure):
         return False
-    return _fits(failure, RECOVERABLE) or not _fits(failure, NON_RECOVERABLE)
+    return _matches(failure, RECOVERABLE) or not _matches(failure, NON_RECOVERABLE)
 
 
 def _is_code_error(failure: Failure) -> bool:
-    """Whether the author's function itself raised it; what it handled on the way does not count."""
+    """Return whether the build function raised an error in its code. Causes of the raised exception do not count."""
     marked, raised = failure.causes[:1], failure.causes[1:2]
     return marked == (BUILD_FUNCTION_ERROR,) and any(_simple(name) in CODE_ERRORS for name in raised)
 
 
-def _fits(failure: Failure, patterns: Sequence[str]) -> bool:
+def _matches(failure: Failure, patterns: Sequence[str]) -> bool:
     names = {part for name in (failure.error_class, *failure.causes) for part in _parts(name)}
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 

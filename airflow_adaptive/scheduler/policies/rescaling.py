@@ -1,8 +1,8 @@
-"""Whether another parallelism is worth a rescale, and how it is carried out.
+"""Whether another parallelism justifies a rescale, and the cheapest rescale tier that reaches it.
 
-Theory: FLIP-160's ScaleUpController compares cumulative parallelism, so that a job does not restart for every single
-slot; FLIP-291 adds that reaching the ceiling always counts. A decrease is never optional: its slots are gone or were
-taken away.
+Theory: the ScaleUpController of FLIP-160 compares the cumulative parallelism, so that a job does not restart for each new slot.
+FLIP-291 adds that reaching all upper bounds always justifies a rescale. A decrease always justifies a rescale, because its
+slots are lost or no longer allowed.
 """
 
 from __future__ import annotations
@@ -16,61 +16,70 @@ from airflow_adaptive.scheduler.requirements import Parallelism, Requirements
 
 
 class Tier(IntEnum):
-    """Rungs of the rescale ladder, cheapest first."""
+    """Rescale tiers, cheapest first."""
 
     EXECUTORS = 0
-    """Executors added or removed under the running query."""
+    """Executors are added or removed while the queries run."""
     QUERY = 1
-    """The query restarted inside the living Spark session."""
+    """The queries restart in the running Spark session."""
     STATE = 2
-    """The state repartitioned, then the query restarted."""
+    """The state is repartitioned, and the queries restart in the running Spark session."""
     DRIVER = 3
-    """A new driver."""
+    """A new driver starts."""
 
 
 class ScaleUpController(Protocol):
-    """Decides whether an increase is worth a rescale (FLIP-160)."""
+    """Decides whether an increase justifies a rescale (FLIP-160)."""
 
     def can_scale_up(self, current: Parallelism, new: Parallelism) -> bool:
-        """Whether going from `current` to `new` is worth it; both name the same vertices."""
+        """Return whether the change from `current` to `new` justifies a rescale; both have the same vertices."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinimalIncrease:
-    """FLIP-160's default controller: rescale when the cumulative parallelism grows by at least `min_increase`."""
+    """The default controller of FLIP-160.
+
+    Attributes:
+        min_increase: smallest increase of the cumulative parallelism that justifies a rescale, in subtasks.
+    """
 
     min_increase: int = 1
 
     def can_scale_up(self, current: Parallelism, new: Parallelism) -> bool:
-        """See `ScaleUpController`."""
+        """Return whether the cumulative parallelism grows by at least `min_increase`."""
         return sum(new.values()) - sum(current.values()) >= self.min_increase
 
 
 def parallelism_changed(current: Parallelism, new: Parallelism) -> bool:
-    """Whether any vertex differs."""
+    """Return whether the parallelism of any vertex differs."""
     return dict(current) != dict(new)
 
 
 def cheapest_tier(
-    current: Parallelism, new: Parallelism, *, reads: Collection[str] | None, repartitions: bool, redeployed: bool
+    current: Parallelism,
+    new: Parallelism,
+    *,
+    vertices_read: Collection[str] | None,
+    repartitions: bool,
+    redeployed: bool,
 ) -> Tier:
-    """The lowest rung that leads from one parallelism to another.
+    """Return the lowest tier that leads from one parallelism to another.
 
     Args:
-        current: parallelism in force.
-        new: parallelism to be reached.
-        reads: vertices whose parallelism the script asks for when it builds its queries: only a new query has another one.
-            Of the others the executors alone decide. None if that is unknown.
-        repartitions: whether the state is to have another number of partitions.
-        redeployed: whether the driver is to run something else than it was started with.
+        current: active parallelism.
+        new: target parallelism.
+        vertices_read: vertices whose parallelism the script reads when it builds its queries, None while this is unknown. Only new
+            queries have another parallelism of these vertices; for other vertices, other executors are sufficient.
+        repartitions: whether the number of state partitions changes.
+        redeployed: whether the deployment differs from the deployment of the running driver.
     """
     if redeployed:
         return Tier.DRIVER
     if repartitions:
         return Tier.STATE
     changed = {name for name, parallelism in new.items() if current.get(name) != parallelism}
-    if reads is None or not changed.isdisjoint(reads):
+    if vertices_read is None or not changed.isdisjoint(vertices_read):
         return Tier.QUERY
     return Tier.EXECUTORS
 
@@ -78,9 +87,9 @@ def cheapest_tier(
 def should_rescale(
     current: Parallelism, new: Parallelism, requirements: Requirements, controller: ScaleUpController
 ) -> bool:
-    """Whether the change is sufficient: a decrease, a worthwhile increase, or the ceiling of every vertex."""
+    """Return whether the change is a decrease, reaches all upper bounds, or is an increase that the controller accepts."""
     if not parallelism_changed(current, new):
         return False
     decreases = any(new.get(name, 0) < parallelism for name, parallelism in current.items())
-    at_ceiling = all(parallelism == requirements[name].upper for name, parallelism in new.items())
-    return decreases or at_ceiling or controller.can_scale_up(current, new)
+    at_upper_bounds = all(parallelism == requirements[name].upper for name, parallelism in new.items())
+    return decreases or at_upper_bounds or controller.can_scale_up(current, new)

@@ -1,8 +1,8 @@
-"""Whether and when a failed job restarts, after Flink's RestartBackoffTimeStrategy classes (FLIP-364).
+"""Restart strategies: whether and when a failed job restarts, after Flink's RestartBackoffTimeStrategy classes (FLIP-364).
 
-Theory: a strategy is configuration, a `RestartRecord` is its memory; `notify` folds a failure in, then `can_restart`
-and `backoff` read. Flink's arithmetic is kept in whole milliseconds; its overflow from the 92nd attempt on is not.
-`notify` takes the jitter as a number in [0, 1) (`policies.jitter`).
+Theory: a strategy is a configuration, and a `RestartRecord` is the data that the strategy has recorded. `notify` adds a failure to
+the record; afterwards, `can_restart` and `backoff` evaluate the record. As in Flink, the arithmetic uses whole milliseconds,
+but it does not overflow at the 92nd attempt. `notify` accepts the jitter as a number in [0, 1) (`policies.jitter`).
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ Parameter = TypeVar("Parameter")
 NO_TIME = timedelta(0)
 MILLISECOND = timedelta(milliseconds=1)
 UNLIMITED_ATTEMPTS = 2**31 - 1
-"""Flink's "no limit" (Integer.MAX_VALUE)."""
+"""Number of attempts that means "no limit" in Flink (Integer.MAX_VALUE)."""
 
 
 def _parameter(default: Parameter, doc: str) -> Parameter:
-    """A parameter of a strategy, with its meaning for the documentation."""
+    """Return the field of a parameter of a strategy, with the text for the documentation."""
     return field(default=default, metadata={"doc": doc})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoRestart:
-    """Never restarts."""
+    """The job never restarts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedDelay:
-    """Restarts at most `attempts` times, each after `delay`."""
+    """The job restarts at most `attempts` times, each time after `delay`."""
 
-    attempts: int = _parameter(1, "Restarts in the whole life of the job.")
+    attempts: int = _parameter(1, "Maximum number of restarts of the job.")
     delay: timedelta = _parameter(timedelta(seconds=1), "Time between a failure and the restart.")
 
     def __post_init__(self) -> None:
@@ -45,10 +45,14 @@ class FixedDelay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """Restarts after `delay`, with at most `max_failures_per_interval` failures per `failure_rate_interval`."""
+    """The job restarts after `delay`, with at most `max_failures_per_interval` failures in each `failure_rate_interval`."""
 
-    max_failures_per_interval: int = _parameter(1, "Failures within the interval after which the job still restarts.")
-    failure_rate_interval: timedelta = _parameter(timedelta(minutes=1), "The interval, ending with the newest failure.")
+    max_failures_per_interval: int = _parameter(
+        1, "Maximum number of failures in an interval after which the job restarts."
+    )
+    failure_rate_interval: timedelta = _parameter(
+        timedelta(minutes=1), "Length of the interval, which ends with the newest failure."
+    )
     delay: timedelta = _parameter(timedelta(seconds=1), "Time between a failure and the restart.")
 
     def __post_init__(self) -> None:
@@ -63,17 +67,18 @@ class FailureRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialDelay:
-    """Restarts after a growing delay that falls back to the initial one after a quiet time."""
+    """The job restarts after a growing delay, which is reset after an interval without a failure."""
 
-    initial_backoff: timedelta = _parameter(timedelta(seconds=1), "First delay, and the least ever.")
-    max_backoff: timedelta = _parameter(timedelta(minutes=1), "The longest delay ever.")
-    backoff_multiplier: float = _parameter(1.5, "Growth of the delay from one attempt to the next.")
+    initial_backoff: timedelta = _parameter(timedelta(seconds=1), "Initial delay, which is also the shortest delay.")
+    max_backoff: timedelta = _parameter(timedelta(minutes=1), "Longest delay.")
+    backoff_multiplier: float = _parameter(1.5, "Factor by which the delay grows with each attempt.")
     reset_backoff_threshold: timedelta = _parameter(
-        timedelta(hours=1), "Time without a failure after a restart, after which delay and attempts begin anew."
+        timedelta(hours=1), "Time without a failure after a restart, after which the delay and the attempts are reset."
     )
-    jitter_factor: float = _parameter(0.1, "Share of the delay by which chance lengthens or shortens it.")
+    jitter_factor: float = _parameter(0.1, "Largest random change of the delay, as a fraction of the delay.")
     attempts_before_reset_backoff: int = _parameter(
-        UNLIMITED_ATTEMPTS, "Restarts without such a quiet time; failures before a planned restart count as one."
+        UNLIMITED_ATTEMPTS,
+        "Maximum number of restarts before the delay is reset; failures before a planned restart count as one failure.",
     )
 
     def __post_init__(self) -> None:
@@ -95,12 +100,12 @@ RestartStrategy = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRecord:
-    """What a strategy remembers.
+    """Data that a strategy has recorded.
 
     Attributes:
-        attempts: failures counted since the last reset.
-        restart_at: planned restart of the newest attempt (exponential-delay).
-        failures: newest failures, oldest first (failure-rate).
+        attempts: number of failures since the last reset.
+        restart_at: time of the planned restart of the newest attempt (exponential-delay).
+        failures: times of the newest failures, oldest first (failure-rate).
     """
 
     attempts: int = 0
@@ -109,7 +114,7 @@ class RestartRecord:
 
 
 def notify(strategy: RestartStrategy, record: RestartRecord, now: datetime, jitter: float) -> RestartRecord:
-    """Fold a failure in; a failure before the planned restart belongs to the same attempt (exponential-delay)."""
+    """Return the record with one more failure. A failure before the planned restart belongs to the same attempt (exponential-delay)."""
     match strategy:
         case NoRestart():
             return record
@@ -179,7 +184,7 @@ def _exponential_backoff(strategy: ExponentialDelay, attempt: int, jitter: float
 
 
 def _grown(initial: int, multiplier: float, attempt: int) -> int:
-    """`initial * multiplier ** attempt`, saturated like Flink's 64-bit arithmetic (Python's float would raise)."""
+    """Return `initial * multiplier ** attempt`, at most the largest 64-bit integer as in Flink; a float of Python would raise."""
     try:
         return min(math.trunc(initial * multiplier**attempt), 2**63 - 1)
     except OverflowError:

@@ -1,14 +1,14 @@
-"""When a change may be acted on, after Flink's DefaultStateTransitionManager (FLIP-322, FLIP-461, FLIP-472).
+"""When a change leads to a transition, after Flink's DefaultStateTransitionManager (FLIP-322, FLIP-461, FLIP-472).
 
-Theory: one manager lives for one visit of WaitingForResources or Executing. In *Cooldown* nothing moves; the first
-usable change is remembered. *Idling* waits for a change. *Stabilizing* lets more slots arrive until the window after
-the first change has passed, but acts at once when all that is desired is there at a trigger. *Stabilized* acts on the
-next trigger, or by itself when the trigger is overdue. *Transitioning* is the end: the machine leaves the state.
+Theory: each visit of WaitingForResources or Executing has its own manager. During *Cooldown*, no transition is possible; the
+manager records the first sufficient change. *Idling* waits for a change. *Stabilizing* waits for more slots until the
+stabilization timeout after the first change, but a trigger with all desired slots leads to the transition at once. *Stabilized*
+waits for the next trigger, at most until `max_trigger_delay`. *Transitioning* is final: the state machine leaves the state.
 
     Cooldown ──change seen──▶ Stabilizing ──window over──▶ Stabilized ──trigger or overdue──▶ Transitioning
        └──none──▶ Idling ──change──▶ ┘  └───────desired──────▶ Transitioning     └─not sufficient─▶ Idling
 
-Time and resources come in with every call; a call that is late handles what fell due in between, in order.
+Each call passes the time and the available resources. A late call handles all deadlines that have passed, in order.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ class TransitionManager:
     """State of one manager.
 
     Attributes:
-        phase: see `Phase`.
+        phase: current phase.
         cooldown: length of the cooldown.
-        stabilization: window after the first change.
-        max_trigger_delay: a trigger is overdue this long after the first change.
-        extension: see `CooldownExtension`.
-        cooldown_ends: when Cooldown is left.
-        cooldown_limit: no extension reaches beyond it; None for no limit.
-        first_change: when the first usable change of this round was seen.
-        evaluation: when desired resources are checked next without a trigger, None if no check is pending.
+        stabilization: time after the first change during which the manager waits for more slots.
+        max_trigger_delay: time after the first change when the manager stops waiting for a trigger.
+        extension: whether a change extends the cooldown.
+        cooldown_ends: end of the cooldown.
+        cooldown_limit: latest end of an extended cooldown, None without a limit.
+        first_change: time of the first sufficient change, None before such a change.
+        evaluation: time of the next check for the desired slots without a trigger, None if no check is pending.
     """
 
     phase: Phase = Phase.COOLDOWN
@@ -97,16 +97,16 @@ class TransitionManager:
         limit: timedelta | None = None,
         changed: bool = False,
     ) -> TransitionManager:
-        """The manager of a visit that begins now.
+        """Return the manager of a visit that begins now.
 
         Args:
-            now: when.
-            cooldown: see the attribute.
-            stabilization: see the attribute.
-            max_trigger_delay: see the attribute.
-            extension: see the attribute.
-            limit: longest extended cooldown, None for no limit.
-            changed: whether something usable is there already, which counts as a change now.
+            now: time when the visit begins.
+            cooldown: length of the cooldown.
+            stabilization: time after the first change during which the manager waits for more slots.
+            max_trigger_delay: time after the first change when the manager stops waiting for a trigger.
+            extension: whether a change extends the cooldown.
+            limit: longest extended cooldown, None without a limit.
+            changed: whether the available slots are sufficient already, which counts as a change at `now`.
         """
         return cls(
             cooldown=cooldown,
@@ -204,5 +204,5 @@ class TransitionManager:
         return end if self.cooldown_limit is None else min(end, self.cooldown_limit)
 
     def _after_first_change(self, delay: timedelta) -> datetime:
-        # Stabilizing and Stabilized are entered with a first change only; cooldown_ends keeps the type total.
+        # Stabilizing and Stabilized always have a first change; `cooldown_ends` only satisfies the type checker.
         return (self.first_change or self.cooldown_ends) + delay

@@ -26,7 +26,7 @@ def on_event(state: SchedulerState, _: Created, event: Event) -> Step:
             return state_transitions.go_to_canceling(state, event)
         case SuspendRequested():
             return state_transitions.go_to_finished(
-                state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked")
+                state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as requested")
             )
         case QueryFailed(failure=failure):
             return state_transitions.go_to_finished(

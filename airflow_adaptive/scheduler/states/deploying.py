@@ -9,7 +9,7 @@ from airflow_adaptive.scheduler.events import (
     REPARTITION_ERROR,
     Event,
     PlanActivated,
-    PlanRefused,
+    PlanRejected,
     SlotsChanged,
     TimerFired,
     TimerName,
@@ -32,8 +32,8 @@ def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
             return _activated(state, deploying, event)
         case SlotsChanged() if deploying.active:
             return _activated(state, deploying, event)
-        case PlanRefused(version=version) if version == deploying.plan.version and deploying.previous_plan is not None:
-            return _refused(state, deploying.previous_plan, deploying.plan, event)
+        case PlanRejected(version=version) if version == deploying.plan.version and deploying.previous_plan is not None:
+            return _rejected(state, deploying.previous_plan, deploying.plan, event)
         case TimerFired():
             return _overdue(state, deploying, event)
         case _:
@@ -42,49 +42,49 @@ def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
 
 def timers(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
     """Return the end of `deploy_timeout`; the deadline is now if the slots of the plan cannot arrive."""
-    patience = state_transitions.NO_TIME if _is_hopeless(state, deploying) else state.options.deploy_timeout
-    return (Timer(name=TimerName.DEPLOY, due=deploying.since + patience),)
+    timeout = state_transitions.NO_TIME if _cannot_arrive(state, deploying) else state.options.deploy_timeout
+    return (Timer(name=TimerName.DEPLOY, due=deploying.since + timeout),)
 
 
 def _activated(state: SchedulerState, deploying: Deploying, event: PlanActivated | SlotsChanged) -> Step:
     """Enter Executing only with all slots, because Executing would treat missing slots as lost."""
-    plan, arrived, note = deploying.plan, state.held_slots, _note(deploying, event)
+    plan, arrived, notice = deploying.plan, state.held_slots, _notice(deploying, event)
     if arrived >= plan.slots:
-        reason = Reason(ReasonCode.PLAN_ACTIVATED, f"the driver has activated the plan{note}")
+        reason = Reason(ReasonCode.PLAN_ACTIVATED, f"the driver has activated the plan{notice}")
         return state_transitions.go_to_executing(state, event, plan, reason)
-    text = f"the plan is in force on {arrived} of {plan.slots} slot(s): the others are awaited{note}"
+    text = f"the plan is active on {arrived} of {plan.slots} slot(s), and the other slots have not arrived{notice}"
     active = state_transitions.with_current(state, active=True)
     return state_transitions.stay(active, event, Reason(ReasonCode.SLOTS_PENDING, text))
 
 
-def _note(deploying: Deploying, event: PlanActivated | SlotsChanged) -> str:
+def _notice(deploying: Deploying, event: PlanActivated | SlotsChanged) -> str:
     """Return the remark about the driver, together with its first active plan only."""
-    told = event.note if isinstance(event, PlanActivated) and deploying.previous_plan is None else None
-    return "" if told is None else f"; {told}"
+    notice = event.notice if isinstance(event, PlanActivated) and deploying.previous_plan is None else None
+    return "" if notice is None else f"; {notice}"
 
 
-def _is_hopeless(state: SchedulerState, deploying: Deploying) -> bool:
+def _cannot_arrive(state: SchedulerState, deploying: Deploying) -> bool:
     """Return whether the slots cannot suffice; granted slots are unknown until the application has registered."""
     registered = state.driver is not None and (state.driver.running or state.driver.application_id is not None)
     return registered and state.available_slots < deploying.plan.slots
 
 
-def _refused(state: SchedulerState, previous_plan: Plan, plan: Plan, event: PlanRefused) -> Step:
-    """Return to the previous plan, and record the refused parallelism so that it is not tried again."""
+def _rejected(state: SchedulerState, previous_plan: Plan, plan: Plan, event: PlanRejected) -> Step:
+    """Return to the previous plan, and record the rejected parallelism so that it is not tried again."""
     failure = event.failure
     named = {name.rpartition(".")[2] for name in (failure.error_class, *failure.causes)}
     fixed = REPARTITION_ERROR in named
-    learned = {"keeps_state": True} if fixed else {"refused": plan.parallelism}
+    learned = {"cannot_repartition": True} if fixed else {"rejected": plan.parallelism}
     driver = None if state.driver is None else replace(state.driver, **learned)
-    text = f"the driver can't carry the plan out and goes on as before: {failure.summary}"
-    reason = Reason(ReasonCode.PLAN_REFUSED, text)
+    text = f"the driver rejected the plan and continues with the previous plan: {failure.summary}"
+    reason = Reason(ReasonCode.PLAN_REJECTED, text)
     return state_transitions.go_to_executing(replace(state, driver=driver), event, previous_plan, reason)
 
 
 def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> Step:
     """Make a plan for the available slots; if the slots suffice, try the next tier or handle a failure."""
     plan, waited = deploying.plan, (event.at - deploying.since).total_seconds()
-    if _is_hopeless(state, deploying):
+    if _cannot_arrive(state, deploying):
         slots, code = state.available_slots, ReasonCode.SLOTS_LOST
         why = f"only {state.available_slots} of {plan.slots} slot(s) are left"
     else:
@@ -92,22 +92,24 @@ def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> 
         why = f"only {state.held_slots} of {plan.slots} slot(s) arrived in {waited:g} s"
     left, possible = _parallelism_on_held_slots(state, deploying), resource_checks.possible_parallelism(state, slots)
     if left is not None and deploying.previous_plan is not None:
-        reason = Reason(code, f"{why}: they are taken as they are")
+        reason = Reason(code, f"{why}: the job continues on these slots")
         return state_transitions.go_to_executing_on_held_slots(state, event, deploying.previous_plan, left, reason)
     if possible is not None and slots < plan.slots:
-        return state_transitions.plan_again(state, event, deploying, possible, Reason(code, f"{why}: plan again"))
-    if _is_hopeless(state, deploying):
+        return state_transitions.plan_again(
+            state, event, deploying, possible, Reason(code, f"{why}: the scheduler makes another plan")
+        )
+    if _cannot_arrive(state, deploying):
         text = f"{why}: {resource_checks.describe_shortage(state, slots)}"
         return state_transitions.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
     target_parallelism = plan.parallelism if resource_checks.is_startable(state, plan.parallelism) else possible
     higher = None if deploying.previous_plan is None else _next_tier(deploying.tier)
     if target_parallelism is not None and higher is not None and higher <= state.options.highest_rescale_tier:
-        text = f"tier {deploying.tier.value} has not brought the plan into force in {waited:g} s: on to tier {higher.value}"
+        text = f"tier {deploying.tier.value} did not activate the plan in {waited:g} s: tier {higher.value} follows"
         reason = Reason(ReasonCode.DEPLOY_TIMEOUT, text)
         return state_transitions.plan_again(state, event, deploying, target_parallelism, reason, higher)
     failure = Failure(
         error_class=DEPLOY_TIMEOUT,
-        message=f"the plan was not in force after {waited:g} s; {slots} slot(s) had arrived",
+        message=f"the plan was not active after {waited:g} s; {slots} slot(s) had arrived",
     )
     return state_transitions.handle_failure(state, event, plan, failure, kill=True)
 

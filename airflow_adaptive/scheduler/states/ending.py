@@ -38,12 +38,12 @@ def timers(state: SchedulerState, current: Canceling | Failing | Finished) -> tu
 def _driver_gone(state: SchedulerState, current: Canceling | Failing | Finished, event: DriverEnded) -> Step:
     match current:
         case Canceling():
-            reason = Reason(ReasonCode.DRIVER_ENDED, "canceled: the driver is gone")
+            reason = Reason(ReasonCode.DRIVER_ENDED, "canceled: the driver has ended")
             return state_transitions.go_to_finished(state, event, Outcome.CANCELED, reason)
         case Failing(cause=cause):
             reason = Reason(ReasonCode.DRIVER_ENDED, f"failed: {cause.summary}")
             return state_transitions.go_to_finished(state, event, Outcome.FAILED, reason, cause)
         case Finished():
-            return state_transitions.stay(state, event, Reason(ReasonCode.DRIVER_ENDED, "the driver is gone"))
+            return state_transitions.stay(state, event, Reason(ReasonCode.DRIVER_ENDED, "the driver has ended"))
         case _:
             assert_never(current)

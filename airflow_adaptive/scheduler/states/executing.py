@@ -41,7 +41,7 @@ def on_event(state: SchedulerState, executing: Executing, event: Event) -> Step:
                 state, event, executing.plan, Reason(ReasonCode.SLOTS_LOST, text)
             )
         case SlotsChanged() | RequirementsChanged() | TimerFired() if _must_stop(state):
-            text = f"below the lower bound: {resource_checks.describe_shortage(state)}; stops and waits"
+            text = f"below the lower bound: {resource_checks.describe_shortage(state)}; the job stops and waits"
             reason = Reason(ReasonCode.BELOW_LOWER_BOUND, text)
             return state_transitions.stop_and_wait(state, event, executing.plan, reason)
         case SlotsChanged() | RequirementsChanged() | JobRedeployed():
@@ -65,7 +65,7 @@ def timers(state: SchedulerState, executing: Executing) -> Iterator[Timer]:
         yield Timer(name=TimerName.TRANSITION, due=executing.since)
     elif executing.manager.due is not None:
         yield Timer(name=TimerName.TRANSITION, due=executing.manager.due)
-    if executing.plan.hold > executing.plan.slots:
+    if executing.plan.retained_slots > executing.plan.slots:
         yield Timer(name=TimerName.SLOT_IDLE, due=executing.since + state.options.slot_idle_timeout)
     if executing.forced_at is not None:
         yield Timer(name=TimerName.FORCED_RESCALE, due=executing.forced_at)
@@ -110,8 +110,8 @@ def _follow(state: SchedulerState, executing: Executing, event: Event, manager: 
 def _free_idle_slots(state: SchedulerState, executing: Executing, event: TimerFired) -> Step:
     """Release the slots that the plan does not use."""
     plan = executing.plan
-    text = f"{plan.hold - plan.slots} slot(s) idle for slot_idle_timeout: they go back to the cluster"
-    freed = state_transitions.with_current(state, plan=replace(plan, hold=plan.slots))
+    text = f"{plan.retained_slots - plan.slots} slot(s) were idle for slot_idle_timeout: the job releases them"
+    freed = state_transitions.with_current(state, plan=replace(plan, retained_slots=plan.slots))
     return state_transitions.stay(freed, event, Reason(ReasonCode.SLOTS_IDLE, text))
 
 
@@ -119,7 +119,7 @@ def _force(state: SchedulerState, executing: Executing, event: Event) -> Step:
     plan, possible = executing.plan, resource_checks.possible_parallelism(state)
     changes = possible is not None and parallelism_changed(plan.parallelism, possible)
     if possible is None or not changes or not rescale_tiers.is_allowed(state, plan, possible):
-        reason = Reason(ReasonCode.NO_PARALLELISM_CHANGE, "nothing is left to be forced")
+        reason = Reason(ReasonCode.NO_PARALLELISM_CHANGE, "no forced rescale is necessary")
         return state_transitions.stay(state_transitions.with_current(state, forced_at=None), event, reason)
     text = f"forced after scaling_interval_max: {resource_checks.describe_change(executing.plan.parallelism, possible)}"
     return state_transitions.rescale(state, event, plan, possible, Reason(ReasonCode.FORCED_RESCALE, text))
@@ -130,24 +130,29 @@ def _why(state: SchedulerState, plan: Plan, possible: Parallelism) -> Reason:
         change = resource_checks.describe_change(plan.parallelism, possible)
         within = is_within(plan.parallelism, state.requirements)
         code = ReasonCode.SLOTS_AVAILABLE if within else ReasonCode.REQUIREMENTS_CHANGED
-        return Reason(code, f"{state.available_slots} slot(s) are there, {plan.slots} used: {change}")
-    return Reason(ReasonCode.JOB_REDEPLOYED, f"deployed anew: {rescale_tiers.describe_redeployment(state, plan)}")
+        return Reason(code, f"{state.available_slots} slot(s) are available, {plan.slots} are used: {change}")
+    return Reason(ReasonCode.JOB_REDEPLOYED, f"redeployed: {rescale_tiers.describe_redeployment(state, plan)}")
 
 
 def _why_not(state: SchedulerState, executing: Executing, possible: Parallelism | None) -> Reason | None:
     plan, manager = executing.plan, executing.manager
     if possible is None:
-        text = f"below the lower bound: {resource_checks.describe_shortage(state)}; keeps running"
+        text = f"below the lower bound: {resource_checks.describe_shortage(state)}; the job keeps running"
         return Reason(ReasonCode.BELOW_LOWER_BOUND, text)
     if not parallelism_changed(plan.parallelism, possible):
         waits = manager.first_change is not None and rescale_tiers.is_redeployed(state, plan)
-        return Reason(_WAITS_FOR[manager.phase], f"deployed anew, not yet: {manager.phase}") if waits else None
+        return (
+            Reason(_WAITS_FOR[manager.phase], f"redeployed, but the rescale must wait: phase {manager.phase}")
+            if waits
+            else None
+        )
     change = resource_checks.describe_change(plan.parallelism, possible)
     if not rescale_tiers.is_allowed(state, plan, possible):
-        code = ReasonCode.PLAN_REFUSED if rescale_tiers.is_refused(state, possible) else ReasonCode.TIER_NOT_ALLOWED
+        code = ReasonCode.PLAN_REJECTED if rescale_tiers.is_rejected(state, possible) else ReasonCode.TIER_NOT_ALLOWED
         return Reason(
-            code, f"{change} possible, and not done: {rescale_tiers.describe_rejection(state, plan, possible)}"
+            code,
+            f"{change} is possible, but is not carried out: {rescale_tiers.describe_rejection(state, plan, possible)}",
         )
     if manager.first_change is None:
-        return Reason(ReasonCode.BELOW_MINIMUM_INCREASE, f"{change} possible, not yet: below the minimal increase")
-    return Reason(_WAITS_FOR[manager.phase], f"{change} possible, not yet: {manager.phase}")
+        return Reason(ReasonCode.BELOW_MINIMUM_INCREASE, f"{change} is possible, but is below the minimum increase")
+    return Reason(_WAITS_FOR[manager.phase], f"{change} is possible, but must wait: phase {manager.phase}")

@@ -28,9 +28,9 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
             stopped = state_transitions.with_current(
                 state, in_place=False, previous_plan=None, stopped_at=restarting.stopped_at or event.at
             )
-            return state_transitions.stay(stopped, event, Reason(ReasonCode.DRIVER_ENDED, "the driver is gone"))
+            return state_transitions.stay(stopped, event, Reason(ReasonCode.DRIVER_ENDED, "the driver has ended"))
         case DriverHeartbeatTimedOut() if restarting.in_place:
-            return _distrust(state, event)
+            return _kill_silent_driver(state, event)
         case TimerFired(timer=TimerName.STOP):
             return state_transitions.kill_again(state, event)
         case TimerFired():
@@ -41,7 +41,7 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
         case CancelRequested():
             return state_transitions.go_to_canceling(state, event)
         case SuspendRequested():
-            reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked; it was not running")
+            reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as requested; the job was not running")
             return state_transitions.go_to_finished(state, event, Outcome.SUSPENDED, reason)
         case _:
             return state_transitions.ignore(state, event)
@@ -54,12 +54,14 @@ def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
     return (Timer(name=TimerName.BACKOFF, due=restarting.stopped_at + restarting.backoff),)
 
 
-def _distrust(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
+def _kill_silent_driver(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
     deadline = event.at + state.options.stop_timeout
     stopping = state_transitions.with_current(
         state, in_place=False, previous_plan=None, stopped_at=None, stop_deadline=deadline
     )
-    reason = Reason(ReasonCode.DRIVER_HEARTBEAT_TIMED_OUT, "the driver is silent: it is killed")
+    reason = Reason(
+        ReasonCode.DRIVER_HEARTBEAT_TIMED_OUT, "the heartbeat of the driver timed out: the driver is killed"
+    )
     step = state_transitions.stay(stopping, event, reason)
     return replace(step, commands=state_transitions.kill_driver(state, event))
 
@@ -68,10 +70,10 @@ def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
     """Deploy the target of a rescale (FLINK-40379); after a failure, deploy only with all desired slots, else wait."""
     target_parallelism, possible = restarting.target_parallelism, resource_checks.possible_parallelism(state)
     if target_parallelism is not None and resource_checks.is_startable(state, target_parallelism):
-        reason = Reason(ReasonCode.SLOTS_AVAILABLE, "the rescale's slots are there")
+        reason = Reason(ReasonCode.SLOTS_AVAILABLE, "the slots of the rescale are available")
         return state_transitions.go_to_deploying(state, event, target_parallelism, reason, restarting.previous_plan)
     if possible is not None and resource_checks.waiting_resources(state) is Resources.DESIRED:
-        reason = Reason(ReasonCode.SLOTS_AVAILABLE, "all desired slots are there")
+        reason = Reason(ReasonCode.SLOTS_AVAILABLE, "all desired slots are available")
         return state_transitions.go_to_deploying(state, event, possible, reason, restarting.previous_plan)
-    reason = Reason(ReasonCode.SLOTS_PENDING, "the restart needs resources")
+    reason = Reason(ReasonCode.SLOTS_PENDING, "the restart waits for resources")
     return state_transitions.go_to_waiting_for_resources(state, event, reason, target_parallelism)

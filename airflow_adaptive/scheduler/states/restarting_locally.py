@@ -17,10 +17,10 @@ def on_event(state: SchedulerState, recovering: RestartingLocally, event: Event)
     plan, held = recovering.plan, state.held_slots
     match event:
         case SlotsChanged() if held >= plan.slots:
-            reason = Reason(ReasonCode.SLOTS_RECOVERED, "recovered locally: the plan's slots are back")
+            reason = Reason(ReasonCode.SLOTS_RECOVERED, "recovered locally: all slots of the plan are available again")
             return state_transitions.go_to_executing(state, event, plan, reason)
         case SlotsChanged() | RequirementsChanged():
-            text = f"{held} of {plan.slots} slot(s) are there, {state.available_slots} may be"
+            text = f"the job holds {held} of {plan.slots} slot(s), and {state.available_slots} slot(s) are available"
             return state_transitions.stay(state, event, Reason(ReasonCode.SLOTS_PENDING, text))
         case TimerFired():
             return _escalate(state, recovering, event)
@@ -30,18 +30,18 @@ def on_event(state: SchedulerState, recovering: RestartingLocally, event: Event)
 
 def timers(state: SchedulerState, recovering: RestartingLocally) -> tuple[Timer, ...]:
     """Return the end of `local_recovery_timeout`; the deadline is now if too few slots are available."""
-    patience = state_transitions.NO_TIME if _is_hopeless(state, recovering) else state.options.local_recovery_timeout
-    return (Timer(name=TimerName.LOCAL_RECOVERY, due=recovering.since + patience),)
+    timeout = state_transitions.NO_TIME if _cannot_recover(state, recovering) else state.options.local_recovery_timeout
+    return (Timer(name=TimerName.LOCAL_RECOVERY, due=recovering.since + timeout),)
 
 
-def _is_hopeless(state: SchedulerState, recovering: RestartingLocally) -> bool:
+def _cannot_recover(state: SchedulerState, recovering: RestartingLocally) -> bool:
     return state.available_slots < recovering.plan.slots
 
 
 def _escalate(state: SchedulerState, recovering: RestartingLocally, event: Event) -> Step:
     plan, held = recovering.plan, state.held_slots
-    if _is_hopeless(state, recovering):
-        slots, code, why = state.available_slots, ReasonCode.SLOTS_LOST, "the lost slots can't come back"
+    if _cannot_recover(state, recovering):
+        slots, code, why = state.available_slots, ReasonCode.SLOTS_LOST, "the lost slots cannot come back"
     else:
         slots, code, why = held, ReasonCode.LOCAL_RECOVERY_TIMEOUT, "the lost slots did not come back in time"
     possible = resource_checks.possible_parallelism(state, slots)
@@ -49,7 +49,7 @@ def _escalate(state: SchedulerState, recovering: RestartingLocally, event: Event
         text = f"{why}: {resource_checks.describe_shortage(state, slots)}"
         return state_transitions.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
     reason = Reason(code, f"{why}: {resource_checks.describe_change(plan.parallelism, possible)}")
-    there = used_slots(state.job, possible) <= held
-    if there and rescale_tiers.cheapest_allowed_tier(state, plan, possible) is Tier.EXECUTORS:
+    suffices = used_slots(state.job, possible) <= held
+    if suffices and rescale_tiers.cheapest_allowed_tier(state, plan, possible) is Tier.EXECUTORS:
         return state_transitions.go_to_executing_on_held_slots(state, event, plan, possible, reason)
     return state_transitions.rescale(state, event, plan, possible, reason)

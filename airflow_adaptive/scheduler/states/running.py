@@ -42,7 +42,7 @@ def on_event(
         case SuspendRequested() if state_transitions.runs_queries(state):
             return state_transitions.go_to_stop_with_savepoint(state, event, plan)
         case SuspendRequested():
-            reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked, at once")
+            reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as requested; no query was running")
             return state_transitions.go_to_finished(state, event, Outcome.SUSPENDED, reason)
         case _:
             return state_transitions.ignore(state, event)

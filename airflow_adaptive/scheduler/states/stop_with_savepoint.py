@@ -56,7 +56,7 @@ def _outcome(state: SchedulerState, stopping: StopWithSavepoint, event: Savepoin
     if saved:
         reason = Reason(ReasonCode.SAVEPOINT_COMPLETED, "all queries stopped at a batch boundary")
         return state_transitions.stay(state_transitions.with_current(state, saved=True), event, reason)
-    reason = Reason(ReasonCode.SAVEPOINT_FAILED, "the queries could not be stopped; they run on")
+    reason = Reason(ReasonCode.SAVEPOINT_FAILED, "the queries could not be stopped, and continue to run")
     return state_transitions.go_to_executing(state, event, stopping.plan, reason)
 
 
@@ -64,7 +64,7 @@ def _query_failed(state: SchedulerState, stopping: StopWithSavepoint, event: Que
     if stopping.saved:
         return state_transitions.handle_failure(state, event, stopping.plan, _despite_savepoint(failure))
     remembered = state_transitions.with_current(state, failure=stopping.failure or failure)
-    reason = Reason(ReasonCode.QUERY_FAILED, f"{failure.summary}; the stop goes on")
+    reason = Reason(ReasonCode.QUERY_FAILED, f"{failure.summary}; the stop continues")
     return state_transitions.stay(remembered, event, reason)
 
 
@@ -79,7 +79,7 @@ def _driver_gone(
     if not ended:
         return state_transitions.ignore(state, event)
     how = "stopped at a batch boundary" if stopping.saved else "killed after stop_timeout"
-    reason = Reason(ReasonCode.DRIVER_ENDED, f"the driver is gone: {how}")
+    reason = Reason(ReasonCode.DRIVER_ENDED, f"the driver has ended: {how}")
     return state_transitions.go_to_finished(state, event, Outcome.SUSPENDED, reason)
 
 

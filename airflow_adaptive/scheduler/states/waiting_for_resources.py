@@ -41,7 +41,7 @@ def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) 
             return state_transitions.go_to_canceling(state, event)
         case SuspendRequested():
             return state_transitions.go_to_finished(
-                state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as asked")
+                state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as requested")
             )
         case JobCompleted():
             reason = Reason(ReasonCode.JOB_COMPLETED, "all queries ended before they could be stopped")
@@ -56,17 +56,17 @@ def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) 
 
 def timers(state: SchedulerState, waiting: WaitingForResources) -> Iterator[Timer]:
     """Return the deadline of the manager, and the end of `resource_wait_timeout` for a job that has never run."""
-    patience = state.options.resource_wait_timeout
+    timeout = state.options.resource_wait_timeout
     if waiting.manager.due is not None:
         yield Timer(name=TimerName.TRANSITION, due=waiting.manager.due)
-    if waiting.gives_up and patience is not None:
-        yield Timer(name=TimerName.RESOURCE_WAIT, due=waiting.since + patience)
+    if waiting.gives_up and timeout is not None:
+        yield Timer(name=TimerName.RESOURCE_WAIT, due=waiting.since + timeout)
 
 
 def _follow(state: SchedulerState, event: Event, manager: TransitionManager) -> Step:
     possible = resource_checks.possible_parallelism(state)
     if manager.phase is Phase.TRANSITIONING and possible is not None:
-        reason = Reason(ReasonCode.SLOTS_AVAILABLE, f"{state.available_slots} slot(s) are there")
+        reason = Reason(ReasonCode.SLOTS_AVAILABLE, f"{state.available_slots} slot(s) are available")
         return state_transitions.go_to_deploying(state, event, possible, reason)
     code = ReasonCode.BELOW_LOWER_BOUND if possible is None else ReasonCode.STABILIZATION
     reason = Reason(code, f"waiting: {resource_checks.describe_shortage(state)}; {manager.phase}")
@@ -76,7 +76,7 @@ def _follow(state: SchedulerState, event: Event, manager: TransitionManager) -> 
 def _try_anyway(state: SchedulerState, event: Event) -> Step:
     possible = resource_checks.possible_parallelism(state)
     if possible is not None:
-        text = f"waited long enough, {state.available_slots} slot(s) are there"
+        text = f"resource_wait_timeout has passed, and {state.available_slots} slot(s) are available"
         return state_transitions.go_to_deploying(state, event, possible, Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, text))
     failure = Failure(
         error_class=NOT_ENOUGH_RESOURCES,

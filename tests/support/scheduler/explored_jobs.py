@@ -19,7 +19,7 @@ from airflow_adaptive.scheduler.events import (
     JobCompleted,
     JobRedeployed,
     PlanActivated,
-    PlanRefused,
+    PlanRejected,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -92,7 +92,7 @@ class Model:
         options: beside `DEADLINES`; no deadline is longer than two seconds.
         slots: that there may be, as (held by the job, free).
         bounds: that may be required, of all vertices alike.
-        reads: vertices that the script builds its queries for, None if drivers do not tell.
+        vertices_read: vertices that the script builds its queries for, None if drivers do not tell.
         deployments: that may follow each other.
         refusals: why a driver may refuse a plan.
     """
@@ -101,7 +101,7 @@ class Model:
     options: Mapping[str, object] = field(default_factory=dict)
     slots: tuple[tuple[int, int], ...] = ((0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0))
     bounds: tuple[tuple[int, int], ...] = ((1, 1), (1, 2), (2, 2))
-    reads: tuple[str, ...] | None = None
+    vertices_read: tuple[str, ...] | None = None
     deployments: tuple[str, ...] = ()
     refusals: tuple[Failure, ...] = ()
 
@@ -128,19 +128,21 @@ MODELS: Mapping[str, Model] = {
         vertices=(vertex("job", 1, 1),),
         options={},
         bounds=((1, 1), (1, 2), (1, 3)),
-        reads=(),
+        vertices_read=(),
         deployments=("",),
         refusals=(TRANSIENT,),
     ),
     "deployed anew": Model(
         options=NO_WAIT,
-        reads=("job",),
+        vertices_read=("job",),
         slots=((0, 0), (0, 2), (1, 1), (2, 0)),
         bounds=((1, 1), (1, 2)),
         deployments=("", "new"),
         refusals=(UNREPARTITIONABLE,),
     ),
-    "only executors": Model(options={**NO_WAIT, "highest_rescale_tier": 0}, reads=("job",), refusals=(TRANSIENT,)),
+    "only executors": Model(
+        options={**NO_WAIT, "highest_rescale_tier": 0}, vertices_read=("job",), refusals=(TRANSIENT,)
+    ),
     "reactive": Model(options={"reactive": True}, bounds=((1, 1), (1, 3))),
     "two vertices, one group": Model(vertices=(vertex("read", 1, 1), vertex("count", 1, 2)), options=NO_WAIT),
     "two vertices, two groups": Model(
@@ -156,7 +158,7 @@ MODELS: Mapping[str, Model] = {
 
 _BOOK_KEEPING: Mapping[type, set[str]] = {
     SchedulerState: {"job", "options", "version", "epoch", "num_restarts", "num_rescales", "failures", "timeline"},
-    Plan: {"version", "built"},
+    Plan: {"version", "query_version"},
     Driver: {"epoch"},
 }
 """What no decision depends on, or what is the same in all states of a model: the newest version, the newest epoch."""
@@ -236,9 +238,9 @@ def events(model: Model, place: Place) -> Iterator[Event]:
         yield DriverEnded(at=now, epoch=epoch, failure=failure)
         yield DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
         yield QueryFailed(at=now, epoch=epoch, failure=failure)
-    yield PlanActivated(at=now, epoch=epoch, version=state.version, reads=model.reads)
+    yield PlanActivated(at=now, epoch=epoch, version=state.version, vertices_read=model.vertices_read)
     for failure in model.refusals:
-        yield PlanRefused(at=now, epoch=epoch, version=state.version, failure=failure)
+        yield PlanRejected(at=now, epoch=epoch, version=state.version, failure=failure)
     for deployment in model.deployments:
         yield JobRedeployed(at=now, deployment=deployment)
     yield BatchCommitted(at=now, epoch=epoch)
@@ -268,7 +270,7 @@ def helped(model: Model, place: Place) -> tuple[datetime, Event] | None:
     if slots != state.offers:
         return now, SlotsChanged(at=now, offers=slots)
     if isinstance(state.current, Deploying):
-        return now, PlanActivated(at=now, epoch=state.epoch, version=state.version, reads=model.reads)
+        return now, PlanActivated(at=now, epoch=state.epoch, version=state.version, vertices_read=model.vertices_read)
     return fired(place) if timers else None
 
 

@@ -196,7 +196,7 @@ def check_plan(before: SchedulerState, step: Step) -> None:
     if isinstance(current, Deploying):
         check_parallelism(state, current.plan.parallelism)
         assert current.plan.version == state.version
-        assert current.plan.slots == used_slots(state.job, current.plan.parallelism) <= current.plan.hold
+        assert current.plan.slots == used_slots(state.job, current.plan.parallelism) <= current.plan.retained_slots
         check_tier(state, current)
     if isinstance(current, Restarting) and current.target_parallelism is not None:
         check_parallelism(state, current.target_parallelism)
@@ -208,9 +208,13 @@ def check_tier(state: SchedulerState, deploying: Deploying) -> None:
     plan, before = deploying.plan, deploying.previous_plan
     if deploying.tier is Tier.EXECUTORS:
         assert before is not None
-        assert (plan.built, plan.state_partitions, plan.hold) == (before.built, before.state_partitions, plan.slots)
+        assert (plan.query_version, plan.state_partitions, plan.retained_slots) == (
+            before.query_version,
+            before.state_partitions,
+            plan.slots,
+        )
     else:
-        assert plan.built == plan.version
+        assert plan.query_version == plan.version
     assert before is None or deploying.tier <= state.options.highest_rescale_tier
 
 

@@ -50,13 +50,13 @@ def not_stopped_and_short_of_slots() -> Scenario:
 
 def lost_slots_unseen() -> Scenario:
     scenario = not_stopped_and_short_of_slots()
-    return scenario.unsettled(scenario.savepoint_failed())
+    return scenario.apply_without_timers(scenario.savepoint_failed())
 
 
 def below_the_bound_unseen() -> Scenario:
     """The lower bound was raised while the plan was deployed."""
     scenario = Scenario().given_deploying(2).when_requirements(3, 4).when_slots(held=2)
-    return scenario.unsettled(scenario.plan_activated())
+    return scenario.apply_without_timers(scenario.plan_activated())
 
 
 def stopping_with_failure() -> Scenario:
@@ -70,13 +70,13 @@ def stopping_hopelessly() -> Scenario:
 def rescaling() -> Scenario:
     """On the way to another plan; nothing that is due has happened yet."""
     scenario = Scenario(**NO_WAIT).given_executing(2)
-    return scenario.unsettled(scenario.slots(held=2, free=2))
+    return scenario.apply_without_timers(scenario.slots(held=2, free=2))
 
 
 def short_of_the_goal() -> Scenario:
     """The slots of the goal have vanished again."""
     scenario = rescaling()
-    return scenario.unsettled(scenario.slots(held=2))
+    return scenario.apply_without_timers(scenario.slots(held=2))
 
 
 def executors_to_come(**options: Any) -> Scenario:
@@ -99,7 +99,7 @@ def rescaled_beside_the_query() -> Scenario:
 def too_few_slots_beside_the_query() -> Scenario:
     """Of four slots two are left and a third may come; nothing has followed yet."""
     scenario = rescaled_beside_the_query()
-    return scenario.unsettled(scenario.slots(held=2, free=1))
+    return scenario.apply_without_timers(scenario.slots(held=2, free=1))
 
 
 SCENARIOS: Mapping[str, Callable[[], Scenario]] = {

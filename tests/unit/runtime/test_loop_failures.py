@@ -43,7 +43,7 @@ def test_failures_are_displayed_with_what_followed(small: Simulation) -> None:
     small.run()
     (shown,) = failure_records(small.store.views[-1])
     assert shown["failure"] == "TASK_FAILED: executor 1 is gone"
-    assert (shown["state"], shown["decision"], shown["concurrent"]) == ("Executing", "restart in 1 s", [])
+    assert (shown["state"], shown["decision"], shown["concurrent"]) == ("Executing", "restarting in 1 s", [])
 
 
 def test_driver_that_dies_during_the_backoff_is_concurrent_to_what_failed_before(small: Simulation) -> None:

@@ -22,14 +22,16 @@ from airflow_adaptive.testing.scenario import START, TRANSIENT, Scenario
 def test_timer_of_an_older_version_is_ignored():
     job = Scenario().given_deploying(2)
     old = TimerFired(at=job.now + timedelta(days=1), timer=TimerName.TRANSITION, version=1)
-    job.unsettled(old).then("Deploying", reason="timer TRANSITION of version 1 ignored: the state has version 2")
+    job.apply_without_timers(old).then(
+        "Deploying", reason="timer TRANSITION of version 1 ignored: the state has version 2"
+    )
 
 
 @pytest.mark.parametrize("timer", [TimerName.TRANSITION, TimerName.BACKOFF])
 def test_timer_that_is_not_due_is_ignored(timer: TimerName):
     job = Scenario().given_executing(2).when_slots(held=2, free=2)
     early = TimerFired(at=job.now, timer=timer, version=job.state.version)
-    job.unsettled(early).then("Executing", reason=f"timer {timer} ignored: it is not due")
+    job.apply_without_timers(early).then("Executing", reason=f"timer {timer} ignored: it is not due")
 
 
 def test_driver_of_another_epoch_is_ignored():
@@ -91,4 +93,4 @@ def test_what_leads_nowhere_is_quiet_or_reports_it():
     said = len(job.reasons)
     job.when_committed().when_slots(free=3)
     assert len(job.reasons) == said
-    job.when_savepoint_completed().then("Deploying", reason="SavepointCompleted ignored while Deploying")
+    job.when_savepoint_completed().then("Deploying", reason="SavepointCompleted ignored in the state Deploying")

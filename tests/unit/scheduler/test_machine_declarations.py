@@ -19,7 +19,7 @@ def test_changes_that_follow_at_once_are_one_declaration():
     scenario = executing(slot_request_max_interval="20 ms").when_slots(held=2, free=6).after(1)
     for upper in (3, 4, 5):
         scenario.when_requirements(1, upper).after(0.005)
-    scenario.then("Executing", reason="new requirements: they come into force with those that follow at once")
+    scenario.then("Executing", reason="new requirements: they take effect together with changes that follow closely")
     scenario.after(0.005).then("Deploying").then_parallelism(5)
     assert scenario.path.count("Restarting") == 1
 
@@ -32,13 +32,13 @@ def test_interval_begins_with_the_first_change():
 
 def test_change_that_is_taken_back_at_once_changes_nothing():
     scenario = executing(slot_request_max_interval="1 s").when_requirements(1, 3).when_requirements(1, 2)
-    scenario.after(1).then("Executing", reason="as before after all: nothing to do")
+    scenario.after(1).then("Executing", reason="the pending requirements are the current requirements")
     assert scenario.state.requirements == {"job": ParallelismRange(1, 2)}
 
 
 def test_same_change_twice_is_one():
     scenario = executing(slot_request_max_interval="1 s").when_requirements(1, 3).when_requirements(1, 3)
-    scenario.then("Executing", reason="the requirements are as before: nothing to do")
+    scenario.then("Executing", reason="the requirements are unchanged")
 
 
 def test_without_an_interval_a_change_is_active_at_once():
@@ -60,12 +60,14 @@ def test_reactive_job_takes_all_slots_up_to_its_maximum():
 
 def test_reactive_job_ignores_requirements():
     scenario = Scenario(reactive=True, max_trigger_delay=0).given_executing(2)
-    scenario.when_requirements(1, 1).then("Executing", reason="requirements ignored: a reactive job takes all slots")
+    scenario.when_requirements(1, 1).then(
+        "Executing", reason="requirements ignored: a reactive job uses all available slots"
+    )
 
 
 def test_reactive_job_can_be_configured_with_what_it_does_anyway():
     scenario = Scenario(reactive=True).given_executing(2).when_requirements(1, 128)
-    scenario.then("Executing", reason="as before: nothing to do")
+    scenario.then("Executing", reason="the requirements are unchanged")
 
 
 def test_slots_above_the_plan_go_back_after_the_idle_timeout():
@@ -73,12 +75,12 @@ def test_slots_above_the_plan_go_back_after_the_idle_timeout():
     scenario.then("Deploying").then_parallelism(1).when_plan_activated()
     plan = scenario.state.plan
     assert plan is not None
-    assert (plan.slots, plan.hold) == (1, 2)
+    assert (plan.slots, plan.retained_slots) == (1, 2)
     scenario.after(49).then("Executing")
     assert scenario.state.plan == plan
-    scenario.after(1).then("Executing", reason="1 slot(s) idle for slot_idle_timeout: they go back to the cluster")
+    scenario.after(1).then("Executing", reason="1 slot(s) were idle for slot_idle_timeout: the job releases them")
     assert scenario.state.plan is not None
-    assert (scenario.state.plan.hold, scenario.state.plan.version) == (1, plan.version)
+    assert (scenario.state.plan.retained_slots, scenario.state.plan.version) == (1, plan.version)
 
 
 def test_slots_that_are_wanted_again_before_the_idle_timeout_were_never_given_back():
@@ -86,13 +88,13 @@ def test_slots_that_are_wanted_again_before_the_idle_timeout_were_never_given_ba
     scenario.after(20).when_requirements(1, 2).when_committed().then_parallelism(2).when_plan_activated()
     scenario.after(100).then("Executing")
     assert scenario.state.plan is not None
-    assert scenario.state.plan.hold == 2
+    assert scenario.state.plan.retained_slots == 2
 
 
 def test_without_an_idle_timeout_slots_go_back_at_once():
     scenario = executing(slot_idle_timeout=0).when_requirements(1, 1).when_committed()
     assert scenario.state.plan is not None
-    assert scenario.state.plan.hold == 1
+    assert scenario.state.plan.retained_slots == 1
 
 
 def test_users_controller_decides_on_increases():
@@ -114,7 +116,7 @@ def signed(job: Scenario, lower: int, upper: int) -> Scenario:
 def test_whose_bounds_led_to_a_rescale_is_reported_with_the_reason():
     job = signed(executing().when_slots(held=2, free=2), 1, 4)
     told = [step.transition.reason for step in job.steps if step.transition is not None]
-    expected = "bounds by alice (REST): 4 slot(s) are there, 2 used: {'job': 2} -> {'job': 4}"
+    expected = "bounds by alice (REST): 4 slot(s) are available, 2 are used: {'job': 2} -> {'job': 4}"
     assert expected in told
     assert expected in job.reasons
 

@@ -35,20 +35,20 @@ class Row(NamedTuple):
 
 
 TABLE = (
-    Row("min exceeded, max unset, sufficient: rescale now", UNSET, 40, WORTH_IT, 40, "slot(s) are there"),
-    Row("min exceeded, max unset, insufficient: nothing", UNSET, 40, TOO_LITTLE, NEVER, "below the minimal increase"),
-    Row("min exceeded, max not exceeded, sufficient: rescale now", MAX, 40, WORTH_IT, 40, "slot(s) are there"),
+    Row("min exceeded, max unset, sufficient: rescale now", UNSET, 40, WORTH_IT, 40, "slot(s) are available"),
+    Row("min exceeded, max unset, insufficient: nothing", UNSET, 40, TOO_LITTLE, NEVER, "below the minimum increase"),
+    Row("min exceeded, max not exceeded, sufficient: rescale now", MAX, 40, WORTH_IT, 40, "slot(s) are available"),
     Row("min exceeded, max not exceeded, insufficient: forced after max", MAX, 40, TOO_LITTLE, 40 + MAX, "forced"),
-    Row("min exceeded, max exceeded, sufficient: rescale now", MAX, 70, WORTH_IT, 70, "slot(s) are there"),
+    Row("min exceeded, max exceeded, sufficient: rescale now", MAX, 70, WORTH_IT, 70, "slot(s) are available"),
     Row("min exceeded, max exceeded, insufficient: forced now", MAX, 70, TOO_LITTLE, 70, "forced"),
     Row("min exceeded, max just reached, insufficient: forced after max", MAX, 60, TOO_LITTLE, 60 + MAX, "forced"),
-    Row("min not exceeded, max unset, sufficient: when min ends", UNSET, 10, WORTH_IT, MIN, "slot(s) are there"),
+    Row("min not exceeded, max unset, sufficient: when min ends", UNSET, 10, WORTH_IT, MIN, "slot(s) are available"),
     Row(
-        "min not exceeded, max unset, insufficient: nothing", UNSET, 10, TOO_LITTLE, NEVER, "below the minimal increase"
+        "min not exceeded, max unset, insufficient: nothing", UNSET, 10, TOO_LITTLE, NEVER, "below the minimum increase"
     ),
-    Row("min not exceeded, max set, sufficient: when min ends", MAX, 10, WORTH_IT, MIN, "slot(s) are there"),
+    Row("min not exceeded, max set, sufficient: when min ends", MAX, 10, WORTH_IT, MIN, "slot(s) are available"),
     Row("min not exceeded, max set, insufficient: forced after max", MAX, 10, TOO_LITTLE, 10 + MAX, "forced"),
-    Row("min just reached, max unset, sufficient: rescale now", UNSET, 30, WORTH_IT, 30, "slot(s) are there"),
+    Row("min just reached, max unset, sufficient: rescale now", UNSET, 30, WORTH_IT, 30, "slot(s) are available"),
 )
 
 
@@ -114,7 +114,7 @@ def test_change_that_is_gone_when_min_ends_leads_nowhere():
 def test_change_that_is_gone_when_it_would_be_forced_leads_nowhere():
     scenario = more(more(executing(MAX).after(40), TOO_LITTLE).after(20), 0).after(LONG)
     assert rescales(scenario) == []
-    assert "nothing is left to be forced" in scenario.reasons
+    assert "no forced rescale is necessary" in scenario.reasons
 
 
 def test_sufficient_change_does_not_wait_for_a_forced_check():

@@ -22,7 +22,7 @@ from airflow_adaptive.scheduler.events import (
     JobCompleted,
     JobRedeployed,
     PlanActivated,
-    PlanRefused,
+    PlanRejected,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -178,7 +178,7 @@ class Scheduler(RuleBasedStateMachine):
         """All that the plan needs; the usual course of things."""
         if self.state.plan is not None:
             self.slots_changed(held=self.state.plan.slots, free=1)
-            self.plan_in_force(stale=0)
+            self.plan_activated(stale=0)
 
     @rule(lower=st.integers(1, 4), more=st.integers(0, 4))
     def requirements_changed(self, lower: int, more: int) -> None:
@@ -190,16 +190,18 @@ class Scheduler(RuleBasedStateMachine):
 
     # ---- the driver -------------------------------------------------------------------------------------------------
 
-    @rule(stale=STALE, reads=st.sampled_from([None, (), ("read",)]))
-    def plan_in_force(self, stale: int, reads: tuple[str, ...] | None = None) -> None:
+    @rule(stale=STALE, vertices_read=st.sampled_from([None, (), ("read",)]))
+    def plan_activated(self, stale: int, vertices_read: tuple[str, ...] | None = None) -> None:
         version = 0 if self.state.plan is None else self.state.plan.version
-        self.take(PlanActivated(at=self.now, epoch=self.state.epoch, version=version + stale, reads=reads))
+        self.take(
+            PlanActivated(at=self.now, epoch=self.state.epoch, version=version + stale, vertices_read=vertices_read)
+        )
 
     @rule(stale=STALE, causes=st.sampled_from([(), (REPARTITION_ERROR,)]))
-    def plan_refused(self, stale: int, causes: tuple[str, ...]) -> None:
+    def plan_rejected(self, stale: int, causes: tuple[str, ...]) -> None:
         version = 0 if self.state.plan is None else self.state.plan.version
         failure = Failure(error_class="REFUSED", message="can't be done", causes=causes)
-        self.take(PlanRefused(at=self.now, epoch=self.state.epoch, version=version + stale, failure=failure))
+        self.take(PlanRejected(at=self.now, epoch=self.state.epoch, version=version + stale, failure=failure))
 
     @rule(deployment=st.sampled_from(["", "new"]))
     def redeployed(self, deployment: str) -> None:

@@ -31,7 +31,7 @@ def test_memory_of_every_strategy_survives_json(strategy: str):
 
 @pytest.mark.parametrize("version", [VERSION + 1, 0, None, "1"])
 def test_other_version_is_refused(version: object):
-    with pytest.raises(SnapshotError, match=f"snapshot of version {version!r} can't be read by version 1: upgrade"):
+    with pytest.raises(SnapshotError, match=f"snapshot of version {version!r} cannot be read by version 1: upgrade"):
         from_json({**to_json(Scenario().state), "snapshot": version})
 
 

@@ -54,7 +54,7 @@ def events(job: Scenario) -> Iterator[Event]:
         yield DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
         yield QueryFailed(at=now, epoch=epoch, failure=failure)
     yield job.plan_activated()
-    yield job.refused()
+    yield job.plan_rejected()
     for deployment in ("", "new"):
         yield JobRedeployed(at=now, deployment=deployment)
     yield BatchCommitted(at=now, epoch=epoch)

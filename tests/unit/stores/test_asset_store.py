@@ -37,7 +37,7 @@ FAILURE = FailureRecord(
     at=START,
     state="Executing",
     failure=Failure(error_class="TASK_FAILED", message="an executor was lost"),
-    decision="restart in 1 s",
+    decision="restarting in 1 s",
 )
 HISTORY = PublishedHistory(
     transitions=[{"target": str(number), "at": str(number), "version": number} for number in range(60)],

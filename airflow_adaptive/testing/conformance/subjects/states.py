@@ -161,7 +161,7 @@ def _restarting(scenario: Scenario, conditions: Conditions) -> Scenario:
     """Restart after a failure, or for a target parallelism."""
     executing = _executing(scenario, conditions)
     if conditions.has_target:
-        return executing.unsettled(executing.slots(held=SUFFICIENT, free=TARGET - SUFFICIENT))
+        return executing.apply_without_timers(executing.slots(held=SUFFICIENT, free=TARGET - SUFFICIENT))
     return executing.when_query_failed()
 
 

@@ -159,7 +159,7 @@ class _SimulatedJob:
     def settle(self) -> None:
         """Provide slots, drivers and time until the state of the job no longer changes."""
         for _ in range(_MAX_ACTIONS):
-            self.scenario.settle()
+            self.scenario.fire_due_timers()
             if not self._act():
                 return
         raise NotApplicableError("the job does not reach a stable state")

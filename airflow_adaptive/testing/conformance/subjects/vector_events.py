@@ -51,7 +51,7 @@ def _new_requirements(scenario: Scenario, conditions: Conditions) -> None:
     bounds, available = conditions.find(Phrase.BOUNDS), conditions.find(Phrase.SLOTS)
     if available is not None:
         held = scenario.state.held_slots
-        scenario.unsettled(scenario.slots(held=held, free=max(int(available[1]) - held, 0)))
+        scenario.apply_without_timers(scenario.slots(held=held, free=max(int(available[1]) - held, 0)))
     if bounds is not None:
         return _require(scenario, int(bounds[3]), int(bounds[4]))
     match scenario.state.current:
@@ -65,7 +65,7 @@ def _new_requirements(scenario: Scenario, conditions: Conditions) -> None:
 
 def _require_available_slots(scenario: Scenario, conditions: Conditions) -> None:
     """Set bounds that the available slots reach or do not reach, for a job that has waited for more slots."""
-    scenario.unsettled(scenario.slots(free=min(conditions.slots, SUFFICIENT)))
+    scenario.apply_without_timers(scenario.slots(free=min(conditions.slots, SUFFICIENT)))
     enough = conditions.slots == DESIRED
     _require(scenario, 1 if conditions.slots > NONE else SUFFICIENT, SUFFICIENT if enough else DESIRED + 1)
 

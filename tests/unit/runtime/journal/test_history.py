@@ -259,7 +259,7 @@ def test_decision_not_to_move_is_written_once(channel: FailingChannel) -> None:
     documents = [decode_journal(channel.journal[number]) for number in sorted(channel.journal)]
     assert datetime.fromisoformat(documents[-1].at) < START + timedelta(seconds=25)
     reasons = [decision["reason"] for document in documents for decision in document.decisions]
-    assert reasons.count("{'job': 1} -> {'job': 2} possible, not yet: below the minimal increase") == 1
+    assert reasons.count("{'job': 1} -> {'job': 2} is possible, but is below the minimum increase") == 1
     decisions = job.store.views[-1].history.decisions
     assert [decision["reason"] for decision in decisions] == reasons
 

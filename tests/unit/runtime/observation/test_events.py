@@ -42,7 +42,7 @@ def test_note_of_an_unmanaged_script_is_reported_with_its_first_plan(job: Scenar
         job.when(event)
     job.then("Executing", reason=NOTE)
     assert job.state.driver is not None
-    assert job.state.driver.reads == ()
+    assert job.state.driver.vertices_read == ()
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_lower_ceiling_rescales_as_soon_as_a_batch_is_committed() -> None:
     assert answer.held_back_until is None
     assert answer.at is not None
     assert job.now <= answer.at <= job.now + timedelta(minutes=2)
-    assert "4 slot(s) are there" in answer.reason
+    assert "4 slot(s) are available" in answer.reason
 
 
 def test_rescale_within_the_cooldown_is_held_back_until_its_end() -> None:
@@ -77,7 +77,7 @@ def test_higher_ceiling_takes_slots_that_are_offered() -> None:
 
 def test_same_requirements_lead_to_nothing() -> None:
     answer = told(running(4), 1, 4)
-    assert (answer.consequence, answer.reason) == (Consequence.NOTHING, "the requirements are as before: nothing to do")
+    assert (answer.consequence, answer.reason) == (Consequence.NOTHING, "the requirements are unchanged")
 
 
 def test_higher_lower_bound_within_what_is_there_leads_to_nothing() -> None:
@@ -140,7 +140,7 @@ def test_job_on_its_way_follows_later() -> None:
 
 
 def test_job_that_has_just_lost_slots_recovers_first() -> None:
-    job = running(4).unsettled(running(4).slots(held=3))
+    job = running(4).apply_without_timers(running(4).slots(held=3))
     lost = step(job.state, RequirementsChanged(at=job.now, requirements=job.state.requirements)).state
     answer = preview(lost, {"job": ParallelismRange(1, 3)}, job.now)
     assert answer.consequence is Consequence.LATER
@@ -150,7 +150,7 @@ def test_reactive_job_ignores_requirements() -> None:
     job = running(4, reactive=True)
     answer = told(job, 1, 2)
     assert (answer.consequence, answer.held_back_until) == (Consequence.NOTHING, None)
-    assert "a reactive job takes all slots" in answer.reason
+    assert "a reactive job uses all available slots" in answer.reason
 
 
 def test_controller_of_the_jobs_own_is_not_run() -> None:

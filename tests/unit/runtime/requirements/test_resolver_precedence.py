@@ -87,7 +87,7 @@ def test_requirements_that_can_not_hold_leave_those_active(asked: object) -> Non
 
 def test_requirements_that_come_into_force_next_are_active() -> None:
     job = Scenario(1, 4, slot_request_max_interval=5).given_waiting()
-    job.unsettled(job.requirements(2, 3))
+    job.apply_without_timers(job.requirements(2, 3))
     assert latest_requirements(job.state) == bounds(2, 3)
 
 

@@ -33,7 +33,7 @@ def test_job_without_failures_has_no_history():
 def test_failure_is_remembered_with_what_followed():
     job = Scenario().given_executing(2).after(5).when_query_failed()
     assert newest(job) == FailureRecord(
-        at=job.now, state="Executing", failure=TRANSIENT, decision="restart in 1 s", concurrent=()
+        at=job.now, state="Executing", failure=TRANSIENT, decision="restarting in 1 s", concurrent=()
     )
 
 
@@ -47,12 +47,12 @@ def test_failure_is_remembered_with_what_followed():
         ),
         (Scenario().given_waiting().after(301), "the job fails"),
         (Scenario().when(QueryFailed(at=START, epoch=0, failure=other())), "the job fails"),
-        (Scenario(deploy_timeout=10).given_deploying(2).after(11), "restart in 1 s"),
-        (Scenario().given_executing(2).when_driver_silent(), "restart in 1 s"),
-        (rescaling().when_driver_ended(), "the driver is gone"),
+        (Scenario(deploy_timeout=10).given_deploying(2).after(11), "restarting in 1 s"),
+        (Scenario().given_executing(2).when_driver_silent(), "restarting in 1 s"),
+        (rescaling().when_driver_ended(), "the driver has ended"),
         (
             Scenario().given_executing(2).when_query_failed().after(2).when_driver_ended(other()),
-            "DriverEnded ignored while WaitingForResources",
+            "DriverEnded ignored in the state WaitingForResources",
         ),
     ],
     ids=[
@@ -68,7 +68,7 @@ def test_each_restart_has_a_root_of_its_own_even_for_the_same_failure():
     job = Scenario(resource_stabilization_timeout=0).given_executing(2)
     for _ in range(3):
         job.when_query_failed().after(10).when_plan_activated()
-    assert decisions(job) == ["restart in 1 s", "restart in 1.5 s", "restart in 2.25 s"]
+    assert decisions(job) == ["restarting in 1 s", "restarting in 1.5 s", "restarting in 2.25 s"]
     assert [record.failure for record in job.state.failures] == [TRANSIENT] * 3
 
 
@@ -86,7 +86,7 @@ def test_long_failures_are_shortened():
     assert len(remembered.failure.message) <= MAX_MESSAGE_CHARACTERS
     assert remembered.failure.message.endswith("z")
     assert len(remembered.failure.causes) == MAX_CAUSES
-    assert remembered.decision == "restart in 1 s"
+    assert remembered.decision == "restarting in 1 s"
 
 
 # ---- concurrent failures --------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_failure_that_is_reported_twice_is_one():
 def test_failure_that_is_reported_twice_while_rescaling_is_one():
     job = rescaling()
     for _ in range(2):
-        job.unsettled(QueryFailed(at=job.now, epoch=1, failure=other()))
+        job.apply_without_timers(QueryFailed(at=job.now, epoch=1, failure=other()))
     assert [record.failure for record in job.state.failures] == [other()]
 
 
@@ -138,7 +138,12 @@ def test_driver_that_ends_as_it_was_directed_to_has_not_failed(job: Scenario):
 
 
 def test_driver_that_is_gone_already_can_t_end():
-    job = Scenario().given_executing(2).when_driver_ended().unsettled(DriverEnded(at=START, epoch=1, failure=other()))
+    job = (
+        Scenario()
+        .given_executing(2)
+        .when_driver_ended()
+        .apply_without_timers(DriverEnded(at=START, epoch=1, failure=other()))
+    )
     assert newest(job).concurrent == ()
 
 
@@ -153,23 +158,23 @@ def test_failures_of_another_epoch_are_not_ours(event: type[QueryFailed | Driver
 
 def test_failure_of_a_job_that_stops_is_decided_on_when_the_stop_is_over():
     job = Scenario().given_executing(2).when_suspended().when_query_failed()
-    assert decisions(job) == ["the stop goes on"]
+    assert decisions(job) == ["the stop continues"]
     job.when_query_failed(other()).when_savepoint_failed()
-    assert decisions(job) == ["restart in 1 s"]
+    assert decisions(job) == ["restarting in 1 s"]
     assert newest(job).state == "StopWithSavepoint"
     assert newest(job).concurrent == (other(),)
 
 
 def test_savepoint_despite_the_failure_leaves_the_root_as_it_was():
     job = Scenario().given_executing(2).when_suspended().when_query_failed().when_savepoint_completed()
-    assert decisions(job) == ["restart in 1 s"]
+    assert decisions(job) == ["restarting in 1 s"]
     assert newest(job).failure == TRANSIENT
 
 
 def test_stopping_job_that_is_canceled_reports_it():
     job = Scenario().given_executing(2).when_suspended().when_query_failed()
     job.when(CancelRequested(at=job.now))
-    assert decisions(job) == ["canceled as asked"]
+    assert decisions(job) == ["canceled as requested"]
 
 
 # ---- the end --------------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def test_downtimes_of_one_rescale_add_up():
 def test_downtime_goes_on_through_other_requirements_and_failures():
     job = Scenario(lower=1, upper=2).given_executing(2).when_query_failed()
     job.now += 2 * SECOND
-    job.settle().when_requirements(1, 3)
+    job.fire_due_timers().when_requirements(1, 3)
     job.now += 2 * SECOND
     job.when_driver_ended().when_slots().after(1000).when_slots(free=2).after(10).when_slots(held=2)
     waited = job.now - history(job)[1].start

@@ -51,13 +51,13 @@ def test_reason_not_to_move_is_reported_once():
     job = Scenario(min_parallelism_increase=3, upper=8).given_executing(2)
     for _ in range(3):
         job.when_slots(held=2, free=1).when_slots(held=2, free=0)
-    assert job.reasons.count("{'job': 2} -> {'job': 3} possible, not yet: below the minimal increase") == 1
+    assert job.reasons.count("{'job': 2} -> {'job': 3} is possible, but is below the minimum increase") == 1
 
 
 def test_reason_is_reported_again_after_a_transition():
     job = Scenario().given_waiting()
     job.when_requirements(1, 4).when_requirements(1, 4)
-    reason = "the requirements are as before: nothing to do"
+    reason = "the requirements are unchanged"
     assert job.reasons.count(reason) == 1
     job.when_slots(free=4).when_requirements(1, 4)
     assert job.reasons.count(reason) == 2
@@ -69,7 +69,7 @@ def test_reasons_beyond_the_limit_change_nothing_that_is_saved():
         job.when_slots(held=2, free=free)
     before = job.state
     job.when_slots(held=2, free=40)
-    assert job.reason == "{'job': 2} -> {'job': 42} possible, not yet: below the minimal increase"
+    assert job.reason == "{'job': 2} -> {'job': 42} is possible, but is below the minimum increase"
     assert replace(job.state, offers=()) == replace(before, offers=())
     assert len(before.timeline.reported) == MAX_REPORTED
 

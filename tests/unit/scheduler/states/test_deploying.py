@@ -1,4 +1,4 @@
-"""Deploying: until the plan is in force on all its slots, or the patience ends."""
+"""Deploying: until the plan is active on all its slots, or `deploy_timeout` ends."""
 
 from dataclasses import replace
 
@@ -16,25 +16,25 @@ def test_executes_when_the_driver_reports_the_plan_active():
 
 def test_slots_that_are_still_to_come_are_awaited():
     job = Scenario().given_deploying(4).when_slots(held=1, free=3).when_plan_activated()
-    job.then("Deploying", reason="in force on 1 of 4 slot(s)")
-    job.when_slots(held=3, free=1).then("Deploying", reason="in force on 3 of 4 slot(s)")
+    job.then("Deploying", reason="active on 1 of 4 slot(s)")
+    job.when_slots(held=3, free=1).then("Deploying", reason="active on 3 of 4 slot(s)")
     job.when_slots(held=4).then("Executing")
 
 
 def test_note_of_a_driver_is_reported_with_its_first_plan_only():
-    job, note = Scenario().given_script().given_deploying(1).when_slots(held=1, free=1), "it is an ordinary script"
-    job.when(replace(job.plan_activated(), note=note)).then(
-        "Executing", reason=f"the driver has activated the plan; {note}"
+    job, notice = Scenario().given_script().given_deploying(1).when_slots(held=1, free=1), "it is an ordinary script"
+    job.when(replace(job.plan_activated(), notice=notice)).then(
+        "Executing", reason=f"the driver has activated the plan; {notice}"
     )
     job.when_slots(held=1, free=3).after(60).then("Deploying")
-    job.when_slots(held=4).when(replace(job.plan_activated(), note=note)).then("Executing")
-    assert note not in job.reasons[-1]
+    job.when_slots(held=4).when(replace(job.plan_activated(), notice=notice)).then("Executing")
+    assert notice not in job.reasons[-1]
 
 
 def test_note_of_a_driver_is_reported_while_slots_are_awaited():
     job = Scenario().given_deploying(2).when_slots(held=1, free=1)
-    job.when(replace(job.plan_activated(), note="an ordinary script"))
-    job.then("Deploying", reason="in force on 1 of 2 slot(s): the others are awaited; an ordinary script")
+    job.when(replace(job.plan_activated(), notice="an ordinary script"))
+    job.then("Deploying", reason="active on 1 of 2 slot(s), and the other slots have not arrived; an ordinary script")
 
 
 def test_plan_of_another_version_is_not_taken_for_this_one():
@@ -57,7 +57,7 @@ def test_submission_id_of_a_driver_that_is_gone_is_not_kept():
 def test_plans_again_with_what_arrived_when_it_takes_too_long():
     job = Scenario().given_deploying(4).when_slots(held=2).after(300)
     job.then("Deploying").then_parallelism(2)
-    assert "only 2 of 4 slot(s) arrived in 300 s: plan again" in job.reasons
+    assert "only 2 of 4 slot(s) arrived in 300 s: the scheduler makes another plan" in job.reasons
     assert job.path[-3:] == ["Deploying", "Restarting", "Deploying"]
     assert job.state.restarts.attempts == 0
 
@@ -77,12 +77,12 @@ def test_fails_over_when_nothing_arrived_in_time():
 def test_fails_over_when_all_slots_arrived_but_the_plan_is_not_active():
     job = Scenario().given_deploying(2).when_slots(held=2).after(300)
     killed = KillDriver(epoch=1, submission_id=None, cause="TimerFired")
-    job.then("Restarting", killed, reason="not in force after 300 s; 2 slot(s) had arrived")
+    job.then("Restarting", killed, reason="not active after 300 s; 2 slot(s) had arrived")
 
 
 def test_failure_goes_to_failure_handling():
-    Scenario().given_deploying(2).when_driver_ended().then("Restarting", reason="restart in 1 s")
-    Scenario().given_deploying(2).when_query_failed().then("Restarting", reason="restart in 1 s")
+    Scenario().given_deploying(2).when_driver_ended().then("Restarting", reason="restarting in 1 s")
+    Scenario().given_deploying(2).when_query_failed().then("Restarting", reason="restarting in 1 s")
     Scenario().given_deploying(2).when_query_failed(HOPELESS).then(
         "Finished", KillDriver(epoch=1, submission_id=None, cause="QueryFailed"), reason="not recoverable"
     )
@@ -117,7 +117,7 @@ def test_running_driver_is_stopped_gracefully():
 
 def test_requirements_are_noted_for_the_next_plan():
     job = Scenario(scaling_interval_min=0, max_trigger_delay=0).given_deploying(2)
-    job.when_requirements(1, 1).then("Deploying", reason="the requirements are noted")
+    job.when_requirements(1, 1).then("Deploying", reason="the requirements are recorded")
     job.when_slots(held=2).when_plan_activated().then("Deploying").then_parallelism(1)
 
 
@@ -134,7 +134,7 @@ def growing() -> Scenario:
 
 def test_running_job_plans_again_at_once_when_slots_are_lost_on_the_way():
     job = growing().when_slots(held=2, free=1).then("Deploying").then_parallelism(3)
-    assert "only 3 of 4 slot(s) are left: plan again" in job.reasons
+    assert "only 3 of 4 slot(s) are left: the scheduler makes another plan" in job.reasons
 
 
 def test_running_job_stops_at_once_when_the_minimum_is_lost_on_the_way():
@@ -148,7 +148,7 @@ def registered(job: Scenario) -> Scenario:
 
 def test_new_driver_that_was_granted_too_little_plans_again_at_once():
     job = registered(Scenario().given_deploying(4).when_slots(held=1, free=1)).then("Deploying").then_parallelism(2)
-    assert "only 2 of 4 slot(s) are left: plan again" in job.reasons
+    assert "only 2 of 4 slot(s) are left: the scheduler makes another plan" in job.reasons
 
 
 def test_new_driver_that_was_granted_less_than_the_minimum_gives_everything_back_at_once():

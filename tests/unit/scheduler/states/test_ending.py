@@ -57,7 +57,7 @@ def test_cancel_is_ignored_when_canceling():
 def test_finished_job_waits_for_its_driver_to_be_gone():
     job = Scenario().given_deploying(2).when_canceled()
     job.then("Finished", KillDriver(epoch=1, submission_id=None, cause="CancelRequested"))
-    job.after(60).then("Finished", KILLED_LATE).when_driver_ended().then("Finished", reason="the driver is gone")
+    job.after(60).then("Finished", KILLED_LATE).when_driver_ended().then("Finished", reason="the driver has ended")
     job.after(10**6).then("Finished")
 
 

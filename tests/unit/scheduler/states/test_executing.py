@@ -22,7 +22,7 @@ def current(job: Scenario) -> Executing:
 
 def test_cooldown_remembers_a_change_and_acts_when_it_ends():
     job = Scenario().given_executing(2).after(10).when_slots(held=2, free=2)
-    job.then("Executing", reason="{'job': 2} -> {'job': 4} possible, not yet: Cooldown")
+    job.then("Executing", reason="{'job': 2} -> {'job': 4} is possible, but must wait: phase Cooldown")
     job.after(19.9).then("Executing").after(0.1).then("Deploying").then_parallelism(4)
 
 
@@ -99,7 +99,7 @@ def test_sufficient_slots_are_taken_when_stabilised_and_overdue():
 
 def test_increase_below_the_minimum_is_not_worth_it():
     job = Scenario(upper=8, **AT_ONCE, min_parallelism_increase=2).given_executing(2).when_slots(held=2, free=1)
-    job.then("Executing", reason="possible, not yet: below the minimal increase")
+    job.then("Executing", reason="is possible, but is below the minimum increase")
     job.when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
 
 
@@ -131,7 +131,7 @@ def test_rescale_is_on_the_timeline_with_both_parallelisms():
     assert (restarting.before, restarting.target, restarting.reason) == (
         {"job": 2},
         "Restarting",
-        "4 slot(s) are there, 2 used: {'job': 2} -> {'job': 4}",
+        "4 slot(s) are available, 2 are used: {'job': 2} -> {'job': 4}",
     )
     assert (deploying.before, deploying.after) == ({"job": 2}, {"job": 4})
 
@@ -166,7 +166,7 @@ def test_small_change_that_was_there_from_the_beginning_is_forced_too():
 
 def test_nothing_is_forced_when_the_change_is_gone():
     job = forced().when_slots(held=2, free=1).after(30).when_slots(held=2)
-    job.after(100).then("Executing", reason="nothing is left to be forced")
+    job.after(100).then("Executing", reason="no forced rescale is necessary")
     assert current(job).forced_at is None
 
 
@@ -200,7 +200,7 @@ def test_job_that_does_not_stop_below_its_lower_bound_is_killed():
 
 def test_job_below_its_new_lower_bound_keeps_running_when_configured_so():
     job = Scenario(below_lower_bound="keep_running", scaling_interval_min=0).given_executing(2).when_requirements(3, 4)
-    job.then("Executing", reason="have 2 slot(s), need at least 3 (vertex 'job' at least 3); keeps running")
+    job.then("Executing", reason="have 2 slot(s), need at least 3 (vertex 'job' at least 3); the job keeps running")
     job.after(1000).then("Executing").when_slots(held=2, free=1).after(100).then("Deploying").then_parallelism(3)
 
 
@@ -215,7 +215,7 @@ def test_lower_bound_that_was_raised_while_deploying_is_seen_on_entry():
 
 def test_nothing_is_forced_below_the_lower_bound():
     job = forced(below_lower_bound="keep_running").when_slots(held=2, free=1).when_requirements(7, 8)
-    job.after(60).then("Executing", reason="nothing is left to be forced")
+    job.after(60).then("Executing", reason="no forced rescale is necessary")
 
 
 # ---- loss of slots, failures, wishes --------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def test_fixed_delay_restarts_as_often_as_allowed():
     strategy = {"type": "fixed-delay", "attempts": 2, "delay": "5 s"}
     job = Scenario(lower=2, upper=2, restart_strategy=strategy).given_executing(2)
     for _ in range(2):
-        job.when_query_failed().then("Restarting", reason="restart in 5 s")
+        job.when_query_failed().then("Restarting", reason="restarting in 5 s")
         job.after(4.9).then("Restarting").after(0.1).then("Deploying").when_plan_activated().then("Executing")
     job.when_query_failed().then(
         "Failing", reason="recovery is suppressed by FixedDelay(attempts=2, delay=5 s): TASK_FAILED"
@@ -42,9 +42,9 @@ def test_failure_rate_allows_failures_that_are_far_apart():
 def test_exponential_delay_grows_and_falls_back_after_a_quiet_time():
     job = Scenario(lower=2, upper=2).given_executing(2)
     for seconds in ("1", "1.5", "2.25"):
-        job.when_query_failed().then("Restarting", reason=f"restart in {seconds} s").after(3)
+        job.when_query_failed().then("Restarting", reason=f"restarting in {seconds} s").after(3)
         job.when_plan_activated().then("Executing")
-    job.after(3600 + 3).when_query_failed().then("Restarting", reason="restart in 1 s")
+    job.after(3600 + 3).when_query_failed().then("Restarting", reason="restarting in 1 s")
 
 
 def test_jitter_changes_the_exponential_delay_the_same_way_in_a_replay():
@@ -83,7 +83,7 @@ def test_job_waits_for_resources_when_not_all_desired_slots_are_there():
 
 def test_backoff_starts_when_the_silent_driver_is_gone():
     job = Scenario(lower=1, upper=2).given_executing(2).when_driver_silent().then("Restarting", KILLED)
-    job.after(30).then("Restarting").when_driver_ended().then("Restarting", reason="the driver is gone")
+    job.after(30).then("Restarting").when_driver_ended().then("Restarting", reason="the driver has ended")
     job.after(0.9).then("Restarting").after(0.1)
     job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
 
@@ -121,18 +121,18 @@ def test_input_is_not_exhausted_when_a_query_failed():
 
 def test_rescale_starts_on_the_plan_it_was_made_for():
     job = rescaling()
-    job.unsettled(job.slots(held=2, free=9)).settle().then("Deploying").then_parallelism(4)
+    job.apply_without_timers(job.slots(held=2, free=9)).fire_due_timers().then("Deploying").then_parallelism(4)
 
 
 def test_rescale_waits_for_its_goal_when_the_slots_have_vanished():
     job = rescaling()
-    job.unsettled(job.slots(held=2)).settle().then("WaitingForResources")
+    job.apply_without_timers(job.slots(held=2)).fire_due_timers().then("WaitingForResources")
     job.when_slots(held=2, free=1).after(1).when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
 
 
 def test_goal_that_requirements_forbid_by_now_is_dropped():
     job = rescaling()
-    job.unsettled(job.requirements(1, 3)).settle().then("Deploying").then_parallelism(3)
+    job.apply_without_timers(job.requirements(1, 3)).fire_due_timers().then("Deploying").then_parallelism(3)
 
 
 def test_goal_of_another_graph_is_dropped():
@@ -140,13 +140,13 @@ def test_goal_of_another_graph_is_dropped():
     assert isinstance(job.state.current, Restarting)
     of_other_graph = replace(job.state.current, target_parallelism={"read": 2, "write": 2})
     job.state = replace(job.state, current=of_other_graph)
-    job.settle().then("Deploying").then_parallelism(4)
+    job.fire_due_timers().then("Deploying").then_parallelism(4)
 
 
 def test_goal_is_as_good_as_all_that_is_desired_while_waiting():
     job = Scenario(upper=8, scaling_interval_min=0, executing_stabilization_timeout=0, max_trigger_delay=0)
-    job.given_executing(2).unsettled(job.slots(held=2, free=2))
-    job.unsettled(job.slots(held=2)).settle().then("WaitingForResources")
+    job.given_executing(2).apply_without_timers(job.slots(held=2, free=2))
+    job.apply_without_timers(job.slots(held=2)).fire_due_timers().then("WaitingForResources")
     job.when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
 
 
@@ -157,7 +157,7 @@ def test_driver_that_dies_during_a_rescale_is_replaced():
 
 def test_input_may_be_exhausted_during_a_rescale():
     job = rescaling()
-    job.unsettled(job.completed()).then("Finished").then_outcome("FINISHED")
+    job.apply_without_timers(job.completed()).then("Finished").then_outcome("FINISHED")
 
 
 # ---- wishes ---------------------------------------------------------------------------------------------------------

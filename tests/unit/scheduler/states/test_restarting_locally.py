@@ -19,13 +19,18 @@ def test_recovers_when_the_slots_are_back():
 
 def test_plans_again_at_once_when_the_slots_cannot_come_back():
     job = Scenario().given_executing(4).when_slots(held=3)
-    job.then("Deploying", reason="the lost slots can't come back: {'job': 4} -> {'job': 3}").then_parallelism(3)
+    job.then("Deploying", reason="the lost slots cannot come back: {'job': 4} -> {'job': 3}").then_parallelism(3)
     assert job.path[-3:] == ["RestartingLocally", "Restarting", "Deploying"]
     assert job.state.restarts.attempts == 0
 
 
 def test_plans_again_when_hope_is_lost_on_the_way():
-    job = recovering().after(20).when_slots(held=2, free=2).then("RestartingLocally", reason="2 of 4 slot(s) are there")
+    job = (
+        recovering()
+        .after(20)
+        .when_slots(held=2, free=2)
+        .then("RestartingLocally", reason="the job holds 2 of 4 slot(s)")
+    )
     job.when_slots(held=2).then("Deploying").then_parallelism(2)
 
 
@@ -41,7 +46,7 @@ def test_plans_again_with_free_slots_when_the_lost_ones_cannot_come_back():
 
 def test_stops_and_waits_when_what_is_left_is_below_the_minimum():
     job = Scenario(lower=3).given_executing(4).when_slots(held=2)
-    job.then("Restarting", reason="the lost slots can't come back: have 2 slot(s), need at least 3")
+    job.then("Restarting", reason="the lost slots cannot come back: have 2 slot(s), need at least 3")
     job.when_driver_ended().then("WaitingForResources").after(10**6).then("WaitingForResources")
 
 

@@ -19,12 +19,12 @@ def test_suspended_when_the_queries_stopped_and_the_driver_is_gone():
 
 
 def test_runs_on_when_the_queries_could_not_be_stopped():
-    job = stopping().after(20).when_savepoint_failed().then("Executing", reason="they run on")
+    job = stopping().after(20).when_savepoint_failed().then("Executing", reason="continue to run")
     job.when_slots(held=2, free=2).after(29).then("Executing").after(1).then("Deploying")
 
 
 def test_failure_is_decided_on_when_the_stop_has_failed():
-    job = stopping().when_query_failed().then("StopWithSavepoint", reason="the stop goes on")
+    job = stopping().when_query_failed().then("StopWithSavepoint", reason="the stop continues")
     job.when_savepoint_failed().then("Restarting", reason="TASK_FAILED: an executor was lost")
     assert job.state.restarts.attempts == 1
 

@@ -6,7 +6,7 @@ from airflow_adaptive.testing.scenario import Scenario
 
 def test_deploys_at_once_when_all_desired_slots_are_there():
     job = Scenario(lower=1, upper=4).given_waiting().when_slots(free=4)
-    job.then("Deploying", SubmitDriver(epoch=1, slots=4, cause="SlotsChanged"), reason="4 slot(s) are there")
+    job.then("Deploying", SubmitDriver(epoch=1, slots=4, cause="SlotsChanged"), reason="4 slot(s) are available")
     job.then_parallelism(4)
 
 
@@ -38,7 +38,7 @@ def test_waits_on_when_the_slots_are_gone_as_the_stabilisation_ends():
 
 def test_deploys_with_what_is_there_when_the_wait_ends():
     job = Scenario(resource_wait_timeout=5).given_waiting(free=2).after(5)
-    job.then("Deploying", SubmitDriver(epoch=1, slots=2, cause="TimerFired"), reason="waited long enough")
+    job.then("Deploying", SubmitDriver(epoch=1, slots=2, cause="TimerFired"), reason="resource_wait_timeout has passed")
 
 
 def test_fails_and_gives_the_reason_when_the_wait_ends_below_the_minimum():
@@ -68,7 +68,7 @@ def test_lower_requirements_make_what_is_there_desired():
 
 def test_same_requirements_change_nothing_and_state_so():
     job = Scenario().given_waiting().when_requirements(1, 4)
-    job.then("WaitingForResources", reason="the requirements are as before: nothing to do")
+    job.then("WaitingForResources", reason="the requirements are unchanged")
 
 
 def test_same_slots_change_nothing():

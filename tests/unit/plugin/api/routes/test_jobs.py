@@ -134,7 +134,7 @@ def test_plan_shows_where_the_subtasks_lie(airflow_app: AirflowApp) -> None:
         SlotOffer(worker="w1", held=2, address="w1:8081"),
         SlotOffer(worker="w2", held=1, free=1, address="w2:8081"),
     )
-    job.unsettled(SlotsChanged(at=job.now, offers=offers))
+    job.apply_without_timers(SlotsChanged(at=job.now, offers=offers))
     place(airflow_app, job, **reported(3))
     plan = get(airflow_app, "/jobs/departures/plan")
     assert plan["vertices"][0] | {"planned": 3, "effective": 3} == plan["vertices"][0]
@@ -213,4 +213,4 @@ def test_failures_report_their_causes_the_newest_first(airflow_app: AirflowApp) 
     told = get(airflow_app, "/jobs/departures/failures")
     assert told["total_entries"] == 1
     assert told["failures"][0]["failure"]["error_class"] == "TASK_FAILED"
-    assert "restart in" in told["failures"][0]["decision"]
+    assert "restarting in" in told["failures"][0]["decision"]

@@ -107,7 +107,7 @@ const EVENTS: Record<string, string> = {
   DriverEnded: "the driver ends",
   DriverHeartbeatTimedOut: "the heartbeat of the driver times out",
   PlanActivated: "the driver activates the plan",
-  PlanRefused: "the driver refuses the plan",
+  PlanRejected: "the driver rejects the plan",
   BatchCommitted: "a batch is committed",
   QueryFailed: "a query fails",
   SavepointCompleted: "the savepoint is complete",
