@@ -65,7 +65,7 @@ class ReasonCode(StrEnum):
     RESOURCE_WAIT_TIMEOUT = "RESOURCE_WAIT_TIMEOUT"
     """`resource_wait_timeout` has passed."""
     DEPLOY_TIMEOUT = "DEPLOY_TIMEOUT"
-    """`deploy_timeout` has passed before the driver has activated the plan."""
+    """`deploy_timeout` has passed before the driver activated the plan."""
     LOCAL_RECOVERY_TIMEOUT = "LOCAL_RECOVERY_TIMEOUT"
     """`local_recovery_timeout` has passed before the lost slots came back."""
     STOP_TIMEOUT = "STOP_TIMEOUT"
