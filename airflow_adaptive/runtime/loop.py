@@ -186,13 +186,10 @@ class Loop:
             await self._claim()  # (1)
             if not self._is_over():
                 observed_at = self._now()
-                reported = (
-                    await self._observe_job()
-                )  # (2) driver status and control requests; their requirements come first ...
+                reported = await self._observe_job()  # (2) driver status and control requests
                 requirements = self._resolve_requirements(reported)  # (3)
-                observation = await self._observe_cluster(
-                    reported, requirements
-                )  # (2) ... because the poll demands slots for them
+                # (2) The poll of the cluster demands slots for the resolved requirements, so it follows step (3).
+                observation = await self._observe_cluster(reported, requirements)
                 events = self._derive_events(observation, requirements)  # (4)
                 await self._take_events(events, observation)  # (5)
                 await self._steps.fire_timers(until=observed_at + poll_interval)  # (6)
