@@ -36,15 +36,15 @@ def address(shared_airflow_app: AirflowApp) -> Iterator[str]:
 
 
 class Visitor:
-    """Somebody who looks at the page."""
+    """A user who opens the page in a browser."""
 
     def __init__(self, airflow_app: AirflowApp, browser: Any, address: str) -> None:
         self._airflow_app = airflow_app
         self._browser = browser
         self._address = address
         self._contexts: list[Any] = []
-        self.complaints: list[str] = []
-        """What the browser found wrong with the page."""
+        self.errors: list[str] = []
+        """Errors that the browser reported."""
 
     def open(self, path: str = "", user: str | None = "editor", theme: str = "light", **options: Any) -> Any:
         """The page at a path below its own, or below Airflow's if it begins with a slash."""
@@ -56,24 +56,24 @@ class Visitor:
             context.add_cookies([{"name": "_token", "value": self._airflow_app.token(user), "url": self._address}])
         context.add_init_script(f"localStorage.theme ??= {theme!r}")
         page = context.new_page()
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("console", self._listen)
         page.goto(self._address + (path if path.startswith("/") else f"/adaptive/ui/{path}"))
         return page
 
-    def leave(self) -> None:
+    def close(self) -> None:
         for context in self._contexts:
             context.close()
 
     def _listen(self, message: Any) -> None:
         if message.type == "error" and "Failed to load resource" not in message.text:
-            self.complaints.append(message.text)
+            self.errors.append(message.text)
 
 
 @pytest.fixture
 def visitor(airflow_app: AirflowApp, browser: Any, address: str) -> Iterator[Visitor]:
-    """Opens the page; in the end the browser must have found nothing wrong, of its content security policy neither."""
-    somebody = Visitor(airflow_app, browser, address)
-    yield somebody
-    somebody.leave()
-    assert somebody.complaints == []
+    """A visitor. The test fails if the browser reports an error, including violations of the content security policy."""
+    new_visitor = Visitor(airflow_app, browser, address)
+    yield new_visitor
+    new_visitor.close()
+    assert new_visitor.errors == []

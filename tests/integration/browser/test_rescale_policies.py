@@ -1,6 +1,6 @@
-"""Whose bounds a job has, as people see it, and how they set and lift them.
+"""The source of the bounds of a job on the page, and setting and clearing of bounds by users.
 
-`WRITE_PICTURES=1` keeps a picture for docs/page.md.
+`WRITE_PICTURES=1` writes a picture for docs/page.md.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def soon(**length: float) -> str:
     return (datetime.now(UTC) + timedelta(**length)).isoformat()
 
 
-def standing(origin: str, name: str, **more: Any) -> dict[str, Any]:
-    """Whose bounds are in force, as a loop shows it."""
+def requirements_source(origin: str, name: str, **more: Any) -> dict[str, Any]:
+    """Source of the active bounds, as the loop publishes it."""
     return {
         "origin": origin,
         "name": name,
@@ -43,7 +43,7 @@ def standing(origin: str, name: str, **more: Any) -> dict[str, Any]:
 
 
 def policy(**more: Any) -> dict[str, Any]:
-    """A rescale policy and its last advice, as a loop shows it."""
+    """A rescale policy and its last advice, as the loop publishes them."""
     advice = {
         "at": soon(seconds=-5),
         "since": soon(minutes=-13),
@@ -55,13 +55,15 @@ def policy(**more: Any) -> dict[str, Any]:
     return {"kind": "CombinedPolicy", "dry_run": False, "active": True, "advice": advice, "problem": None} | more
 
 
-def place(airflow_app: AirflowApp, by: dict[str, Any], says: dict[str, Any] | None = None, **more: Any) -> int:
-    """A job whose bounds are that one's."""
+def place(
+    airflow_app: AirflowApp, by: dict[str, Any], published_policy: dict[str, Any] | None = None, **more: Any
+) -> int:
+    """Publish a job with this source of its bounds and this rescale policy, and return the id of its Asset."""
     job = stories.rescaled_twice()
     summary = shown(job, **stories.SPARK)[SUMMARY] | {"requirements_source": by}
-    if says and says["active"]:
-        summary["requirements"] = says["advice"]["bounds"]
-    return stories.place(airflow_app, job, **{SUMMARY: summary, POLICY: says or {}, **more})
+    if published_policy and published_policy["active"]:
+        summary["requirements"] = published_policy["advice"]["bounds"]
+    return stories.place(airflow_app, job, **{SUMMARY: summary, POLICY: published_policy or {}, **more})
 
 
 def bounds_of(page: Any) -> Any:
@@ -69,7 +71,9 @@ def bounds_of(page: Any) -> Any:
 
 
 def test_bounds_of_calendar_and_load_have_a_reason_and_a_next_change(airflow_app: AirflowApp, visitor: Visitor) -> None:
-    place(airflow_app, standing("POLICY", "calendar and load", reason=REASON, until=soon(minutes=95)), policy())
+    place(
+        airflow_app, requirements_source("POLICY", "calendar and load", reason=REASON, until=soon(minutes=95)), policy()
+    )
     page = visitor.open("jobs/departures")
     bounds = bounds_of(page)
     expect(bounds).to_contain_text("Set by calendar and load, 13 m ago, next change")
@@ -100,8 +104,8 @@ def test_dry_run_is_marked_wherever_its_advice_is_reported(airflow_app: AirflowA
             "reason": "bounds by the DAG: nothing changes",
         },
     ]
-    told = {HISTORY: {"transitions": [], "decisions": decisions}}
-    place(airflow_app, standing("DAG", "dag"), policy(dry_run=True, active=False), **told)
+    history = {HISTORY: {"transitions": [], "decisions": decisions}}
+    place(airflow_app, requirements_source("DAG", "dag"), policy(dry_run=True, active=False), **history)
     page = visitor.open("jobs/departures", theme="dark", viewport={"width": 390, "height": 800})
     expect(page.get_by_text("Dry run", exact=True)).to_have_count(2)
     expect(bounds_of(page)).to_contain_text("Set by the DAG")
@@ -116,7 +120,9 @@ def test_dry_run_is_marked_wherever_its_advice_is_reported(airflow_app: AirflowA
 
 def test_policy_that_can_t_be_followed_gives_the_reason(airflow_app: AirflowApp, visitor: Visitor) -> None:
     problem = "the job has no vertex 'sink': it has 'read', 'enrich', 'aggregate'"
-    calendar = standing("CALENDAR", "rush_hour/set_requirements/scheduled__2026-11-21T06:00:00+00:00", via="task")
+    calendar = requirements_source(
+        "CALENDAR", "rush_hour/set_requirements/scheduled__2026-11-21T06:00:00+00:00", via="task"
+    )
     place(airflow_app, calendar, policy(active=False, advice=None, problem=problem))
     page = visitor.open("jobs/departures", viewport={"width": 390, "height": 800})
     expect(bounds_of(page)).to_contain_text("Set by calendar: rush_hour/set_requirements")
@@ -131,11 +137,11 @@ def test_job_that_reports_no_bounds_has_no_such_part(airflow_app: AirflowApp, vi
     expect(bounds_of(page)).to_have_count(0)
 
 
-# ---- setting and lifting --------------------------------------------------------------------------------------------
+# ---- setting and clearing -------------------------------------------------------------------------------------------
 
 
 def test_bounds_are_set_for_a_while(airflow_app: AirflowApp, visitor: Visitor) -> None:
-    asset = place(airflow_app, standing("POLICY", "load"), policy())
+    asset = place(airflow_app, requirements_source("POLICY", "load"), policy())
     dialog = editor_of(visitor.open("jobs/departures"), upper="4")
     expect(dialog).to_contain_text("Currently set by load")
     expect(dialog).to_contain_text("These bounds override the rescale policy until they expire or you clear them.")
@@ -154,7 +160,7 @@ def test_bounds_are_set_for_a_while(airflow_app: AirflowApp, visitor: Visitor) -
 
 
 def test_bounds_that_a_policy_has_set_are_held_until_a_time(airflow_app: AirflowApp, visitor: Visitor) -> None:
-    asset = place(airflow_app, standing("POLICY", "load"), policy())
+    asset = place(airflow_app, requirements_source("POLICY", "load"), policy())
     dialog = editor_of(visitor.open("jobs/departures", timezone_id="Asia/Kathmandu"), upper="4")
     dialog.get_by_label("These bounds apply").select_option("until a time")
     dialog.get_by_label("Date and time").fill("2013-01-01T10:00")
@@ -168,9 +174,9 @@ def test_bounds_that_a_policy_has_set_are_held_until_a_time(airflow_app: Airflow
 
 def test_bounds_of_a_user_are_cleared(airflow_app: AirflowApp, visitor: Visitor) -> None:
     body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
-    asked = {REQUIREMENTS: {"by": "alice", "at": soon(minutes=-3), "via": "REST", "until": soon(minutes=57)}}
-    alice = standing("USER", "alice", via="REST", until=soon(minutes=57))
-    asset = place(airflow_app, alice, policy(active=False), **{REQUIREMENTS: body, REQUESTERS: asked})
+    requesters = {REQUIREMENTS: {"by": "alice", "at": soon(minutes=-3), "via": "REST", "until": soon(minutes=57)}}
+    alice = requirements_source("USER", "alice", via="REST", until=soon(minutes=57))
+    asset = place(airflow_app, alice, policy(active=False), **{REQUIREMENTS: body, REQUESTERS: requesters})
     page = visitor.open("jobs/departures")
     expect(bounds_of(page)).to_contain_text(re.compile(r"Set by alice \(REST\), .*, until \d{4}-"))
     expect(bounds_of(page)).to_contain_text("Another source set the active bounds.")
@@ -184,7 +190,7 @@ def test_bounds_of_a_user_are_cleared(airflow_app: AirflowApp, visitor: Visitor)
 
 
 def test_viewer_can_t_clear_bounds(airflow_app: AirflowApp, visitor: Visitor) -> None:
-    place(airflow_app, standing("USER", "alice", via="REST"))
+    place(airflow_app, requirements_source("USER", "alice", via="REST"))
     page = visitor.open("jobs/departures", user="viewer")
     expect(bounds_of(page)).to_contain_text("until they are cleared")
     expect(bounds_of(page).get_by_role("button", name="Clear the override")).to_be_disabled()
