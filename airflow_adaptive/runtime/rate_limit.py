@@ -29,11 +29,11 @@ class RateLimiter:
         self._tokens = per_second
         self._refilled_at: datetime | None = None
 
-    def join(self) -> Turn:
+    def join(self) -> RateLimiterMember:
         """Add a member."""
         self.members += 1
         self._joined += 1
-        return Turn(self, phase=self._joined * GOLDEN_RATIO % 1)
+        return RateLimiterMember(self, phase=self._joined * GOLDEN_RATIO % 1)
 
     @property
     def round(self) -> timedelta:
@@ -51,8 +51,8 @@ class RateLimiter:
         return True
 
 
-class Turn:
-    """Turn of one member of a `RateLimiter`."""
+class RateLimiterMember:
+    """One member of a `RateLimiter`, for example the loop of one job."""
 
     def __init__(self, limiter: RateLimiter, phase: float) -> None:
         """Use `RateLimiter.join`.
@@ -84,6 +84,6 @@ class Turn:
         self._last = now
         return True
 
-    def leave(self) -> None:
+    def unregister(self) -> None:
         """Remove the member from the limiter."""
         self._limiter.members -= 1

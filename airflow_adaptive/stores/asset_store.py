@@ -47,11 +47,11 @@ class AirflowJobStore:
         self._task = task
         self._clock = clock
         self._access = access
-        self._request_turn = access.request_reads.join()
+        self._request_member = access.request_reads.join()
         self._marker: str | None = None
         self._view_writer = BackgroundWriter(self._write_view, access, clock)
         self._metrics_writer = BackgroundWriter(self._write_metrics, access, clock)
-        self._metrics_turn = access.metrics_writes.join()
+        self._metrics_member = access.metrics_writes.join()
         self._pending_metrics: dict[str, Any] = {}
         self._airflow_metrics = AirflowMetrics(job, task.dag_id, task.task_id)
         self._reader = ControlRequestReader(self._accessor)
@@ -63,7 +63,7 @@ class AirflowJobStore:
     async def control_requests(self) -> ControlRequests:
         """Return the control requests of the last successful read; read again if a read is due."""
         is_notified = await self._is_notified()
-        if self._request_turn.due(self._clock.now(), REQUEST_INTERVAL, urgent=is_notified):
+        if self._request_member.due(self._clock.now(), REQUEST_INTERVAL, urgent=is_notified):
             if is_notified:
                 self._reader.read_all_next()
             await self._access.read(lambda: self._log_errors(self._read_requests))
@@ -79,7 +79,7 @@ class AirflowJobStore:
     async def publish_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Write the newest job metrics in the background; if many loops share the access to the stores, in the turn of this job."""
         self._pending_metrics |= metrics
-        if self._metrics_turn.due(self._clock.now(), METRICS_INTERVAL):
+        if self._metrics_member.due(self._clock.now(), METRICS_INTERVAL):
             self._metrics_writer.put(self._pending_metrics)
             self._pending_metrics = {}
 
@@ -97,8 +97,8 @@ class AirflowJobStore:
         """Cancel the writes, and leave the rate limits."""
         self._view_writer.stop()
         self._metrics_writer.stop()
-        self._request_turn.leave()
-        self._metrics_turn.leave()
+        self._request_member.unregister()
+        self._metrics_member.unregister()
 
     async def _is_notified(self) -> bool:
         """Return whether a new change marker exists; the markers are read only where regular polls are rare."""

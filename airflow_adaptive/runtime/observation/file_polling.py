@@ -28,12 +28,12 @@ class FilePolling:
         """
         self.is_due = True
         """Whether the loop reads the files in this cycle."""
-        self._turn = limiter.join()
+        self._member = limiter.join()
         self._is_idle = False
 
     def begin_cycle(self, now: datetime, interval: timedelta) -> None:
         """Decide for the cycle that begins now; `interval` is the poll interval of the job."""
-        self.is_due = self._turn.due(now, interval, urgent=not self._is_idle)
+        self.is_due = self._member.due(now, interval, urgent=not self._is_idle)
 
     def end_cycle(self, state: SchedulerState, events: Iterable[Event]) -> None:
         """Note the state of the job after a cycle, and the events of the cycle."""
@@ -41,7 +41,7 @@ class FilePolling:
 
     def close(self) -> None:
         """Leave the rate limiter."""
-        self._turn.leave()
+        self._member.unregister()
 
 
 def _is_idle(state: SchedulerState) -> bool:

@@ -54,7 +54,7 @@ def test_round_gets_shorter_when_members_leave() -> None:
     turns = [limiter.join() for _ in range(100)]
     assert limiter.round == 10 * SECOND
     for turn in turns[:50]:
-        turn.leave()
+        turn.unregister()
     assert limiter.round == 5 * SECOND
 
 
