@@ -183,7 +183,7 @@ def test_job_grows_is_watched_and_is_suspended(
 
     (listed,) = json.loads(adaptive(airflow, "jobs", "--dag-id", "endless", "-o", "json"))
     assert (listed["job"], listed["parallelism"], listed["requirements"]) == ("endless", {"job": 1}, BOUNDS_OF_ONE)
-    assert "is asked to stop" in adaptive(airflow, "suspend", "endless")
+    assert "Requested that job 'endless' stops" in adaptive(airflow, "suspend", "endless")
     run.until_task("success")
     until_gauge(statsd, "endless.state.Finished", 1)
     assert run.xcom("return_value")["outcome"] == "SUSPENDED"

@@ -135,7 +135,7 @@ def test_policy_rescales_a_job_when_its_window_begins_and_ends_and_makes_up_for_
     show(api, "mirrored_suspended", state="Finished", outcome="SUSPENDED")
     shown = dag(api, "rush_hour")
     assert shown["timetable_summary"] == f"Rescale policy ({ZONE})"
-    assert shown["timetable_description"] == f"When the rescale policy changes: rush ({ZONE})"
+    assert shown["timetable_description"] == f"Changes of the rescale policy: rush ({ZONE})"
 
     api.unpause("rush_hour")
     api.unpause("rush_hour_of_suspended")
