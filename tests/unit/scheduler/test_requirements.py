@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.scheduler.errors import RequirementsError
-from airflow_adaptive.scheduler.requirements import ParallelismRange, accept, are_accepted, violations
+from airflow_adaptive.scheduler.requirements import ParallelismRange, accept, are_accepted, is_within, violations
 from tests.support.patterns import exactly
 
 DEFAULTS = {"read": ParallelismRange(2, 4), "count": ParallelismRange(1, 8)}
@@ -62,3 +62,14 @@ def test_range_of_anything_but_whole_numbers_is_refused(bounds: Any):
 def test_refused_requirements_are_named(asked: ParallelismRange):
     with pytest.raises(RequirementsError, match=r"^resource requirements\b"):
         accept({"v": asked}, {"v": ParallelismRange(1, 2)}, {"v": 8})
+
+
+@pytest.mark.parametrize(
+    ("read", "count", "within"), [(2, 8, True), (4, 1, True), (1, 8, False), (5, 8, False), (2, 9, False)]
+)
+def test_parallelism_is_within_bounds_that_include_their_ends(read: int, count: int, within: bool):
+    assert is_within({"read": read, "count": count}, bounds((2, 4))) is within
+
+
+def test_parallelism_of_other_vertices_is_not_within_the_bounds():
+    assert not is_within({"read": 2}, bounds((2, 4)))
