@@ -24,21 +24,21 @@ def is_python(process: psutil.Process) -> bool:
     return process.name().startswith("python")
 
 
-PARTS: dict[str, Part] = {"JVM": is_jvm, "Python": is_python, "both": lambda process: True}
+PROCESSES: dict[str, Part] = {"JVM": is_jvm, "Python": is_python, "both": lambda process: True}
 
 
-def parts(job: JobUnderFault, part: str) -> list[psutil.Process]:
+def processes_of(job: JobUnderFault, part: str) -> list[psutil.Process]:
     """Processes of the newest driver."""
-    found = [process for process in job.driver_processes() if PARTS[part](process)]
+    found = [process for process in job.driver_processes() if PROCESSES[part](process)]
     assert found
     return found
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", PROCESSES)
 def test_driver_that_is_killed(job: JobUnderFault, record: Record, part: str) -> None:
     loop = job.start_loop()
     job.run_well()
-    for process in parts(job, part):
+    for process in processes_of(job, part):
         process.kill()
     job.fault()
     job.wait_for("the next driver", lambda: job.epoch() == 2)
@@ -46,12 +46,12 @@ def test_driver_that_is_killed(job: JobUnderFault, record: Record, part: str) ->
     record("driver killed (-9)", part, job.finish(loop))
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", PROCESSES)
 def test_driver_that_hangs_and_thaws(job: JobUnderFault, record: Record, part: str) -> None:
     loop = job.start_loop()
     job.run_well()
     old = job.driver_processes()
-    with frozen(parts(job, part)):
+    with frozen(processes_of(job, part)):
         job.fault()
         job.wait_for("the next driver", lambda: job.epoch() == 2)
         job.recover()
@@ -60,7 +60,7 @@ def test_driver_that_hangs_and_thaws(job: JobUnderFault, record: Record, part: s
 
 
 def test_driver_that_hangs_on_a_lost_worker_and_thaws(job: JobUnderFault, record: Record) -> None:
-    """Nobody can kill it, and nobody can tell whether it lives: its lease must run out."""
+    """The master cannot kill the driver or observe its end, so its lease must expire."""
     loop = job.start_loop()
     job.run_well()
     old = job.driver_processes()

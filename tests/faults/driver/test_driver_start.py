@@ -1,4 +1,4 @@
-"""The driver dies, or hangs, before its first report: nobody has heard of it but the master."""
+"""The driver dies, or hangs, before its first report: only the master knows it."""
 
 from __future__ import annotations
 

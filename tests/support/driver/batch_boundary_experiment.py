@@ -28,12 +28,12 @@ TRIGGERS: Mapping[str, Mapping[str, Any]] = {
     "busy": {},
     # idle for most of a second, by Spark's own clock
     "ticking": {"processingTime": "1 second"},
-    # waits for its next trigger for longer than anybody waits for it
+    # waits for its next trigger for longer than the experiment
     "sleeping": {"processingTime": "1 hour"},
 }
 
 STUCK = "stuck"
-"""Its batch ends later than anybody waits for it."""
+"""Its batch ends after the timeout of the experiment."""
 
 IMPATIENT_S = 2.0
 
@@ -90,13 +90,13 @@ def hold(running: Running) -> dict[str, object]:
     time.sleep(random.uniform(0.0, 0.5))
     seen = []
 
-    def look() -> None:
+    def check() -> None:
         for pause_s in (0.0, HELD_S):
             time.sleep(pause_s)
             stages = list(running.spark.sparkContext.statusTracker().getActiveStageIds())
             seen.append([running.newest("offsets"), running.newest("commits"), stages])
 
-    held = act_between_batches(running.boundaries(), TIMEOUT_S, time.sleep, look)
+    held = act_between_batches(running.boundaries(), TIMEOUT_S, time.sleep, check)
     return {"held": held, "seen": seen}
 
 

@@ -131,7 +131,7 @@ class Trial:
     def refused(self, partitions: int, *, while_running: bool = False) -> dict[str, object]:
         """What is said when it can't be done, and whether that left everything as it was."""
         query = self.start(processingTime="1 hour") if while_running else None
-        before, said = self.tree(), []
+        before, messages = self.tree(), []
         for attempt in (
             lambda: CheckpointRepartitioner(self.spark).check(self.uri, partitions, self.writer()),
             lambda: self.ensure(self.uri, partitions, self.writer()),
@@ -139,11 +139,11 @@ class Trial:
             try:
                 attempt()
             except RepartitionError as error:
-                said.append(str(error))
+                messages.append(str(error))
         untouched = self.tree() == before
         if query is not None:
             query.stop()
-        return {"said": said, "untouched": untouched}
+        return {"messages": messages, "untouched": untouched}
 
     @property
     def _out(self) -> Path:
@@ -221,9 +221,9 @@ def cut(spark: SparkSession, root: Path, *, first: bool) -> dict[str, object]:
     begun = trial.batches("offsets")
     writer = trial.writer().trigger(processingTime="7 seconds")
     trial.ensure(trial.uri, 3, writer)
-    settled = {"begun": begun, "committed": trial.batches("commits"), "trigger": str(_trigger(writer))}
+    outcome = {"begun": begun, "committed": trial.batches("commits"), "trigger": str(_trigger(writer))}
     trial.run()
-    return {**settled, "partitions": trial.partitions(), "values": sorted(set(trial.counts().values()))}
+    return {**outcome, "partitions": trial.partitions(), "values": sorted(set(trial.counts().values()))}
 
 
 def _trigger(writer: DataStreamWriter) -> Any:

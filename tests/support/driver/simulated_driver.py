@@ -63,7 +63,7 @@ class SimulatedDriver:
     during_prepare: Callable[[], None] = lambda: None
     during_release: Callable[[], None] = lambda: None
     declared: int = 0
-    asked: tuple[str, ...] = ("read",)
+    build_reads: tuple[str, ...] = ("read",)
     vertices_read: tuple[str, ...] | None = None
     batch_ends: bool = True
     spread: bool = False
@@ -87,7 +87,7 @@ class SimulatedDriver:
     steps: list[Callable[[], None]] = field(default_factory=list)
 
     def run(self, *steps: Callable[[], None]) -> DriverState:
-        """Run the loop; between its turns the steps happen one after the other, and then it is told to stop."""
+        """Run the loop. One step happens between two cycles; after the last step the directive is STOP."""
         self.steps = list(steps)
         settings = DriverSettings(
             job="j", directory="", epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, poll_interval_s=POLL_S
@@ -168,7 +168,7 @@ class SimulatedDriver:
         self.during_build()
         if self.build_error is not None:
             raise self.build_error
-        self.vertices_read = self.asked
+        self.vertices_read = self.build_reads
         return plan
 
     def is_prepared(self, writers: DriverPlan, plan: DriverPlan) -> bool:

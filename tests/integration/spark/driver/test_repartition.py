@@ -46,7 +46,7 @@ def test_the_query_keeps_the_trigger_of_its_script(trials):
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "expected"),
     [
         ("zero", "cannot have 0 partition(s): give at least 1"),
         ("format", "checkpointFormatVersion=1: set that, not 2"),
@@ -58,10 +58,10 @@ def test_the_query_keeps_the_trigger_of_its_script(trials):
         ("newer", "upgrade Spark, or give the query a new one"),
     ],
 )
-def test_what_can_not_work_is_found_out_before_anything_is_changed(trials, what, said):
+def test_what_can_not_work_is_found_out_before_anything_is_changed(trials, what, expected):
     found = trials["refused"][what]
-    assert len(found["said"]) == 2  # by the check, while the query may run, and once more when it has ended
-    assert all(said in message and "checkpoint" in message for message in found["said"])
+    assert len(found["messages"]) == 2  # by the check, while the query may run, and once more when it has ended
+    assert all(expected in message and "checkpoint" in message for message in found["messages"])
     assert found["untouched"]
 
 
@@ -78,7 +78,7 @@ def test_a_query_without_state_has_no_operators(trials):
 
 @pytest.mark.parametrize("what", ["same", "stateless", "new"])
 def test_where_nothing_is_to_be_done_nothing_happens(trials, what):
-    assert trials["refused"][what] == {"said": [], "untouched": True}
+    assert trials["refused"][what] == {"messages": [], "untouched": True}
 
 
 @pytest.mark.parametrize("moment", repartition_experiment.MOMENTS)

@@ -54,7 +54,7 @@ def newest_tasks(driver: DriverOnCluster) -> dict[str, int]:
     stages = [stage for stage in driver.spark("stages?status=complete") if stage["numTasks"] == PARTITIONS]
     newest = max(stages, key=lambda stage: stage["stageId"])
     summary = driver.spark(f"stages/{newest['stageId']}/{newest['attemptId']}")["executorSummary"]
-    return there | {executor: figures["succeededTasks"] for executor, figures in summary.items()}
+    return there | {executor: metrics["succeededTasks"] for executor, metrics in summary.items()}
 
 
 def is_spread(driver: DriverOnCluster) -> bool:

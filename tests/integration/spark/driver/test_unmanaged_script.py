@@ -104,7 +104,7 @@ def wait_running(driver: DriverOnCluster, version: int) -> DriverStatus:
     def wanted(now: DriverStatus) -> bool:
         return (now.epoch, now.version, now.state) == (driver.epoch, version, DriverState.RUNNING) and bool(now.queries)
 
-    return driver.wait_status(f"plan {version} in force", wanted)
+    return driver.wait_status(f"plan {version} active", wanted)
 
 
 def begin(driver: DriverOnCluster, script: str, conf: Mapping[str, str] | None = None) -> DriverStatus:

@@ -11,7 +11,7 @@ from tests.support.driver.control_loop_scenarios import running
 from tests.support.driver.simulated_driver import POLL_S, SimulatedDriver, directive, plan
 
 
-def test_starts_when_the_executors_are_there():
+def test_starts_the_queries_when_the_executors_are_registered():
     driver = SimulatedDriver(newest_directive=directive(Action.RUN, 1, plan(2)))
     end = driver.run(driver.has_executors(1), driver.has_executors(2))
     assert end is DriverState.STOPPED
@@ -22,7 +22,7 @@ def test_starts_when_the_executors_are_there():
     ]
 
 
-def test_restarts_at_a_boundary_when_all_new_executors_are_there_and_the_new_queries_are_built():
+def test_restarts_at_a_boundary_when_the_new_executors_are_registered_and_the_new_queries_are_built():
     driver = running(1)
     driver.run(driver.rebuilds(2, 3), driver.has_executors(2), driver.has_executors(3), driver.nothing)
     assert driver.after("RUNNING 1") == [
@@ -32,7 +32,7 @@ def test_restarts_at_a_boundary_when_all_new_executors_are_there_and_the_new_que
     ]
 
 
-def test_gives_surplus_executors_back_before_it_restarts_when_less_is_planned():
+def test_releases_surplus_executors_before_it_restarts_on_a_smaller_plan():
     driver = running(3)
     driver.run(driver.rebuilds(2, 1), driver.nothing)
     assert driver.after("RUNNING 1") == [
@@ -42,7 +42,7 @@ def test_gives_surplus_executors_back_before_it_restarts_when_less_is_planned():
     ]
 
 
-def test_follows_the_newer_directive_when_it_waits_for_executors():
+def test_executes_a_newer_directive_while_it_waits_for_executors():
     driver = running(1)
     driver.run(driver.directs_plan(2, 3), driver.has_executors(2), driver.directs_plan(3, 1), driver.nothing)
     assert driver.after("RUNNING 1")[:-2] == [
@@ -51,13 +51,13 @@ def test_follows_the_newer_directive_when_it_waits_for_executors():
     ]
 
 
-def test_waits_for_executors_no_more_when_it_is_to_run_on_as_before():
+def test_stops_waiting_for_executors_when_the_directive_returns_to_the_active_plan():
     driver = running(1)
     driver.run(driver.directs_plan(2, 3), driver.directs_plan(1, 1), driver.nothing)
     assert driver.after("RUNNING 1")[:-2] == ["declare 3", "RESCALING 1", "declare 1", "RUNNING 1"]
 
 
-def test_reports_the_version_without_restart_when_only_that_is_new():
+def test_reports_the_new_version_without_a_restart_when_only_the_version_is_new():
     driver = running(1)
     driver.run(driver.directs(Action.RUN, 2, plan(1)))
     assert driver.history.count("start 1") == 1
@@ -82,14 +82,14 @@ THREAD_S = 10.0
 """Longer than another thread takes to be seen."""
 
 
-def test_restarts_without_looking_at_state_that_is_ready():
+def test_restarts_without_preparing_state_that_is_prepared():
     driver = running(1)
     driver.prepared = True
     driver.run(driver.rebuilds(2), driver.nothing, driver.nothing)
     assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "end", "start 1", "RUNNING 2", "end", "STOPPED 2"]
 
 
-def test_fails_when_the_state_can_not_be_made_ready():
+def test_fails_when_the_state_cannot_be_prepared():
     driver = running(1)
     driver.during_end = lambda: setattr(driver, "prepare_error", ValueError("4 partitions"))
     driver.run(driver.rebuilds(2), driver.nothing, driver.nothing)
@@ -97,7 +97,7 @@ def test_fails_when_the_state_can_not_be_made_ready():
     assert not driver.guarded
 
 
-def test_starts_nothing_when_the_directive_changed_while_the_state_was_made_ready():
+def test_starts_no_query_when_the_directive_changes_while_the_state_is_prepared():
     driver = running(1)
     driver.during_prepare = driver.directs(Action.HOLD, 1)
     driver.run(driver.nothing)
@@ -105,7 +105,7 @@ def test_starts_nothing_when_the_directive_changed_while_the_state_was_made_read
     assert not driver.guarded
 
 
-def test_ends_nothing_when_the_directive_changed_while_building():
+def test_ends_no_query_when_the_directive_changes_during_the_build():
     driver = running(1)
     driver.run(
         driver.nothing,
@@ -124,7 +124,7 @@ def test_reports_which_vertices_the_queries_were_built_with():
 
 
 @pytest.mark.parametrize("act", ["during_build", "during_prepare"])
-def test_is_not_silent_while_building_or_preparing_takes_its_time(act):
+def test_writes_heartbeats_during_a_long_build_or_preparation(act):
     driver = running(1)
     seen = []
 
@@ -149,7 +149,7 @@ def refusing() -> SimulatedDriver:
     return driver
 
 
-def test_queries_go_on_as_before_when_they_can_not_be_built_for_a_plan():
+def test_queries_continue_when_new_ones_cannot_be_built_for_a_plan():
     driver = refusing()
     driver.run(driver.nothing, driver.rebuilds(2), driver.nothing, driver.nothing)
     assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "RUNNING 1", "end", "STOPPED 2"]
@@ -160,7 +160,7 @@ def test_queries_go_on_as_before_when_they_can_not_be_built_for_a_plan():
     assert "plan 2 rejected: KeyError: 'carrier'" in driver.warnings[0]
 
 
-def test_executors_of_a_refused_plan_go_back():
+def test_executors_of_a_rejected_plan_are_released():
     driver = refusing()
     driver.run(driver.nothing, driver.rebuilds(2, 3), driver.has_executors(3), driver.nothing, driver.nothing)
     assert driver.after("RUNNING 1") == [
@@ -170,7 +170,7 @@ def test_executors_of_a_refused_plan_go_back():
     ]
 
 
-def test_the_plan_before_is_obeyed_again_after_a_refusal():
+def test_the_previous_plan_is_executed_again_after_a_rejection():
     driver = refusing()
     driver.run(driver.rebuilds(2), driver.directs_plan(1, 1), driver.nothing, driver.rebuilds(2), driver.nothing)
     assert driver.history.count("build") == 2
@@ -186,26 +186,26 @@ def mends(driver: SimulatedDriver) -> Callable[[], None]:
     return mend
 
 
-def test_a_refused_plan_is_tried_again_under_another_version():
+def test_a_rejected_plan_is_tried_again_under_another_version():
     driver = refusing()
     driver.run(driver.rebuilds(2), driver.nothing, driver.rebuilds(3), driver.nothing)
     assert list(dict.fromkeys(status.rejected_version for status in driver.statuses)) == [0, 2, 3]
 
 
-def test_a_plan_that_is_activated_ends_the_report_of_a_refusal():
+def test_the_activation_of_a_plan_clears_the_rejection():
     driver = refusing()
     driver.run(driver.rebuilds(2), driver.nothing, mends(driver), driver.rebuilds(3), driver.nothing, driver.nothing)
     assert driver.history[-3:] == ["RUNNING 3", "end", "STOPPED 3"]
     assert (driver.statuses[-1].rejected_version, driver.statuses[-1].rejection) == (0, None)
 
 
-def test_a_query_that_fails_after_a_refusal_has_failed():
+def test_a_query_that_fails_after_a_rejection_has_failed():
     driver = refusing()
     driver.run(driver.rebuilds(2), driver.nothing, driver.ends_query(FAILURE), driver.nothing)
     assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "RUNNING 1", "end", "FAILED 2", "STOPPED 2"]
 
 
-def test_a_refused_plan_is_tried_again_when_nothing_runs_any_more():
+def test_a_rejected_plan_is_tried_again_when_no_query_runs():
     driver = refusing()
     driver.run(
         *(driver.rebuilds(2), driver.nothing, mends(driver)),

@@ -15,7 +15,7 @@ from tests.support.driver.simulated_driver import EPOCH, SimulatedDriver, direct
 FAILURE = FailureReport(error_class="DIVIDE_BY_ZERO", message="no", causes=("SparkArithmeticException",), query="j")
 
 
-def test_balances_a_stateful_query_until_it_is_directed_not_to():
+def test_balances_a_stateful_query_until_a_directive_ends_the_balancing():
     driver = running(2)
     driver.stateful = StatefulRun(run_id="r", batch_id=1, state_partitions=4)
     driver.run(
@@ -49,7 +49,7 @@ def balancing() -> SimulatedDriver:
     ],
     ids=["hold", "rescale", "failure", "no state"],
 )
-def test_balances_nothing_any_more_when_the_tasks_are_to_go(event):
+def test_stops_balancing_when_the_queries_are_about_to_end(event):
     driver = balancing()
     driver.run(driver.nothing, event(driver), driver.record_balanced)
     assert driver.seen == [[0, 1, 0]]
@@ -62,7 +62,7 @@ def stateful(executors: int) -> SimulatedDriver:
     return driver
 
 
-def test_spreads_the_tasks_over_executors_that_a_plan_has_added_until_they_are():
+def test_spreads_the_tasks_over_added_executors_until_they_are_balanced():
     driver = stateful(1)
     driver.run(
         driver.directs_plan(2, 2),
@@ -77,7 +77,7 @@ def test_spreads_the_tasks_over_executors_that_a_plan_has_added_until_they_are()
     assert driver.history[-3:] == ["RUNNING 2", "end", "STOPPED 2"]
 
 
-def test_spreads_on_when_no_more_than_the_version_is_new():
+def test_continues_to_spread_when_only_the_version_is_new():
     driver = stateful(1)
     driver.run(
         driver.directs_plan(2, 2),
@@ -98,7 +98,7 @@ def test_spreads_on_when_no_more_than_the_version_is_new():
     ],
     ids=["tasks", "time"],
 )
-def test_executors_that_came_get_tasks_with_state_once_they_are_warm(then):
+def test_added_executors_get_stateful_tasks_once_they_are_warm(then):
     driver = stateful(1)
     driver.executors_warm = False
     driver.run(
@@ -117,7 +117,7 @@ def test_executors_that_came_get_tasks_with_state_once_they_are_warm(then):
     [lambda driver: driver.rebuilds(3, 2), lambda driver: driver.directs(Action.HOLD, 3)],
     ids=["a restart", "hold"],
 )
-def test_spreads_no_more_when_the_queries_go(then):
+def test_stops_spreading_when_the_queries_end(then):
     driver = stateful(1)
     driver.run(
         driver.directs_plan(2, 2),
@@ -130,7 +130,7 @@ def test_spreads_no_more_when_the_queries_go(then):
     assert driver.seen == [[0, 2], [0, 2, 0]]
 
 
-def test_spreads_the_tasks_of_executors_that_are_given_back_over_the_others_until_they_are():
+def test_spreads_the_tasks_of_released_executors_until_they_are_balanced():
     driver = stateful(2)
     driver.run(
         driver.directs_plan(2, 1),
@@ -150,7 +150,7 @@ def test_spreads_the_tasks_of_executors_that_are_given_back_over_the_others_unti
     ],
     ids=["they end", "too long"],
 )
-def test_tasks_are_supervised_again_when_executors_that_were_given_back_have_ended(then):
+def test_tasks_are_balanced_again_when_released_executors_have_exited(then):
     driver = stateful(2)
     driver.executors_exit = True
     driver.run(
@@ -159,20 +159,20 @@ def test_tasks_are_supervised_again_when_executors_that_were_given_back_have_end
     assert driver.seen == [[0], [0, 1]]
 
 
-def test_spreads_nothing_when_an_executor_that_was_lost_is_replaced():
+def test_spreads_no_tasks_when_a_lost_executor_is_replaced():
     driver = stateful(2)
     driver.run(driver.has_executors(1), driver.nothing, driver.has_executors(2), driver.nothing)
     assert driver.balanced == [0]
 
 
-def test_balances_nothing_any_more_when_it_is_fenced():
+def test_stops_balancing_when_it_is_fenced():
     driver = balancing()
     successor = directive(Action.RUN, 2, plan(1), epoch=EPOCH + 1)
     assert driver.run(lambda: setattr(driver, "newest_directive", successor)) is DriverState.FENCED
     assert driver.balanced == [0, 1, 0]
 
 
-def test_balances_nothing_any_more_when_the_loop_itself_fails():
+def test_stops_balancing_when_the_loop_itself_fails():
     driver = balancing()
     with pytest.raises(ZeroDivisionError):
         driver.run(break_down)

@@ -51,7 +51,7 @@ def test_reports_the_failure_of_the_last_batch_when_rescaling():
     assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "end", "FAILED 2", "STOPPED 2"]
 
 
-def test_warns_when_a_batch_was_cut():
+def test_warns_when_a_batch_was_interrupted():
     driver = running(1)
     driver.boundary_reached = False
     driver.run()
@@ -64,7 +64,7 @@ def test_finishes_when_a_bounded_query_ends():
     assert driver.history[-1] == "FINISHED 1"
 
 
-def test_batch_goes_on_under_another_plan_and_gets_its_executors():
+def test_batch_continues_under_another_plan_and_gets_its_executors():
     driver = running(1)
     driver.is_batch = True
     driver.run(driver.rebuilds(2, 3), driver.has_executors(3), driver.nothing, driver.ends_query())
@@ -72,14 +72,14 @@ def test_batch_goes_on_under_another_plan_and_gets_its_executors():
 
 
 @pytest.mark.parametrize("action", [Action.HOLD, Action.STOP])
-def test_batch_that_was_through_before_it_could_be_cut_finishes_the_job(action: Action):
+def test_batch_that_was_saved_before_the_interruption_finishes_the_job(action: Action):
     driver = running(1)
     driver.is_batch = driver.saved_meanwhile = True
     assert driver.run(driver.directs(action, 2, plan(1))) is DriverState.FINISHED
     assert driver.after("RUNNING 1") == ["end", "FINISHED 1"]
 
 
-def test_batch_that_is_cut_is_run_again_when_it_may():
+def test_interrupted_batch_runs_again_under_the_next_directive():
     driver = running(1)
     driver.is_batch = True
     driver.run(
@@ -89,7 +89,7 @@ def test_batch_that_is_cut_is_run_again_when_it_may():
     assert driver.history[-1] == "FINISHED 1"
 
 
-def test_fails_for_good_when_the_context_is_dead():
+def test_driver_fails_when_the_context_has_stopped():
     driver = running(1)
     assert driver.run(lambda: setattr(driver, "context_alive", False)) is DriverState.FAILED
     failure = driver.statuses[-1].failure
@@ -97,7 +97,7 @@ def test_fails_for_good_when_the_context_is_dead():
     assert failure.error_class == "SPARK_CONTEXT_STOPPED"
 
 
-def test_driver_that_has_stopped_as_directed_has_not_failed_when_its_context_ends_with_its_queries():
+def test_driver_that_has_stopped_as_directed_has_not_failed_when_its_context_ends():
     driver = running(1)
     driver.during_end = lambda: setattr(driver, "context_alive", False)
     assert driver.run(driver.directs(Action.STOP, 1)) is DriverState.STOPPED
@@ -111,7 +111,7 @@ def test_halts_and_reports_when_the_loop_itself_fails():
     assert driver.history[-2:] == ["halt", "FAILED 1"]
 
 
-def test_the_watchdog_guards_as_long_as_a_query_runs():
+def test_the_watchdog_enforces_the_lease_while_a_query_runs():
     driver = running(1)
     guarded = []
     driver.run(
@@ -127,9 +127,9 @@ def test_script_that_exits_ends_the_driver():
     driver = running(1)
     driver.build_error = None
 
-    def leave() -> None:
+    def end_query() -> None:
         raise SystemExit(7)
 
-    driver.during_build = leave
+    driver.during_build = end_query
     with pytest.raises(SystemExit):
         driver.run()

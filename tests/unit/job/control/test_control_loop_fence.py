@@ -15,7 +15,7 @@ THREAD_S = 10.0
 
 
 @pytest.mark.parametrize(("epoch", "nonce"), [(EPOCH + 1, NONCE), (EPOCH, "another")])
-def test_never_starts_when_the_log_names_another(epoch, nonce):
+def test_starts_no_query_when_the_journal_names_another_driver(epoch, nonce):
     driver = SimulatedDriver(
         newest_directive=directive(Action.RUN, 1, plan(1), epoch=epoch, nonce=nonce), executor_count=1
     )
@@ -31,14 +31,14 @@ def test_stops_at_once_when_another_epoch_begins():
     assert not driver.guarded
 
 
-def test_is_fenced_when_nothing_names_it_for_the_lease():
+def test_is_fenced_when_no_document_names_the_driver_for_the_lease():
     driver = SimulatedDriver()
     assert driver.run() is DriverState.FENCED
     assert driver.history == ["halt", "FENCED"]
     assert driver.time == pytest.approx(100.0 + LEASE_S, abs=POLL_S)
 
 
-def test_is_fenced_when_the_log_is_unreadable_for_the_lease():
+def test_is_fenced_when_the_journal_is_unreadable_for_the_lease():
     driver = running(1)
     assert driver.run(lambda: setattr(driver, "newest_directive", DirectoryError("gone"))) is DriverState.FENCED
     assert driver.history[-3:] == ["RUNNING 1", "halt", "FENCED"]
@@ -47,14 +47,14 @@ def test_is_fenced_when_the_log_is_unreadable_for_the_lease():
     ]
 
 
-def test_is_fenced_when_it_runs_a_query_and_can_not_report_for_the_lease():
+def test_is_fenced_when_a_query_runs_and_no_status_is_written_for_the_lease():
     driver = running(1)
     assert driver.run(lambda: setattr(driver, "writable", False), *[driver.nothing] * 200) is DriverState.FENCED
     assert driver.history[-2:] == ["halt", "FENCED"]
     assert driver.time == pytest.approx(100.0 + LEASE_S, abs=3 * POLL_S)
 
 
-def test_starts_nothing_as_long_as_it_can_not_report():
+def test_starts_no_query_before_a_status_is_written():
     driver = running(1)
     driver.writable = False
     driver.run(driver.nothing, driver.nothing, lambda: setattr(driver, "writable", True), driver.nothing)
@@ -62,7 +62,7 @@ def test_starts_nothing_as_long_as_it_can_not_report():
     assert driver.history.count("start 1") == 1
 
 
-def test_starts_nothing_when_it_was_frozen_and_the_log_names_another_at_the_second_look():
+def test_starts_no_query_when_it_was_frozen_and_the_journal_then_names_another_driver():
     driver = running(1)
     successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
 
@@ -75,20 +75,20 @@ def test_starts_nothing_when_it_was_frozen_and_the_log_names_another_at_the_seco
     assert "start 1" not in driver.history
 
 
-def test_starts_when_building_outlasts_the_lease_and_the_log_still_names_it():
+def test_starts_when_the_build_outlasts_the_lease_and_the_journal_still_names_the_driver():
     driver = running(1)
     driver.during_build = lambda: setattr(driver, "time", driver.time + 2 * LEASE_S)
     assert driver.run(driver.nothing) is DriverState.STOPPED
     assert "start 1" in driver.history
 
 
-def test_is_fenced_when_it_was_frozen_while_a_query_ran_though_the_log_still_names_it():
+def test_is_fenced_when_it_was_frozen_while_a_query_ran_although_the_journal_still_names_it():
     driver = running(1)
     assert driver.run(lambda: setattr(driver, "time", driver.time + 2 * LEASE_S)) is DriverState.FENCED
     assert driver.history[-3:] == ["RUNNING 1", "halt", "FENCED"]
 
 
-def test_runs_on_when_the_log_is_readable_again_within_the_lease():
+def test_continues_when_the_journal_is_readable_again_within_the_lease():
     driver = running(1)
 
     def unreadable() -> None:
@@ -99,7 +99,7 @@ def test_runs_on_when_the_log_is_readable_again_within_the_lease():
     assert "halt" not in driver.history
 
 
-def test_is_fenced_when_a_batch_is_awaited():
+def test_is_fenced_while_it_waits_for_a_batch_boundary():
     driver = running(1)
     successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
     end = driver.run(driver.rebuilds(2), lambda: setattr(driver, "newest_directive", successor))
@@ -107,14 +107,14 @@ def test_is_fenced_when_a_batch_is_awaited():
     assert driver.history[-3:] == ["end", "halt", "FENCED"]
 
 
-def test_starts_nothing_when_the_directive_changed_while_building():
+def test_starts_no_query_when_the_directive_changes_during_the_build():
     driver = running(1)
     driver.during_build = driver.directs(Action.HOLD, 1)
     driver.run(driver.nothing)
     assert driver.history == ["declare 1", "STARTING 0", "build", "HOLDING 1", "STOPPED 1"]
 
 
-def test_starts_nothing_when_building_outlasts_the_lease():
+def test_starts_no_query_when_the_build_outlasts_the_lease_and_the_journal_is_unreadable():
     driver = running(1)
 
     def hang() -> None:
@@ -126,7 +126,7 @@ def test_starts_nothing_when_building_outlasts_the_lease():
     assert driver.history[-3:] == ["build", "halt", "FENCED"]
 
 
-def test_is_fenced_when_it_makes_state_ready_and_can_not_report_for_the_lease():
+def test_is_fenced_when_it_prepares_the_state_and_no_status_is_written_for_the_lease():
     driver = running(1)
 
     def take_long() -> None:
@@ -140,14 +140,14 @@ def test_is_fenced_when_it_makes_state_ready_and_can_not_report_for_the_lease():
     assert not driver.guarded
 
 
-def test_touches_no_state_before_it_is_known_again_when_ending_has_outlasted_the_lease():
+def test_prepares_no_state_before_the_next_status_when_the_end_of_the_queries_outlasts_the_lease():
     driver = running(1)
     driver.during_end = lambda: setattr(driver, "time", driver.time + 2 * LEASE_S)
     driver.run(driver.rebuilds(2), driver.nothing, driver.nothing)
     assert driver.after("end")[:5] == ["build", "prepare", "start 1", "RUNNING 2", "end"]
 
 
-def test_ends_the_queries_when_it_is_fenced_while_others_are_built():
+def test_stops_the_queries_when_it_is_fenced_during_a_build():
     driver = running(1)
     successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
 

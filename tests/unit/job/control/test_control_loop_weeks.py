@@ -54,14 +54,14 @@ class Footprint:
 class LongRunningDriver(SimulatedDriver):
     """A driver with the real reader of the log, reporter and counter of progress; its files are in memory.
 
-    `footprints` are taken after so many turns as `turns` tells, and after the last of them it is told to stop.
+    `footprints` are taken after each number of cycles in `cycles`; after the last one the directive is STOP.
     """
 
-    turns: tuple[int, ...] = ()
+    cycles: tuple[int, ...] = ()
     footprints: list[Footprint] = field(default_factory=list)
     files: dict[int, bytes] = field(default_factory=dict)
     status: bytes = b""
-    turn: int = 0
+    cycle: int = 0
     number: int = 0
 
     def __post_init__(self) -> None:
@@ -80,15 +80,15 @@ class LongRunningDriver(SimulatedDriver):
     def sleep(self, seconds: float) -> None:
         """A turn of the loop is over: a batch was committed, and now and then something happens."""
         self.time += seconds
-        self.turn += 1
+        self.cycle += 1
         del self.history[:], self.statuses[:], self.balanced[:-1]
         self.follow_progress()
-        if self.turn in self.turns:
+        if self.cycle in self.cycles:
             self.footprints.append(footprint())
-        if self.turn >= self.turns[-1]:
+        if self.cycle >= self.cycles[-1]:
             self.direct(directive(Action.STOP, self.number + 1))
-        elif self.turn % TURNS_BETWEEN == 0:
-            self.happen(self.turn // TURNS_BETWEEN)
+        elif self.cycle % TURNS_BETWEEN == 0:
+            self.happen(self.cycle // TURNS_BETWEEN)
 
     def happen(self, number: int) -> None:
         """New plans, every other to be built for, and every seventh time the query fails, which a new version answers."""
@@ -101,7 +101,7 @@ class LongRunningDriver(SimulatedDriver):
         if self.plan is None:
             return
         progress: Any = SimpleNamespace(
-            batchId=self.turn,
+            batchId=self.cycle,
             numInputRows=10,
             inputRowsPerSecond=10.0,
             durationMs={"addBatch": 5, "triggerExecution": 7},
@@ -145,8 +145,8 @@ def footprint() -> Footprint:
 
 
 @pytest.mark.no_cover  # coverage remembers each of the threads in which queries are built
-def test_thousands_of_batches_and_plans_leave_no_more_than_hundreds() -> None:
-    driver = LongRunningDriver(executor_count=1, turns=(2_000, 12_000))
+def test_memory_and_threads_do_not_grow_over_thousands_of_batches_and_plans() -> None:
+    driver = LongRunningDriver(executor_count=1, cycles=(2_000, 12_000))
     assert driver.run() is DriverState.STOPPED
     early, late = driver.footprints
     assert late.blocks - early.blocks < NOISE_BLOCKS
@@ -156,7 +156,7 @@ def test_thousands_of_batches_and_plans_leave_no_more_than_hundreds() -> None:
     assert driver.number > 1_100
 
 
-def test_output_reports_what_went_wrong_and_nothing_of_batches_and_plans() -> None:
-    driver = LongRunningDriver(executor_count=1, turns=(2_000,))
+def test_output_contains_failures_only() -> None:
+    driver = LongRunningDriver(executor_count=1, cycles=(2_000,))
     driver.run()
     assert driver.warnings == [f"query failed: {FAILURE.error_class}: {FAILURE.message}"] * (200 // 7)

@@ -9,7 +9,7 @@ from tests.support.driver.simulated_driver import POLL_S, plan
 FAILURE = FailureReport(error_class="DIVIDE_BY_ZERO", message="no", causes=("SparkArithmeticException",), query="j")
 
 
-def test_measures_the_dead_time_of_a_restart_without_the_building():
+def test_the_downtime_of_a_restart_excludes_the_build():
     driver = running(1)
     driver.run(
         driver.nothing,
@@ -24,7 +24,7 @@ def test_measures_the_dead_time_of_a_restart_without_the_building():
     assert reported[2, DriverState.RUNNING] == 1250
 
 
-def test_measures_on_when_the_first_trigger_takes_its_time():
+def test_the_downtime_lasts_until_a_late_first_trigger():
     driver = running(1)
     driver.run(
         lambda: setattr(driver, "first_trigger_after_s", 3 * POLL_S),
@@ -37,7 +37,7 @@ def test_measures_on_when_the_first_trigger_takes_its_time():
     assert list(dict.fromkeys(reported)) == [None, 2500]
 
 
-def test_executors_that_come_take_no_time_from_the_queries_and_those_that_go_as_long_as_they_are_held():
+def test_added_executors_cause_no_downtime_and_released_ones_the_time_of_the_block():
     driver = running(1)
     driver.during_release = lambda: setattr(driver, "time", driver.time + 0.02)
     driver.run(driver.directs_plan(2, 2), driver.has_executors(2), driver.directs_plan(3, 1), driver.nothing)
@@ -45,7 +45,7 @@ def test_executors_that_come_take_no_time_from_the_queries_and_those_that_go_as_
     assert reported == {1: None, 2: 0, 3: 20}
 
 
-def test_a_restart_is_still_measured_when_executors_come_before_its_first_trigger():
+def test_a_restart_is_still_measured_when_executors_are_added_before_its_first_trigger():
     driver = running(1)
     driver.run(
         lambda: setattr(driver, "first_trigger_after_s", 3 * POLL_S),
@@ -60,7 +60,7 @@ def test_a_restart_is_still_measured_when_executors_come_before_its_first_trigge
     assert driver.statuses[-1].downtime_ms > 0
 
 
-def test_a_restart_after_a_hold_or_a_failure_is_no_rescale():
+def test_a_restart_after_a_hold_or_a_failure_has_no_downtime():
     driver = running(1)
     driver.run(
         driver.directs(Action.HOLD, 1, plan(1)),

@@ -10,7 +10,7 @@ from tests.support.driver.control_loop_scenarios import running
 from tests.support.driver.simulated_driver import EPOCH, directive, plan
 
 
-def test_executors_come_under_the_running_queries_and_only_then_is_the_plan_active():
+def test_executors_are_added_under_the_running_queries_before_the_plan_becomes_active():
     driver = running(1)
     driver.run(driver.directs_plan(2, 3), driver.has_executors(2), driver.has_executors(3), driver.nothing)
     assert driver.after("RUNNING 1") == ["declare 3", "RESCALING 1", "RUNNING 2", "end", "STOPPED 2"]
@@ -18,7 +18,7 @@ def test_executors_come_under_the_running_queries_and_only_then_is_the_plan_acti
     assert reported == [1, 2]
 
 
-def test_executors_go_under_the_running_queries_between_two_batches():
+def test_executors_are_removed_under_the_running_queries_between_two_batches():
     driver = running(3)
     driver.run(driver.directs_plan(2, 1, remaining_per_worker={"http://w1": 1}), driver.nothing)
     assert driver.after("RUNNING 1") == [
@@ -27,7 +27,7 @@ def test_executors_go_under_the_running_queries_between_two_batches():
     ]
 
 
-def test_executors_go_at_a_later_turn_when_the_batches_left_no_moment_for_it():
+def test_executors_are_removed_in_a_later_cycle_when_no_moment_between_batches_occurs():
     driver = running(3)
     driver.batch_ends = False
     driver.run(driver.directs_plan(2, 1), driver.nothing, lambda: setattr(driver, "batch_ends", True), driver.nothing)
@@ -38,7 +38,7 @@ def test_executors_go_at_a_later_turn_when_the_batches_left_no_moment_for_it():
     ]
 
 
-def test_is_fenced_when_a_moment_between_batches_is_awaited():
+def test_is_fenced_while_it_waits_for_a_moment_between_batches():
     driver = running(3)
     driver.batch_ends = False
     successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
@@ -47,14 +47,14 @@ def test_is_fenced_when_a_moment_between_batches_is_awaited():
     assert driver.after("RUNNING 1") == ["declare 1", "{", "halt", "FENCED"]
 
 
-def test_waits_for_no_moment_between_batches_when_another_directive_has_come():
+def test_stops_waiting_for_a_moment_between_batches_when_the_directive_changes():
     driver = running(3)
     driver.batch_ends = False
     driver.run(driver.directs_plan(2, 1), driver.directs(Action.HOLD, 2), driver.nothing)
     assert driver.after("RUNNING 1") == ["declare 1", "{", "RESCALING 1", "end", "HOLDING 2", "STOPPED 2"]
 
 
-def test_waits_on_for_a_moment_between_batches_while_the_log_can_not_be_read():
+def test_continues_to_wait_for_a_moment_between_batches_while_the_journal_is_unreadable():
     driver = running(3)
     driver.batch_ends = False
     driver.run(
@@ -64,20 +64,20 @@ def test_waits_on_for_a_moment_between_batches_while_the_log_can_not_be_read():
     assert driver.after("RUNNING 1")[:4] == ["declare 1", "{", "RESCALING 1", "}"]
 
 
-def test_the_next_tier_is_taken_when_executors_did_not_come_or_go():
+def test_a_plan_with_new_queries_supersedes_one_whose_executors_did_not_change():
     driver = running(3)
     driver.batch_ends = False
     driver.run(driver.directs_plan(2, 1), driver.nothing, driver.rebuilds(3, 1), driver.nothing, driver.nothing)
     assert driver.after("}")[:-2] == [*("build", "end", "release down to 1", "prepare", "start 1", "RUNNING 3")]
 
 
-def test_an_active_plan_stays_active_when_executors_of_it_are_lost():
+def test_an_active_plan_stays_active_when_it_loses_executors():
     driver = running(3)
     driver.run(driver.has_executors(1), driver.nothing, driver.has_executors(3), driver.nothing)
     assert driver.after("RUNNING 1") == ["end", "STOPPED 1"]
 
 
-def test_keeps_surplus_executors_until_the_plan_holds_fewer():
+def test_keeps_surplus_executors_until_the_plan_retains_fewer():
     driver = running(3)
     driver.run(
         driver.directs_plan(2, 1, retained_executors=3),
@@ -92,7 +92,7 @@ def test_keeps_surplus_executors_until_the_plan_holds_fewer():
     ]
 
 
-def test_stays_running_when_there_is_no_moment_to_give_back_what_is_held_no_more():
+def test_stays_running_when_no_moment_to_release_executors_occurs():
     driver = running(3)
     driver.batch_ends = False
     driver.run(
@@ -104,7 +104,7 @@ def test_stays_running_when_there_is_no_moment_to_give_back_what_is_held_no_more
     assert driver.after("RUNNING 2") == ["{", "}", "end", "STOPPED 2"]
 
 
-def test_restarts_no_query_when_only_what_is_held_kept_or_balanced_changes():
+def test_restarts_no_query_when_only_retained_executors_or_load_balancing_change():
     driver = running(2)
     driver.run(
         driver.directs_plan(2, 2, retained_executors=4, remaining_per_worker={"http://w1": 2}, load_balance_mode=TASKS),
@@ -113,7 +113,7 @@ def test_restarts_no_query_when_only_what_is_held_kept_or_balanced_changes():
     assert driver.after("RUNNING 1") == ["RUNNING 2", "end", "STOPPED 2"]
 
 
-def test_gives_back_where_the_plan_keeps_fewest():
+def test_releases_executors_of_the_workers_that_keep_fewest():
     driver = running(3)
     driver.run(
         driver.directs(Action.RUN, 2, replace(plan(1, query_version=2), remaining_per_worker={"http://w1": 1})),

@@ -20,13 +20,13 @@ def make_fence() -> tuple[Fence, Clock]:
 
 
 @pytest.mark.parametrize(("epoch", "nonce"), [(EPOCH + 1, NONCE), (EPOCH - 1, NONCE), (EPOCH, "another"), (EPOCH, "")])
-def test_admit_refuses_when_epoch_or_nonce_is_another(epoch, nonce):
+def test_admit_rejects_another_epoch_or_nonce(epoch, nonce):
     fence, clock = make_fence()
     with pytest.raises(FencedError, match=f"epoch {epoch}, nonce '{nonce}'"):
         fence.admit(directive(Action.RUN, 1, epoch=epoch, nonce=nonce), clock())
 
 
-def test_lease_holds_until_timeout_after_the_reading_began():
+def test_lease_is_valid_until_the_timeout_after_the_read_began():
     fence, clock = make_fence()
     began = clock.time = 1050.0
     clock.time = 1055.0  # the reading took its time
@@ -38,7 +38,7 @@ def test_lease_holds_until_timeout_after_the_reading_began():
         fence.check(query_may_run=False)
 
 
-def test_query_may_run_only_when_the_driver_has_reported():
+def test_query_may_run_only_after_a_driver_status():
     fence, clock = make_fence()
     fence.admit(directive(Action.RUN, 1), clock())
     assert fence.overdue_s() > 0
@@ -46,7 +46,7 @@ def test_query_may_run_only_when_the_driver_has_reported():
     assert fence.overdue_s() == -60.0
 
 
-def test_query_may_run_until_timeout_after_the_reading_before_the_last_report():
+def test_query_may_run_until_the_timeout_after_the_read_before_the_last_status():
     fence, clock = make_fence()
     fence.admit(directive(Action.RUN, 1), clock())
     clock.time = 1030.0
@@ -60,7 +60,7 @@ def test_query_may_run_until_timeout_after_the_reading_before_the_last_report():
         fence.check(query_may_run=True)
 
 
-def test_reading_the_log_does_not_bring_back_a_lease_that_ran_out():
+def test_a_read_of_the_journal_does_not_renew_an_expired_lease():
     fence, clock = make_fence()
     fence.admit(directive(Action.RUN, 1), clock())
     fence.renew()
@@ -70,14 +70,14 @@ def test_reading_the_log_does_not_bring_back_a_lease_that_ran_out():
         fence.check(query_may_run=True)
 
 
-def test_lease_runs_out_when_the_log_never_named_the_driver():
+def test_lease_expires_when_the_journal_never_names_the_driver():
     fence, clock = make_fence()
     clock.time += 60.0
     with pytest.raises(FencedError):
         fence.check(query_may_run=False)
 
 
-def test_a_refused_directive_renews_nothing():
+def test_a_rejected_directive_does_not_renew_the_lease():
     fence, clock = make_fence()
     fence.admit(directive(Action.RUN, 1), clock())
     fence.renew()

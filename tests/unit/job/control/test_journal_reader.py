@@ -49,18 +49,18 @@ class Reading:
         return None if newest is None else newest.version
 
 
-def test_newest_is_none_when_the_log_is_empty():
+def test_newest_is_none_when_the_journal_is_empty():
     assert Reading().version() is None
 
 
-def test_newest_is_found_in_a_compacted_log():
+def test_newest_is_found_in_a_compacted_journal():
     reading = Reading()
     for number in (7, 8, 9):
         reading.log.write(number, version=number)
     assert reading.version() == 9
 
 
-def test_next_numbers_are_followed_without_listing():
+def test_next_numbers_are_read_without_a_listing():
     reading = Reading()
     reading.log.write(1, version=1)
     assert reading.version() == 1
@@ -70,7 +70,7 @@ def test_next_numbers_are_followed_without_listing():
     assert reading.log.listings == 1
 
 
-def test_listing_finds_the_newest_when_the_next_was_compacted_away():
+def test_a_listing_finds_the_newest_document_when_the_next_number_was_compacted():
     reading = Reading()
     reading.log.write(1, version=1)
     assert reading.version() == 1
@@ -81,7 +81,7 @@ def test_listing_finds_the_newest_when_the_next_was_compacted_away():
     assert reading.version() == 5
 
 
-def test_listing_is_believed_when_the_log_began_again():
+def test_a_listing_replaces_the_newest_document_when_the_journal_began_again():
     reading = Reading()
     reading.log.write(40, version=40)
     assert reading.version() == 40
@@ -92,7 +92,7 @@ def test_listing_is_believed_when_the_log_began_again():
     assert reading.version() == 1
 
 
-def test_untrusted_documents_are_reported_once_and_ignored():
+def test_invalid_documents_are_reported_once_and_ignored():
     reading = Reading()
     reading.log.write(3, version=3)
     assert reading.version() == 3
@@ -109,7 +109,7 @@ def test_untrusted_documents_are_reported_once_and_ignored():
     ]
 
 
-def test_a_half_written_document_counts_when_it_is_complete():
+def test_a_half_written_document_is_read_when_it_is_complete():
     reading = Reading()
     reading.log.write(1, version=1)
     assert reading.version() == 1
@@ -124,7 +124,7 @@ def test_a_half_written_document_counts_when_it_is_complete():
 DAY_S = 86_400.0
 
 
-def test_note_expires_when_it_has_not_been_repeated_for_long() -> None:
+def test_driver_stops_when_no_new_document_appears_for_the_orphan_timeout() -> None:
     reading = Reading(orphan_timeout_s=DAY_S)
     reading.log.write(1, version=1)
     reading.time = 10.0
@@ -136,7 +136,7 @@ def test_note_expires_when_it_has_not_been_repeated_for_long() -> None:
     assert reading.reported == ["journal document 1 ignored: no new document for 86400 s (orphan timeout): stopping"]
 
 
-def test_note_counts_while_it_is_repeated() -> None:
+def test_driver_continues_while_new_documents_appear() -> None:
     reading = Reading(orphan_timeout_s=DAY_S)
     for number in range(1, 20):
         reading.log.write(number, version=1)

@@ -53,11 +53,11 @@ def linked() -> LinkedDriver:
     return found
 
 
-def test_gives_what_the_act_gives(linked):
+def test_returns_the_result_of_the_operation(linked):
     assert linked.link.run_while_polling(lambda: threading.current_thread() is not threading.main_thread())
 
 
-def test_an_error_of_the_act_names_no_line_but_those_that_led_to_it(linked):
+def test_an_error_of_the_operation_has_no_frames_of_the_thread(linked):
     def act() -> None:
         raise LookupError("carrier")
 
@@ -67,12 +67,12 @@ def test_an_error_of_the_act_names_no_line_but_those_that_led_to_it(linked):
     assert files == {"scheduler_link.py", "test_scheduler_link.py"}
 
 
-def test_polls_and_reports_for_longer_than_the_lease_while_the_act_takes_its_time(linked):
+def test_polls_and_reports_while_an_operation_outlasts_the_lease(linked):
     assert linked.link.run_while_polling(lambda: linked.enough.wait(TIMEOUT_S))
     assert len(linked.driver.statuses) > LEASE_S
 
 
-def test_does_not_wait_for_the_act_when_another_driver_is_named(linked):
+def test_does_not_wait_for_the_operation_when_the_journal_names_another_driver(linked):
     over = threading.Event()
     linked.driver.newest_directive = directive(Action.RUN, 2, plan(1), epoch=EPOCH + 1)
     with pytest.raises(FencedError):

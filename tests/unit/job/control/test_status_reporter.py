@@ -38,7 +38,7 @@ class Reporting:
         return decode_status(self.data)
 
 
-def test_sequence_grows_with_changes_only_until_a_heartbeat_is_due():
+def test_a_status_is_written_on_a_change_or_when_a_heartbeat_is_due():
     reporting = Reporting()
     sequences, written = [], []
     for status, time in [
@@ -55,7 +55,7 @@ def test_sequence_grows_with_changes_only_until_a_heartbeat_is_due():
     assert reporting.written.at.endswith("+00:00")
 
 
-def test_a_status_that_was_not_written_is_tried_again_and_warned_of_once():
+def test_a_failed_write_is_tried_again_and_warned_of_once():
     reporting = Reporting()
     reporting.writable = False
     assert not reporting.reporter.report(RUNNING)
@@ -67,7 +67,7 @@ def test_a_status_that_was_not_written_is_tried_again_and_warned_of_once():
 
 
 @pytest.mark.parametrize(("epoch", "writes"), [(3, True), (4, False)])
-def test_a_fenced_driver_leaves_its_successor_s_status_alone(epoch, writes):
+def test_a_fenced_driver_does_not_overwrite_the_status_of_its_successor(epoch, writes):
     reporting = Reporting()
     before = encode_status(replace(RUNNING, epoch=epoch))
     reporting.data = before

@@ -30,7 +30,7 @@ class Process:
             assert self.looks.acquire(timeout=TIMEOUT_S)
 
 
-def test_ends_the_process_when_the_lease_is_over_and_a_query_may_run():
+def test_ends_the_process_when_the_lease_has_expired_and_a_query_may_run():
     process = Process()
     watchdog = LeaseWatchdog(process.overdue, grace_s=GRACE_S, end=process.end)
     watchdog.start()
@@ -43,7 +43,7 @@ def test_ends_the_process_when_the_lease_is_over_and_a_query_may_run():
     watchdog.join(TIMEOUT_S)
 
 
-def test_leaves_alone_a_driver_without_query():
+def test_does_not_end_a_driver_without_a_query():
     process = Process()
     process.overdue_s = 100.0
     watchdog = LeaseWatchdog(process.overdue, grace_s=GRACE_S, end=process.end)

@@ -33,7 +33,7 @@ def run(tmp_path, runtime):
     return run
 
 
-def test_script_is_run_as_by_python(run, tmp_path):
+def test_script_runs_as_in_python(run, tmp_path):
     ran = run("import sys\nprint(__name__, __file__, sys.argv, sys.path[0])", "--from", "1")
     script = str(tmp_path / "departures.py")
     assert ran.stdout == f"__main__ {script} {[script, '--from', '1']} {tmp_path}\n"
@@ -41,7 +41,7 @@ def test_script_is_run_as_by_python(run, tmp_path):
 
 
 @pytest.mark.parametrize("options", [WITH_PYSPARK, WITHOUT])
-def test_script_that_raises_leaves_the_traceback_that_python_would(run, tmp_path, options):
+def test_script_that_raises_prints_the_traceback_of_python(run, tmp_path, options):
     ran = run("def fly():\n    raise ValueError('no such airport')\n\nfly()\n", options=options)
     assert ran.returncode == 1
     assert "run_departures.py" not in ran.stderr
@@ -71,12 +71,14 @@ def test_syntax_error_that_only_the_workers_python_has_is_reported_with_its_line
     assert "run_departures.py" not in ran.stderr
 
 
-@pytest.mark.parametrize(("argument", "code", "said"), [("", 0, ""), ("0", 0, ""), ("3", 3, ""), ("'no', ", 1, "no\n")])
-def test_script_chooses_its_exit_code(run, argument, code, said):
+@pytest.mark.parametrize(
+    ("argument", "code", "stderr"), [("", 0, ""), ("0", 0, ""), ("3", 3, ""), ("'no', ", 1, "no\n")]
+)
+def test_script_chooses_its_exit_code(run, argument, code, stderr):
     ran = run(f"import sys\nsys.exit({argument.removesuffix(', ')})\n")
-    assert (ran.returncode, ran.stderr) == (code, said)
+    assert (ran.returncode, ran.stderr) == (code, stderr)
 
 
-def test_threads_of_the_script_are_waited_for_as_python_does(run):
+def test_launcher_waits_for_the_threads_of_the_script(run):
     ran = run("import threading\nthreading.Timer(0.1, print, ['last']).start()\nprint('first')\n")
     assert (ran.returncode, ran.stdout) == (0, "first\nlast\n")

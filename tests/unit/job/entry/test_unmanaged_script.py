@@ -48,7 +48,7 @@ class Session(Spark):
 
 
 class Driver:
-    """In place of `job.entry.driver.Driver`: permits queries, and ends when it is told to."""
+    """In place of `job.entry.driver.Driver`: permits queries, and ends when the test says so."""
 
     def __init__(self, spark: Session, settings: Any) -> None:
         self.spark = spark
@@ -139,7 +139,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptProcess]:
         made.script._loop.join(TIMEOUT_S)
 
 
-def test_first_query_starts_the_control_loop_and_waits_for_its_word(process):
+def test_first_query_starts_the_control_loop_and_waits_for_its_permission(process):
     query = process.starts()
     assert (query.name, query.isActive, process.script.has_started) == ("daily", True, True)
     assert process.driver.settings.job == "departures"
@@ -184,7 +184,7 @@ def test_script_that_chooses_a_local_master_is_reported(process):
         process.starts()
 
 
-def test_driver_that_no_one_has_submitted_starts_no_query(process):
+def test_script_that_was_not_submitted_starts_no_query(process):
     del process.spark.settings["spark.airflow.adaptive.nonce"]
     with pytest.raises(NotSubmittedError):
         process.starts()
@@ -202,13 +202,13 @@ def test_driver_that_no_one_has_submitted_starts_no_query(process):
         (DriverState.FAILED, SystemExit(3), 1),
     ],
 )
-def test_process_ends_as_the_job_does(process, state, error, code):
+def test_exit_code_of_the_process_follows_the_job(process, state, error, code):
     process.starts()
     process.ends(state)
     assert process.script.finish(error) == code
 
 
-def test_threads_that_a_script_leaves_behind_do_not_keep_the_process(process, monkeypatch):
+def test_threads_of_a_script_do_not_keep_the_process(process, monkeypatch):
     monkeypatch.setattr(unmanaged_script, "THREADS_GRACE_S", 0.01)
     process.starts()
     process.ends(DriverState.FAILED)
@@ -217,7 +217,7 @@ def test_threads_that_a_script_leaves_behind_do_not_keep_the_process(process, mo
     assert process.exits == [1]
 
 
-def test_what_the_script_raises_is_reported_as_of_a_function_that_never_worked(process):
+def test_an_exception_of_the_script_is_reported_as_a_build_failure(process):
     process.starts()
     process.ends(DriverState.FAILED)
     process.script.finish(ValueError("no such airport"))
@@ -244,7 +244,7 @@ def test_script_that_outlasts_its_queries_is_ended(process, caplog):
     assert "the script has not ended within 0.01 s of its queries: exiting" in caplog.text
 
 
-def test_outdated_driver_ends_at_once_and_its_script_does_not_go_on(process):
+def test_outdated_driver_exits_immediately_and_its_script_does_not_continue(process):
     query = process.starts()
     process.ends(DriverState.FENCED)
     assert process.exited.wait(TIMEOUT_S)
@@ -262,20 +262,20 @@ def test_process_ends_with_a_broken_control_loop(process, caplog):
     assert (process.exits, caplog.records[-1].getMessage()) == ([1], "the control loop failed")
 
 
-def test_session_outlasts_the_script_that_stops_it(process):
+def test_session_stays_when_the_script_stops_it(process):
     query, context = process.starts(), SimpleNamespace(stopped=lambda: pytest.fail("it was stopped"))
     SparkContext.stop(context)  # type: ignore[arg-type]
     assert not query.isActive
 
 
-def test_session_of_a_script_without_a_query_is_its_own(process):
+def test_script_without_a_query_stops_its_own_session(process):
     stopped: list[bool] = []
     SparkContext.stop(SimpleNamespace(stopped=lambda: stopped.append(True)))  # type: ignore[arg-type]
     StreamingQuery.awaitTermination(SimpleNamespace())  # type: ignore[arg-type]
     assert stopped == [True]
 
 
-def test_script_is_stopped_where_queries_are_held(process):
+def test_hold_stops_the_script(process):
     process.starts()
     held = process.driver.journal.newest()
     assert held is not None
@@ -283,13 +283,13 @@ def test_script_is_stopped_where_queries_are_held(process):
     process.ends(DriverState.STOPPED)
 
 
-def test_other_words_are_accepted_as_they_are(monkeypatch):
+def test_other_directives_are_unchanged(monkeypatch):
     for word in (None, directive(Action.RUN, 1, plan(1))):
         log = SimpleNamespace(newest=lambda word=word: word)
         assert unmanaged_script._StopOnHold(log).newest() == word
 
 
-def test_driver_of_a_script_that_has_failed_can_run_nothing_any_more(process):
+def test_driver_of_a_failed_script_is_not_alive(process):
     process.starts()
     assert process.driver.executors.alive()
     process.driver.queries.finish(FailureReport(error_class="ValueError", message=""))
@@ -297,7 +297,7 @@ def test_driver_of_a_script_that_has_failed_can_run_nothing_any_more(process):
     assert not process.driver.executors.alive()
 
 
-def test_process_of_this_tests_script_is_watched_once_and_left_to_adaptive_jobs(process, monkeypatch):
+def test_hooks_of_the_process_are_installed_once_and_disabled_by_adaptive_jobs(process, monkeypatch):
     monkeypatch.setattr(unmanaged_script, "_script", process.script)
     assert unmanaged_script.install_hooks() is process.script
     unmanaged_script.disable_hooks()

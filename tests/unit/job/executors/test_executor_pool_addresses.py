@@ -27,5 +27,5 @@ def test_uris_are_translated_for_hadoop(uri, hadoop):
         ("", ""),
     ],
 )
-def test_the_worker_s_address_is_that_of_the_executor_s_log(log_url, address):
+def test_the_address_of_a_worker_is_read_from_the_url_of_an_executor_log(log_url, address):
     assert worker_address(log_url) == address

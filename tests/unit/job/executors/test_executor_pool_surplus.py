@@ -27,17 +27,17 @@ def executors(workers: str) -> list[ExecutorReport]:
         ("abbb", 2, {"a": 1, "b": 1}, ["3", "2"]),
     ],
 )
-def test_the_workers_that_keep_fewest_give_first_and_their_youngest_executors(workers, total, keep, gone):
+def test_workers_that_keep_fewest_release_their_youngest_executors_first(workers, total, keep, gone):
     assert surplus(executors(workers), total, keep) == gone
 
 
-def test_a_worker_that_is_to_keep_more_than_it_has_takes_none_from_another():
+def test_a_worker_that_keeps_more_than_it_has_does_not_affect_another():
     assert surplus(executors("aab"), 2, {"a": 1, "b": 5}) == ["1"]
 
 
-def test_the_youngest_go_when_more_have_to_go_than_the_plan_names():
+def test_the_youngest_are_released_beyond_the_numbers_of_the_plan():
     assert surplus(executors("aabb"), 1, {"a": 2, "b": 1}) == ["3", "2", "1"]
 
 
-def test_an_executor_of_an_unknown_worker_goes_before_those_that_are_kept():
+def test_an_executor_of_an_unknown_worker_is_released_before_kept_ones():
     assert surplus(executors(" aa"), 2, {"a": 2}) == ["0"]

@@ -21,7 +21,7 @@ class Query:
         self.batch_id = 0
         self.stages: list[dict[str, int]] = []
         self.time = 0.0
-        self.looks = 0
+        self.checks = 0
         self.waits = True
         self.history: list[str] = []
         self.done: list[bool] = []
@@ -31,16 +31,16 @@ class Query:
         """One more batch, whose stateful stages ran there."""
         self.batch_id += 1
         self.stages = list(stages)
-        self.is_looked_at()
+        self.check()
 
-    def is_looked_at(self) -> None:
+    def check(self) -> None:
         executors = [ExecutorReport(executor_id=name, cores=1) for name in self.executors]
         run = StatefulRun(run_id=self.run_id, batch_id=self.batch_id, state_partitions=12)
         self.done.append(self.balancer.rebalance(executors, run))
 
     def last_batch(self, run: StatefulRun) -> list[dict[str, int]]:
         assert (run.run_id, run.batch_id) == (self.run_id, self.batch_id)
-        self.looks += 1
+        self.checks += 1
         return self.stages
 
     def drop_locality_wait(self) -> None:
@@ -55,78 +55,78 @@ class Query:
 
 
 @pytest.fixture
-def settled() -> Query:
+def balanced() -> Query:
     """A query whose tasks lie evenly on three executors."""
     query = Query("0", "1", "2")
     query.commits(EVEN)
     return query
 
 
-def test_nothing_is_done_when_the_first_batch_was_even(settled: Query):
-    assert settled.history == []
+def test_the_wait_stays_when_the_first_batch_is_balanced(balanced: Query):
+    assert balanced.history == []
 
 
-def test_the_wait_is_dropped_until_the_tasks_are_spread():
+def test_the_wait_is_dropped_until_the_tasks_are_balanced():
     query = Query("0", "1", "2")
     for tasks in (PILED, {"0": 8, "1": 2, "2": 2}, EVEN, EVEN):
         query.commits(tasks)
     assert query.history == ["dropped after 1", "restored after 3"]
 
 
-def test_it_reports_when_no_more_is_to_be_done_about_it():
+def test_rebalance_returns_whether_the_balancing_is_complete():
     query = Query("0", "1", "2")
     query.commits()
     for tasks in (PILED, EVEN, EVEN):
         query.commits(tasks)
     query.executors = ("0", "1", "2", "3")
-    query.is_looked_at()
-    query.is_looked_at()
+    query.check()
+    query.check()
     assert query.done == [False, False, True, True, False, False]
 
 
-def test_process_reports_that_it_has_given_up():
+def test_rebalance_is_complete_after_the_maximum_number_of_batches():
     query = Query("0", "1", "2")
     for _ in range(MAX_BATCHES + 1):
         query.commits(PILED)
     assert query.done == [*[False] * MAX_BATCHES, True]
 
 
-def test_an_executor_that_came_under_the_query_is_reason_at_once(settled: Query):
-    settled.executors = ("0", "1", "2", "3")
-    settled.stages = [{"0": 6, "1": 3, "2": 3}]
-    settled.is_looked_at()
-    assert settled.history == ["dropped after 1"]
-    settled.commits({"0": 3, "1": 3, "2": 3, "3": 3})
-    assert settled.history == ["dropped after 1", "restored after 2"]
+def test_an_added_executor_drops_the_wait_immediately(balanced: Query):
+    balanced.executors = ("0", "1", "2", "3")
+    balanced.stages = [{"0": 6, "1": 3, "2": 3}]
+    balanced.check()
+    assert balanced.history == ["dropped after 1"]
+    balanced.commits({"0": 3, "1": 3, "2": 3, "3": 3})
+    assert balanced.history == ["dropped after 1", "restored after 2"]
 
 
-def test_where_the_tasks_of_a_lost_executor_go_is_awaited(settled: Query):
-    settled.executors = ("0", "1")
-    settled.is_looked_at()
-    settled.commits({"0": 5, "1": 4, "2": 3})
-    assert settled.history == []
-    settled.commits({"0": 9, "1": 3})
-    assert settled.history == ["dropped after 3"]
+def test_a_lost_executor_drops_the_wait_only_after_the_next_batch(balanced: Query):
+    balanced.executors = ("0", "1")
+    balanced.check()
+    balanced.commits({"0": 5, "1": 4, "2": 3})
+    assert balanced.history == []
+    balanced.commits({"0": 9, "1": 3})
+    assert balanced.history == ["dropped after 3"]
 
 
-def test_the_wait_is_restored_when_the_executor_that_came_is_lost_again(settled: Query):
-    settled.executors = ("0", "1", "2", "3")
-    settled.commits(EVEN)
-    settled.executors = ("0", "1", "2")
-    settled.commits(EVEN)
-    assert settled.history == ["dropped after 2", "restored after 3"]
+def test_the_wait_is_restored_when_an_added_executor_is_lost(balanced: Query):
+    balanced.executors = ("0", "1", "2", "3")
+    balanced.commits(EVEN)
+    balanced.executors = ("0", "1", "2")
+    balanced.commits(EVEN)
+    assert balanced.history == ["dropped after 2", "restored after 3"]
 
 
-def test_tasks_of_executors_that_are_given_back_wait_for_them_no_more(settled: Query):
-    settled.balancer.ignore_locality()
-    settled.executors = ("0", "1")
-    settled.is_looked_at()
-    assert settled.history == ["dropped after 1"]
-    settled.commits({"0": 6, "1": 6})
-    assert settled.history == ["dropped after 1", "restored after 2"]
+def test_tasks_do_not_wait_for_released_executors(balanced: Query):
+    balanced.balancer.ignore_locality()
+    balanced.executors = ("0", "1")
+    balanced.check()
+    assert balanced.history == ["dropped after 1"]
+    balanced.commits({"0": 6, "1": 6})
+    assert balanced.history == ["dropped after 1", "restored after 2"]
 
 
-def test_what_was_counted_before_executors_were_given_back_does_not_count_after():
+def test_batches_before_a_release_do_not_count_after_it():
     query = Query("0", "1", "2")
     for _ in range(MAX_BATCHES):
         query.commits(PILED)
@@ -137,31 +137,31 @@ def test_what_was_counted_before_executors_were_given_back_does_not_count_after(
     assert query.history == ["dropped after 1", f"restored after {MAX_BATCHES + 2}"]
 
 
-def test_every_stateful_stage_has_to_be_spread():
+def test_every_stateful_stage_has_to_be_balanced():
     query = Query("0", "1", "2")
     query.commits(EVEN, PILED)
     assert query.history == ["dropped after 1"]
 
 
-def test_a_new_run_is_looked_at_again(settled: Query):
-    settled.run_id = "second"
-    settled.commits(PILED)
-    assert settled.history == ["dropped after 2"]
+def test_a_new_run_is_checked_again(balanced: Query):
+    balanced.run_id = "second"
+    balanced.commits(PILED)
+    assert balanced.history == ["dropped after 2"]
 
 
-def test_a_prepared_query_is_not_looked_at_any_more(settled: Query):
-    settled.commits(PILED)
-    assert (settled.looks, settled.history) == (1, [])
+def test_a_balanced_query_is_not_checked_again(balanced: Query):
+    balanced.commits(PILED)
+    assert (balanced.checks, balanced.history) == (1, [])
 
 
-def test_each_batch_is_looked_at_once():
+def test_each_batch_is_checked_once():
     query = Query("0", "1", "2")
     query.commits(PILED)
-    query.is_looked_at()
-    assert query.looks == 1
+    query.check()
+    assert query.checks == 1
 
 
-def test_nothing_is_concluded_from_a_batch_of_which_nothing_is_known():
+def test_a_batch_without_known_placement_changes_nothing():
     query = Query("0", "1", "2")
     query.commits()
     assert query.history == []
@@ -169,14 +169,14 @@ def test_nothing_is_concluded_from_a_batch_of_which_nothing_is_known():
     assert query.history == ["dropped after 2"]
 
 
-def test_it_gives_up_when_the_tasks_do_not_spread():
+def test_the_wait_is_restored_when_the_tasks_do_not_spread():
     query = Query("0", "1", "2")
     for _ in range(MAX_BATCHES + 3):
         query.commits(PILED)
     assert query.history == ["dropped after 1", f"restored after {1 + MAX_BATCHES}"]
 
 
-def test_it_gives_up_even_when_executors_keep_coming():
+def test_the_wait_is_restored_even_when_executors_are_added_repeatedly():
     query = Query("0", "1", "2")
     for number in range(MAX_BATCHES):
         query.commits(PILED)
@@ -189,26 +189,26 @@ def test_the_wait_is_restored_when_no_batch_ends_and_dropped_again_when_one_show
     query = Query("0", "1", "2")
     query.commits(PILED)
     query.time += TIMEOUT_S
-    query.is_looked_at()
+    query.check()
     assert query.history == ["dropped after 1", "restored after 1"]
     query.commits(PILED)
     query.commits(EVEN)
     assert query.history[2:] == ["dropped after 2", "restored after 3"]
 
 
-def test_timeouts_do_not_prolong_it_for_ever():
+def test_timeouts_do_not_extend_the_balancing_forever():
     query = Query("0", "1", "2")
     for _ in range(MAX_BATCHES + 3):
         query.commits(PILED)
         query.time += TIMEOUT_S
-        query.is_looked_at()
+        query.check()
     assert [step for step in query.history if "dropped" in step] == [
         f"dropped after {batch}" for batch in range(1, MAX_BATCHES + 1)
     ]
     assert query.waits
 
 
-def test_it_is_undone_once_when_the_query_ends():
+def test_the_wait_is_restored_once_when_the_query_ends():
     query = Query("0", "1", "2")
     query.balancer.restore()
     query.commits(PILED)
@@ -240,6 +240,6 @@ def test_it_is_undone_once_when_the_query_ends():
         ((), (), True),
     ],
 )
-def test_tasks_are_spread_when_no_executor_is_much_later_than_the_others(tasks, slots, even):
+def test_tasks_are_balanced_when_no_executor_needs_many_more_rounds(tasks, slots, even):
     names = [str(number) for number in range(len(slots))]
     assert is_balanced(dict(zip(names, tasks, strict=True)), dict(zip(names, slots, strict=True))) is even

@@ -50,7 +50,7 @@ STATUS = DriverStatus(
 )
 
 
-def test_documents_survive_the_journey():
+def test_documents_are_equal_after_encoding_and_decoding():
     assert decode_journal(encode_journal(DOCUMENT)) == DOCUMENT
     assert decode_status(encode_status(STATUS)) == STATUS
 
@@ -86,7 +86,7 @@ def test_documents_survive_the_journey():
         {"plan": 5},
     ],
 )
-def test_a_directive_that_makes_no_sense_is_not_trusted(change: dict[str, Any]):
+def test_an_invalid_directive_is_rejected(change: dict[str, Any]):
     fields = json.loads(encode_journal(DOCUMENT))
     fields["directive"].update(change)
     with pytest.raises(DocumentError):
@@ -94,12 +94,12 @@ def test_a_directive_that_makes_no_sense_is_not_trusted(change: dict[str, Any]):
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", encode_journal(DOCUMENT)[:-5], encode_status(STATUS)])
-def test_what_is_no_log_document_is_not_trusted(data: bytes):
+def test_an_invalid_journal_document_is_rejected(data: bytes):
     with pytest.raises(DocumentError):
         decode_journal(data)
 
 
-def test_names_of_log_documents_sort_like_their_numbers():
+def test_names_of_journal_documents_sort_like_their_numbers():
     assert journal_name(42) == "0000000042.json"
     assert journal_number(journal_name(42)) == 42
     assert [journal_number(name) for name in ("42.json", "0000000042.json.crc", ".0000000042.json", "x")] == [None] * 4
@@ -115,18 +115,18 @@ def test_plan_with_required_fields_only_retains_no_surplus_executors_and_balance
 
 
 @pytest.mark.parametrize(("retained", "limit"), [(0, 3), (2, 3), (5, 5)])
-def test_a_plan_holds_at_least_the_executors_that_it_runs_on(retained: int, limit: int):
+def test_a_plan_retains_at_least_its_executors(retained: int, limit: int):
     assert replace(plan(3), retained_executors=retained).executor_limit == limit
 
 
-def test_query_has_the_state_partitions_of_the_group_of_its_name_or_the_most_of_all():
+def test_query_has_the_state_partitions_of_its_group_or_the_maximum():
     several = replace(plan(3), state_partitions={"flights": 4, "weather": 8})
     assert [several.partitions_of(name) for name in ("flights", "weather", "departures")] == [4, 8, 8]
 
 
 @pytest.mark.parametrize("field", ["parallelism", "state_partitions", "pool_weights", "remaining_per_worker"])
 @pytest.mark.parametrize("value", [None, [1], {"read": "3"}, {"read": -1}, {"read": True}])
-def test_plan_with_something_else_than_counts_is_not_trusted(field: str, value: object):
+def test_plan_with_values_other_than_counts_is_rejected(field: str, value: object):
     fields = json.loads(encode_journal(DOCUMENT))
     fields["directive"]["plan"][field] = value
     with pytest.raises(DocumentError, match="DriverPlan"):
@@ -143,7 +143,7 @@ def test_plan_with_something_else_than_counts_is_not_trusted(field: str, value: 
         {"input_rate": "NaN"},
     ],
 )
-def test_report_of_a_query_with_metrics_that_are_no_numbers_is_not_trusted(change: dict[str, Any]):
+def test_query_report_with_values_other_than_numbers_is_rejected(change: dict[str, Any]):
     fields = json.loads(encode_status(STATUS))
     fields["queries"][0].update(change)
     with pytest.raises(DocumentError, match="QueryReport"):
@@ -151,7 +151,7 @@ def test_report_of_a_query_with_metrics_that_are_no_numbers_is_not_trusted(chang
 
 
 @pytest.mark.parametrize("change", [{"epoch": "1"}, {"sequence": None}, {"version": 1.0}, {"downtime_ms": "0.2 s"}])
-def test_report_with_something_else_than_numbers_is_not_trusted(change: dict[str, Any]):
+def test_driver_status_with_values_other_than_numbers_is_rejected(change: dict[str, Any]):
     fields = json.loads(encode_status(STATUS)) | change
     with pytest.raises(DocumentError, match="Status"):
         decode_status(json.dumps(fields).encode())

@@ -33,7 +33,7 @@ def test_all_missing_properties_are_named_and_the_fix():
 @pytest.mark.parametrize(
     ("name", "value"), [("leaseTimeout", "0"), ("pollInterval", "-1"), ("pollInterval", "60"), ("epoch", "x")]
 )
-def test_settings_without_sense_are_refused(name, value):
+def test_invalid_settings_are_rejected(name, value):
     with pytest.raises(ValueError, match="poll|lease|int"):
         read_settings({**IDENTITY, PREFIX + name: value}.get)
 
@@ -48,7 +48,7 @@ def test_session_starts_with_its_executors_and_may_grow():
 
 
 @pytest.mark.parametrize("executors", [0, 6])
-def test_session_refuses_executors_out_of_bounds(executors):
+def test_session_rejects_executors_out_of_bounds(executors):
     with pytest.raises(ValueError, match=r"1\.\.5"):
         session_conf(executors=executors, max_executors=5, executor_cores=1, executor_memory_mb=512)
 

@@ -102,13 +102,13 @@ def test_exceptions_of_pyspark_show_the_ones_of_the_jvm():
     assert report.causes[1] == "org.apache.spark.sql.ExtendedAnalysisException"
 
 
-def test_a_chain_that_goes_in_circles_ends():
+def test_a_cyclic_chain_of_exceptions_ends():
     looped = Throwable("A", None)
     looped._cause = looped
     assert report_throwable(looped, "q").causes == ("A",)
 
 
-def test_secrets_are_blotted_out():
+def test_secrets_are_redacted():
     message = redact(
         "url jdbc:x?user=a&password=geheim, fs.s3a.secret.key: abc, s3://me:pass@host/x access_key='k1' ok=1"
     )
@@ -128,13 +128,13 @@ def test_the_authors_line_is_reported():
     assert re.search(r"\(test_failures\.py:\d+\)$", report_exception(raised.value).message)
 
 
-def test_what_the_authors_function_raised_is_marked():
+def test_an_exception_of_the_build_function_is_marked():
     report = report_build_failure(ValueError("no number"))
     assert (report.error_class, report.message) == ("ValueError", "no number")
     assert report.causes == (BUILD_FUNCTION_ERROR, "ValueError")
 
 
-def test_secret_that_was_given_to_the_driver_is_in_no_report(monkeypatch):
+def test_a_registered_secret_is_in_no_report(monkeypatch):
     monkeypatch.setattr(failures, "_secrets", set())
     failures.register_secrets(["hush-hush", "hush-hush-hush", "on", "false"])
     assert redact("on h1 false said hush-hush-hush, then hush-hush") == "on h1 false said ***, then ***"

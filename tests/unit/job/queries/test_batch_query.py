@@ -1,4 +1,4 @@
-"""The batch of a job: in a thread of its own, once, cut when it must stop. Its writer is told what to do by the test."""
+"""The batch of a job: it runs once, in a thread of its own, and a stop interrupts it. The test controls the writer."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def no_time_passes(_: float) -> None:
     """A pause in which nothing happens."""
 
 
-def test_batch_that_was_never_started_is_nothing(batch: BatchQuery) -> None:
+def test_batch_that_was_never_started_has_no_plan_and_no_report(batch: BatchQuery) -> None:
     assert batch.plan is None
     assert not batch.has_ended()
     assert not batch.can_adopt(plan(1))
@@ -92,7 +92,7 @@ def test_batch_that_was_never_started_is_nothing(batch: BatchQuery) -> None:
     batch.halt()
 
 
-def test_batch_runs_beside_the_control_loop_and_ends(spark: Spark, batch: BatchQuery) -> None:
+def test_batch_runs_in_its_own_thread_and_ends(spark: Spark, batch: BatchQuery) -> None:
     writer = Writer(spark)
     batch.start(writer, plan(1, read=2))
     assert not batch.has_ended()
@@ -114,7 +114,7 @@ def test_batch_is_not_restarted_for_another_plan(spark: Spark, batch: BatchQuery
     assert batch.can_adopt(plan(3))
 
 
-def test_batch_gives_executors_back_at_once_and_keeps_its_parallelism(spark: Spark, batch: BatchQuery) -> None:
+def test_batch_releases_executors_immediately_and_keeps_its_parallelism(spark: Spark, batch: BatchQuery) -> None:
     acts: list[str] = []
     batch.start(Writer(spark), plan(1, read=2))
     assert batch.act_between_batches(0.0, no_time_passes, lambda: acts.append("released"))
@@ -123,7 +123,7 @@ def test_batch_gives_executors_back_at_once_and_keeps_its_parallelism(spark: Spa
     assert batch.parallelism() == {"read": 2}
 
 
-def test_failed_batch_gives_the_reason(spark: Spark, batch: BatchQuery) -> None:
+def test_failed_batch_reports_its_failure(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark, fails=True), plan(1))
     let_go(spark, batch)
     assert batch.has_ended()
@@ -132,7 +132,7 @@ def test_failed_batch_gives_the_reason(spark: Spark, batch: BatchQuery) -> None:
     assert (failure.error_class, failure.query) == ("OSError", "flights")
 
 
-def test_batch_that_is_directed_to_end_is_cut_and_has_not_failed(spark: Spark, batch: BatchQuery) -> None:
+def test_batch_that_is_ended_is_interrupted_and_has_not_failed(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark), plan(1))
     assert batch.end(TIMEOUT_S, lambda _: let_go(spark, batch))
     assert spark.cancelled == spark.groups
@@ -141,9 +141,7 @@ def test_batch_that_is_directed_to_end_is_cut_and_has_not_failed(spark: Spark, b
     assert batch.failure() is None
 
 
-def test_batch_that_was_saved_before_it_was_directed_to_end_has_ended_by_itself(
-    spark: Spark, batch: BatchQuery
-) -> None:
+def test_batch_that_was_saved_before_the_end_request_has_ended(spark: Spark, batch: BatchQuery) -> None:
     writer = Writer(spark)
     batch.start(writer, plan(1))
     let_go(spark, batch)
@@ -152,7 +150,7 @@ def test_batch_that_was_saved_before_it_was_directed_to_end_has_ended_by_itself(
     assert (writer.saved, spark.cancelled) == (1, [])
 
 
-def test_batch_that_had_failed_before_it_was_directed_to_end_reports_it(spark: Spark, batch: BatchQuery) -> None:
+def test_batch_that_failed_before_the_end_request_reports_its_failure(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark, fails=True), plan(1))
     let_go(spark, batch)
     assert batch.end(TIMEOUT_S, no_time_passes)
@@ -160,7 +158,7 @@ def test_batch_that_had_failed_before_it_was_directed_to_end_reports_it(spark: S
     assert batch.failure() is not None
 
 
-def test_batch_that_does_not_let_go_is_neither_ended_nor_run_again(spark: Spark, batch: BatchQuery) -> None:
+def test_batch_that_cannot_be_interrupted_neither_ends_nor_runs_again(spark: Spark, batch: BatchQuery) -> None:
     spark.cancels = False
     batch.start(Writer(spark), plan(1))
     assert not batch.end(0.0, no_time_passes)
@@ -172,7 +170,7 @@ def test_batch_that_does_not_let_go_is_neither_ended_nor_run_again(spark: Spark,
     assert batch.has_ended(), "it was saved after all"
 
 
-def test_each_run_has_a_group_of_its_own_since_a_cancelled_one_takes_no_job(spark: Spark, batch: BatchQuery) -> None:
+def test_each_run_has_a_job_group_of_its_own(spark: Spark, batch: BatchQuery) -> None:
     for _ in range(2):
         spark.lets_go.clear()
         batch.start(Writer(spark), plan(1))
@@ -180,7 +178,7 @@ def test_each_run_has_a_group_of_its_own_since_a_cancelled_one_takes_no_job(spar
     assert len(set(spark.groups)) == 2
 
 
-def test_halted_batch_is_over(spark: Spark, batch: BatchQuery) -> None:
+def test_halted_batch_has_ended(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark), plan(1))
     batch.halt()
     assert batch.plan is None
@@ -188,7 +186,7 @@ def test_halted_batch_is_over(spark: Spark, batch: BatchQuery) -> None:
     assert not batch._thread.is_alive()
 
 
-def test_batch_of_a_dead_context_is_left_to_it(spark: Spark, batch: BatchQuery) -> None:
+def test_batch_of_a_stopped_context_is_not_canceled(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark), plan(1))
     spark.stopped = True
     batch.end(0.0, no_time_passes)
@@ -199,12 +197,12 @@ def test_batch_of_a_dead_context_is_left_to_it(spark: Spark, batch: BatchQuery) 
 
 
 class Query:
-    """A streaming query that notes what it is asked."""
+    """A streaming query that records its calls."""
 
     vertices_read = ("read",)
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.writer: object = None
 
     def build(self, _: object) -> object:
@@ -212,18 +210,18 @@ class Query:
 
     @property
     def plan(self) -> str:
-        self.asked.append("plan")
+        self.calls.append("plan")
         return "plan"
 
     def __getattr__(self, name: str) -> Any:
         def answer(*_: object) -> str:
-            self.asked.append(name)
+            self.calls.append(name)
             return name
 
         return answer
 
 
-def test_what_the_function_returns_decides_who_runs(spark: Spark, batch: BatchQuery) -> None:
+def test_the_result_of_the_build_function_selects_queries_or_batch(spark: Spark, batch: BatchQuery) -> None:
     query: Any = Query()
     work = JobWorkload(query, batch)
     query.writer = {"flights": DataStreamWriter.__new__(DataStreamWriter)}
@@ -241,10 +239,10 @@ def test_what_the_function_returns_decides_who_runs(spark: Spark, batch: BatchQu
     answers += [work.failure(), work.reports(), work.stateful_run(), work.parallelism()]
     work.adopt(plan(1))
     work.close()
-    assert query.asked == ["is_prepared", "prepare", "start", *answers, "adopt", "close"]
+    assert query.calls == ["is_prepared", "prepare", "start", *answers, "adopt", "close"]
     assert work.vertices_read == ("read",)
 
-    query.asked.clear()
+    query.calls.clear()
     query.writer = Writer(spark)
     assert work.is_prepared(work.build(plan(1)), plan(1))
     work.start(work.build(plan(1)), plan(1))
@@ -252,7 +250,7 @@ def test_what_the_function_returns_decides_who_runs(spark: Spark, batch: BatchQu
     assert work.can_adopt(plan(2))
     assert work.wait_for_first_trigger(0)
     assert work.stateful_run() is None
-    assert query.asked == []
+    assert query.calls == []
     work.halt()
     assert spark.cancelled == ["flights batch 1"]
-    assert query.asked == ["halt"]
+    assert query.calls == ["halt"]

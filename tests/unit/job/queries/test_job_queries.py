@@ -25,7 +25,7 @@ class StateRepartitioner:
     def __init__(self) -> None:
         self.refuses = self.fails = False
         self.checked: list[tuple[str, int]] = []
-        self.settled: list[tuple[str, int | None]] = []
+        self.ensured: list[tuple[str, int | None]] = []
 
     def check(self, checkpoint: str, partitions: int, writer: Any) -> None:
         self.checked.append((checkpoint, partitions))
@@ -34,7 +34,7 @@ class StateRepartitioner:
 
     def ensure(self, checkpoint: str, partitions: int | None, writer: Any) -> None:
         assert checkpoint.endswith(writer.given["queryName"])
-        self.settled.append((checkpoint, partitions))
+        self.ensured.append((checkpoint, partitions))
         if self.fails:
             raise RepartitionError(f"{checkpoint}: interrupted")
 
@@ -112,23 +112,23 @@ def test_each_query_has_its_own_checkpoint_and_state_partitions(running: Job) ->
     ]
 
 
-def test_a_query_of_no_group_has_the_most_state_partitions() -> None:
+def test_a_query_without_a_group_has_the_maximum_of_state_partitions() -> None:
     job = Job("c")
     job.start(plan())
     assert job.runs[0].partitions == "8"
 
 
 def test_vertices_that_the_function_reads_are_known_also_when_it_reads_them_later(two: Job) -> None:
-    asked: list[Mapping[str, int]] = []
+    mappings: list[Mapping[str, int]] = []
 
     def remembers(parallelism: Mapping[str, int]) -> object:
-        asked.append(parallelism)
+        mappings.append(parallelism)
         return [Stream("a", two.spark), Stream("b", two.spark)]
 
     two.returns = remembers
     two.start(plan(parallelism={"write": 1, "read": 1}))
     assert not two.queries.vertices_read
-    assert asked[0]["write"] == asked[0]["read"]
+    assert mappings[0]["write"] == mappings[0]["read"]
     assert two.queries.vertices_read == ("read", "write")
 
 
@@ -145,7 +145,7 @@ def test_a_plan_of_other_executors_is_adopted_without_a_restart(running: Job) ->
     assert len(running.spark.queries) == 2
 
 
-def test_other_queries_than_before_are_refused_and_those_that_run_go_on(running: Job) -> None:
+def test_other_queries_are_rejected_and_the_running_ones_continue(running: Job) -> None:
     running.names = ("a", "c")
     with pytest.raises(AdaptiveJobError, match="'b' is missing, 'c' is new"):
         running.queries.build(plan(2))
@@ -153,13 +153,13 @@ def test_other_queries_than_before_are_refused_and_those_that_run_go_on(running:
     assert running.queries.plan == plan(1)
 
 
-def test_a_batch_instead_of_queries_is_refused(running: Job) -> None:
+def test_a_batch_instead_of_queries_is_rejected(running: Job) -> None:
     running.returns = lambda _: DataFrameWriter.__new__(DataFrameWriter)
     with pytest.raises(AdaptiveJobError, match="'a' is missing, 'b' is missing"):
         running.queries.build(plan(2))
 
 
-def test_a_function_that_ends_the_process_is_refused_and_the_queries_run_on(running: Job) -> None:
+def test_a_function_that_exits_is_rejected_and_the_queries_continue(running: Job) -> None:
     def gives_up(_: Mapping[str, int]) -> object:
         sys.exit("no such airport")
 
@@ -169,7 +169,7 @@ def test_a_function_that_ends_the_process_is_refused_and_the_queries_run_on(runn
     assert running.queries.plan is not None
 
 
-def test_a_query_that_the_function_starts_is_stopped_and_no_other(running: Job) -> None:
+def test_only_a_query_that_the_function_starts_is_stopped(running: Job) -> None:
     running.returns = lambda _: Query(running.spark, "mine")
     with pytest.raises(AdaptiveJobError, match=r"departures\(\) started a query itself \('mine'\): return df.write"):
         running.queries.build(plan(2))
@@ -187,7 +187,7 @@ def test_a_query_that_the_function_starts_is_stopped_also_if_it_raises(running: 
     assert [query.name for query in running.spark.active] == ["a", "b"]
 
 
-def test_what_was_refused_does_not_change_what_the_running_queries_read(running: Job) -> None:
+def test_a_rejected_build_does_not_change_the_vertices_read(running: Job) -> None:
     def reads_and_raises(parallelism: Mapping[str, int]) -> object:
         raise LookupError(parallelism["read"])
 
@@ -200,7 +200,7 @@ def test_what_was_refused_does_not_change_what_the_running_queries_read(running:
 # ---- state ----------------------------------------------------------------------------------------------------------
 
 
-def test_state_is_checked_while_queries_run_where_its_partitions_are_to_be_others(running: Job) -> None:
+def test_state_is_checked_while_queries_run_if_its_partitions_change(running: Job) -> None:
     for run, partitions in zip(running.runs, (4, 8), strict=True):
         run.progress.append(progress(0, partitions=partitions))
     running.queries.reports()
@@ -210,23 +210,23 @@ def test_state_is_checked_while_queries_run_where_its_partitions_are_to_be_other
     assert running.repartition.checked == [("at/b", 16)]
 
 
-def test_state_that_can_not_be_repartitioned_is_refused_before_anything_is_stopped(running: Job) -> None:
+def test_state_that_cannot_be_repartitioned_is_rejected_before_any_query_is_stopped(running: Job) -> None:
     running.repartition.refuses = True
     with pytest.raises(RepartitionError):
         running.queries.build(plan(2, repartition=True))
     assert len(running.spark.active) == 2
 
 
-@pytest.mark.parametrize(("repartition", "settled"), [(False, [None, None]), (True, [4, 8])])
+@pytest.mark.parametrize(("repartition", "ensured"), [(False, [None, None]), (True, [4, 8])])
 def test_state_is_prepared_before_the_start_whether_or_not_it_is_repartitioned(
-    two: Job, repartition: bool, settled: list[int | None]
+    two: Job, repartition: bool, ensured: list[int | None]
 ) -> None:
     two.start(plan(repartition=repartition))
-    assert two.repartition.settled == [("at/a", settled[0]), ("at/b", settled[1])]
+    assert two.repartition.ensured == [("at/a", ensured[0]), ("at/b", ensured[1])]
 
 
 @pytest.mark.parametrize(
-    ("then", "settled"),
+    ("then", "ensured"),
     [
         ({}, []),
         ({"parallelism": {"read": 1}}, []),
@@ -234,39 +234,39 @@ def test_state_is_prepared_before_the_start_whether_or_not_it_is_repartitioned(
         ({"repartition": False}, [("at/a", None), ("at/b", None)]),
     ],
 )
-def test_state_that_was_prepared_is_looked_at_again_only_to_have_other_partitions(
-    two: Job, then: dict[str, Any], settled: list[tuple[str, int | None]]
+def test_prepared_state_is_prepared_again_only_for_other_partitions(
+    two: Job, then: dict[str, Any], ensured: list[tuple[str, int | None]]
 ) -> None:
     two.start(plan(repartition=True))
     two.queries.halt()
-    two.repartition.settled.clear()
+    two.repartition.ensured.clear()
     two.start(plan(2, **{"repartition": True, **then}))
-    assert two.repartition.settled == settled
+    assert two.repartition.ensured == ensured
 
 
-def test_state_whose_repartition_went_wrong_is_prepared_before_the_next_start(two: Job) -> None:
+def test_state_is_prepared_again_after_a_failed_repartition(two: Job) -> None:
     two.start(plan())
     two.queries.halt()
     two.repartition.fails = True
     with pytest.raises(RepartitionError):
         two.start(plan(2, repartition=True))
     two.repartition.fails = False
-    two.repartition.settled.clear()
+    two.repartition.ensured.clear()
     two.start(plan(3))
-    assert two.repartition.settled == [("at/a", None), ("at/b", None)]
+    assert two.repartition.ensured == [("at/a", None), ("at/b", None)]
 
 
-def test_new_driver_goes_on_with_the_partitions_of_a_state_that_can_not_have_others(two: Job) -> None:
+def test_new_driver_keeps_the_partitions_of_state_that_cannot_be_repartitioned(two: Job) -> None:
     two.repartition.refuses = True
     two.start(plan(repartition=True))
-    assert two.repartition.settled == [("at/a", None), ("at/b", None)]
+    assert two.repartition.ensured == [("at/a", None), ("at/b", None)]
     assert len(two.spark.active) == 2
 
 
 # ---- how they run ---------------------------------------------------------------------------------------------------
 
 
-def test_none_runs_if_one_can_not_be_started(two: Job) -> None:
+def test_no_query_runs_if_one_cannot_be_started(two: Job) -> None:
     two.returns = lambda _: [Stream("a", two.spark), Stream("b", error=ValueError("no sink"))]
     with pytest.raises(ValueError, match="no sink"):
         two.start(plan())
@@ -275,7 +275,7 @@ def test_none_runs_if_one_can_not_be_started(two: Job) -> None:
     assert not two.queries.has_ended()
 
 
-def test_job_goes_on_when_one_query_has_ended_and_is_over_when_all_have(running: Job) -> None:
+def test_job_ends_when_all_queries_have_ended(running: Job) -> None:
     running.runs[0].over()
     assert not running.queries.has_ended()
     assert [report.active for report in running.queries.reports()] == [False, True]
@@ -286,7 +286,7 @@ def test_job_goes_on_when_one_query_has_ended_and_is_over_when_all_have(running:
     assert not running.queries.has_ended()
 
 
-def test_job_is_over_when_one_query_has_failed_and_reports_which(running: Job) -> None:
+def test_job_ends_when_one_query_has_failed_and_reports_it(running: Job) -> None:
     running.runs[1].fails()
     assert running.queries.has_ended()
     failure = running.queries.failure()
@@ -294,7 +294,7 @@ def test_job_is_over_when_one_query_has_failed_and_reports_which(running: Job) -
     assert (failure.error_class, failure.query) == ("DIVIDE_BY_ZERO", "b")
 
 
-def test_counts_go_on_when_queries_are_started_again(running: Job) -> None:
+def test_counts_continue_when_queries_are_started_again(running: Job) -> None:
     running.runs[0].progress.append(progress(0))
     running.queries.reports()
     running.queries.halt()
@@ -303,14 +303,14 @@ def test_counts_go_on_when_queries_are_started_again(running: Job) -> None:
     assert [(report.name, report.committed) for report in running.queries.reports()] == [("a", 2), ("b", 0)]
 
 
-def test_halt_stops_also_what_the_script_started_itself(running: Job) -> None:
+def test_halt_also_stops_queries_that_the_script_started(running: Job) -> None:
     Query(running.spark, "mine")
     running.queries.halt()
     assert running.spark.active == []
     assert running.queries.plan is None
 
 
-def test_tasks_of_the_query_with_the_most_state_are_spread(running: Job) -> None:
+def test_the_stateful_run_is_the_one_with_the_most_partitions(running: Job) -> None:
     assert running.queries.stateful_run() is None
     for run, partitions in zip(running.runs, (4, 8), strict=True):
         run.progress.append(progress(0, partitions=partitions))
@@ -323,11 +323,11 @@ def test_tasks_of_the_query_with_the_most_state_are_spread(running: Job) -> None
     assert found.state_partitions == 4
 
 
-# ---- parallelism in force -------------------------------------------------------------------------------------------
+# ---- effective parallelism ------------------------------------------------------------------------------------------
 
 
 def capped(job: Job, parallelism: dict[str, int], *partitions: int) -> dict[str, int]:
-    """What is in force if the checkpoints have these partitions; they had been planned to have 4 and 8."""
+    """The effective parallelism if the checkpoints have these partitions; the plan has 4 and 8."""
     job.start(plan(parallelism=parallelism))
     for run, count in zip(job.runs, partitions, strict=True):
         run.progress.append(progress(0, partitions=count))
@@ -350,26 +350,26 @@ def test_a_vertex_of_any_query_is_capped_if_all_queries_are() -> None:
 # ---- pools ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_single_query_stays_in_the_pool_that_is_there() -> None:
+def test_a_single_query_stays_in_the_default_pool() -> None:
     job = Job("a")
     job.start(plan(pool_weights={"a": 3}))
     assert job.runs[0].pool == "default"
     assert job.pools == {}
 
 
-def test_queries_share_by_the_slots_of_their_groups(two: Job) -> None:
+def test_weights_of_the_pools_are_the_slots_of_the_groups(two: Job) -> None:
     two.start(plan(pool_weights={"a": 3}))
     assert [run.pool for run in two.runs] == ["a", "b"]
     assert {name: pool.settings for name, pool in two.pools.items()} == {"a": ("FAIR", 0, 3), "b": ("FAIR", 0, 1)}
-    assert two.spark.local["spark.scheduler.pool"] == "default", "other jobs of this thread are nobody's"
+    assert two.spark.local["spark.scheduler.pool"] == "default", "other jobs of this thread use the default pool"
 
 
-def test_no_share_is_nothing(two: Job) -> None:
+def test_a_pool_has_at_least_weight_1(two: Job) -> None:
     two.start(plan(pool_weights={"a": 0}))
     assert two.pools["a"].weight() == 1
 
 
-def test_another_share_takes_effect_for_the_stages_to_come_while_the_old_ones_end(two: Job) -> None:
+def test_a_new_weight_applies_to_new_stages_while_old_ones_end(two: Job) -> None:
     two.start(plan(pool_weights={"a": 1, "b": 2}))
     old = two.pools["a"]
     old.busy = True

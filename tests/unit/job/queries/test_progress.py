@@ -100,7 +100,7 @@ def test_nothing_is_counted_before_the_first_trigger():
     assert following.counted == (-1, 0, 0)
 
 
-def test_every_batch_is_counted_when_several_came_at_once():
+def test_every_batch_is_counted_when_several_complete_between_two_reads():
     following = Following()
     following.update(progress(0))
     following.update(progress(1), progress(2), progress(3, rows=4))
@@ -133,7 +133,7 @@ def test_a_query_that_resumes_idle_counts_nothing():
     assert following.counted == (8, 1, 10)
 
 
-def test_counts_go_on_when_the_query_is_restarted():
+def test_counts_continue_when_the_query_is_restarted():
     following = Following()
     following.update(progress(0), progress(1))
     following.counter.end()

@@ -37,13 +37,13 @@ class Job:
             before()
             return Query(self.spark, name)  # type: ignore[arg-type]
 
-        def work() -> None:
+        def run() -> None:
             try:
                 done.set_result(self.queries.start_query(create))
             except BaseException as error:  # noqa: BLE001
                 done.set_exception(error)
 
-        threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=run, daemon=True).start()
         return done
 
     def runs(self, name: str | None = None) -> Query:
@@ -70,7 +70,7 @@ def names(job: Job) -> list[str]:
     return [report.name for report in job.queries.reports()]
 
 
-def test_query_waits_until_the_scheduler_lets_it_start(job):
+def test_query_waits_until_the_scheduler_permits_the_start(job):
     started = job.start("daily")
     assert not job.spark.queries
     assert job.queries.plan is None
@@ -88,7 +88,7 @@ def test_plan_is_activated_with_the_first_query(job, monkeypatch):
     wait_until(lambda: names(job) == ["daily"], TIMEOUT_S, "the query")
 
 
-def test_script_that_starts_a_query_after_the_end_is_ended(job):
+def test_script_that_starts_a_query_after_the_end_is_stopped(job):
     job.permit()
     job.runs("daily")
     assert job.end()
@@ -97,7 +97,7 @@ def test_script_that_starts_a_query_after_the_end_is_ended(job):
     assert ended.value.code == 0
 
 
-def test_script_that_still_waits_is_ended_too(job):
+def test_script_that_waits_for_its_start_is_stopped(job):
     waiting = job.start()
     job.queries.reject_starts()
     assert isinstance(waiting.exception(TIMEOUT_S), ScriptStoppedError)
@@ -112,7 +112,7 @@ def test_script_that_ends_with_its_queries_as_directed_has_not_finished(job):
     assert job.queries.failure() is None
 
 
-def test_script_that_was_over_before_it_was_directed_to_end_has_finished(job):
+def test_script_that_ended_before_the_end_request_has_finished(job):
     job.permit()
     job.runs("daily").over()
     job.queries.finish(None)
@@ -120,7 +120,7 @@ def test_script_that_was_over_before_it_was_directed_to_end_has_finished(job):
     assert job.queries.has_ended()
 
 
-def test_query_that_is_just_being_started_is_ended_with_the_others(job):
+def test_query_that_is_starting_is_ended_with_the_others(job):
     job.permit()
     may_start, starting = threading.Event(), threading.Event()
 
@@ -134,7 +134,7 @@ def test_query_that_is_just_being_started_is_ended_with_the_others(job):
     assert not started.result(TIMEOUT_S).isActive
 
 
-def test_halted_script_hears_nothing_any_more(job):
+def test_halted_script_is_blocked(job):
     job.permit()
     query = job.runs("daily")
     job.queries.halt()
@@ -148,14 +148,14 @@ def test_halted_script_hears_nothing_any_more(job):
     assert len(job.spark.queries) == 1
 
 
-def test_script_that_is_not_halted_is_not_held(job):
+def test_script_that_is_not_halted_is_not_blocked(job):
     job.permit()
     job.runs("daily")
     job.end()
     job.queries.block_if_halted()
 
 
-def test_queries_without_a_name_are_called_by_the_job(job):
+def test_queries_without_a_name_have_the_name_of_the_job(job):
     job.permit()
     for name in (None, "daily", None):
         job.runs(name)
@@ -169,7 +169,7 @@ def test_next_run_of_a_query_is_the_same_query(job):
     assert names(job) == ["daily", "departures"]
 
 
-def test_no_plan_needs_other_queries(job):
+def test_no_plan_requires_new_queries(job):
     job.permit()
     assert job.queries.vertices_read == ()
     assert job.queries.can_adopt(replace(plan(3), query_version=9))
@@ -177,7 +177,7 @@ def test_no_plan_needs_other_queries(job):
     assert job.queries.plan == plan(3)
 
 
-def test_state_in_other_partitions_is_refused_to_queries_that_run(job):
+def test_a_repartition_of_running_queries_is_rejected(job):
     wanted = replace(plan(1), state_partitions={"departures": 9}, repartition=True)
     assert job.queries.build(wanted) == wanted
     job.permit()
@@ -186,13 +186,13 @@ def test_state_in_other_partitions_is_refused_to_queries_that_run(job):
         job.queries.build(wanted)
 
 
-def test_script_without_a_query_that_runs_goes_on(job):
+def test_script_without_a_running_query_continues(job):
     job.permit()
     job.runs("daily").over()
     assert not job.queries.has_ended()
 
 
-def test_failure_that_the_script_has_seen_to_is_none(job):
+def test_failure_that_the_script_handled_is_not_reported(job):
     job.permit()
     job.runs("daily").fails()
     job.queries.finish(None)
@@ -200,7 +200,7 @@ def test_failure_that_the_script_has_seen_to_is_none(job):
     assert job.queries.failure() is None
 
 
-def test_job_ends_with_the_last_query_of_a_script_that_is_over(job):
+def test_job_ends_with_the_last_query_of_a_script_that_has_ended(job):
     job.permit()
     query = job.runs("daily")
     job.queries.finish(None)
@@ -210,7 +210,7 @@ def test_job_ends_with_the_last_query_of_a_script_that_is_over(job):
     assert job.queries.failure() is None
 
 
-def test_failure_that_comes_after_the_script_counts(job):
+def test_failure_after_the_end_of_the_script_is_reported(job):
     job.permit()
     query = job.runs("daily")
     job.queries.finish(None)
@@ -220,7 +220,7 @@ def test_failure_that_comes_after_the_script_counts(job):
     assert (failure.error_class, failure.query) == ("DIVIDE_BY_ZERO", "daily")
 
 
-def test_failure_of_the_batch_before_the_end_counts(job, monkeypatch):
+def test_failure_of_the_last_batch_is_reported(job, monkeypatch):
     monkeypatch.setattr(script_queries, "end_at_boundary", lambda boundaries, *_: any(b.fails() for b in boundaries))
     job.permit()
     job.runs("daily")
@@ -247,7 +247,7 @@ def test_script_that_ends_and_has_started_nothing_has_failed(job):
     assert job.queries.failure() == NEVER_STARTED
 
 
-def test_session_that_the_script_stops_takes_its_queries_along(job):
+def test_queries_stop_when_the_script_stops_its_session(job):
     job.permit()
     query = job.runs("daily")
     job.queries.stop_queries()
@@ -255,7 +255,7 @@ def test_session_that_the_script_stops_takes_its_queries_along(job):
     assert not job.queries.has_ended()
 
 
-def test_parallelism_is_no_more_than_the_partitions_of_the_state(job, monkeypatch):
+def test_parallelism_is_limited_by_the_partitions_of_the_state(job, monkeypatch):
     assert job.queries.parallelism() == {}
     job.queries.start(plan(4, read=4), plan(4, read=4))
     job.runs("daily")

@@ -31,30 +31,30 @@ def refusal(returned: object) -> str:
     return str(caught.value)
 
 
-def test_a_stream_writer_is_what_is_wanted_and_has_the_name_of_its_job():
+def test_a_single_writer_gets_the_name_of_the_job():
     writer = Stream()
     assert require_writers(writer, "departures", "flights") == {"flights": writer}
 
 
-def test_a_name_of_its_own_is_kept():
+def test_a_query_name_of_the_script_is_kept():
     assert names(Stream("hourly")) == ["hourly"]
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_several_are_wanted_by_name_and_in_their_order(kind):
+def test_several_writers_keep_their_names_and_order(kind):
     assert names(kind([Stream("b"), Stream("a")])) == ["b", "a"]
 
 
-def test_a_list_of_one_is_that_one():
+def test_a_list_of_one_writer_is_a_single_query():
     assert names([Stream()]) == ["flights"]
 
 
-def test_a_batch_writer_is_wanted_too():
+def test_a_batch_writer_is_accepted():
     writer = DataFrameWriter.__new__(DataFrameWriter)
     assert require_writers(writer, "departures", "flights") is writer
 
 
-def test_nothing_is_refused():
+def test_no_query_is_rejected():
     assert refusal(None) == (
         "departures() returned NoneType: return df.writeStream... of a streaming DataFrame, not started, "
         "or a list of them, or df.write... of a batch, not saved"
@@ -62,27 +62,27 @@ def test_nothing_is_refused():
     assert refusal([]).startswith("departures() returned no query: return df.writeStream...")
 
 
-def test_a_started_query_is_refused():
+def test_a_started_query_is_rejected():
     assert refusal(StreamingQuery.__new__(StreamingQuery)).startswith("departures() returned StreamingQuery: return")
 
 
-def test_a_batch_among_queries_is_refused():
+def test_a_batch_among_queries_is_rejected():
     mixture = [Stream("a"), DataFrameWriter.__new__(DataFrameWriter), None]
     assert refusal(mixture).startswith("departures() returned DataFrameWriter, NoneType in a list: return")
 
 
-def test_several_queries_without_names_are_refused_by_their_number():
+def test_several_queries_without_names_are_rejected_with_their_numbers():
     assert refusal([Stream(), Stream("a"), Stream()]) == (
         "departures() returned queries without a name (number 1, 3 of 3): give each its own .queryName(...), "
         "which identifies its checkpoint"
     )
 
 
-def test_two_queries_of_one_name_are_refused():
+def test_two_queries_of_one_name_are_rejected():
     assert "several queries of the name 'a'" in refusal([Stream("a"), Stream("b"), Stream("a")])
 
 
-def test_a_function_may_return_what_it_returned_before_in_any_order():
+def test_a_function_may_return_the_same_queries_in_any_order():
     require_same_queries(["a", "b"], ["b", "a"], "departures")
     require_same_queries(["a", "b"], [], "departures")
     require_same_queries([], [], "departures")
@@ -93,7 +93,7 @@ def test_a_function_that_returns_other_queries_than_before_is_rejected_with_thei
         require_same_queries(["a", "c"], ["a", "b"], "departures")
 
 
-def test_a_function_is_called_by_its_name():
+def test_messages_contain_the_name_of_the_function():
     def departures(options, spark, parallelism):
         raise NotImplementedError
 
@@ -107,7 +107,7 @@ PLAN = {"read": 2, "count": 4}
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "read",
     [
         lambda planned: planned["read"],
         lambda planned: planned.get("read"),
@@ -116,14 +116,14 @@ PLAN = {"read": 2, "count": 4}
     ],
     ids=["item", "get", "default", "contains"],
 )
-def test_a_vertex_that_was_requested_is_remembered(ask):
+def test_a_vertex_that_is_read_is_recorded(read):
     planned = PlannedParallelism(PLAN)
-    ask(planned)
+    read(planned)
     assert planned.vertices_read == {"read"}
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "read",
     [
         list,
         dict,
@@ -136,13 +136,13 @@ def test_a_vertex_that_was_requested_is_remembered(ask):
     ],
     ids=["list", "dict", "keywords", "values", "copy", "equal", "repr", "pickle"],
 )
-def test_function_that_iterates_over_all_vertices_has_requested_all(ask):
+def test_an_iteration_reads_all_vertices(read):
     planned = PlannedParallelism(PLAN)
-    ask(planned)
+    read(planned)
     assert planned.vertices_read == set(PLAN)
 
 
-def test_nothing_was_requested_by_counting_vertices():
+def test_counting_the_vertices_reads_none():
     planned = PlannedParallelism(PLAN)
     assert len(planned) == 2
     assert "absent" not in planned
@@ -151,7 +151,7 @@ def test_nothing_was_requested_by_counting_vertices():
     assert planned.vertices_read == set()
 
 
-def test_on_an_executor_it_is_a_dict():
+def test_a_pickled_parallelism_is_a_dict():
     copy = pickle.loads(pickle.dumps(PlannedParallelism(PLAN)))
     assert type(copy) is dict
     assert copy == PLAN
