@@ -16,8 +16,8 @@ from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.runtime.journal.job_directory import JOURNAL, STATUS
 from airflow_adaptive.testing.fakes.driver import FakeDrivers
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
-from airflow_adaptive.testing.fakes.master import FakeMaster
 from tests.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, name_of
+from tests.support.servers.fake_master import FakeMaster
 
 WORKER_CORES = 16
 CORES_OF_A_JOB = 3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,52 +14,14 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 
-from airflow_adaptive.runtime.resource_wait import AvailableResources, wait_for_resources
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
-from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
-Waiting = Callable[[], AvailableResources | None]
-
 pytestmark = pytest.mark.usefixtures("spark_default")
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def wait(cluster: FakeCluster, clock: ManualClock) -> Waiting:
-    """Wait at most a minute for what a sensor with bounds 2..4 wants."""
-
-    def wait() -> AvailableResources | None:
-        wanted = sensor(parallelism=[2, 4], executor_memory="512m", driver_memory="512m")._wanted()
-        return asyncio.run(
-            wait_for_resources(
-                decode(JobGraph, wanted["graph"]),
-                decode(Options, wanted["options"]),
-                decode(ExecutorShape, wanted["executor"]),
-                decode(DriverShape, wanted["driver"]),
-                cluster.snapshot,
-                clock,
-                START + timedelta(minutes=1),
-            )
-        )
-
-    return wait
 
 
 def sensor(**changes: Any) -> SparkResourcesSensor:
@@ -72,60 +32,6 @@ def deferral(sensor: SparkResourcesSensor) -> TaskDeferred:
     with pytest.raises(TaskDeferred) as raised:
         sensor.execute({})
     return raised.value
-
-
-# ---- the wait -------------------------------------------------------------------------------------------------------
-
-
-def test_all_that_is_wanted_is_found_at_once(wait: Waiting, cluster: FakeCluster, clock: ManualClock) -> None:
-    cluster.add_worker(cores=5, memory_mb=4096)
-    found = wait()
-    assert found is not None
-    assert (found.slots, found.parallelism) == (4, {"job": 4})
-    assert sum(found.workers.values()) == 4
-    assert clock.elapsed == 0
-
-
-def test_the_minimum_is_found_when_it_has_been_there_for_long_enough(
-    wait: Waiting, cluster: FakeCluster, clock: ManualClock
-) -> None:
-    cluster.add_worker(cores=3, memory_mb=4096)
-    found = wait()
-    assert found is not None
-    assert found.parallelism == {"job": 2}
-    assert clock.elapsed == pytest.approx(10, abs=1)
-
-
-def test_a_new_worker_is_waited_for(wait: Waiting, cluster: FakeCluster, clock: ManualClock) -> None:
-    clock.at(30, lambda: cluster.add_worker(cores=5, memory_mb=4096))
-    found = wait()
-    assert found is not None
-    assert clock.elapsed == pytest.approx(30, abs=1)
-
-
-def test_a_master_that_does_not_answer_is_waited_for(wait: Waiting, cluster: FakeCluster, clock: ManualClock) -> None:
-    cluster.add_worker(cores=5, memory_mb=4096)
-    cluster.reachable = False
-    clock.at(30, lambda: setattr(cluster, "reachable", True))
-    assert wait() is not None
-
-
-@pytest.mark.parametrize("cores", [1, 2])
-def test_less_than_driver_and_minimum_is_nothing(
-    wait: Waiting, cluster: FakeCluster, clock: ManualClock, cores: int
-) -> None:
-    cluster.add_worker(cores=cores, memory_mb=4096)
-    assert wait() is None
-    assert clock.elapsed == pytest.approx(60, abs=1)
-
-
-def test_nothing_is_reserved(wait: Waiting, cluster: FakeCluster) -> None:
-    cluster.add_worker(cores=5, memory_mb=4096)
-    wait()
-    assert not cluster.submissions
-
-
-# ---- the operator ---------------------------------------------------------------------------------------------------
 
 
 def test_waits_in_the_triggerer_until_its_timeout() -> None:

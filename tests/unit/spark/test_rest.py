@@ -119,12 +119,12 @@ def test_secret_properties_travel_in_the_environment_only() -> None:
 
 @pytest.mark.parametrize(("conf", "pattern"), [({}, "api"), ({"spark.redaction.regex": "(?i)mine"}, "(?i)mine")])
 def test_what_is_secret_to_us_is_to_sparks_pages(conf: dict[str, str], pattern: str) -> None:
-    (told,) = [
+    (message,) = [
         argument
         for argument in create_request(DriverSubmission(name="n", script="s.py", conf=conf), MASTER_URL)["appArgs"]
         if argument.startswith("spark.redaction.regex=")
     ]
-    assert pattern in told
+    assert pattern in message
 
 
 def test_environment_has_no_secrets_when_there_are_none() -> None:

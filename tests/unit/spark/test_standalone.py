@@ -1,4 +1,4 @@
-"""The client of a standalone cluster, where things go wrong: servers that are down, foreign, protected or standing by."""
+"""The client of a standalone cluster, with servers that are down, foreign, protected or standing by."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 
 class Masters:
-    """Masters h1 and h2 that answer as told, and what they were asked."""
+    """Masters h1 and h2 with given responses, and the requests that they received."""
 
     def __init__(self, **answers: Handler | httpx.Response | Exception) -> None:
         self.answers = answers
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.headers: list[str | None] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append(f"{request.method} {request.url}")
+        self.requests.append(f"{request.method} {request.url}")
         self.headers.append(request.headers.get("authorization"))
         answer = self.answers[request.url.host]
         if isinstance(answer, Exception):
@@ -64,7 +64,7 @@ def master(status: str = "ALIVE") -> Handler:
 
 
 async def every_error(cluster: StandaloneCluster) -> list[str]:
-    """What each call says when it fails."""
+    """The message of each call that fails."""
     errors = []
     for call in (cluster.snapshot(), cluster.submit(SUBMISSION), cluster.status("driver-1"), cluster.kill("driver-1")):
         with pytest.raises((ClusterUnreachableError, SubmissionRefusedError)) as caught:
@@ -82,7 +82,7 @@ async def test_calls_go_to_the_leader_wherever_it_is() -> None:
         assert await cluster.submit(SUBMISSION) == "driver-1"
         assert (await cluster.status("driver-1")).state is SubmissionState.RUNNING
         await cluster.kill("driver-1")
-    assert [asked for asked in masters.asked if "h1" in asked] == ["GET http://h1:8080/json/"]
+    assert [request for request in masters.requests if "h1" in request] == ["GET http://h1:8080/json/"]
 
 
 @pytest.mark.asyncio
@@ -126,7 +126,7 @@ async def test_submission_of_unknown_outcome_is_not_sent_to_another_master(failu
     async with client(masters) as cluster:
         with pytest.raises(ClusterUnreachableError, match=r"no answer|the server failed \(500\)"):
             await cluster.submit(SUBMISSION)
-    assert masters.asked == ["POST http://h1:6066/v1/submissions/create"]
+    assert masters.requests == ["POST http://h1:6066/v1/submissions/create"]
 
 
 @pytest.mark.asyncio
@@ -136,7 +136,7 @@ async def test_refusal_is_not_sent_to_another_master() -> None:
     async with client(masters) as cluster:
         with pytest.raises(SubmissionRefusedError, match=r"Malformed request: spark\.cores\.max$"):
             await cluster.submit(SUBMISSION)
-    assert len(masters.asked) == 1
+    assert len(masters.requests) == 1
 
 
 @pytest.mark.asyncio
@@ -202,7 +202,7 @@ async def test_submission_id_can_not_leave_its_place_in_the_path() -> None:
     masters = Masters(h1=httpx.Response(200, json={"action": "SubmissionStatusResponse", "success": False}))
     async with client(masters) as cluster:
         await cluster.status("../create?x=/")
-    assert masters.asked == ["GET http://h1:6066/v1/submissions/status/..%2Fcreate%3Fx%3D%2F"]
+    assert masters.requests == ["GET http://h1:6066/v1/submissions/status/..%2Fcreate%3Fx%3D%2F"]
 
 
 @pytest.mark.asyncio

@@ -63,8 +63,8 @@ Worker = Callable[[httpx.Request], httpx.Response]
 
 
 @pytest_asyncio.fixture
-async def asks() -> AsyncIterator[Callable[[Worker], StandaloneCluster]]:
-    """A client of a cluster whose worker answers as told."""
+async def client_of() -> AsyncIterator[Callable[[Worker], StandaloneCluster]]:
+    """A client of a cluster whose worker gives these responses."""
     clients: list[StandaloneCluster] = []
 
     def make(worker: Worker) -> StandaloneCluster:
@@ -83,34 +83,36 @@ async def asks() -> AsyncIterator[Callable[[Worker], StandaloneCluster]]:
 
 
 @pytest.mark.asyncio
-async def test_secrets_of_the_cluster_are_masked(asks: Callable[[Worker], StandaloneCluster]) -> None:
-    client = asks(lambda _: httpx.Response(200, text=answer("with hush-hush and bearer\n")))
+async def test_secrets_of_the_cluster_are_masked(client_of: Callable[[Worker], StandaloneCluster]) -> None:
+    client = client_of(lambda _: httpx.Response(200, text=answer("with hush-hush and bearer\n")))
     assert (await client.driver_log(DRIVER)).stdout == "with *** and ***\n"
 
 
 @pytest.mark.asyncio
-async def test_log_of_a_driver_on_no_living_worker_is_empty(asks: Callable[[Worker], StandaloneCluster]) -> None:
-    client = asks(lambda _: httpx.Response(500))
+async def test_log_of_a_driver_on_no_living_worker_is_empty(client_of: Callable[[Worker], StandaloneCluster]) -> None:
+    client = client_of(lambda _: httpx.Response(500))
     for driver in ("driver-2", "driver-3", "driver-4"):
         assert await client.driver_log(driver) == DriverLog()
 
 
 @pytest.mark.asyncio
 async def test_worker_that_sends_without_end_is_not_read_to_the_end(
-    asks: Callable[[Worker], StandaloneCluster],
+    client_of: Callable[[Worker], StandaloneCluster],
 ) -> None:
     async def forever() -> AsyncIterator[bytes]:
         yield answer("").encode()
         while True:
             yield b"x" * 1024
 
-    client = asks(lambda _: httpx.Response(200, content=forever()))
+    client = client_of(lambda _: httpx.Response(200, content=forever()))
     assert len((await client.driver_log(DRIVER)).stdout) < 2 * MAX_BYTES
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("code", [401, 404, 500])
-async def test_worker_that_does_not_report_is_named(code: int, asks: Callable[[Worker], StandaloneCluster]) -> None:
-    client = asks(lambda _: httpx.Response(code, text="no"))
+async def test_worker_that_does_not_report_is_named(
+    code: int, client_of: Callable[[Worker], StandaloneCluster]
+) -> None:
+    client = client_of(lambda _: httpx.Response(code, text="no"))
     with pytest.raises(ClusterUnreachableError, match="http://w:8081/log/"):
         await client.driver_log(DRIVER)

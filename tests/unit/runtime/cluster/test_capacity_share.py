@@ -1,4 +1,4 @@
-"""Who is dealt what: the rounds of a deal, on a cluster that fits on one line."""
+"""Capacity shares: each round of the calculation, on small clusters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DRIVER = DriverShape(cores=1, memory_mb=512)
 
 
 def cluster(*free: int, **known: Any) -> ClusterSnapshot:
-    """Workers with so many free cores each; memory is plenty."""
+    """Workers with these numbers of free cores, and with plenty of memory."""
     return ClusterSnapshot(workers=tuple(worker(number, cores) for number, cores in enumerate(free)), **known)
 
 
@@ -57,9 +57,9 @@ def runs(job: str, planned: int, maximum: int, **more: Any) -> SlotDemand:
     return wants(job, 1, maximum, **known | more)
 
 
-def dealt(there: ClusterSnapshot, *demands: SlotDemand) -> dict[str, int]:
+def executors_by_job(snapshot: ClusterSnapshot, *demands: SlotDemand) -> dict[str, int]:
     """Executors in each job's share."""
-    shares = capacity_shares({demand.job: demand for demand in demands}, there, NOW)
+    shares = capacity_shares({demand.job: demand for demand in demands}, snapshot, NOW)
     return {demand.job: sum(shares[demand.job].values()) for demand in demands}
 
 
@@ -67,47 +67,47 @@ def dealt(there: ClusterSnapshot, *demands: SlotDemand) -> dict[str, int]:
 
 
 def test_job_alone_is_allocated_everything_beside_its_driver():
-    assert dealt(cluster(2, 2), wants("a", 1, 8)) == {"a": 3}
+    assert executors_by_job(cluster(2, 2), wants("a", 1, 8)) == {"a": 3}
 
 
 def test_free_cores_without_memory_are_not_allocated():
-    there = ClusterSnapshot(workers=(worker(0, 8, memory_mb=1024),))
-    assert dealt(there, wants("a", 1, 8)) == {"a": 1}
+    snapshot = ClusterSnapshot(workers=(worker(0, 8, memory_mb=1024),))
+    assert executors_by_job(snapshot, wants("a", 1, 8)) == {"a": 1}
 
 
 def test_driver_is_placed_where_it_costs_most():
     four_cores = ExecutorShape(cores=4, memory_mb=512)
-    assert dealt(cluster(4, 2), wants("a", 1, 8, executor=four_cores)) == {"a": 0}
-    assert dealt(cluster(4, 4), wants("a", 1, 8, executor=four_cores)) == {"a": 1}
+    assert executors_by_job(cluster(4, 2), wants("a", 1, 8, executor=four_cores)) == {"a": 0}
+    assert executors_by_job(cluster(4, 4), wants("a", 1, 8, executor=four_cores)) == {"a": 1}
 
 
 def test_job_that_has_all_that_it_can_use_is_allocated_nothing():
     granted = {"app-a": 2}
-    assert dealt(cluster(4, granted=granted), runs("a", planned=2, maximum=2)) == {"a": 0}
+    assert executors_by_job(cluster(4, granted=granted), runs("a", planned=2, maximum=2)) == {"a": 0}
 
 
-def test_job_below_its_minimum_sees_what_there_is():
-    assert dealt(cluster(3), wants("a", 4, 8)) == {"a": 2}
-    assert dealt(cluster(0), wants("a", 4, 8)) == {"a": 0}
+def test_share_of_a_job_below_its_minimum_is_all_free_capacity():
+    assert executors_by_job(cluster(3), wants("a", 4, 8)) == {"a": 2}
+    assert executors_by_job(cluster(0), wants("a", 4, 8)) == {"a": 0}
 
 
 # ---- what is planned ------------------------------------------------------------------------------------------------
 
 
-def test_planned_executors_are_no_offer_to_others():
-    there = cluster(5, granted={"app-a": 0})
-    assert dealt(there, runs("a", planned=3, maximum=3), wants("b", 1, 4)) == {"a": 3, "b": 1}
+def test_planned_executors_are_not_available_to_other_jobs():
+    snapshot = cluster(5, granted={"app-a": 0})
+    assert executors_by_job(snapshot, runs("a", planned=3, maximum=3), wants("b", 1, 4)) == {"a": 3, "b": 1}
 
 
-def test_granted_executors_are_planned_no_more():
-    there = cluster(4, granted={"app-a": 3})
-    assert dealt(there, runs("a", planned=3, maximum=3), wants("b", 1, 4)) == {"a": 0, "b": 3}
+def test_granted_executors_do_not_count_as_planned():
+    snapshot = cluster(4, granted={"app-a": 3})
+    assert executors_by_job(snapshot, runs("a", planned=3, maximum=3), wants("b", 1, 4)) == {"a": 0, "b": 3}
 
 
 def test_application_that_was_not_reported_yet_is_known_by_its_name():
-    there = cluster(4, granted={"app-1": 3}, names={"app-1": "a"})
+    snapshot = cluster(4, granted={"app-1": 3}, names={"app-1": "a"})
     unreported = replace(runs("a", planned=3, maximum=3), application_id=None)
-    assert dealt(there, unreported, wants("b", 1, 4)) == {"a": 0, "b": 3}
+    assert executors_by_job(snapshot, unreported, wants("b", 1, 4)) == {"a": 0, "b": 3}
 
 
 @pytest.mark.parametrize(
@@ -121,46 +121,48 @@ def test_application_that_was_not_reported_yet_is_known_by_its_name():
 )
 def test_driver_counts_until_it_is_placed(drivers: dict[str, ActiveDriver], left: int):
     starting = replace(runs("a", planned=0, maximum=0), minimum=0, application_id=None)
-    assert dealt(cluster(4, drivers=drivers), starting, wants("b", 1, 8)) == {"a": 0, "b": left}
+    assert executors_by_job(cluster(4, drivers=drivers), starting, wants("b", 1, 8)) == {"a": 0, "b": left}
 
 
 def test_waiting_foreign_drivers_count():
-    stranger = ActiveDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=512)
-    there = cluster(4, drivers={"driver-9": stranger, "driver-8": replace(stranger, state=SubmissionState.RUNNING)})
-    assert dealt(there, wants("a", 1, 8)) == {"a": 1}
+    foreign_driver = ActiveDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=512)
+    snapshot = cluster(
+        4, drivers={"driver-9": foreign_driver, "driver-8": replace(foreign_driver, state=SubmissionState.RUNNING)}
+    )
+    assert executors_by_job(snapshot, wants("a", 1, 8)) == {"a": 1}
 
 
 def test_older_plan_is_served_first_when_slots_were_lost():
     older, younger = runs("z", 2, 2, since=NOW - timedelta(seconds=9)), runs("a", 2, 2, priority=9)
-    assert dealt(cluster(3, granted={"app-a": 0, "app-z": 0}), younger, older) == {"a": 1, "z": 2}
+    assert executors_by_job(cluster(3, granted={"app-a": 0, "app-z": 0}), younger, older) == {"a": 1, "z": 2}
 
 
 # ---- minimum and growth ---------------------------------------------------------------------------------------------
 
 
-def test_minimum_of_all_goes_before_growth_of_anyone():
+def test_minimum_of_each_job_comes_before_the_growth_of_any_job():
     first, second = wants("a", 1, 8, priority=9), wants("b", 1, 8)
-    assert dealt(cluster(8), first, second) == {"a": 5, "b": 1}
+    assert executors_by_job(cluster(8), first, second) == {"a": 5, "b": 1}
 
 
 def test_higher_priority_goes_first_then_the_name():
-    assert dealt(cluster(2), wants("a", 1, 1), wants("b", 1, 1, priority=2)) == {"a": 0, "b": 1}
-    assert dealt(cluster(2), wants("b", 1, 1), wants("a", 1, 1)) == {"a": 1, "b": 0}
+    assert executors_by_job(cluster(2), wants("a", 1, 1), wants("b", 1, 1, priority=2)) == {"a": 0, "b": 1}
+    assert executors_by_job(cluster(2), wants("b", 1, 1), wants("a", 1, 1)) == {"a": 1, "b": 0}
 
 
 def test_smaller_job_starts_where_a_larger_one_does_not_fit():
-    assert dealt(cluster(3), wants("a", 4, 4, priority=9), wants("b", 2, 2))["b"] == 2
+    assert executors_by_job(cluster(3), wants("a", 4, 4, priority=9), wants("b", 2, 2))["b"] == 2
 
 
 def test_no_job_grows_while_another_job_waits_for_its_minimum():
     growing = runs("a", planned=2, maximum=8)
-    there = cluster(2, granted={"app-a": 2})
-    assert dealt(there, growing, wants("b", 2, 2)) == {"a": 0, "b": 1}
+    snapshot = cluster(2, granted={"app-a": 2})
+    assert executors_by_job(snapshot, growing, wants("b", 2, 2)) == {"a": 0, "b": 1}
 
 
-def test_wait_for_a_job_that_waits_has_a_timeout():
+def test_waiting_job_blocks_the_growth_of_other_jobs_until_a_timeout():
     growing, waiting = runs("a", planned=2, maximum=8), wants("b", 2, 2, since=NOW - timedelta(minutes=5))
-    assert dealt(cluster(2, granted={"app-a": 2}), growing, waiting)["a"] == 2
+    assert executors_by_job(cluster(2, granted={"app-a": 2}), growing, waiting)["a"] == 2
 
 
 def test_observers_see_the_slots_that_no_job_needs():
@@ -199,10 +201,10 @@ def test_no_job_can_plan_on_the_share_of_another_job(
         for it, number in zip(demands, granted, strict=True)
         if it.has_driver
     }
-    there = cluster(*free, granted=cores)
+    snapshot = cluster(*free, granted=cores)
     taken: Counter[str] = Counter()
     drivers = 0
-    for it, share in capacity_shares({it: it for it in demands}, there, NOW).items():
+    for it, share in capacity_shares({it: it for it in demands}, snapshot, NOW).items():
         have = cores.get(f"app-{it.job}", 0) // it.executor.cores
         if have + sum(share.values()) >= it.minimum:
             drivers += not it.has_driver
@@ -213,27 +215,27 @@ def test_no_job_can_plan_on_the_share_of_another_job(
 
 @given(st.lists(st.integers(0, 8), max_size=5), st.tuples(*(jobs(name) for name in "abcdef")))
 def test_waiting_job_does_not_fit_into_the_remaining_slots(free: list[int], demands: tuple[SlotDemand, ...]):
-    there = cluster(*free)
-    shares = capacity_shares({it: it for it in demands}, there, NOW)
-    left = FreeCapacity(unclaimed_workers({it: it for it in demands}, there))
+    snapshot = cluster(*free)
+    shares = capacity_shares({it: it for it in demands}, snapshot, NOW)
+    left = FreeCapacity(unclaimed_workers({it: it for it in demands}, snapshot))
     for it, share in shares.items():
         if not it.has_driver and sum(share.values()) < it.minimum:
             assert not left.fits(it.minimum, it.executor, it.driver)
 
 
 @given(st.lists(st.integers(0, 8), max_size=5), st.sampled_from([1, 2, 4]), st.integers(0, 40))
-def test_what_a_room_holds_it_gives(free: list[int], size: int, count: int):
-    executor, there = ExecutorShape(cores=size, memory_mb=512), cluster(*free)
-    holds = FreeCapacity(there.workers).fits(count, executor, DRIVER)
-    room = FreeCapacity(there.workers)
-    room.place(DRIVER, executor)
-    assert holds == (sum(free) > 0 and sum(room.take(count, executor).values()) == count)
+def test_executors_that_fit_can_be_taken(free: list[int], size: int, count: int):
+    executor, snapshot = ExecutorShape(cores=size, memory_mb=512), cluster(*free)
+    fits = FreeCapacity(snapshot.workers).fits(count, executor, DRIVER)
+    capacity = FreeCapacity(snapshot.workers)
+    capacity.place(DRIVER, executor)
+    assert fits == (sum(free) > 0 and sum(capacity.take(count, executor).values()) == count)
 
 
 # ---- demands -----------------------------------------------------------------------------------------------------------
 
 
-def bid_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> SlotDemand:
+def demand_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> SlotDemand:
     spec = JobSpec(
         graph=job.state.job,
         options=job.state.options,
@@ -248,30 +250,30 @@ def bid_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> SlotDemand:
 
 
 def test_waiting_job_demands_slots_for_a_driver_and_its_bounds():
-    made = bid_of(Scenario(lower=2, upper=4).given_waiting())
-    assert (made.has_driver, made.planned, made.minimum, made.maximum, made.priority) == (False, 0, 2, 4, 7)
+    demand = demand_of(Scenario(lower=2, upper=4).given_waiting())
+    assert (demand.has_driver, demand.planned, demand.minimum, demand.maximum, demand.priority) == (False, 0, 2, 4, 7)
 
 
 def test_slots_are_counted_in_executors():
-    made = bid_of(Scenario(lower=3, upper=8).given_deploying(8), ExecutorShape(cores=4, memory_mb=512))
-    assert (made.has_driver, made.planned, made.minimum, made.maximum) == (True, 2, 1, 2)
+    demand = demand_of(Scenario(lower=3, upper=8).given_deploying(8), ExecutorShape(cores=4, memory_mb=512))
+    assert (demand.has_driver, demand.planned, demand.minimum, demand.maximum) == (True, 2, 1, 2)
 
 
-def test_plan_of_a_job_is_a_claim_from_the_moment_it_is_made():
-    before, after = bid_of(Scenario(upper=4).given_waiting(free=2)), bid_of(Scenario(upper=4).given_deploying(4))
+def test_new_plan_of_a_job_exceeds_the_demand_before_the_plan():
+    before, after = demand_of(Scenario(upper=4).given_waiting(free=2)), demand_of(Scenario(upper=4).given_deploying(4))
     assert after.exceeds(before)
     assert not before.exceeds(after)
 
 
 @pytest.mark.parametrize("end", ["when_canceled", "when_suspended", "when_completed"])
-def test_job_that_ends_wants_nothing(end: str):
+def test_job_that_ends_demands_nothing(end: str):
     job = Scenario().given_executing(2)
     getattr(job, end)()
-    made = bid_of(job)
-    assert (made.has_driver, made.planned, made.minimum, made.maximum) == (False, 0, 0, 0)
+    demand = demand_of(job)
+    assert (demand.has_driver, demand.planned, demand.minimum, demand.maximum) == (False, 0, 0, 0)
 
 
-def test_job_that_must_stop_its_driver_wants_nothing_until_that_is_gone():
+def test_job_that_must_stop_its_driver_demands_nothing_until_the_driver_has_ended():
     job = Scenario(lower=2, upper=4, local_recovery_timeout=0).given_executing(2).when_slots(held=1).then("Restarting")
-    assert bid_of(job).maximum == 0
-    assert bid_of(job.when_driver_ended()).maximum == 4
+    assert demand_of(job).maximum == 0
+    assert demand_of(job.when_driver_ended()).maximum == 4

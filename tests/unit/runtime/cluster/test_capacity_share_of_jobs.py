@@ -1,4 +1,4 @@
-"""Several jobs on one cluster: the real loops, under one triggerer (one ledger) and under two that know nothing of each other."""
+"""Several jobs on one cluster: the real loops, under one triggerer, and under two triggerers that do not communicate."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def restless(triggerers: int, seed: int) -> Competition:
 
 
 def check_stable(simulation: Competition) -> None:
-    """Whoever can run does, on what it has planned; and nobody can have more."""
+    """Each job that can run uses its plan, and no job can get more slots."""
     jobs = simulation.jobs.values()
     assert {job.state.name for job in jobs} <= {"Executing", "WaitingForResources"}
     waiting = [job.minimum for job in jobs if job.state.name == "WaitingForResources"]

@@ -1,4 +1,4 @@
-"""What becomes of a driver's last words: a cause in the failure, lines in the task's log."""
+"""The diagnosis of a driver's log: a cause in the failure, and lines in the task log."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ def test_missing_python_names_worker_and_fix() -> None:
 
 
 def test_missing_java_is_reported_by_the_cluster_itself() -> None:
-    said = 'ended (FAILED) java.io.IOException: Cannot run program "/nowhere/java/bin/java" (in directory "/work")'
-    failure = explain(replace(LOST, message=said), DriverLog(), WORKER, reported=False)
-    assert failure.message == f"{said}: Java is missing on worker h1:7078: install it there, or correct JAVA_HOME"
+    message = 'ended (FAILED) java.io.IOException: Cannot run program "/nowhere/java/bin/java" (in directory "/work")'
+    failure = explain(replace(LOST, message=message), DriverLog(), WORKER, reported=False)
+    assert failure.message == f"{message}: Java is missing on worker h1:7078: install it there, or correct JAVA_HOME"
 
 
 @pytest.mark.parametrize("thread", ["main", "stream execution thread"])
@@ -134,7 +134,7 @@ def test_without_an_exception_the_last_lines_that_matter_are_reported() -> None:
     assert "frame" not in message
 
 
-def test_plans_and_progress_that_spark_wrote_are_no_last_words() -> None:
+def test_plans_and_progress_that_spark_wrote_are_not_the_cause() -> None:
     written = (
         '26/11/21 08:38:09 INFO MicroBatchExecution: made progress: {\n  "batchId" : 1\n}\n~WriteTo Sink\n+- ~Project\n'
     )
@@ -223,10 +223,10 @@ def test_log_is_reported_once_for_the_same_failure(job: Simulation, caplog: pyte
     assert len([record for record in caplog.records if "SparkException" in record.getMessage()]) == 1
 
 
-def test_driver_that_ends_in_order_is_not_queried(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(job.cluster, "driver_log", asked.append)
+def test_log_of_a_driver_that_ends_in_order_is_not_read(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    queried: list[str] = []
+    monkeypatch.setattr(job.cluster, "driver_log", queried.append)
     job.drivers.silent = False
     job.clock.at(20, job.drivers.finish)
     assert job.run_to_end().outcome is Outcome.FINISHED
-    assert asked == []
+    assert queried == []

@@ -11,7 +11,7 @@ from airflow_adaptive.ports import ClusterClient, DriverLog, SubmissionState
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.contracts.cluster_client import MEMORY_MB, ClusterClientContract, Script
 from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
-from airflow_adaptive.testing.fakes.master import FakeMaster
+from tests.support.servers.fake_master import FakeMaster
 
 FAKE_SCRIPTS: dict[str, FakeScript] = {
     Script.FINISHES: FakeScript(ends=SubmissionState.FINISHED),

@@ -19,7 +19,7 @@ from airflow_adaptive.ports import (
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.rest import LOST_WORKER
 from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
-from airflow_adaptive.testing.fakes.coroutines import result_of
+from tests.support.coroutines import result_of
 
 HOST = "127.0.0.1"
 
