@@ -20,10 +20,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
+from airflow_adaptive.job.control.current_status import CurrentStatus
 from airflow_adaptive.job.control.downtime import Downtime
 from airflow_adaptive.job.control.executor_rescale import ExecutorRescale
 from airflow_adaptive.job.control.fence import Fence, FencedError
-from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal, StatusReporter, TaskBalancer, Workload
+from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.control.scheduler_link import SchedulerLink, SupersededDirectiveError
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import (
@@ -49,56 +50,29 @@ class ControlLoop:
     def __init__(
         self,
         identity: DriverStatus,
-        *,
-        journal: Journal,
-        fence: Fence,
-        workload: Workload,
-        executors: ExecutorPool,
-        balancer: TaskBalancer,
-        reporter: StatusReporter,
-        guard: Callable[[bool], None],
+        interfaces: DriverInterfaces,
         settings: DriverSettings,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
-        warn: Callable[[str], None],
+        *,
+        fence: Fence,
+        guard: Callable[[bool], None],
     ) -> None:
         """Create a control loop; it reads and runs nothing yet.
 
         Args:
             identity: fields that all statuses of this driver share.
-            journal: source of directives.
-            fence: right of this driver to run queries.
-            workload: queries or batch of the job.
-            executors: executors of the application.
-            balancer: balancer of the tasks.
-            reporter: writer of the driver status.
-            guard: called with whether a query may be running from now on, for `watchdog.LeaseWatchdog`.
+            interfaces: components of the driver.
             settings: settings of the driver.
-            clock: monotonic clock, in seconds.
-            sleep: waits for a number of seconds.
-            warn: writes a warning to the driver's output.
+            fence: right of this driver to run queries.
+            guard: called with whether a query may be running from now on, for `watchdog.LeaseWatchdog`.
         """
-        self._status = identity
-        self._workload = workload
-        self._executors = executors
-        self._set_watchdog_guard = guard
         self._settings = settings
-        self._sleep = sleep
-        self._warn = warn
-        self._downtime = Downtime(clock)
-        self._rescale = ExecutorRescale(workload, executors, balancer, self._downtime, settings=settings, clock=clock)
-        self._link = SchedulerLink(
-            journal=journal,
-            fence=fence,
-            reporter=reporter,
-            driver_status=self._driver_status,
-            query_may_run=lambda: self._guarded or workload.plan is not None,
-            poll_interval_s=settings.poll_interval_s,
-            clock=clock,
-            sleep=sleep,
-            warn=warn,
-        )
-        self._guarded = False
+        self._workload = interfaces.workload
+        self._executors = interfaces.executors
+        self._warn = interfaces.warn
+        self._downtime = Downtime(interfaces.clock)
+        self._status = CurrentStatus(identity, interfaces, self._downtime)
+        self._rescale = ExecutorRescale(interfaces, settings, self._downtime)
+        self._link = SchedulerLink(self._status, interfaces, settings, fence=fence, guard=guard)
         self._failed_version: int | None = None
 
     def run(self) -> DriverState:
@@ -115,12 +89,12 @@ class ControlLoop:
         except FencedError as error:
             self._warn(f"fenced: {error}")
             self._workload.halt()
-            self._set_guarded(False)
+            self._link.set_guarded(False)
             self._link.report_fenced()
             return DriverState.FENCED
         except Exception as error:
             self._workload.halt()
-            self._set(DriverState.FAILED, failure=report_exception(error))
+            self._status.set(DriverState.FAILED, failure=report_exception(error))
             self._link.report()
             raise
         finally:
@@ -131,12 +105,12 @@ class ControlLoop:
             directive = self._link.poll()
             end = None if directive is None else self._reconcile(directive)
             if end is None and not self._executors.alive():
-                failure = self._status.failure or CONTEXT_STOPPED
-                end = self._set(DriverState.FAILED, failure=failure)
+                failure = self._status.fields.failure or CONTEXT_STOPPED
+                end = self._status.set(DriverState.FAILED, failure=failure)
             self._link.report()
             if end is not None:
                 return end
-            self._sleep(self._settings.poll_interval_s)
+            self._link.sleep()
 
     def _reconcile(self, directive: Directive) -> DriverState | None:
         """Take one step towards the directive. Returns the state in which the driver ends, or None to continue."""
@@ -148,10 +122,12 @@ class ControlLoop:
         match directive.action:
             case Action.HOLD:  # a batch that failed meanwhile is replayed later
                 self._downtime.abandon()
-                self._set(DriverState.HOLDING, directive.version)
+                self._status.set(DriverState.HOLDING, directive.version)
                 return None
             case Action.STOP:
-                return self._set(DriverState.FAILED if failure else DriverState.STOPPED, directive.version, failure)
+                return self._status.set(
+                    DriverState.FAILED if failure else DriverState.STOPPED, directive.version, failure
+                )
             case _:
                 assert_never(directive.action)
 
@@ -169,29 +145,30 @@ class ControlLoop:
             self._deploy(directive, plan)
         else:
             self._rescale.stop_balancing()  # what was moved would be moved again
-            self._set_in_progress()
+            self._status.set_in_progress()
         return None
 
     def _without_rejected(self, directive: Directive) -> Directive:
         """Return the directive, or, instead of a rejected one, the directive to continue with the running queries."""
-        if directive.version > self._status.rejected_version:
-            self._status = replace(self._status, rejected_version=0, rejection=None)
-        elif directive.version == self._status.rejected_version and self._workload.plan is not None:
-            return replace(directive, version=self._status.version, plan=self._workload.plan)
+        active = self._status.fields
+        if directive.version > active.rejected_version:
+            self._status.set_rejection(0, None)
+        elif directive.version == active.rejected_version and self._workload.plan is not None:
+            return replace(directive, version=active.version, plan=self._workload.plan)
         return directive
 
     def _rescale_executors(self, directive: Directive, plan: DriverPlan) -> None:
         """Change only the executors, because the queries are built for this plan (rescale tier 0)."""
-        rescales = directive.version != self._status.version
+        rescales = directive.version != self._status.fields.version
         if rescales:
-            self._set_in_progress()
+            self._status.set_in_progress()
         applied = False
         with suppress(SupersededDirectiveError):
             applied = self._rescale.apply(plan, self._link.interruptible_pause())
         if applied:
             self._rescale.adopt(plan, rescaled=rescales)
         if applied or not rescales:  # an active plan stays active when it loses executors later
-            self._set(DriverState.RUNNING, directive.version)
+            self._status.set(DriverState.RUNNING, directive.version)
         self._rescale.advance(plan)
 
     def _handle_end(self, directive: Directive) -> DriverState | None:
@@ -201,15 +178,15 @@ class ControlLoop:
             self._end_queries()  # one of several queries has failed: the others end at their boundary
         self._workload.close()
         self._rescale.stop_balancing()
-        self._set_guarded(False)
+        self._link.set_guarded(False)
         if failure is None:
-            return self._set(DriverState.FINISHED)
+            return self._status.set(DriverState.FINISHED)
         self._fail(directive, failure)
         return None
 
     def _deploy(self, directive: Directive, plan: DriverPlan) -> None:
         """Deploy a plan that requires new queries (rescale tiers 1 and 2)."""
-        self._set_in_progress()
+        self._status.set_in_progress()
         self._link.report()
         if not self._link.holds_query_lease():
             return  # without a status of this driver the scheduler may start another driver
@@ -230,8 +207,8 @@ class ControlLoop:
             self._fail(directive, failure)
             return
         self._warn(f"plan {directive.version} rejected: {failure.error_class}: {failure.message}")
-        self._status = replace(self._status, rejected_version=directive.version, rejection=failure)
-        self._set(DriverState.RUNNING)
+        self._status.set_rejection(directive.version, failure)
+        self._status.set(DriverState.RUNNING)
 
     def _end_old_queries(self, directive: Directive) -> bool:
         """End the running queries. Returns whether new queries may start."""
@@ -247,22 +224,22 @@ class ControlLoop:
 
     def _start_queries(self, directive: Directive, plan: DriverPlan, writers: Any) -> None:
         """Prepare the state and start the new queries. The lease is enforced from the first change of the state."""
-        self._set_guarded(True)
+        self._link.set_guarded(True)
         try:
             if not self._workload.is_prepared(writers, plan):  # cheaper than a thread
                 self._link.run_while_polling(lambda: self._workload.prepare(writers, plan))
             if not self._link.may_start(directive):
-                self._set_guarded(False)
+                self._link.set_guarded(False)
                 return
             self._workload.start(writers, plan)
         except FencedError:
             raise
         except Exception as error:  # noqa: BLE001  (Spark's analysis of the author's code)
-            self._set_guarded(False)
+            self._link.set_guarded(False)
             self._fail(directive, report_exception(error))
         else:
             self._rescale.advance(plan)
-            self._set(DriverState.RUNNING, directive.version)
+            self._status.set(DriverState.RUNNING, directive.version)
 
     def _end_queries(self) -> FailureReport | None:
         """End the running queries. Returns why the last batch failed, or None."""
@@ -273,7 +250,7 @@ class ControlLoop:
             self._warn(
                 f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may be interrupted and replayed"
             )
-        self._set_guarded(False)
+        self._link.set_guarded(False)
         return self._workload.failure()
 
     def _fail(self, directive: Directive, failure: FailureReport) -> None:
@@ -281,29 +258,4 @@ class ControlLoop:
         self._warn(f"query failed: {failure.error_class}: {failure.message}")
         self._failed_version = directive.version
         self._downtime.abandon()
-        self._set(DriverState.FAILED, directive.version, failure)
-
-    def _set_guarded(self, on: bool) -> None:
-        """Enforce the lease from now on, because a query may be running, or stop enforcing it."""
-        self._guarded = on
-        self._set_watchdog_guard(on)
-
-    def _set_in_progress(self) -> None:
-        self._set(DriverState.RESCALING if self._status.version else DriverState.STARTING)
-
-    def _set(self, state: DriverState, version: int | None = None, failure: FailureReport | None = None) -> DriverState:
-        """Set the fields of the next status; without a version, the active one remains."""
-        version = self._status.version if version is None else version
-        self._status = replace(self._status, state=state, version=version, failure=failure)
-        return state
-
-    def _driver_status(self) -> DriverStatus:
-        queries = self._workload.reports()  # first: the progress determines the parallelism
-        return replace(
-            self._status,
-            parallelism=self._workload.parallelism(),
-            executors=self._executors.registered(),
-            queries=queries,
-            vertices_read=self._workload.vertices_read,
-            downtime_ms=self._downtime.ms,
-        )
+        self._status.set(DriverState.FAILED, directive.version, failure)

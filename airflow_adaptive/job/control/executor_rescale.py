@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from airflow_adaptive.job.control.downtime import Downtime
-from airflow_adaptive.job.control.interfaces import ExecutorPool, RunningWorkload, TaskBalancer
+from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import TASKS, DriverPlan, ExecutorReport
 
@@ -32,32 +32,20 @@ long are hardly affected by the first tasks of a JVM."""
 class ExecutorRescale:
     """Adapts the executors of running queries to a plan."""
 
-    def __init__(
-        self,
-        workload: RunningWorkload,
-        executors: ExecutorPool,
-        balancer: TaskBalancer,
-        downtime: Downtime,
-        *,
-        settings: DriverSettings,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, interfaces: DriverInterfaces, settings: DriverSettings, downtime: Downtime) -> None:
         """Create a rescale of the executors; it changes nothing yet.
 
         Args:
-            workload: queries or batch of the job.
-            executors: executors of the application.
-            balancer: balancer of the tasks.
-            downtime: downtime of the last rescale.
+            interfaces: components of the driver.
             settings: settings of the driver.
-            clock: monotonic clock, in seconds.
+            downtime: downtime of the last rescale.
         """
-        self._workload = workload
-        self._executors = executors
-        self._balancer = balancer
-        self._downtime = downtime
+        self._workload = interfaces.workload
+        self._executors = interfaces.executors
+        self._balancer = interfaces.balancer
+        self._clock = interfaces.clock
         self._settings = settings
-        self._clock = clock
+        self._downtime = downtime
         self._blocked_s = 0.0
         self._balancing = False
         self._warm_up_deadline = 0.0

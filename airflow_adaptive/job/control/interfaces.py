@@ -222,3 +222,28 @@ class StatusReporter(Protocol):
     def report_fenced(self, status: DriverStatus) -> None:
         """Write the last status of a fenced driver, unless its successor has already written a status."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverInterfaces:
+    """The components of a driver, which the parts of the control loop share.
+
+    Attributes:
+        journal: source of directives.
+        reporter: writer of the driver status.
+        workload: queries or batch of the job.
+        executors: executors of the application.
+        balancer: balancer of the tasks.
+        clock: monotonic clock, in seconds.
+        sleep: waits for a number of seconds.
+        warn: writes a warning to the driver's output.
+    """
+
+    journal: Journal
+    reporter: StatusReporter
+    workload: Workload
+    executors: ExecutorPool
+    balancer: TaskBalancer
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    warn: Callable[[str], None]

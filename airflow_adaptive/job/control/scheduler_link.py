@@ -6,9 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
+from airflow_adaptive.job.control.current_status import CurrentStatus
 from airflow_adaptive.job.control.fence import Fence
-from airflow_adaptive.job.control.interfaces import DirectoryError, Journal, StatusReporter
-from airflow_adaptive.job.protocol.documents import Directive, DriverStatus
+from airflow_adaptive.job.control.interfaces import DirectoryError, DriverInterfaces
+from airflow_adaptive.job.protocol.conf import DriverSettings
+from airflow_adaptive.job.protocol.documents import Directive
 
 Result = TypeVar("Result")
 
@@ -22,58 +24,52 @@ class SchedulerLink:
 
     def __init__(
         self,
+        status: CurrentStatus,
+        interfaces: DriverInterfaces,
+        settings: DriverSettings,
         *,
-        journal: Journal,
         fence: Fence,
-        reporter: StatusReporter,
-        driver_status: Callable[[], DriverStatus],
-        query_may_run: Callable[[], bool],
-        poll_interval_s: float,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
-        warn: Callable[[str], None],
+        guard: Callable[[bool], None],
     ) -> None:
         """Create a link; it reads and writes nothing yet.
 
         Args:
-            journal: source of directives.
+            status: current driver status.
+            interfaces: components of the driver.
+            settings: settings of the driver.
             fence: right of this driver to run queries.
-            reporter: writer of the driver status.
-            driver_status: returns the current driver status.
-            query_may_run: returns whether a query may be running now.
-            poll_interval_s: interval between polls of the journal, in seconds.
-            clock: monotonic clock, in seconds.
-            sleep: waits for a number of seconds.
-            warn: writes a warning to the driver's output.
+            guard: called with whether a query may be running from now on, for `watchdog.LeaseWatchdog`.
         """
-        self._journal = journal
+        self._status = status
+        self._interfaces = interfaces
+        self._poll_interval_s = settings.poll_interval_s
         self._fence = fence
-        self._reporter = reporter
-        self._driver_status = driver_status
-        self._querying = query_may_run
-        self._poll_interval_s = poll_interval_s
-        self._clock = clock
-        self._sleep = sleep
-        self._warn = warn
-        self._polled_at = clock()
+        self._set_watchdog_guard = guard
+        self._guarded = False
+        self._polled_at = interfaces.clock()
         self._readable = True
         self._newest: Directive | None = None
 
+    def set_guarded(self, on: bool) -> None:
+        """Enforce the lease from now on, because a query may be running, or stop enforcing it."""
+        self._guarded = on
+        self._set_watchdog_guard(on)
+
     def poll(self) -> Directive | None:
         """Read the journal. Returns None if there is no directive to execute now. Raises `FencedError`."""
-        self._polled_at = self._clock()
+        self._polled_at = self._interfaces.clock()
         directive = None
         try:
-            directive = self._journal.newest()
+            directive = self._interfaces.journal.newest()
             self._readable = True
         except DirectoryError as error:
             if self._readable:
-                self._warn(f"journal not read, will retry within the lease: {error}")
+                self._interfaces.warn(f"journal not read, will retry within the lease: {error}")
             self._readable = False
         if directive is not None:
             self._fence.admit(directive, self._polled_at)
             self._newest = directive
-        self._fence.check(query_may_run=self._querying())
+        self._fence.check(query_may_run=self._guarded or self._interfaces.workload.plan is not None)
         return directive
 
     def report(self) -> None:
@@ -81,12 +77,16 @@ class SchedulerLink:
 
         Before that, the status may belong to another driver.
         """
-        if self._newest is not None and self._reporter.report(self._driver_status()):
+        if self._newest is not None and self._interfaces.reporter.report(self._status.document()):
             self._fence.renew()
 
     def report_fenced(self) -> None:
         """Write the last status of this driver, which is fenced."""
-        self._reporter.report_fenced(self._driver_status())
+        self._interfaces.reporter.report_fenced(self._status.document())
+
+    def sleep(self) -> None:
+        """Wait for the next cycle of the control loop."""
+        self._interfaces.sleep(self._poll_interval_s)
 
     def pause(self, seconds: float) -> None:
         """Wait within a cycle while polling the journal and writing the status.
@@ -94,8 +94,8 @@ class SchedulerLink:
         Raises:
             FencedError: this driver must not run queries any more.
         """
-        self._sleep(seconds)
-        if self._clock() - self._polled_at >= self._poll_interval_s:
+        self._interfaces.sleep(seconds)
+        if self._interfaces.clock() - self._polled_at >= self._poll_interval_s:
             self.poll()
             self.report()
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.control.control_loop import ControlLoop
 from airflow_adaptive.job.control.fence import Fence
-from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal, Workload
+from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Workload
 from airflow_adaptive.job.control.journal_reader import JournalReader
 from airflow_adaptive.job.control.status_reporter import FileStatusReporter
 from airflow_adaptive.job.control.watchdog import LeaseWatchdog
@@ -77,25 +77,21 @@ class Driver:
         fence = Fence(epoch=settings.epoch, nonce=settings.nonce, lease_timeout_s=settings.lease_timeout_s, clock=clock)
         watchdog = LeaseWatchdog(fence.overdue_s, grace_s=WATCHDOG_GRACE_S)
         identity = _identity(self.spark, settings, notice)
-        loop = ControlLoop(
-            identity,
+        interfaces = DriverInterfaces(
             journal=self.journal,
-            fence=fence,
             workload=workload,
             executors=self.executors,
             balancer=LocalityBalancer(SparkPlacement(self.spark, warn=log.warning), clock=clock),
             reporter=FileStatusReporter(
                 self.directory, heartbeat_interval_s=settings.heartbeat_interval_s, clock=clock, warn=log.warning
             ),
-            guard=watchdog.guard,
-            settings=settings,
             clock=clock,
             sleep=_pause(identity),
             warn=log.warning,
         )
         watchdog.start()
         try:
-            return loop.run()
+            return ControlLoop(identity, interfaces, settings, fence=fence, guard=watchdog.guard).run()
         finally:
             watchdog.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_adaptive.job.control.control_loop import ControlLoop
 from airflow_adaptive.job.control.fence import Fence
-from airflow_adaptive.job.control.interfaces import StatefulRun
+from airflow_adaptive.job.control.interfaces import DriverInterfaces, StatefulRun
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import (
     Action,
@@ -94,20 +94,20 @@ class SimulatedDriver:
         )
         fence = Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, clock=self.clock)
         identity = DriverStatus(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.STARTING)
-        return ControlLoop(
-            identity,
+        return ControlLoop(identity, self.interfaces(), settings, fence=fence, guard=self.guard).run()
+
+    def interfaces(self) -> DriverInterfaces:
+        """Every component is this object."""
+        return DriverInterfaces(
             journal=self,
-            fence=fence,
+            reporter=self,
             workload=self,
             executors=self,
             balancer=self,
-            reporter=self,
-            guard=self.guard,
-            settings=settings,
             clock=self.clock,
             sleep=self.sleep,
             warn=self.warnings.append,
-        ).run()
+        )
 
     def after(self, mark: str) -> list[str]:
         """The history after its first `mark`."""

@@ -1,13 +1,19 @@
+"""The link polls the journal and writes the driver status, also during long operations."""
+
 from __future__ import annotations
 
 import threading
 import traceback
+from dataclasses import replace
 from pathlib import PurePath
 
 import pytest
 
+from airflow_adaptive.job.control.current_status import CurrentStatus
+from airflow_adaptive.job.control.downtime import Downtime
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.scheduler_link import SchedulerLink
+from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus
 from tests.support.driver.simulated_driver import EPOCH, LEASE_S, NONCE, SimulatedDriver, directive, plan
 
@@ -15,27 +21,23 @@ TIMEOUT_S = 10.0
 
 
 class LinkedDriver:
-    """A driver's link, with the log and the reporter of a `SimulatedDriver`; whenever it looks around a second has passed.
+    """A link with the journal and the reporter of a `SimulatedDriver`. Each wait of the link takes at least one second.
 
-    `enough` is set when two leases have.
+    `enough` is set after two leases.
     """
 
     def __init__(self) -> None:
         self.driver = SimulatedDriver(newest_directive=directive(Action.RUN, 1, plan(1)))
         self.enough = threading.Event()
-        self.querying = False
+        settings = DriverSettings(job="j", directory="", epoch=EPOCH, nonce=NONCE, poll_interval_s=0.001)
+        identity = DriverStatus(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.RUNNING)
+        interfaces = replace(self.driver.interfaces(), sleep=self.pass_time)
         self.link = SchedulerLink(
-            journal=self.driver,
+            CurrentStatus(identity, interfaces, Downtime(self.driver.clock)),
+            interfaces,
+            settings,
             fence=Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, clock=self.driver.clock),
-            reporter=self.driver,
-            driver_status=lambda: DriverStatus(
-                job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.RUNNING
-            ),
-            query_may_run=lambda: self.querying,
-            poll_interval_s=0.001,
-            clock=self.driver.clock,
-            sleep=self.pass_time,
-            warn=self.driver.warnings.append,
+            guard=self.driver.guard,
         )
 
     def pass_time(self, seconds: float) -> None:
@@ -49,7 +51,7 @@ def linked() -> LinkedDriver:
     found = LinkedDriver()
     assert found.link.poll() is not None
     found.link.report()
-    found.querying = True
+    found.link.set_guarded(True)
     return found
 
 

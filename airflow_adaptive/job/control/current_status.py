@@ -1,0 +1,56 @@
+"""The current driver status: what the control loop sets, and what the workload and the executors report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_adaptive.job.control.downtime import Downtime
+from airflow_adaptive.job.control.interfaces import DriverInterfaces
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, FailureReport
+
+
+class CurrentStatus:
+    """The status that the driver would write now.
+
+    Attributes:
+        fields: identity of the driver, and the fields that the control loop sets.
+    """
+
+    def __init__(self, identity: DriverStatus, interfaces: DriverInterfaces, downtime: Downtime) -> None:
+        """Create the status of a driver that has executed no directive.
+
+        Args:
+            identity: fields that all statuses of this driver share.
+            interfaces: components that report their part of the status.
+            downtime: downtime of the last rescale.
+        """
+        self.fields = identity
+        self._workload = interfaces.workload
+        self._executors = interfaces.executors
+        self._downtime = downtime
+
+    def set(self, state: DriverState, version: int | None = None, failure: FailureReport | None = None) -> DriverState:
+        """Set the state and the failure. Without a version, the active one remains."""
+        version = self.fields.version if version is None else version
+        self.fields = replace(self.fields, state=state, version=version, failure=failure)
+        return state
+
+    def set_in_progress(self) -> None:
+        """Set the state in which a plan is deployed."""
+        self.set(DriverState.RESCALING if self.fields.version else DriverState.STARTING)
+
+    def set_rejection(self, version: int, rejection: FailureReport | None) -> None:
+        """Set the version of a rejected plan and the reason, or 0 and None."""
+        self.fields = replace(self.fields, rejected_version=version, rejection=rejection)
+
+    def document(self) -> DriverStatus:
+        """Return the status to write."""
+        queries = self._workload.reports()  # first: the progress determines the parallelism
+        return replace(
+            self.fields,
+            parallelism=self._workload.parallelism(),
+            executors=self._executors.registered(),
+            queries=queries,
+            vertices_read=self._workload.vertices_read,
+            downtime_ms=self._downtime.ms,
+        )
