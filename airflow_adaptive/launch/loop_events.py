@@ -11,7 +11,7 @@ from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.history.failures import root_cause
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
-from airflow_adaptive.scheduler.state_transitions import can_recover
+from airflow_adaptive.scheduler.state_transitions.recovery import can_recover
 
 
 def loop_event(

@@ -22,7 +22,7 @@ from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import Event, TimerFired
 from airflow_adaptive.scheduler.policies.jitter import jitter
 from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, SchedulerState
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 
 Publish = Callable[[SchedulerState], Awaitable[None]]
 """Publishes a state that the job has just entered."""

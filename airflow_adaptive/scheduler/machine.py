@@ -27,7 +27,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from airflow_adaptive.scheduler import state_transitions
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.errors import SchedulerUsageError
 from airflow_adaptive.scheduler.events import (
@@ -67,7 +66,8 @@ from airflow_adaptive.scheduler.state import (
     Timer,
     WaitingForResources,
 )
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions import steps
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.states import (
     created,
     deploying,
@@ -165,7 +165,7 @@ def step(state: SchedulerState, event: Event) -> Step:
     """
     outdated = _outdated(state, event)
     if outdated is not None:
-        return state_transitions.stay(state, event, outdated)
+        return steps.stay(state, event, outdated)
     return rescales.record_step(state, event, failures.record_step(state, event, _react(state, event)))
 
 
@@ -181,9 +181,9 @@ def _react(state: SchedulerState, event: Event) -> Step:
     known = _with_facts(state, event)
     match event:
         case DriverSubmitted():
-            return state_transitions.stay(known, event)
+            return steps.stay(known, event)
         case SlotsChanged() if known == state:
-            return state_transitions.stay(state, event)
+            return steps.stay(state, event)
         case RequirementsChanged():
             return _declare_requirements(state, event)
         case TimerFired(timer=TimerName.DECLARE) if state.declaration is not None:
@@ -244,16 +244,16 @@ def _declare_requirements(state: SchedulerState, event: RequirementsChanged) -> 
         raise SchedulerUsageError(f"requirements {wanted!r} were not accepted: call requirements.accept")
     if state.options.reactive and wanted != default_requirements(state.job, state.options):
         text = "requirements ignored: a reactive job uses all available slots"
-        return state_transitions.stay(state, event, Reason(ReasonCode.REACTIVE_MODE, text))
+        return steps.stay(state, event, Reason(ReasonCode.REACTIVE_MODE, text))
     if wanted == (state.requirements if waiting is None else waiting.requirements):
         text = "the requirements are unchanged"
-        return state_transitions.stay(state, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))
+        return steps.stay(state, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))
     if not interval:
         return _apply_requirements(state, event)
     due = event.at + interval if waiting is None else waiting.due
     noted = replace(state, declaration=Declaration(requirements=wanted, due=due, by=event.by))
     text = "new requirements: they take effect together with changes that follow closely"
-    return state_transitions.stay(noted, event, Reason(ReasonCode.REQUIREMENTS_PENDING, text))
+    return steps.stay(noted, event, Reason(ReasonCode.REQUIREMENTS_PENDING, text))
 
 
 def _apply_requirements(state: SchedulerState, event: RequirementsChanged) -> Step:
@@ -261,7 +261,7 @@ def _apply_requirements(state: SchedulerState, event: RequirementsChanged) -> St
     required = replace(state, requirements=event.requirements, declaration=None)
     if required.requirements == state.requirements:
         text = "the pending requirements are the current requirements"
-        return state_transitions.stay(required, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))
+        return steps.stay(required, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))
     return _with_requester(
         STATE_HANDLERS[type(required.current)].on_event(required, required.current, event), required, event
     )

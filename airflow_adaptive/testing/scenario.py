@@ -39,7 +39,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
 from airflow_adaptive.scheduler.state import Finished, SchedulerState, WaitingForResources
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 TRANSIENT = Failure(error_class="TASK_FAILED", message="an executor was lost")

@@ -33,7 +33,7 @@ from airflow_adaptive.scheduler.events import Event, SchedulingStarted, SlotOffe
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.page_sections import replace_section

@@ -32,7 +32,7 @@ from airflow_adaptive.scheduler.state import (
     SchedulerState,
     StopWithSavepoint,
 )
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Timeline
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from airflow_adaptive.scheduler.state import (
     SchedulerState,
     WaitingForResources,
 )
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Decision
 
 FOLLOWED: Final = (TimerName.DECLARE, TimerName.TRANSITION, TimerName.FORCED_RESCALE)

@@ -19,7 +19,7 @@ from typing import Any
 from airflow_adaptive.scheduler.events import Event, PlanActivated
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.policies.transition_manager import Phase
+from airflow_adaptive.scheduler.policies.transition_manager import NO_TIME, Phase
 from airflow_adaptive.scheduler.requirements import Parallelism
 from airflow_adaptive.scheduler.state import (
     Canceling,
@@ -37,7 +37,7 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
     WaitingForResources,
 )
-from airflow_adaptive.scheduler.state_transitions import NO_TIME, Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import (
     Amounts,
     Rescale,

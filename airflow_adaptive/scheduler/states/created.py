@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler import state_transitions
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     Event,
@@ -11,7 +10,8 @@ from airflow_adaptive.scheduler.events import (
     SuspendRequested,
 )
 from airflow_adaptive.scheduler.state import Created, Outcome, SchedulerState, Timer
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions import start, steps, stop
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
@@ -19,21 +19,21 @@ def on_event(state: SchedulerState, _: Created, event: Event) -> Step:
     """Start to schedule the job, or end the job."""
     match event:
         case SchedulingStarted():
-            return state_transitions.go_to_waiting_for_resources(
+            return start.go_to_waiting_for_resources(
                 state, event, Reason(ReasonCode.SCHEDULING_STARTED, "scheduling started")
             )
         case CancelRequested():
-            return state_transitions.go_to_canceling(state, event)
+            return stop.go_to_canceling(state, event)
         case SuspendRequested():
-            return state_transitions.go_to_finished(
+            return stop.go_to_finished(
                 state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as requested")
             )
         case QueryFailed(failure=failure):
-            return state_transitions.go_to_finished(
+            return stop.go_to_finished(
                 state, event, Outcome.FAILED, Reason(ReasonCode.QUERY_FAILED, failure.summary), failure
             )
         case _:
-            return state_transitions.ignore(state, event)
+            return steps.ignore(state, event)
 
 
 def timers(_state: SchedulerState, _: Created) -> tuple[Timer, ...]:

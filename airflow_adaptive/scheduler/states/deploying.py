@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_adaptive.scheduler import rescale_tiers, resource_checks, state_transitions
+from airflow_adaptive.scheduler import rescale_tiers, resource_checks
 from airflow_adaptive.scheduler.events import (
     REPARTITION_ERROR,
     Event,
@@ -16,9 +16,11 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.policies.transition_manager import NO_TIME
 from airflow_adaptive.scheduler.requirements import Parallelism
 from airflow_adaptive.scheduler.state import Deploying, Plan, SchedulerState, Timer
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions import recovery, restart, start, steps
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.states import running
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
@@ -42,7 +44,7 @@ def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
 
 def timers(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
     """Return the end of `deploy_timeout`; the deadline is now if the slots of the plan cannot arrive."""
-    timeout = state_transitions.NO_TIME if _cannot_arrive(state, deploying) else state.options.deploy_timeout
+    timeout = NO_TIME if _cannot_arrive(state, deploying) else state.options.deploy_timeout
     return (Timer(name=TimerName.DEPLOY, due=deploying.since + timeout),)
 
 
@@ -51,10 +53,10 @@ def _activated(state: SchedulerState, deploying: Deploying, event: PlanActivated
     plan, arrived, notice = deploying.plan, state.held_slots, _notice(deploying, event)
     if arrived >= plan.slots:
         reason = Reason(ReasonCode.PLAN_ACTIVATED, f"the driver has activated the plan{notice}")
-        return state_transitions.go_to_executing(state, event, plan, reason)
+        return start.go_to_executing(state, event, plan, reason)
     text = f"the plan is active on {arrived} of {plan.slots} slot(s), and the other slots have not arrived{notice}"
-    active = state_transitions.with_current(state, active=True)
-    return state_transitions.stay(active, event, Reason(ReasonCode.SLOTS_PENDING, text))
+    active = steps.with_current(state, active=True)
+    return steps.stay(active, event, Reason(ReasonCode.SLOTS_PENDING, text))
 
 
 def _notice(deploying: Deploying, event: PlanActivated | SlotsChanged) -> str:
@@ -78,7 +80,7 @@ def _rejected(state: SchedulerState, previous_plan: Plan, plan: Plan, event: Pla
     driver = None if state.driver is None else replace(state.driver, **learned)
     text = f"the driver rejected the plan and continues with the previous plan: {failure.summary}"
     reason = Reason(ReasonCode.PLAN_REJECTED, text)
-    return state_transitions.go_to_executing(replace(state, driver=driver), event, previous_plan, reason)
+    return start.go_to_executing(replace(state, driver=driver), event, previous_plan, reason)
 
 
 def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> Step:
@@ -93,25 +95,25 @@ def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> 
     left, possible = _parallelism_on_held_slots(state, deploying), resource_checks.possible_parallelism(state, slots)
     if left is not None and deploying.previous_plan is not None:
         reason = Reason(code, f"{why}: the job continues on these slots")
-        return state_transitions.go_to_executing_on_held_slots(state, event, deploying.previous_plan, left, reason)
+        return restart.go_to_executing_on_held_slots(state, event, deploying.previous_plan, left, reason)
     if possible is not None and slots < plan.slots:
-        return state_transitions.plan_again(
+        return restart.plan_again(
             state, event, deploying, possible, Reason(code, f"{why}: the scheduler makes another plan")
         )
     if _cannot_arrive(state, deploying):
         text = f"{why}: {resource_checks.describe_shortage(state, slots)}"
-        return state_transitions.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
+        return restart.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
     target_parallelism = plan.parallelism if resource_checks.is_startable(state, plan.parallelism) else possible
     higher = None if deploying.previous_plan is None else _next_tier(deploying.tier)
     if target_parallelism is not None and higher is not None and higher <= state.options.highest_rescale_tier:
         text = f"tier {deploying.tier.value} did not activate the plan in {waited:g} s: tier {higher.value} follows"
         reason = Reason(ReasonCode.DEPLOY_TIMEOUT, text)
-        return state_transitions.plan_again(state, event, deploying, target_parallelism, reason, higher)
+        return restart.plan_again(state, event, deploying, target_parallelism, reason, higher)
     failure = Failure(
         error_class=DEPLOY_TIMEOUT,
         message=f"the plan was not active after {waited:g} s; {slots} slot(s) had arrived",
     )
-    return state_transitions.handle_failure(state, event, plan, failure, kill=True)
+    return recovery.handle_failure(state, event, plan, failure, kill=True)
 
 
 def _parallelism_on_held_slots(state: SchedulerState, deploying: Deploying) -> Parallelism | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from airflow_adaptive.scheduler import state_transitions
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
@@ -13,7 +12,8 @@ from airflow_adaptive.scheduler.events import (
     TimerName,
 )
 from airflow_adaptive.scheduler.state import Canceling, Failing, Finished, Outcome, SchedulerState, Timer
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions import steps, stop
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
@@ -23,11 +23,11 @@ def on_event(state: SchedulerState, current: Canceling | Failing | Finished, eve
         case DriverEnded():
             return _driver_gone(state, current, event)
         case TimerFired():
-            return state_transitions.kill_again(state, event)
+            return stop.kill_again(state, event)
         case CancelRequested() if isinstance(current, Failing):
-            return state_transitions.go_to_canceling(state, event)
+            return stop.go_to_canceling(state, event)
         case _:
-            return state_transitions.ignore(state, event)
+            return steps.ignore(state, event)
 
 
 def timers(state: SchedulerState, current: Canceling | Failing | Finished) -> tuple[Timer, ...]:
@@ -39,11 +39,11 @@ def _driver_gone(state: SchedulerState, current: Canceling | Failing | Finished,
     match current:
         case Canceling():
             reason = Reason(ReasonCode.DRIVER_ENDED, "canceled: the driver has ended")
-            return state_transitions.go_to_finished(state, event, Outcome.CANCELED, reason)
+            return stop.go_to_finished(state, event, Outcome.CANCELED, reason)
         case Failing(cause=cause):
             reason = Reason(ReasonCode.DRIVER_ENDED, f"failed: {cause.summary}")
-            return state_transitions.go_to_finished(state, event, Outcome.FAILED, reason, cause)
+            return stop.go_to_finished(state, event, Outcome.FAILED, reason, cause)
         case Finished():
-            return state_transitions.stay(state, event, Reason(ReasonCode.DRIVER_ENDED, "the driver has ended"))
+            return steps.stay(state, event, Reason(ReasonCode.DRIVER_ENDED, "the driver has ended"))
         case _:
             assert_never(current)

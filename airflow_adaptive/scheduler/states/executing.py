@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from airflow_adaptive.scheduler import rescale_tiers, resource_checks, state_transitions
+from airflow_adaptive.scheduler import rescale_tiers, resource_checks
 from airflow_adaptive.scheduler.config.options import BelowLowerBound
 from airflow_adaptive.scheduler.events import (
     BatchCommitted,
@@ -20,7 +20,8 @@ from airflow_adaptive.scheduler.policies.rescaling import Tier, parallelism_chan
 from airflow_adaptive.scheduler.policies.transition_manager import Phase, TransitionManager
 from airflow_adaptive.scheduler.requirements import Parallelism, is_within
 from airflow_adaptive.scheduler.state import Executing, Plan, SchedulerState, Timer
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions import restart, start, steps
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.states import running
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
@@ -37,13 +38,11 @@ def on_event(state: SchedulerState, executing: Executing, event: Event) -> Step:
     match event:
         case SlotsChanged() | RequirementsChanged() | TimerFired() if _lost_slots(state, executing) > 0:
             text = f"{_lost_slots(state, executing)} of {executing.plan.slots} slot(s) lost"
-            return state_transitions.go_to_restarting_locally(
-                state, event, executing.plan, Reason(ReasonCode.SLOTS_LOST, text)
-            )
+            return start.go_to_restarting_locally(state, event, executing.plan, Reason(ReasonCode.SLOTS_LOST, text))
         case SlotsChanged() | RequirementsChanged() | TimerFired() if _must_stop(state):
             text = f"below the lower bound: {resource_checks.describe_shortage(state)}; the job stops and waits"
             reason = Reason(ReasonCode.BELOW_LOWER_BOUND, text)
-            return state_transitions.stop_and_wait(state, event, executing.plan, reason)
+            return restart.stop_and_wait(state, event, executing.plan, reason)
         case SlotsChanged() | RequirementsChanged() | JobRedeployed():
             return _on_change(state, executing, event)
         case BatchCommitted():
@@ -102,17 +101,17 @@ def _follow(state: SchedulerState, executing: Executing, event: Event, manager: 
         # Executors come and go while the queries run: no batch has to end for that.
         manager = manager.trigger(event.at, resource_checks.executing_resources(state, plan))
     if manager.phase is Phase.TRANSITIONING and possible is not None:
-        return state_transitions.rescale(state, event, plan, possible, _why(state, plan, possible))
+        return restart.rescale(state, event, plan, possible, _why(state, plan, possible))
     followed = replace(executing, manager=manager)
-    return state_transitions.stay(replace(state, current=followed), event, _why_not(state, followed, possible))
+    return steps.stay(replace(state, current=followed), event, _why_not(state, followed, possible))
 
 
 def _free_idle_slots(state: SchedulerState, executing: Executing, event: TimerFired) -> Step:
     """Release the slots that the plan does not use."""
     plan = executing.plan
     text = f"{plan.retained_slots - plan.slots} slot(s) were idle for slot_idle_timeout: the job releases them"
-    freed = state_transitions.with_current(state, plan=replace(plan, retained_slots=plan.slots))
-    return state_transitions.stay(freed, event, Reason(ReasonCode.SLOTS_IDLE, text))
+    freed = steps.with_current(state, plan=replace(plan, retained_slots=plan.slots))
+    return steps.stay(freed, event, Reason(ReasonCode.SLOTS_IDLE, text))
 
 
 def _force(state: SchedulerState, executing: Executing, event: Event) -> Step:
@@ -120,9 +119,9 @@ def _force(state: SchedulerState, executing: Executing, event: Event) -> Step:
     changes = possible is not None and parallelism_changed(plan.parallelism, possible)
     if possible is None or not changes or not rescale_tiers.is_allowed(state, plan, possible):
         reason = Reason(ReasonCode.NO_PARALLELISM_CHANGE, "no forced rescale is necessary")
-        return state_transitions.stay(state_transitions.with_current(state, forced_at=None), event, reason)
+        return steps.stay(steps.with_current(state, forced_at=None), event, reason)
     text = f"forced after scaling_interval_max: {resource_checks.describe_change(executing.plan.parallelism, possible)}"
-    return state_transitions.rescale(state, event, plan, possible, Reason(ReasonCode.FORCED_RESCALE, text))
+    return restart.rescale(state, event, plan, possible, Reason(ReasonCode.FORCED_RESCALE, text))
 
 
 def _why(state: SchedulerState, plan: Plan, possible: Parallelism) -> Reason:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_adaptive.scheduler import resource_checks, state_transitions
+from airflow_adaptive.scheduler import resource_checks
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
@@ -17,7 +17,8 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
 from airflow_adaptive.scheduler.state import Outcome, Restarting, SchedulerState, Timer
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions import start, steps, stop
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
@@ -25,26 +26,26 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
     """React to an event; further failures do not change the restart."""
     match event:
         case DriverEnded():
-            stopped = state_transitions.with_current(
+            stopped = steps.with_current(
                 state, in_place=False, previous_plan=None, stopped_at=restarting.stopped_at or event.at
             )
-            return state_transitions.stay(stopped, event, Reason(ReasonCode.DRIVER_ENDED, "the driver has ended"))
+            return steps.stay(stopped, event, Reason(ReasonCode.DRIVER_ENDED, "the driver has ended"))
         case DriverHeartbeatTimedOut() if restarting.in_place:
             return _kill_silent_driver(state, event)
         case TimerFired(timer=TimerName.STOP):
-            return state_transitions.kill_again(state, event)
+            return stop.kill_again(state, event)
         case TimerFired():
             return _go_on(state, restarting, event)
         case JobCompleted() if restarting.failure is None:
             reason = Reason(ReasonCode.JOB_COMPLETED, "all queries have ended")
-            return state_transitions.go_to_finished(state, event, Outcome.FINISHED, reason)
+            return stop.go_to_finished(state, event, Outcome.FINISHED, reason)
         case CancelRequested():
-            return state_transitions.go_to_canceling(state, event)
+            return stop.go_to_canceling(state, event)
         case SuspendRequested():
             reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as requested; the job was not running")
-            return state_transitions.go_to_finished(state, event, Outcome.SUSPENDED, reason)
+            return stop.go_to_finished(state, event, Outcome.SUSPENDED, reason)
         case _:
-            return state_transitions.ignore(state, event)
+            return steps.ignore(state, event)
 
 
 def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
@@ -56,14 +57,12 @@ def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
 
 def _kill_silent_driver(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
     deadline = event.at + state.options.stop_timeout
-    stopping = state_transitions.with_current(
-        state, in_place=False, previous_plan=None, stopped_at=None, stop_deadline=deadline
-    )
+    stopping = steps.with_current(state, in_place=False, previous_plan=None, stopped_at=None, stop_deadline=deadline)
     reason = Reason(
         ReasonCode.DRIVER_HEARTBEAT_TIMED_OUT, "the heartbeat of the driver timed out: the driver is killed"
     )
-    step = state_transitions.stay(stopping, event, reason)
-    return replace(step, commands=state_transitions.kill_driver(state, event))
+    step = steps.stay(stopping, event, reason)
+    return replace(step, commands=stop.kill_driver(state, event))
 
 
 def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
@@ -71,9 +70,9 @@ def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
     target_parallelism, possible = restarting.target_parallelism, resource_checks.possible_parallelism(state)
     if target_parallelism is not None and resource_checks.is_startable(state, target_parallelism):
         reason = Reason(ReasonCode.SLOTS_AVAILABLE, "the slots of the rescale are available")
-        return state_transitions.go_to_deploying(state, event, target_parallelism, reason, restarting.previous_plan)
+        return start.go_to_deploying(state, event, target_parallelism, reason, restarting.previous_plan)
     if possible is not None and resource_checks.waiting_resources(state) is Resources.DESIRED:
         reason = Reason(ReasonCode.SLOTS_AVAILABLE, "all desired slots are available")
-        return state_transitions.go_to_deploying(state, event, possible, reason, restarting.previous_plan)
+        return start.go_to_deploying(state, event, possible, reason, restarting.previous_plan)
     reason = Reason(ReasonCode.SLOTS_PENDING, "the restart waits for resources")
-    return state_transitions.go_to_waiting_for_resources(state, event, reason, target_parallelism)
+    return start.go_to_waiting_for_resources(state, event, reason, target_parallelism)

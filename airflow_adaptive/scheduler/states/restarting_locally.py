@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler import rescale_tiers, resource_checks, state_transitions
+from airflow_adaptive.scheduler import rescale_tiers, resource_checks
 from airflow_adaptive.scheduler.allocator.slot_sharing import used_slots
 from airflow_adaptive.scheduler.events import Event, RequirementsChanged, SlotsChanged, TimerFired, TimerName
 from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive.scheduler.policies.transition_manager import NO_TIME
 from airflow_adaptive.scheduler.state import RestartingLocally, SchedulerState, Timer
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions import restart, start, steps
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.states import running
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
@@ -18,10 +20,10 @@ def on_event(state: SchedulerState, recovering: RestartingLocally, event: Event)
     match event:
         case SlotsChanged() if held >= plan.slots:
             reason = Reason(ReasonCode.SLOTS_RECOVERED, "recovered locally: all slots of the plan are available again")
-            return state_transitions.go_to_executing(state, event, plan, reason)
+            return start.go_to_executing(state, event, plan, reason)
         case SlotsChanged() | RequirementsChanged():
             text = f"the job holds {held} of {plan.slots} slot(s), and {state.available_slots} slot(s) are available"
-            return state_transitions.stay(state, event, Reason(ReasonCode.SLOTS_PENDING, text))
+            return steps.stay(state, event, Reason(ReasonCode.SLOTS_PENDING, text))
         case TimerFired():
             return _escalate(state, recovering, event)
         case _:
@@ -30,7 +32,7 @@ def on_event(state: SchedulerState, recovering: RestartingLocally, event: Event)
 
 def timers(state: SchedulerState, recovering: RestartingLocally) -> tuple[Timer, ...]:
     """Return the end of `local_recovery_timeout`; the deadline is now if too few slots are available."""
-    timeout = state_transitions.NO_TIME if _cannot_recover(state, recovering) else state.options.local_recovery_timeout
+    timeout = NO_TIME if _cannot_recover(state, recovering) else state.options.local_recovery_timeout
     return (Timer(name=TimerName.LOCAL_RECOVERY, due=recovering.since + timeout),)
 
 
@@ -47,9 +49,9 @@ def _escalate(state: SchedulerState, recovering: RestartingLocally, event: Event
     possible = resource_checks.possible_parallelism(state, slots)
     if possible is None:
         text = f"{why}: {resource_checks.describe_shortage(state, slots)}"
-        return state_transitions.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
+        return restart.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
     reason = Reason(code, f"{why}: {resource_checks.describe_change(plan.parallelism, possible)}")
     suffices = used_slots(state.job, possible) <= held
     if suffices and rescale_tiers.cheapest_allowed_tier(state, plan, possible) is Tier.EXECUTORS:
-        return state_transitions.go_to_executing_on_held_slots(state, event, plan, possible, reason)
-    return state_transitions.rescale(state, event, plan, possible, reason)
+        return restart.go_to_executing_on_held_slots(state, event, plan, possible, reason)
+    return restart.rescale(state, event, plan, possible, reason)

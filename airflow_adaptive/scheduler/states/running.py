@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler import state_transitions
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     DriverEnded,
@@ -20,7 +19,8 @@ from airflow_adaptive.scheduler.state import (
     SchedulerState,
     StopWithSavepoint,
 )
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions import recovery, steps, stop
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 
@@ -31,18 +31,18 @@ def on_event(
     plan = current.plan
     match event:
         case DriverEnded(failure=failure) | QueryFailed(failure=failure):
-            return state_transitions.handle_failure(state, event, plan, failure)
+            return recovery.handle_failure(state, event, plan, failure)
         case DriverHeartbeatTimedOut(failure=failure):
-            return state_transitions.handle_failure(state, event, plan, failure, kill=True)
+            return recovery.handle_failure(state, event, plan, failure, kill=True)
         case JobCompleted():
             reason = Reason(ReasonCode.JOB_COMPLETED, "all queries have ended")
-            return state_transitions.go_to_finished(state, event, Outcome.FINISHED, reason)
+            return stop.go_to_finished(state, event, Outcome.FINISHED, reason)
         case CancelRequested():
-            return state_transitions.go_to_canceling(state, event)
-        case SuspendRequested() if state_transitions.runs_queries(state):
-            return state_transitions.go_to_stop_with_savepoint(state, event, plan)
+            return stop.go_to_canceling(state, event)
+        case SuspendRequested() if stop.runs_queries(state):
+            return stop.go_to_stop_with_savepoint(state, event, plan)
         case SuspendRequested():
             reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as requested; no query was running")
-            return state_transitions.go_to_finished(state, event, Outcome.SUSPENDED, reason)
+            return stop.go_to_finished(state, event, Outcome.SUSPENDED, reason)
         case _:
-            return state_transitions.ignore(state, event)
+            return steps.ignore(state, event)

@@ -5,7 +5,6 @@ As in Flink, the scheduler handles a failure during the stop only when the outco
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler import state_transitions
 from airflow_adaptive.scheduler.events import (
     DriverEnded,
     DriverHeartbeatTimedOut,
@@ -19,7 +18,8 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState, StopWithSavepoint, Timer
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions import recovery, start, steps, stop
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.states import running
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
@@ -36,9 +36,9 @@ def on_event(state: SchedulerState, stopping: StopWithSavepoint, event: Event) -
         case DriverEnded() | DriverHeartbeatTimedOut():
             return _driver_gone(state, stopping, event)
         case TimerFired():
-            return state_transitions.kill_again(state, event, killed=True)
+            return stop.kill_again(state, event, killed=True)
         case SuspendRequested():
-            return state_transitions.ignore(state, event)
+            return steps.ignore(state, event)
         case _:
             return running.on_event(state, stopping, event)
 
@@ -52,20 +52,20 @@ def _outcome(state: SchedulerState, stopping: StopWithSavepoint, event: Savepoin
     saved, failure = isinstance(event, SavepointCompleted), stopping.failure
     if failure is not None:
         cause = _despite_savepoint(failure) if saved else failure
-        return state_transitions.handle_failure(state, event, stopping.plan, cause)
+        return recovery.handle_failure(state, event, stopping.plan, cause)
     if saved:
         reason = Reason(ReasonCode.SAVEPOINT_COMPLETED, "all queries stopped at a batch boundary")
-        return state_transitions.stay(state_transitions.with_current(state, saved=True), event, reason)
+        return steps.stay(steps.with_current(state, saved=True), event, reason)
     reason = Reason(ReasonCode.SAVEPOINT_FAILED, "the queries could not be stopped, and continue to run")
-    return state_transitions.go_to_executing(state, event, stopping.plan, reason)
+    return start.go_to_executing(state, event, stopping.plan, reason)
 
 
 def _query_failed(state: SchedulerState, stopping: StopWithSavepoint, event: QueryFailed, failure: Failure) -> Step:
     if stopping.saved:
-        return state_transitions.handle_failure(state, event, stopping.plan, _despite_savepoint(failure))
-    remembered = state_transitions.with_current(state, failure=stopping.failure or failure)
+        return recovery.handle_failure(state, event, stopping.plan, _despite_savepoint(failure))
+    remembered = steps.with_current(state, failure=stopping.failure or failure)
     reason = Reason(ReasonCode.QUERY_FAILED, f"{failure.summary}; the stop continues")
-    return state_transitions.stay(remembered, event, reason)
+    return steps.stay(remembered, event, reason)
 
 
 def _driver_gone(
@@ -75,12 +75,12 @@ def _driver_gone(
     ended = isinstance(event, DriverEnded)
     if not (stopping.saved or stopping.killed):
         failure = stopping.failure or event.failure
-        return state_transitions.handle_failure(state, event, stopping.plan, failure, kill=not ended)
+        return recovery.handle_failure(state, event, stopping.plan, failure, kill=not ended)
     if not ended:
-        return state_transitions.ignore(state, event)
+        return steps.ignore(state, event)
     how = "stopped at a batch boundary" if stopping.saved else "killed after stop_timeout"
     reason = Reason(ReasonCode.DRIVER_ENDED, f"the driver has ended: {how}")
-    return state_transitions.go_to_finished(state, event, Outcome.SUSPENDED, reason)
+    return stop.go_to_finished(state, event, Outcome.SUSPENDED, reason)
 
 
 def _despite_savepoint(cause: Failure) -> Failure:

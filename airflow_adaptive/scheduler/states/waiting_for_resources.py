@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow_adaptive.scheduler import resource_checks, state_transitions
+from airflow_adaptive.scheduler import resource_checks
 from airflow_adaptive.scheduler.events import (
     CancelRequested,
     Event,
@@ -19,7 +19,8 @@ from airflow_adaptive.scheduler.events import (
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.transition_manager import Phase, TransitionManager
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState, Timer, WaitingForResources
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions import start, steps, stop
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 NOT_ENOUGH_RESOURCES = "NOT_ENOUGH_RESOURCES"
@@ -38,20 +39,20 @@ def on_event(state: SchedulerState, waiting: WaitingForResources, event: Event) 
         case TimerFired():
             return _follow(state, event, waiting.manager.advance(event.at, resources))
         case CancelRequested():
-            return state_transitions.go_to_canceling(state, event)
+            return stop.go_to_canceling(state, event)
         case SuspendRequested():
-            return state_transitions.go_to_finished(
+            return stop.go_to_finished(
                 state, event, Outcome.SUSPENDED, Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as requested")
             )
         case JobCompleted():
             reason = Reason(ReasonCode.JOB_COMPLETED, "all queries ended before they could be stopped")
-            return state_transitions.go_to_finished(state, event, Outcome.FINISHED, reason)
+            return stop.go_to_finished(state, event, Outcome.FINISHED, reason)
         case QueryFailed(failure=failure):
-            return state_transitions.go_to_finished(
+            return stop.go_to_finished(
                 state, event, Outcome.FAILED, Reason(ReasonCode.QUERY_FAILED, failure.summary), failure
             )
         case _:
-            return state_transitions.ignore(state, event)
+            return steps.ignore(state, event)
 
 
 def timers(state: SchedulerState, waiting: WaitingForResources) -> Iterator[Timer]:
@@ -67,20 +68,20 @@ def _follow(state: SchedulerState, event: Event, manager: TransitionManager) -> 
     possible = resource_checks.possible_parallelism(state)
     if manager.phase is Phase.TRANSITIONING and possible is not None:
         reason = Reason(ReasonCode.SLOTS_AVAILABLE, f"{state.available_slots} slot(s) are available")
-        return state_transitions.go_to_deploying(state, event, possible, reason)
+        return start.go_to_deploying(state, event, possible, reason)
     code = ReasonCode.BELOW_LOWER_BOUND if possible is None else ReasonCode.STABILIZATION
     reason = Reason(code, f"waiting: {resource_checks.describe_shortage(state)}; {manager.phase}")
-    return state_transitions.stay(state_transitions.with_current(state, manager=manager), event, reason)
+    return steps.stay(steps.with_current(state, manager=manager), event, reason)
 
 
 def _try_anyway(state: SchedulerState, event: Event) -> Step:
     possible = resource_checks.possible_parallelism(state)
     if possible is not None:
         text = f"resource_wait_timeout has passed, and {state.available_slots} slot(s) are available"
-        return state_transitions.go_to_deploying(state, event, possible, Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, text))
+        return start.go_to_deploying(state, event, possible, Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, text))
     failure = Failure(
         error_class=NOT_ENOUGH_RESOURCES,
         message=f"not enough resources: {resource_checks.describe_shortage(state)}: {FIX}",
     )
     reason = Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, failure.message)
-    return state_transitions.go_to_finished(state, event, Outcome.FAILED, reason, failure)
+    return stop.go_to_finished(state, event, Outcome.FAILED, reason, failure)

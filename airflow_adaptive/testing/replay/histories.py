@@ -22,7 +22,7 @@ from airflow_adaptive.scheduler.events import Event
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 
 _EVENTS = {kind.__name__: kind for kind in get_args(Event)}
 _TYPE = "type"

@@ -61,7 +61,11 @@ SCOPES = {
     "core": Scope(
         modules=(
             "machine.py",
-            "state_transitions.py",
+            "state_transitions/steps.py",
+            "state_transitions/start.py",
+            "state_transitions/restart.py",
+            "state_transitions/recovery.py",
+            "state_transitions/stop.py",
             "resource_checks.py",
             "states/created.py",
             "states/deploying.py",

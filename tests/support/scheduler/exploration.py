@@ -19,7 +19,7 @@ from airflow_adaptive.scheduler.events import Event
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
 from airflow_adaptive.scheduler.resource_checks import executing_resources
 from airflow_adaptive.scheduler.state import Executing, Finished, SchedulerState
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.transition_table import TRANSITIONS
 from tests.support.scheduler.explored_jobs import MODELS, Model, Place, helped, moves
 from tests.support.scheduler.invariants import check_edge, check_state

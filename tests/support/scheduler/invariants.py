@@ -41,7 +41,7 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
     WaitingForResources,
 )
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.states.deploying import DEPLOY_TIMEOUT
 from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.scheduler.transition_table import TRANSITIONS

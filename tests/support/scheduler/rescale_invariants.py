@@ -12,7 +12,7 @@ from airflow_adaptive.scheduler.state import (
     SchedulerState,
     WaitingForResources,
 )
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Rescale, TriggerCause
 
 UNDER_WAY = WaitingForResources | Deploying | Restarting | RestartingLocally

@@ -6,10 +6,11 @@ from functools import cache
 
 import pytest
 
-from airflow_adaptive.scheduler import machine, state_transitions
+from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import CancelRequested, DriverSubmitted, Event, SlotsChanged
 from airflow_adaptive.scheduler.state import SchedulerState, WaitingForResources
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions import steps
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from tests.support.scheduler.exploration import Exploration, never_seen
 from tests.support.scheduler.explored_jobs import MODELS, Model
 
@@ -60,7 +61,7 @@ def test_exploration_ends_when_there_is_nothing_new():
 
 def deaf(state: SchedulerState, event: Event) -> Step:
     """A scheduler that does not hear who cancels."""
-    return state_transitions.stay(state, event) if isinstance(event, CancelRequested) else machine.step(state, event)
+    return steps.stay(state, event) if isinstance(event, CancelRequested) else machine.step(state, event)
 
 
 def twofold(state: SchedulerState, event: Event) -> Step:
@@ -72,14 +73,14 @@ def twofold(state: SchedulerState, event: Event) -> Step:
 def sleepy(state: SchedulerState, event: Event) -> Step:
     """A scheduler that does nothing when slots arrive while it waits."""
     if isinstance(state.current, WaitingForResources) and isinstance(event, SlotsChanged):
-        return state_transitions.stay(replace(state, offers=event.offers), event)
+        return steps.stay(replace(state, offers=event.offers), event)
     return machine.step(state, event)
 
 
 def moody(state: SchedulerState, event: Event) -> Step:
     """A scheduler that lets the number of its steps decide."""
     ignored = state.version % 2 and isinstance(event, DriverSubmitted)
-    return state_transitions.stay(state, event) if ignored else machine.step(state, event)
+    return steps.stay(state, event) if ignored else machine.step(state, event)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
     WaitingForResources,
 )
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.testing.conformance.result import (
     DESCRIPTION,
     Deviation,

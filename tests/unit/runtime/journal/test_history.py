@@ -29,7 +29,7 @@ from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.scheduler.state_transitions import Step
+from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Rescale
 from airflow_adaptive.testing.contracts.job_channel import journal_document
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel

@@ -1,0 +1,64 @@
+"""State transitions after a failure: Restarting with the backoff of the restart strategy, or the end of the job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_adaptive.scheduler.config.restart_strategies import describe_strategy
+from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut, Event, TimerFired
+from airflow_adaptive.scheduler.policies import restart_backoff
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
+from airflow_adaptive.scheduler.policies.jitter import jitter
+from airflow_adaptive.scheduler.state import Plan, SchedulerState
+from airflow_adaptive.scheduler.state_transitions import restart, steps, stop
+from airflow_adaptive.scheduler.state_transitions.steps import Step
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
+
+
+def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Failure, *, kill: bool = False) -> Step:
+    """Enter Restarting with the backoff of the restart strategy, or fail the job.
+
+    The restart strategy counts recoverable failures only.
+
+    Args:
+        state: state whose driver is None if the driver has ended.
+        event: event that reported the failure.
+        plan: plan that ran, or that was being deployed.
+        failure: the failure.
+        kill: whether to kill the driver, because it may no longer respond.
+    """
+    if not can_recover(state, failure):
+        text = f"the failure is not recoverable: {failure.summary}"
+        return stop.go_to_failing(state, event, failure, Reason(ReasonCode.NOT_RECOVERABLE, text))
+    strategy = state.options.restart_strategy
+    chance = jitter(state.job.job, state.epoch, state.restarts.attempts)
+    record = restart_backoff.notify(strategy, state.restarts, event.at, chance)
+    state = replace(state, restarts=record)
+    if not restart_backoff.can_restart(strategy, record, event.at):
+        text = f"recovery is suppressed by {describe_strategy(strategy)}: {failure.summary}"
+        return stop.go_to_failing(state, event, failure, Reason(ReasonCode.RESTARTS_EXHAUSTED, text))
+    backoff = restart_backoff.backoff(strategy, record, event.at)
+    target = restart.restarting(state, event, plan, in_place=not kill, failure=failure, backoff=backoff)
+    commands = stop.kill_driver(state, event) if kill else ()
+    reason = Reason(_failure_code(event), f"{failure.summary}; restarting in {backoff.total_seconds():g} s")
+    return steps.enter(restart.counted(state), event, target, reason, commands=commands)
+
+
+def _failure_code(event: Event) -> ReasonCode:
+    match event:
+        case DriverEnded():
+            return ReasonCode.DRIVER_ENDED
+        case DriverHeartbeatTimedOut():
+            return ReasonCode.DRIVER_HEARTBEAT_TIMED_OUT
+        case TimerFired():
+            return ReasonCode.DEPLOY_TIMEOUT
+        case _:
+            return ReasonCode.QUERY_FAILED
+
+
+def can_recover(state: SchedulerState, failure: Failure) -> bool:
+    """Return whether the options allow a restart after this failure."""
+    options = state.options
+    return is_recoverable(
+        failure, options.non_recoverable_failures, options.recoverable_failures, has_run=state.has_run
+    )
