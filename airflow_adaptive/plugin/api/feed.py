@@ -65,32 +65,24 @@ class _Topic:
     last_error: str | None = None
 
 
+@dataclass(eq=False, kw_only=True)
 class Feed:
-    """The watched jobs of this process."""
+    """The watched jobs of this process.
 
-    def __init__(
-        self,
-        *,
-        poll_interval_s: float = POLL_INTERVAL_S,
-        heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S,
-        lifetime_s: float = LIFETIME_S,
-        max_subscribers: int = MAX_SUBSCRIBERS,
-    ) -> None:
-        """Create a feed without subscribers.
+    Attributes:
+        poll_interval_s: interval between polls of a job, in seconds.
+        heartbeat_interval_s: interval between heartbeats without updates, in seconds.
+        lifetime_s: maximum duration of a subscription, in seconds.
+        max_subscribers: maximum number of subscribers.
+    """
 
-        Args:
-            poll_interval_s: interval between polls of a job, in seconds.
-            heartbeat_interval_s: interval between heartbeats without updates, in seconds.
-            lifetime_s: maximum duration of a subscription, in seconds.
-            max_subscribers: maximum number of subscribers.
-        """
-        self._is_closed_with_the_server = False
-        self._is_closed = False
-        self.poll_interval_s = poll_interval_s
-        self.heartbeat_interval_s = heartbeat_interval_s
-        self.lifetime_s = lifetime_s
-        self.max_subscribers = max_subscribers
-        self._topics: dict[Hashable, _Topic] = {}
+    poll_interval_s: float = POLL_INTERVAL_S
+    heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S
+    lifetime_s: float = LIFETIME_S
+    max_subscribers: int = MAX_SUBSCRIBERS
+    _topics: dict[Hashable, _Topic] = field(default_factory=dict, init=False)
+    _is_closed_with_the_server: bool = field(default=False, init=False)
+    _is_closed: bool = field(default=False, init=False)
 
     @property
     def subscribers(self) -> int:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from airflow_adaptive.plugin.api.schemas import rescales as schemas
+from airflow_adaptive.plugin.api import rescale_schemas as schemas
 from airflow_adaptive.scheduler.history.rescale_summary import Durations, RescaleSummary, summarize
 from airflow_adaptive.scheduler.resource_checks import max_trigger_delay
 from airflow_adaptive.scheduler.state import SchedulerState

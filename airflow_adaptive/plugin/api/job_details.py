@@ -16,9 +16,6 @@ from airflow_adaptive.runtime.requirements.dry_run import Preview
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.allocator.assignment import Assignment, assign
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots, used_slots
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.policies.transition_manager import TransitionManager
-from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Plan, Restarting, SchedulerState
 
@@ -37,19 +34,9 @@ def item(job: Job, published: PublishedState) -> schemas.JobItem:
 def details(job: Job, published: PublishedState, *, editable: bool | None = None) -> schemas.JobDetails:
     """All details of a job. `editable` is whether the user may change the job."""
     state = published.state
-    known = {} if state is None else _of_scheduler(state)
-    unknown: dict[str, Any] = {
-        "reactive": None,
-        "pending_requirements": None,
-        "deadlines": [],
-        "waiting": None,
-        "backoff": None,
-        "vertices": [],
-        "options": {},
-    }
     return schemas.JobDetails(
         **_item(job, published),
-        **{**unknown, **known},
+        **({} if state is None else _of_scheduler(state)),
         requesters=published.requesters,
         policy=published.policy,
         editable=editable,
@@ -99,29 +86,13 @@ def preview(result: Preview, state: SchedulerState) -> schemas.Preview:
             maximum=required_slots(state.job, result.requirements),
             missing=result.missing_slots,
         ),
-        decisions=[
-            documents.Decision(at=one.at, state=one.state, reason_code=one.reason_code, reason=one.reason)
-            for one in result.decisions
-        ],
+        decisions=[documents.Decision.model_validate(decision) for decision in result.decisions],
     )
 
 
 def failures(state: SchedulerState | None) -> list[schemas.FailureEntry]:
     """Recent failures, oldest first; empty if the state of the scheduler is unknown."""
-    return [
-        schemas.FailureEntry(
-            at=record.at,
-            state=record.state,
-            failure=_failure(record.failure),
-            decision=record.decision,
-            concurrent=[_failure(failure) for failure in record.concurrent],
-        )
-        for record in (() if state is None else state.failures)
-    ]
-
-
-def _failure(failure: Failure) -> schemas.Failure:
-    return schemas.Failure(error_class=failure.error_class, message=failure.message, causes=list(failure.causes))
+    return [schemas.FailureEntry.model_validate(record) for record in (() if state is None else state.failures)]
 
 
 def _item(job: Job, published: PublishedState) -> dict[str, Any]:
@@ -136,39 +107,15 @@ def _item(job: Job, published: PublishedState) -> dict[str, Any]:
 
 
 def _of_scheduler(state: SchedulerState) -> dict[str, Any]:
-    pending = state.declaration
     return {
         "reactive": state.options.reactive,
-        "pending_requirements": None if pending is None else _ranges(pending.requirements),
-        "deadlines": [schemas.Deadline(name=timer.name.value, due=timer.due) for timer in machine.timers(state)],
-        "waiting": _waiting(getattr(state.current, "manager", None)),
+        "pending_requirements": None if state.declaration is None else state.declaration.requirements,
+        "deadlines": machine.timers(state),
+        "waiting": getattr(state.current, "manager", None),
         "backoff": _backoff(state),
-        "vertices": [
-            schemas.Vertex(
-                name=vertex.name,
-                lower=vertex.parallelism.lower,
-                upper=vertex.parallelism.upper,
-                max_parallelism=vertex.effective_max_parallelism,
-                stateful=vertex.stateful,
-                slot_sharing_group=vertex.slot_sharing_group,
-                inputs=list(vertex.inputs),
-            )
-            for vertex in state.job.vertices
-        ],
+        "vertices": state.job.vertices,
         "options": {name: value for name, value in encode(state.options).items() if name != "type"},
     }
-
-
-def _ranges(requirements: Requirements) -> dict[str, documents.Range]:
-    return {name: documents.Range(lower=bounds.lower, upper=bounds.upper) for name, bounds in requirements.items()}
-
-
-def _waiting(manager: TransitionManager | None) -> schemas.Waiting | None:
-    if manager is None:
-        return None
-    return schemas.Waiting(
-        phase=manager.phase.value, cooldown_ends=manager.cooldown_ends, first_change=manager.first_change
-    )
 
 
 def _backoff(state: SchedulerState) -> schemas.Backoff | None:

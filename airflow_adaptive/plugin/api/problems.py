@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -27,99 +27,67 @@ MAX_CHARACTERS: Final = 500
 """Limits of the problem details, so that a large invalid request does not cause a large response."""
 
 
-class ProblemError(Exception):
-    """An error response.
-
-    Attributes:
-        status: HTTP status.
-        kind: name of the kind of problem, for programs.
-        detail: human-readable description of the problem and of its fix.
-        errors: all violations, if the request has several.
-        headers: headers of the response.
-    """
-
-    def __init__(
-        self,
-        status: HTTPStatus,
-        kind: str,
-        detail: str,
-        errors: Sequence[str] = (),
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.kind = kind
-        self.detail = detail
-        self.errors = tuple(errors)
-        self.headers = headers or {}
-
-
-def response(problem: ProblemError, instance: str) -> JSONResponse:
-    """The response for a problem.
+def response(error: RequestRefusedError, instance: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The response for an error.
 
     Args:
-        problem: problem to render.
+        error: error to render.
         instance: path of the request.
+        headers: additional headers.
     """
-    errors = [error[:MAX_CHARACTERS] for error in problem.errors[:MAX_ERRORS]]
-    if len(problem.errors) > MAX_ERRORS:
-        errors.append(f"... and {len(problem.errors) - MAX_ERRORS} more")
+    found = dict(headers or {})
+    if error.retry_after_s is not None:
+        found["Retry-After"] = str(error.retry_after_s)
+    if error.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        found["Connection"] = "close"
+    errors = [violation[:MAX_CHARACTERS] for violation in error.violations[:MAX_ERRORS]]
+    if len(error.violations) > MAX_ERRORS:
+        errors.append(f"... and {len(error.violations) - MAX_ERRORS} more")
     content: dict[str, Any] = {
-        "type": KIND + problem.kind,
-        "title": problem.status.phrase,
-        "status": problem.status.value,
-        "detail": problem.detail[:MAX_CHARACTERS],
+        "type": KIND + error.kind,
+        "title": error.status.phrase,
+        "status": error.status.value,
+        "detail": error.detail[:MAX_CHARACTERS],
         "instance": instance,
     }
     if errors:
         content["errors"] = errors
-    return JSONResponse(content, problem.status.value, problem.headers, MEDIA_TYPE)
+    return JSONResponse(content, error.status.value, found, MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:
     """Render all errors of an app as problem details."""
-    app.add_exception_handler(ProblemError, _on_problem)
-    app.add_exception_handler(RequestRefusedError, _on_refused)
-    app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    for kind in (RequestRefusedError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _on_error)
     app.add_middleware(Outermost)
 
 
-async def _on_problem(request: Request, error: Exception) -> JSONResponse:
-    problem = error if isinstance(error, ProblemError) else _unexpected()
-    return response(problem, request.url.path)
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
+    """Render an error of this package, of Starlette, or of Airflow's dependencies."""
+    match error:
+        case RequestRefusedError():
+            return response(error, request.url.path)
+        case RequestValidationError():
+            errors = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+            detail = "; ".join(errors) or "invalid parameters"
+            status = HTTPStatus.UNPROCESSABLE_ENTITY
+            return response(RequestRefusedError(status, "invalid-parameters", detail, errors), request.url.path)
+        case HTTPException():
+            return _http_response(error, request.url.path)
+        case _:
+            return response(_unexpected(), request.url.path)
 
 
-async def _on_refused(request: Request, error: Exception) -> JSONResponse:
-    """Render an error of the data layer."""
-    if not isinstance(error, RequestRefusedError):
-        return response(_unexpected(), request.url.path)
-    headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
-    return response(ProblemError(error.status, error.kind, error.detail, error.violations, headers), request.url.path)
-
-
-async def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
-    """Render an error of Starlette, or of Airflow's dependencies."""
-    if not isinstance(error, HTTPException):
-        return response(_unexpected(), request.url.path)
+def _http_response(error: HTTPException, instance: str) -> JSONResponse:
     status, headers = HTTPStatus(error.status_code), dict(error.headers or {})
     if status is HTTPStatus.UNAUTHORIZED:
         headers.setdefault("WWW-Authenticate", "Bearer")
     kind = status.phrase.lower().replace(" ", "-")
-    return response(ProblemError(status, kind, str(error.detail), headers=headers), request.url.path)
+    return response(RequestRefusedError(status, kind, str(error.detail)), instance, headers)
 
 
-async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
-    found = error.errors() if isinstance(error, RequestValidationError) else []
-    errors = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found]
-    problem = ProblemError(
-        HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-parameters", "; ".join(errors) or "invalid parameters", errors
-    )
-    return response(problem, request.url.path)
-
-
-def _unexpected() -> ProblemError:
-    return ProblemError(
+def _unexpected() -> RequestRefusedError:
+    return RequestRefusedError(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "internal",
         "An internal error occurred. The log of the API server contains the details.",

@@ -20,8 +20,7 @@ from airflow.configuration import conf
 from fastapi import Depends, Path, Request
 from sqlalchemy.orm import Session
 
-from airflow_adaptive.plugin.api.problems import ProblemError
-from airflow_adaptive.plugin.data.errors import not_found
+from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, teams_of
 
 MAX_BODY_BYTES: Final = 256 << 10
@@ -67,8 +66,7 @@ def readable_job(user: UserDep, name: JobName, session: SessionDep) -> Job:
     """Return the job if the user may read the job.
 
     Raises:
-        RequestRefusedError: the job does not exist (404).
-        ProblemError: the user does not have the permission (403).
+        RequestRefusedError: the job does not exist (404), or the user does not have the permission (403).
     """
     return _permitted(user, name, "GET", session)
 
@@ -77,8 +75,7 @@ def editable_job(user: UserDep, name: JobName, session: SessionDep) -> Job:
     """Return the job if the user may change the job.
 
     Raises:
-        RequestRefusedError: the job does not exist (404).
-        ProblemError: the user does not have the permission (403).
+        RequestRefusedError: the job does not exist (404), or the user does not have the permission (403).
     """
     return _permitted(user, name, "PUT", session)
 
@@ -89,7 +86,7 @@ def _permitted(user: BaseUser, name: str, method: Method, session: Session) -> J
         raise not_found(f"There is no adaptive job {name!r}. A job exists after its first run.")
     if not allowed(user, [job], method, session):
         right = "read" if method == "GET" else "edit"
-        raise ProblemError(
+        raise RequestRefusedError(
             HTTPStatus.FORBIDDEN,
             "forbidden",
             f"You need the permission to {right} every DAG that names job {name!r}.",
@@ -110,12 +107,12 @@ async def body_of(user: UserDep, request: Request) -> bytes:
     The dependency on the user guarantees that the server reads no body without a login.
 
     Raises:
-        ProblemError: the request comes from another site (403), or the body is too large (413) or not JSON (415).
+        RequestRefusedError: the request comes from another site (403), or the body is too large (413) or not JSON (415).
     """
     _refuse_foreign(request)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
-        raise ProblemError(
+        raise RequestRefusedError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported-media-type",
             "Send the header Content-Type: application/json, even without a body. The header blocks forms of other sites.",
@@ -138,22 +135,22 @@ async def _limited(request: Request) -> bytes:
     return bytes(body)
 
 
-def _too_large() -> ProblemError:
+def _too_large() -> RequestRefusedError:
     detail = f"The body is larger than {MAX_BODY_BYTES >> 10} KiB."
-    return ProblemError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", detail, headers={"Connection": "close"})
+    return RequestRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", detail)
 
 
 def _refuse_foreign(request: Request) -> None:
     """Refuse a request that a page of another site makes a browser send with the cookie of the user.
 
     Raises:
-        ProblemError: the request comes from another site (403).
+        RequestRefusedError: the request comes from another site (403).
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site in ("same-origin", "none"):
         return
     if site == "cross-site" or (origin is not None and urlsplit(origin).netloc not in _own_hosts(request)):
-        raise ProblemError(HTTPStatus.FORBIDDEN, "cross-site", "Pages of other sites may not change jobs.")
+        raise RequestRefusedError(HTTPStatus.FORBIDDEN, "cross-site", "Pages of other sites may not change jobs.")
 
 
 def _own_hosts(request: Request) -> set[str]:

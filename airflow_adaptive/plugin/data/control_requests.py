@@ -12,15 +12,11 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-from airflow_adaptive.plugin.data.errors import RequestRefusedError, conflict, not_found
-from airflow_adaptive.plugin.data.metadata_database.changes import (
-    Change,
-    GoneError,
-    NotPersistedError,
-    RunKey,
-    change,
-    is_over,
-)
+from airflow.utils.state import State
+
+from airflow_adaptive.plugin.data.documents import TaskInstance
+from airflow_adaptive.plugin.data.errors import RequestRefusedError, conflict
+from airflow_adaptive.plugin.data.metadata_database.changes import RETRY_AFTER_S, Change, change
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.plugin.data.published_state import PublishedState
 from airflow_adaptive.ports import DesiredState, Requester
@@ -45,11 +41,6 @@ from airflow_adaptive.scheduler.state import Outcome, SchedulerState
 
 KEYS: Final = (*REQUEST_KEYS, SUMMARY, SCHEDULER, POLICY)
 """Documents that decide whether a job accepts a request."""
-
-RETRY_AFTER_S: Final = 5
-"""Delay before a retry of a request that the job accepts soon, in seconds."""
-
-NOT_PERSISTED: Final = "The request could not be persisted and has not been applied. Please retry."
 
 EVENTS: Final = {
     DesiredState.RUNNING: "adaptive_resume",
@@ -90,18 +81,6 @@ def check_rescalable(job: Job, published: PublishedState) -> SchedulerState:
     return known_state(job, published)
 
 
-def check_accepted(body: Any, state: SchedulerState) -> Requirements:
-    """Return the resource requirements in a request body.
-
-    Raises:
-        RequestRefusedError: the body is invalid (400). The error lists all violations.
-    """
-    try:
-        return accept_body(body, state)
-    except RequirementsError as error:
-        raise invalid(error) from error
-
-
 def invalid(error: RequirementsError) -> RequestRefusedError:
     """The error for an invalid request body."""
     detail = " ".join(error.violations)
@@ -112,9 +91,12 @@ def resolved_override(body: Any, state: SchedulerState, published: PublishedStat
     """Return the requirements that apply if the body becomes the requirements override of a user.
 
     Raises:
-        RequestRefusedError: the body is invalid (400).
+        RequestRefusedError: the body is invalid (400). The error lists all violations.
     """
-    check_accepted(body, state)
+    try:
+        accept_body(body, state)
+    except RequirementsError as error:
+        raise invalid(error) from error
     return published.resolved_requirements(state, datetime.now(UTC), override=body)
 
 
@@ -159,15 +141,14 @@ def set_requirements(
     """
     with _change(job, requester) as (made, published):
         state = check_rescalable(job, published)
-        check_accepted(body, state)
-        now = datetime.now(UTC)
-        if not is_expected(version_of(published.resolved_requirements(state, now))):
+        requirements = resolved_override(body, state, published)
+        if not is_expected(version_of(published.resolved_requirements(state, datetime.now(UTC)))):
             detail = f"The requirements of job {job.name!r} have changed since you read them. Read them again."
             raise RequestRefusedError(HTTPStatus.PRECONDITION_FAILED, "lost-update", detail)
         record = published.requesters.get(REQUIREMENTS)
         if body != published.requested_requirements or expires_at != (None if record is None else record.until):
-            made.request(REQUIREMENTS, body, "adaptive_requirements", run_of(published), expires_at)
-        return published.resolved_requirements(state, now, override=body)
+            made.request(REQUIREMENTS, body, "adaptive_requirements", published.summary.task, expires_at)
+        return requirements
 
 
 def clear_requirements(job: Job, requester: Requester) -> None:
@@ -178,7 +159,7 @@ def clear_requirements(job: Job, requester: Requester) -> None:
     with _change(job, requester) as (made, published):
         requested = published.requested_requirements
         if isinstance(requested, Mapping) and requested and not is_override_cleared(published.control_requests):
-            made.request(REQUIREMENTS, encode_clear(requested), "adaptive_requirements", run_of(published))
+            made.request(REQUIREMENTS, encode_clear(requested), "adaptive_requirements", published.summary.task)
 
 
 # ---- desired state --------------------------------------------------------------------------------------------------
@@ -218,26 +199,11 @@ def resume(job: Job, requester: Requester) -> None:
             _resume_suspended(job, made, published)
 
 
-def run_of(published: PublishedState) -> RunKey | None:
-    """The last task instance that ran the job, None if unknown."""
-    task = published.summary.task
-    if task is None:
-        return None
-    return RunKey(dag_id=task.dag_id, task_id=task.task_id, run_id=task.run_id, map_index=task.map_index)
-
-
 @contextmanager
 def _change(job: Job, requester: Requester) -> Iterator[tuple[Change, PublishedState]]:
     """Lock a job, and yield the change and the published state of the locked job."""
-    try:
-        with change(job, requester) as made:
-            yield made, PublishedState(documents=made.documents(KEYS), revisions={})
-    except GoneError as error:
-        raise not_found(f"The adaptive job {job.name!r} does not exist anymore.") from error
-    except NotPersistedError as error:
-        raise RequestRefusedError(
-            HTTPStatus.SERVICE_UNAVAILABLE, "not-persisted", NOT_PERSISTED, retry_after_s=RETRY_AFTER_S
-        ) from error
+    with change(job, requester) as made:
+        yield made, PublishedState(documents=made.documents(KEYS), revisions={})
 
 
 def _stop(job: Job, requester: Requester, desired_state: DesiredState, end: Outcome) -> None:
@@ -263,25 +229,23 @@ def _resume_running(job: Job, made: Change, published: PublishedState) -> None:
 
 
 def _resume_suspended(job: Job, made: Change, published: PublishedState) -> None:
-    run = run_of(published)
-    if run is None or not job.tasks or (run.dag_id, run.task_id) not in job.tasks:
-        raise _run_gone(job, run)
-    try:
-        over = is_over(made.task_state(run))
-        if not over and published.desired_state is DesiredState.RUNNING:
-            return  # an earlier request has already resumed the job
-        if not over or made.is_run_ending(run):
-            detail = f"The DAG run of job {job.name!r} is about to end. Resume the job after the end of the run."
-            raise conflict("suspending", detail, RETRY_AFTER_S)
-        made.clear(run)
-    except GoneError as error:
-        raise _run_gone(job, run) from error
-    made.request(DESIRED_STATE, DesiredState.RUNNING.value, EVENTS[DesiredState.RUNNING], run)
+    task = published.summary.task
+    instance = None if task is None or (task.dag_id, task.task_id) not in job.tasks else made.task_instance(task)
+    if task is None or instance is None:
+        raise _run_gone(job, task)
+    is_over = instance.state in State.finished
+    if not is_over and published.desired_state is DesiredState.RUNNING:
+        return  # an earlier request has already resumed the job
+    if not is_over or made.is_run_ending(task):
+        detail = f"The DAG run of job {job.name!r} is about to end. Resume the job after the end of the run."
+        raise conflict("suspending", detail, RETRY_AFTER_S)
+    made.clear(instance)
+    made.request(DESIRED_STATE, DesiredState.RUNNING.value, EVENTS[DesiredState.RUNNING], task)
 
 
 def _request(made: Change, published: PublishedState, desired_state: DesiredState) -> None:
     if published.desired_state is not desired_state:
-        made.request(DESIRED_STATE, desired_state.value, EVENTS[desired_state], run_of(published))
+        made.request(DESIRED_STATE, desired_state.value, EVENTS[desired_state], published.summary.task)
 
 
 def _refuse_canceled(job: Job, published: PublishedState) -> None:
@@ -294,8 +258,8 @@ def _ended(job: Job, outcome: str, advice: str) -> RequestRefusedError:
     return conflict(kind, f"Job {job.name!r} has ended ({outcome}). {advice}")
 
 
-def _run_gone(job: Job, run: RunKey | None) -> RequestRefusedError:
+def _run_gone(job: Job, task: TaskInstance | None) -> RequestRefusedError:
     dags = sorted({dag_id for dag_id, _ in job.tasks}) or sorted(job.dag_ids)
-    name = "The DAG run" if run is None else f"Run {run.run_id!r} of DAG {run.dag_id!r}"
+    name = "The DAG run" if task is None else f"Run {task.run_id!r} of DAG {task.dag_id!r}"
     detail = f"{name} of job {job.name!r} does not exist anymore. Trigger {' or '.join(dags)}. The job continues from its checkpoint."
     return conflict("run-gone", detail)

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 
 class RequestRefusedError(Exception):
-    """A request about a job that cannot be served.
+    """A request that cannot be served.
 
     Attributes:
         status: HTTP status that corresponds to the error.

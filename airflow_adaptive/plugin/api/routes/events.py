@@ -18,10 +18,10 @@ from fastapi.responses import StreamingResponse
 
 from airflow_adaptive.plugin.api import job_details
 from airflow_adaptive.plugin.api.feed import Feed, TooManySubscribersError, Update
-from airflow_adaptive.plugin.api.problems import ProblemError
 from airflow_adaptive.plugin.api.schemas import JobDetails, Step
 from airflow_adaptive.plugin.api.security import ReadableJob, SessionDep, UserDep, allowed
 from airflow_adaptive.plugin.data.documents import Metrics
+from airflow_adaptive.plugin.data.errors import RequestRefusedError
 from airflow_adaptive.plugin.data.metadata_database import state_store
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, reading
 from airflow_adaptive.plugin.data.published_state import PublishedState
@@ -78,9 +78,10 @@ def watch_job(user: UserDep, job: ReadableJob, session: SessionDep) -> Streaming
     try:
         FEED.check_capacity()
     except TooManySubscribersError as error:
-        headers = {"Retry-After": str(RETRY_AFTER_S)}
         detail = "Too many clients watch jobs on this server. Try again later."
-        raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-subscribers", detail, headers=headers) from error
+        raise RequestRefusedError(
+            HTTPStatus.SERVICE_UNAVAILABLE, "too-many-subscribers", detail, retry_after_s=RETRY_AFTER_S
+        ) from error
     editable = bool(allowed(user, [job], "PUT", session))
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return StreamingResponse(_events(job, editable), media_type="text/event-stream", headers=headers)

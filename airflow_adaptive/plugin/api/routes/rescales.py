@@ -7,9 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from sqlalchemy.orm import Session
 
-from airflow_adaptive.plugin.api import flink_rescales
+from airflow_adaptive.plugin.api import flink_rescales, rescale_schemas
 from airflow_adaptive.plugin.api.routes.common import published_state
-from airflow_adaptive.plugin.api.schemas import rescales
 from airflow_adaptive.plugin.api.security import ReadableJob, SessionDep
 from airflow_adaptive.plugin.data.errors import not_found
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job
@@ -31,33 +30,33 @@ RescaleId = Annotated[
 
 
 @router.get("/config", operation_id="get_rescale_config", summary="Get the options of rescales")
-def get_config(job: ReadableJob, session: SessionDep) -> rescales.RescaleConfig:
+def get_config(job: ReadableJob, session: SessionDep) -> rescale_schemas.RescaleConfig:
     """Get the options that decide when a job rescales."""
     return flink_rescales.config(published_state(job, _published(job, session)))
 
 
 @router.get("/overview", operation_id="get_rescales_overview", summary="Get counts and the latest rescales")
-def get_overview(job: ReadableJob, session: SessionDep) -> rescales.RescalesOverview:
+def get_overview(job: ReadableJob, session: SessionDep) -> rescale_schemas.RescalesOverview:
     """Get the number of rescales, and the latest completed, failed and ignored rescale."""
     published = _published(job, session)
     return flink_rescales.overview(job.name, published.rescales, published.groups)
 
 
 @router.get("/history", operation_id="get_rescale_history", summary="Get the history of rescales")
-def get_history(job: ReadableJob, session: SessionDep) -> list[rescales.RescaleDetails]:
+def get_history(job: ReadableJob, session: SessionDep) -> list[rescale_schemas.RescaleDetails]:
     """Get the recent rescales, newest first."""
     published = _published(job, session)
     return flink_rescales.history(job.name, published.rescales, published.groups)
 
 
 @router.get("/summary", operation_id="get_rescales_summary", summary="Get statistics of rescales")
-def get_summary(job: ReadableJob, session: SessionDep) -> rescales.RescalesSummary:
+def get_summary(job: ReadableJob, session: SessionDep) -> rescale_schemas.RescalesSummary:
     """Get the number of rescales, their durations and their downtimes."""
     return flink_rescales.summary(_published(job, session).rescales)
 
 
 @router.get("/details/{rescale_id}", operation_id="get_rescale", summary="Get a rescale")
-def get_details(job: ReadableJob, session: SessionDep, rescale_id: RescaleId) -> rescales.RescaleDetails:
+def get_details(job: ReadableJob, session: SessionDep, rescale_id: RescaleId) -> rescale_schemas.RescaleDetails:
     """Get all details of a rescale, including the states of the scheduler."""
     published = _published(job, session)
     found = flink_rescales.find(job.name, published.rescales, rescale_id.lower())

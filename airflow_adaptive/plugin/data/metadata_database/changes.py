@@ -10,14 +10,13 @@ import json
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Final
 
 from airflow._shared.state import AssetScope, AssetStateStoreWriterKind
-from airflow.models.asset import (
-    AssetActive,
-)
+from airflow.models.asset import AssetActive
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
@@ -30,6 +29,8 @@ from sqlalchemy import and_, exists, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from airflow_adaptive.plugin.data.documents import TaskInstance as TaskKey
+from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
 from airflow_adaptive.plugin.data.metadata_database import state_store
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.ports import Requester
@@ -38,23 +39,10 @@ from airflow_adaptive.stores.change_marker import DESCRIPTION, VARIABLE, with_ne
 
 log = logging.getLogger(__name__)
 
+RETRY_AFTER_S: Final = 5
+"""Delay before a retry of a request that the job accepts soon, in seconds."""
 
-class GoneError(LookupError):
-    """The object to change does not exist anymore."""
-
-
-class NotPersistedError(RuntimeError):
-    """The database did not persist a change. The transaction was rolled back."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunKey:
-    """Key of a task instance that runs or ran a job."""
-
-    dag_id: str
-    task_id: str
-    run_id: str
-    map_index: int
+NOT_PERSISTED: Final = "The request could not be persisted and has not been applied. Please retry."
 
 
 class Change:
@@ -79,7 +67,7 @@ class Change:
         return state_store.documents([self._job.asset_id], keys, self._session)[self._job.asset_id]
 
     def request(
-        self, key: str, value: Any, event: str, task: RunKey | None, expires_at: datetime | None = None
+        self, key: str, value: Any, event: str, task: TaskKey | None, expires_at: datetime | None = None
     ) -> None:
         """Store a control request with its requester, and add an entry to Airflow's audit log.
 
@@ -97,16 +85,18 @@ class Change:
         self._audit(event, value, task)
         self.changed = True
 
-    def task_state(self, task: RunKey) -> str | None:
-        """State of the task instance, "none" for a task instance without a state.
+    def task_instance(self, task: TaskKey) -> TaskInstance | None:
+        """The task instance, None if it does not exist anymore."""
+        query = select(TaskInstance).where(
+            TaskInstance.dag_id == task.dag_id,
+            TaskInstance.task_id == task.task_id,
+            TaskInstance.run_id == task.run_id,
+            TaskInstance.map_index == task.map_index,
+        )
+        found: TaskInstance | None = self._session.scalar(query)
+        return found
 
-        Raises:
-            GoneError: the task instance does not exist.
-        """
-        state = self._instance(task).state
-        return "none" if state is None else str(state)
-
-    def is_run_ending(self, task: RunKey) -> bool:
+    def is_run_ending(self, task: TaskKey) -> bool:
         """Whether Airflow's scheduler is about to end the DAG run. The scheduler would not notice a task that is cleared meanwhile."""
         of_run = and_(TaskInstance.dag_id == task.dag_id, TaskInstance.run_id == task.run_id)
         unfinished = or_(TaskInstance.state.is_(None), TaskInstance.state.not_in(State.finished))
@@ -115,26 +105,9 @@ class Change:
         ending = and_(exists().where(running), exists().where(is_scheduled), ~exists().where(of_run, unfinished))
         return bool(self._session.scalar(select(ending)))
 
-    def clear(self, task: RunKey) -> None:
-        """Clear the task instance, so that Airflow runs the task again.
-
-        Raises:
-            GoneError: the task instance does not exist.
-        """
-        clear_task_instances([self._instance(task)], self._session)
-
-    def _instance(self, task: RunKey) -> TaskInstance:
-        found: TaskInstance | None = self._session.scalar(
-            select(TaskInstance).where(
-                TaskInstance.dag_id == task.dag_id,
-                TaskInstance.task_id == task.task_id,
-                TaskInstance.run_id == task.run_id,
-                TaskInstance.map_index == task.map_index,
-            )
-        )
-        if found is None:
-            raise GoneError(f"{task} does not exist anymore")
-        return found
+    def clear(self, instance: TaskInstance) -> None:
+        """Clear the task instance, so that Airflow runs the task again."""
+        clear_task_instances([instance], self._session)
 
     def _set(self, key: str, value: Any) -> None:
         MetastoreBackend().set_asset_state_store(
@@ -145,7 +118,7 @@ class Change:
             session=self._session,
         )
 
-    def _audit(self, event: str, value: Any, task: RunKey | None) -> None:
+    def _audit(self, event: str, value: Any, task: TaskKey | None) -> None:
         dag_id, task_id = next(iter(self._job.tasks), (min(self._job.dag_ids, default=None), None))
         entry = Log(
             event=event,
@@ -164,8 +137,7 @@ def change(job: Job, requester: Requester) -> Iterator[Change]:
     """Change a job in one transaction, which locks the job. The transaction is rolled back if the block raises an exception.
 
     Raises:
-        GoneError: the Asset of the job does not exist anymore.
-        NotPersistedError: the database did not persist the change.
+        RequestRefusedError: the Asset of the job does not exist anymore (404), or the database did not persist the change (503).
     """
     try:
         with create_session(scoped=False) as session:
@@ -174,14 +146,10 @@ def change(job: Job, requester: Requester) -> Iterator[Change]:
             yield made
     except SQLAlchemyError as error:
         log.exception("A change of job %r could not be persisted", job.name)
-        raise NotPersistedError(f"a change of job {job.name!r} could not be persisted") from error
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+        raise RequestRefusedError(status, "not-persisted", NOT_PERSISTED, retry_after_s=RETRY_AFTER_S) from error
     if made.changed:
         _notify(job.name)
-
-
-def is_over(task_state: str | None) -> bool:
-    """Whether a task instance in this state has ended."""
-    return task_state in {str(state) for state in State.finished}
 
 
 def _lock(job: Job, session: Session) -> None:
@@ -193,7 +161,7 @@ def _lock(job: Job, session: Session) -> None:
     row = update(AssetActive).where(AssetActive.name == job.name, AssetActive.uri == job.uri)
     same = row.values(name=AssetActive.name).execution_options(synchronize_session=False)
     if not session.execute(same).rowcount:  # type: ignore[attr-defined]
-        raise GoneError(f"job {job.name!r} does not exist anymore")
+        raise not_found(f"The adaptive job {job.name!r} does not exist anymore.")
 
 
 def _notify(job: str) -> None:

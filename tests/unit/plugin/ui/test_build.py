@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from airflow_adaptive.plugin.api import schemas, ui_files
-from airflow_adaptive.plugin.api.schemas import rescales
+from airflow_adaptive.plugin.api import rescale_schemas, schemas, ui_files
 from airflow_adaptive.plugin.data import documents
 from airflow_adaptive.plugin.ui import build as build_ui
 from airflow_adaptive.scheduler.transition_table import STATES, TRANSITIONS
@@ -32,7 +31,7 @@ def interfaces() -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", sorted(interfaces().keys() - OURS))
 def test_page_reads_only_fields_that_the_api_has(name: str) -> None:
     wanted = OTHER_NAMES.get(name, name)
-    model = next(vars(module)[wanted] for module in (rescales, schemas, documents) if wanted in vars(module))
+    model = next(vars(module)[wanted] for module in (rescale_schemas, schemas, documents) if wanted in vars(module))
     assert issubclass(model, BaseModel)
     assert set(interfaces()[name]) <= set(model.model_fields)
 
