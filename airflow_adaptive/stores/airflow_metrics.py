@@ -14,7 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +26,7 @@ from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.publishing.documents import METRICS
 from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES, JobView
 from airflow_adaptive.runtime.publishing.time_series import FINEST
-from airflow_adaptive.scheduler.timeline import TerminalState
+from airflow_adaptive.scheduler.timeline import Rescale, TerminalState, Transition
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class AirflowMetrics:
         self._tags = {"job": job, "dag_id": dag_id, "task_id": task_id}
         self._job_prefix = f"{PREFIX}.{_name_part(job)}"
         self._totals: dict[str, int] = {}
-        self._transitions: Sequence[Mapping[str, Any]] | None = None
+        self._transitions: Sequence[Transition] | None = None
         self._values: tuple[GaugeValue, ...] = ()
         self._warnings = OnceLogger(log)
 
@@ -174,10 +174,10 @@ class AirflowMetrics:
         if increment > 0:
             self._increment(metric, increment)
 
-    def _count_transitions(self, transitions: Sequence[Mapping[str, Any]]) -> None:
+    def _count_transitions(self, transitions: Sequence[Transition]) -> None:
         """Count the transitions since the last view by reason code."""
         previous, self._transitions = self._transitions, transitions
-        codes = Counter(str(transition["reason_code"]) for transition in newer_transitions(previous, transitions))
+        codes = Counter(transition.reason_code.value for transition in newer_transitions(previous, transitions))
         for code, number in codes.items():
             self._increment(TRANSITIONS, number, code)
 
@@ -231,9 +231,7 @@ def metric_values(metrics: Mapping[str, Any]) -> Iterator[GaugeValue]:
             yield GaugeValue(metric, point[column])
 
 
-def newer_transitions(
-    previous: Sequence[Mapping[str, Any]] | None, transitions: Sequence[Mapping[str, Any]]
-) -> Sequence[Mapping[str, Any]]:
+def newer_transitions(previous: Sequence[Transition] | None, transitions: Sequence[Transition]) -> Sequence[Transition]:
     """The transitions after the transitions of the previous view; none for the first view of a loop.
 
     Args:
@@ -246,22 +244,18 @@ def newer_transitions(
     return [transition for transition in transitions if _identity(transition) not in known]
 
 
-def _identity(transition: Mapping[str, Any]) -> tuple[Any, Any]:
-    return transition["at"], transition["version"]
+def _identity(transition: Transition) -> tuple[datetime, int]:
+    return transition.at, transition.version
 
 
-def last_downtime(rescales: Iterable[Mapping[str, Any]]) -> timedelta | None:
+def last_downtime(rescales: Iterable[Rescale]) -> timedelta | None:
     """The downtime of the newest completed rescale with a measured downtime; None without such a rescale.
 
     Args:
-        rescales: encoded rescales, oldest first.
+        rescales: oldest first.
     """
-    downtimes = [
-        rescale["downtime"]
-        for rescale in rescales
-        if rescale.get("terminal_state") == TerminalState.COMPLETED and rescale.get("downtime") is not None
-    ]
-    return timedelta(seconds=downtimes[-1]) if downtimes else None
+    completed = [rescale.downtime for rescale in rescales if rescale.terminal_state is TerminalState.COMPLETED]
+    return next((downtime for downtime in reversed(completed) if downtime is not None), None)
 
 
 def _name_part(name: str) -> str:

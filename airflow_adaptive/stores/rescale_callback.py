@@ -18,8 +18,9 @@ from typing import Any
 from airflow.sdk import BaseNotifier
 
 from airflow_adaptive.ports import Clock
+from airflow_adaptive.runtime.publishing.history_records import rescale_record
 from airflow_adaptive.runtime.publishing.job_view import JobView
-from airflow_adaptive.scheduler.timeline import TerminalState, TriggerCause
+from airflow_adaptive.scheduler.timeline import Rescale, TerminalState, TriggerCause
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
@@ -36,7 +37,10 @@ CAUSES = {
 }
 """Causes of rescales that are reported. The first schedule of a job is not a rescale."""
 
-RESULTS = {TerminalState.COMPLETED: "was rescaled", TerminalState.FAILED: "could not be rescaled"}
+RESULTS: Mapping[TerminalState | None, str] = {
+    TerminalState.COMPLETED: "was rescaled",
+    TerminalState.FAILED: "could not be rescaled",
+}
 """Results of rescales that are reported. A rescale that a newer rescale replaces is not reported."""
 
 
@@ -61,14 +65,14 @@ class RescaleCallback:
         self._last_number: int | None = None
         self._calls: set[asyncio.Task[None]] = set()
 
-    def report(self, rescales: Iterable[Mapping[str, Any]]) -> None:
-        """Report the rescales that have ended since the previous call; the argument contains encoded rescales."""
-        ended = {rescale["number"]: rescale for rescale in rescales if rescale["end"] is not None}
+    def report(self, rescales: Iterable[Rescale]) -> None:
+        """Report the rescales that have ended since the previous call."""
+        ended = {rescale.number: rescale for rescale in rescales if rescale.end is not None}
         previous, self._last_number = self._last_number, max([self._last_number or 0, *ended])
         if previous is None:  # An earlier loop has reported these rescales.
             return
         for number, rescale in ended.items():
-            if number > previous and rescale["trigger_cause"] in CAUSES and rescale["terminal_state"] in RESULTS:
+            if number > previous and rescale.trigger_cause in CAUSES and rescale.terminal_state in RESULTS:
                 self._start_call(rescale)
 
     async def finish(self) -> None:
@@ -81,8 +85,9 @@ class RescaleCallback:
         for call in self._calls:
             call.cancel()
 
-    def _start_call(self, rescale: Mapping[str, Any]) -> None:
-        context = {**asdict(self._task), "job": self._job, "rescale": rescale, "message": message(self._job, rescale)}
+    def _start_call(self, rescale: Rescale) -> None:
+        more = {"rescale": rescale_record(rescale), "message": message(self._job, rescale)}
+        context = {**asdict(self._task), "job": self._job, **more}
         call = asyncio.create_task(self._call(context))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
@@ -119,12 +124,11 @@ class CallbackStore(AirflowJobStore):
         self._callback.close()
 
 
-def message(job: str, rescale: Mapping[str, Any]) -> str:
-    """A human-readable line about a rescale."""
-    amounts, failure = rescale["vertices"] or {}, rescale["failure"]
-    change = f" from {_counts(amounts.get('before'))} to {_counts(amounts.get('after'))}"
-    result, cause = RESULTS[rescale["terminal_state"]], CAUSES[rescale["trigger_cause"]]
-    return f"job {job!r} {result}{change}: {cause}" + (f" ({failure})" if failure else "")
+def message(job: str, rescale: Rescale) -> str:
+    """A human-readable line about a rescale that has ended."""
+    change = f" from {_counts(rescale.vertices.before)} to {_counts(rescale.vertices.after)}"
+    result, cause = RESULTS[rescale.terminal_state], CAUSES[rescale.trigger_cause]
+    return f"job {job!r} {result}{change}: {cause}" + (f" ({rescale.failure})" if rescale.failure else "")
 
 
 async def call(callback: Mapping[str, Any], context: dict[str, Any]) -> None:

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.execution_time.xcom import XCom
 
-from airflow_adaptive.runtime.journal.history import newest_within
-from airflow_adaptive.runtime.publishing.documents import failure_records
+from airflow_adaptive.runtime.publishing.history_records import (
+    decision_records,
+    failure_record,
+    newest_within,
+    rescale_records,
+    transition_record,
+)
 from airflow_adaptive.runtime.publishing.job_view import JobView
+from airflow_adaptive.scheduler.history.rescale_summary import summarize
 from airflow_adaptive.scheduler.snapshot import encode
 
 if TYPE_CHECKING:
@@ -71,12 +77,13 @@ class TaskKey:
 def xcoms(view: JobView) -> Mapping[str, Any]:
     """The XComs for a view of a job: key -> value."""
     history = view.history
+    transitions = history.transitions[-MOST_TRANSITIONS:]
     return {
         "state": view.state if view.outcome is None else view.outcome.value,
         "parallelism": None if view.parallelism is None else dict(view.parallelism),
-        "transitions": newest_within(history.transitions[-MOST_TRANSITIONS:], TRANSITION_BYTES),
-        "failures": newest_within(failure_records(view), FAILURE_BYTES),
-        "decisions": history.decisions,
-        "rescales": {"history": history.rescales, "summary": encode(history.rescale_summary)},
+        "transitions": newest_within(transitions, TRANSITION_BYTES, transition_record),
+        "failures": newest_within(view.failures, FAILURE_BYTES, failure_record),
+        "decisions": decision_records(history),
+        "rescales": {"history": rescale_records(history), "summary": encode(summarize(history.rescales))},
         **{key: getattr(view.urls, name) or "" for key, name in LINKS.items()},
     }

@@ -7,64 +7,46 @@ loop writes that document.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Reversible, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_adaptive.job.protocol.documents import JournalDocument, RescaleDocument
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.requirements.rescale_costs import rescale_costs
-from airflow_adaptive.scheduler.history.rescale_summary import RescaleSummary, summarize
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.scheduler.timeline import Rescale
+from airflow_adaptive.scheduler.timeline import Decision, Rescale, Transition
 
 log = logging.getLogger(__name__)
+
+Record = TypeVar("Record")
 
 MAX_TRANSITIONS = 200
 """Newest transitions in memory; the journal contains more."""
 
 MAX_DECISIONS = 20
-MAX_RESCALES = 20
-"""Newest decisions and rescales in a view."""
-
-DECISION_BYTES = 6 << 10
-RESCALE_BYTES = 16 << 10
-"""Size of the published records, as JSON: all XComs of a job must fit into 64 KiB, the limit of some backends."""
-
-ALL_RESCALE_BYTES = 48 << 10
-"""Size of the rescales with per-vertex details, which have a document of their own."""
-
-ITEM_BYTES = 4 << 10
-"""Larger records are published without per-vertex details; the history document keeps them."""
-
-MAX_TEXT_CHARACTERS = 300
-"""Longer reasons are cut."""
+"""Newest decisions in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedHistory:
-    """The part of the past that is published: encoded records, oldest first, which fit into the limits of the stores.
+class JobHistory:
+    """The past of a job at one moment, oldest first.
 
     Attributes:
         transitions: newest state transitions.
         decisions: newest decisions.
-        rescales: newest rescales, with the one in progress; large ones without per-vertex details.
-        rescale_summary: statistics of all rescales.
-        all_rescales: rescales with per-vertex details.
+        rescales: rescales, with the rescale in progress.
     """
 
-    transitions: Sequence[Mapping[str, Any]] = ()
-    decisions: Sequence[Mapping[str, Any]] = ()
-    rescales: Sequence[Mapping[str, Any]] = ()
-    rescale_summary: RescaleSummary
-    all_rescales: Sequence[Mapping[str, Any]] = ()
+    transitions: Sequence[Transition] = ()
+    decisions: Sequence[Decision] = ()
+    rescales: Sequence[Rescale] = ()
 
 
 class History:
@@ -85,8 +67,8 @@ class History:
         self._errors = OnceLogger(log)
         self._costs: tuple[int, Mapping[Tier, timedelta]] = (0, {})
         self._unkept: deque[RescaleDocument] = deque()
-        self._transitions: deque[dict[str, Any]] = deque(maxlen=MAX_TRANSITIONS)
-        self._decisions: deque[dict[str, Any]] = deque(maxlen=MAX_DECISIONS)
+        self._transitions: deque[Transition] = deque(maxlen=MAX_TRANSITIONS)
+        self._decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
         self.rescales: deque[Rescale] = deque(maxlen=size)
         """Rescales that have ended, oldest first."""
 
@@ -118,9 +100,9 @@ class History:
 
     def take(self, document: JournalDocument) -> None:
         """Add the records of a journal document."""
-        self._transitions.extend(document.transitions)
-        self._decisions.extend(document.decisions)
-        rescales = list(_trusted(document.rescales))
+        self._transitions.extend(_trusted(Transition, document.transitions))
+        self._decisions.extend(_trusted(Decision, document.decisions))
+        rescales = list(_trusted(Rescale, document.rescales))
         self.rescales.extend(rescales)
         self._unkept.extend(map(self._document, rescales))
 
@@ -138,17 +120,13 @@ class History:
         except JobDirectoryError as error:
             self._errors.report(f"The rescales of job {self._job!r} cannot be kept now; the loop tries again: {error}")
 
-    def published(self, state: SchedulerState) -> PublishedHistory:
-        """The past with the rescale in progress, for a job view."""
-        rescales = list(self.rescales)
-        if state.timeline.rescale is not None:
-            rescales.append(state.timeline.rescale)
-        return PublishedHistory(
-            transitions=[_brief(transition, before=None, after=None) for transition in self._transitions],
-            decisions=newest_within(self._decisions, DECISION_BYTES, encoded=_brief),
-            rescales=newest_within(rescales[-MAX_RESCALES:], RESCALE_BYTES, encoded=_brief_rescale),
-            rescale_summary=summarize(rescales),
-            all_rescales=newest_within(rescales, ALL_RESCALE_BYTES, encoded=encode),
+    def at(self, state: SchedulerState) -> JobHistory:
+        """The past of a job in this state."""
+        current = state.timeline.rescale
+        return JobHistory(
+            transitions=tuple(self._transitions),
+            decisions=tuple(self._decisions),
+            rescales=(*self.rescales, *(() if current is None else (current,))),
         )
 
     def _merge(self, kept: Sequence[RescaleDocument]) -> None:
@@ -156,7 +134,7 @@ class History:
         newest = kept[-1].number if kept else 0
         journaled = [rescale for rescale in self.rescales if rescale.number > newest]
         self.rescales.clear()
-        self.rescales.extend(_trusted(document.rescale for document in kept))
+        self.rescales.extend(_trusted(Rescale, (document.rescale for document in kept)))
         self.rescales.extend(journaled)
         self._unkept = deque(map(self._document, journaled))
         self._is_read = True
@@ -169,46 +147,10 @@ class History:
         return RescaleDocument(job=self._job, number=rescale.number, rescale=encode(rescale))
 
 
-def _identity(item: Any) -> Any:
-    return item
-
-
-def newest_within(items: Reversible[Any], max_bytes: int, encoded: Callable[[Any], Any] = _identity) -> list[Any]:
-    """The newest items whose encoded forms fit into a size.
-
-    The function runs with every publication, and most of a long past does not fit: it encodes at most one item too many.
-
-    Args:
-        items: the newest last.
-        max_bytes: size of the result, as JSON.
-        encoded: gives the JSON-able form of an item.
-
-    Returns:
-        the newest last.
-    """
-    newest: deque[Any] = deque()
-    for item in map(encoded, reversed(items)):
-        max_bytes -= len(json.dumps(item)) + 2
-        if max_bytes < 0:
-            break
-        newest.appendleft(item)
-    return list(newest)
-
-
-def _brief(record: Mapping[str, Any], **replacements: Any) -> dict[str, Any]:
-    """The record with short texts, and with the replacements if the record is too large."""
-    short = {key: it[:MAX_TEXT_CHARACTERS] if isinstance(it, str) else it for key, it in record.items()}
-    return short if len(json.dumps(short)) <= ITEM_BYTES else short | replacements
-
-
-def _brief_rescale(rescale: Rescale) -> dict[str, Any]:
-    return _brief(encode(rescale), vertices=None, groups=None)
-
-
-def _trusted(records: Iterable[Mapping[str, Any]]) -> Iterable[Rescale]:
-    """The rescales that can be read. The scheduler does not depend on the past, so others are skipped."""
+def _trusted(kind: type[Record], records: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+    """The records that can be read. The scheduler does not depend on the past, so others are skipped."""
     for record in records:
         try:
-            yield decode(Rescale, record)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            log.warning("A rescale of the past cannot be read: %s: %s", type(error).__name__, error)
+            yield decode(kind, record)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            log.warning("A %s of the past cannot be read: %s: %s", kind.__name__.lower(), type(error).__name__, error)

@@ -13,9 +13,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.runtime.publishing.history_records import all_rescale_records, decision_records, transition_record
 from airflow_adaptive.runtime.publishing.job_view import JobView
-from airflow_adaptive.scheduler.policies.failure_handling import FailureRecord
-from airflow_adaptive.scheduler.snapshot import encode, to_json
+from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice
+from airflow_adaptive.runtime.requirements.sources import RequirementsOrigin, RequirementsSource
+from airflow_adaptive.scheduler.requirements import Requirements
+from airflow_adaptive.scheduler.snapshot import to_json
 
 FORMAT: Final = 1
 """Format of the documents; a reader ignores documents of another format."""
@@ -44,10 +47,13 @@ def documents(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
     encoded: dict[str, Any] = {
         SUMMARY: _summary(view, task),
         SCHEDULER: to_json(view.scheduler),
-        HISTORY: {"transitions": history.transitions, "decisions": history.decisions},
-        RESCALES: history.all_rescales,
+        HISTORY: {
+            "transitions": [transition_record(transition) for transition in history.transitions],
+            "decisions": decision_records(history),
+        },
+        RESCALES: all_rescale_records(history),
         DRIVER: driver_document(view.driver),
-        POLICY: view.policy or {},
+        POLICY: policy_document(view.policy, view.requirements_source),
     }
     return {key: value if fits(value) else {} for key, value in encoded.items()}  # stores accept no null
 
@@ -71,18 +77,8 @@ def driver_document(status: DriverStatus | None) -> Mapping[str, Any]:
     }
 
 
-def failure_records(view: JobView) -> list[dict[str, Any]]:
-    """The newest failures, encoded, oldest first; each failure is one line."""
-    return [_failure_record(record) for record in view.failures]
-
-
-def _failure_record(record: FailureRecord) -> dict[str, Any]:
-    concurrent = [failure.summary for failure in record.concurrent]
-    return {**encode(record), "failure": record.failure.summary, "concurrent": concurrent}
-
-
 def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
-    transitions = view.history.transitions
+    transitions, source = view.history.transitions[-1:], view.requirements_source
     return {
         "format": FORMAT,
         "job": view.job,
@@ -92,17 +88,62 @@ def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
         "outcome": None if view.outcome is None else view.outcome.value,
         "cause": view.cause,
         "parallelism": None if view.parallelism is None else dict(view.parallelism),
-        "requirements": {name: {"lower": it.lower, "upper": it.upper} for name, it in view.requirements.items()},
+        "requirements": _bounds(view.requirements),
         "slots": asdict(view.slots),
         "urls": asdict(view.urls),
         "restarts": view.restarts,
         "rescales": view.rescales,
         "attempt": view.attempt,
         "failures": len(view.failures),
-        "requirements_source": view.requirements_source,
-        "last_transition": transitions[-1] if transitions else None,
+        "requirements_source": None if source is None else _source(source),
+        "last_transition": transition_record(transitions[0]) if transitions else None,
         "task": dict(task),
     }
+
+
+def policy_document(policy: PolicyAdvice | None, source: RequirementsSource | None) -> Mapping[str, Any]:
+    """The document of the rescale policy and its advice; empty without a policy.
+
+    Args:
+        policy: result of the last consultation.
+        source: source of the active requirements, None while it is unknown.
+    """
+    if policy is None:
+        return {}
+    is_active = source is not None and source.origin is RequirementsOrigin.POLICY
+    return {
+        "kind": policy.policy,
+        "dry_run": policy.dry_run,
+        "active": is_active and policy.advice is not None,
+        "advice": None if policy.advice is None else _advice(policy, policy.advice),
+        "problem": policy.problem,
+    }
+
+
+def _advice(policy: PolicyAdvice, advice: Advice) -> Mapping[str, Any]:
+    return {
+        "at": _text(policy.advised_at),
+        "since": _text(policy.advised_since),
+        "bounds": _bounds(advice.bounds),
+        "source": advice.source,
+        "reason": advice.reason,
+        "next_at": _text(advice.next_at),
+    }
+
+
+def _source(source: RequirementsSource) -> Mapping[str, Any]:
+    return {
+        "origin": source.origin.value,
+        "name": source.name,
+        "via": source.via or None,
+        "since": _text(source.since),
+        "until": _text(source.until),
+        "reason": source.reason,
+    }
+
+
+def _bounds(requirements: Requirements) -> dict[str, Any]:
+    return {name: {"lower": it.lower, "upper": it.upper} for name, it in requirements.items()}
 
 
 def _text(at: datetime | None) -> str | None:

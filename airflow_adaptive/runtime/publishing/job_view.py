@@ -5,14 +5,15 @@ Stores and documents encode a view at the edge (`runtime.publishing.documents`, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.runtime.journal.history import History, PublishedHistory
+from airflow_adaptive.runtime.journal.history import History, JobHistory
 from airflow_adaptive.runtime.publishing.urls import Urls
+from airflow_adaptive.runtime.requirements.advice import PolicyAdvice
+from airflow_adaptive.runtime.requirements.sources import RequirementsSource
 from airflow_adaptive.scheduler.history.failures import root_cause
 from airflow_adaptive.scheduler.job_graph import JobType
 from airflow_adaptive.scheduler.policies.failure_handling import FailureRecord
@@ -54,8 +55,8 @@ class JobView:
         cause: why the job failed, None if it did not.
         parallelism: parallelism of the newest plan by vertex, None without a plan.
         requirements: bounds by vertex.
-        requirements_source: source of the active requirements, encoded; None while the source is unknown.
-        policy: the rescale policy and its advice, encoded; None without a policy.
+        requirements_source: source of the active requirements, None while the source is unknown.
+        policy: result of the last consultation of the rescale policy, None without a policy.
         slots: slots of the job.
         epoch: epoch of the newest driver.
         submission_id: identifies the driver, None if there is no driver or if its id is unknown.
@@ -77,15 +78,15 @@ class JobView:
     cause: str | None
     parallelism: Parallelism | None
     requirements: Requirements
-    requirements_source: Mapping[str, Any] | None = None
-    policy: Mapping[str, Any] | None = None
+    requirements_source: RequirementsSource | None = None
+    policy: PolicyAdvice | None = None
     slots: SlotCounts
     epoch: int
     submission_id: str | None
     restarts: int
     rescales: int
     urls: Urls
-    history: PublishedHistory
+    history: JobHistory
     failures: tuple[FailureRecord, ...]
     scheduler: SchedulerState
     driver: DriverStatus | None = None
@@ -97,8 +98,8 @@ def job_view(
     urls: Urls,
     attempt: str,
     driver: DriverStatus | None = None,
-    requirements_source: Mapping[str, Any] | None = None,
-    policy: Mapping[str, Any] | None = None,
+    requirements_source: RequirementsSource | None = None,
+    policy: PolicyAdvice | None = None,
 ) -> JobView:
     """The view of a job in this state; the arguments are described at `JobView`."""
     return JobView(
@@ -119,7 +120,7 @@ def job_view(
         restarts=state.num_restarts,
         rescales=state.num_rescales,
         urls=urls,
-        history=history.published(state),
+        history=history.at(state),
         failures=tuple(state.failures[-MAX_FAILURES:]),
         scheduler=state,
         driver=driver,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,12 +11,13 @@ from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import JobStore
 from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
-from airflow_adaptive.runtime.publishing.documents import POLICY
+from airflow_adaptive.runtime.publishing.documents import POLICY, policy_document
 from airflow_adaptive.runtime.publishing.job_view import job_view
 from airflow_adaptive.runtime.publishing.time_series import JobMetrics
 from airflow_adaptive.runtime.publishing.urls import Urls
-from airflow_adaptive.runtime.requirements.advice import without_advised_at
+from airflow_adaptive.runtime.requirements.advice import PolicyAdvice
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
+from airflow_adaptive.runtime.requirements.sources import RequirementsSource
 from airflow_adaptive.scheduler.state import SchedulerState
 
 
@@ -37,8 +39,8 @@ class Publisher:
         self._attempt = attempt
         self._metrics = JobMetrics()
         self._urls = Urls()
-        self._published: tuple[SchedulerState, Urls, Mapping[str, Any] | None] | None = None
-        self._policy: Mapping[str, Any] | None = None
+        self._published: tuple[SchedulerState, Urls, RequirementsSource | None] | None = None
+        self._policy: PolicyAdvice | None = None
 
     async def restore(self) -> None:
         """Continue the job metrics that an earlier loop published."""
@@ -70,12 +72,14 @@ class Publisher:
                 )
             )
         if (changed := self._metrics.changed_documents()) is not None:
-            await self._store.publish_metrics({**changed, **self._changed_advice()})
+            await self._store.publish_metrics({**changed, **self._changed_advice(requirements_source)})
 
-    def _changed_advice(self) -> Mapping[str, Any]:
+    def _changed_advice(self, source: RequirementsSource | None) -> Mapping[str, Any]:
         """The document of the rescale policy if its content has changed; a new time alone is no change."""
         policy = self._resolver.policy
-        if policy is None or without_advised_at(policy) == without_advised_at(self._policy):
+        if policy is None or (
+            self._policy is not None and policy == replace(self._policy, advised_at=policy.advised_at)
+        ):
             return {}
         self._policy = policy
-        return {POLICY: policy}
+        return {POLICY: policy_document(policy, source)}

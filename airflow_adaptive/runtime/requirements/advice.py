@@ -80,41 +80,6 @@ class PolicyAdvice:
     advised_since: datetime | None = None
     problem: str | None = None
 
-    def published(self, *, is_active: bool) -> Mapping[str, Any]:
-        """Return the JSON-compatible form for the published state.
-
-        Args:
-            is_active: whether the policy set the active requirements.
-        """
-        return {
-            "kind": self.policy,
-            "dry_run": self.dry_run,
-            "active": is_active and self.advice is not None,
-            "advice": None if self.advice is None else self._published_advice(self.advice),
-            "problem": self.problem,
-        }
-
-    def _published_advice(self, advice: Advice) -> Mapping[str, Any]:
-        return {
-            "at": _text(self.advised_at),
-            "since": _text(self.advised_since),
-            "bounds": {name: {"lower": it.lower, "upper": it.upper} for name, it in advice.bounds.items()},
-            "source": advice.source,
-            "reason": advice.reason,
-            "next_at": _text(advice.next_at),
-        }
-
-
-def without_advised_at(policy: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a published policy without the time of the last consultation, which changes with every consultation."""
-    if policy is None or policy["advice"] is None:
-        return policy
-    return {**policy, "advice": {**policy["advice"], "at": None}}
-
-
-def _text(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMetrics:

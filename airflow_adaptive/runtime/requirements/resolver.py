@@ -242,15 +242,14 @@ class RequirementsResolver:
     # ---- published state --------------------------------------------------------------------------------------------
 
     @property
-    def requirements_source(self) -> Mapping[str, Any] | None:
-        """Active source, JSON-compatible; None while it is unknown."""
-        return None if self._source is None else self._source.published
+    def requirements_source(self) -> RequirementsSource | None:
+        """Active source, None while it is unknown."""
+        return self._source
 
     @property
-    def policy(self) -> Mapping[str, Any] | None:
-        """Policy of the job and its advice, JSON-compatible; None without a policy."""
-        result = self._tracker.result
-        return None if result is None else result.published(is_active=self.is_policy_active)
+    def policy(self) -> PolicyAdvice | None:
+        """Result of the last consultation of the policy, None without a policy."""
+        return self._tracker.result
 
 
 def _override(source: RequirementsSource) -> Override:

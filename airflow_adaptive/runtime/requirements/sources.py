@@ -75,18 +75,6 @@ class RequirementsSource:
         name = THE_DAG if self.origin is RequirementsOrigin.DAG else self.name
         return f"{name} ({text})" if text else name
 
-    @property
-    def published(self) -> Mapping[str, Any]:
-        """JSON-compatible form for the published state (`requirements_source`)."""
-        return {
-            "origin": self.origin.value,
-            "name": self.name,
-            "via": self.via or None,
-            "since": None if self.since is None else self.since.isoformat(),
-            "until": None if self.until is None else self.until.isoformat(),
-            "reason": self.reason,
-        }
-
 
 DECLARED: Final = RequirementsSource(origin=RequirementsOrigin.DAG, name="dag")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from airflow_adaptive.autoscaling.advisor import Policy, advisor, policy_to_text
 from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
@@ -14,6 +13,7 @@ from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
+from airflow_adaptive.scheduler.timeline import Transition
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.driver import FakeDrivers
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
@@ -78,10 +78,10 @@ class Simulation:
     @property
     def states(self) -> list[str]:
         """States that the job has entered, in order."""
-        return [transition["target"] for transition in self.transitions]
+        return [transition.target for transition in self.transitions]
 
     @property
-    def transitions(self) -> Sequence[Mapping[str, Any]]:
+    def transitions(self) -> Sequence[Transition]:
         """Transitions in the newest view that was published."""
         return self.store.views[-1].history.transitions
 

@@ -112,7 +112,7 @@ class Competitor:
     @property
     def path(self) -> list[str]:
         """States that the job has entered, from the published views."""
-        return [] if not self.store.views else [it["target"] for it in self.store.views[-1].history.transitions]
+        return [] if not self.store.views else [it.target for it in self.store.views[-1].history.transitions]
 
     @property
     def runs_on(self) -> int:

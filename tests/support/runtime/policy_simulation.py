@@ -12,6 +12,7 @@ from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPoli
 from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.ports import ControlRequests, Requester
 from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.runtime.publishing.documents import POLICY, SUMMARY, documents
 from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.scheduler.state import Executing, SchedulerState
 from airflow_adaptive.testing.fakes.manual_clock import START
@@ -61,14 +62,15 @@ def shown(job: Simulation) -> JobView:
 
 
 def source_of(job: Simulation) -> Mapping[str, Any]:
-    source = shown(job).requirements_source
-    assert source is not None
+    """The source of the requirements, as the summary contains it."""
+    source: Mapping[str, Any] = documents(shown(job), {})[SUMMARY]["requirements_source"]
     return source
 
 
 def policy_of(job: Simulation) -> Mapping[str, Any]:
-    policy = shown(job).policy
-    assert policy is not None
+    """The document of the rescale policy."""
+    policy: Mapping[str, Any] = documents(shown(job), {})[POLICY]
+    assert policy
     return policy
 
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -61,7 +61,7 @@ def test_waits_until_there_is_room_for_driver_and_minimum() -> None:
     simulation.clock.at(100, worker(simulation))
     simulation.clock.at(150, ask(simulation, DesiredState.CANCELED))
     simulation.run()
-    assert simulation.transitions[1]["target"] == "Deploying"
+    assert simulation.transitions[1].target == "Deploying"
     assert 100 <= _at(simulation, 1) <= 105
 
 
@@ -210,11 +210,11 @@ def test_task_that_is_out_of_time_cancels_the_job(small: Simulation) -> None:
 def test_reasons_are_reported(small: Simulation) -> None:
     small.clock.at(20, ask(small, DesiredState.CANCELED))
     small.run()
-    assert all(transition["reason"] for transition in small.transitions)
+    assert all(transition.reason for transition in small.transitions)
 
 
 def _at(simulation: Simulation, number: int) -> float:
-    moment = datetime.fromisoformat(simulation.transitions[number]["at"])
+    moment = simulation.transitions[number].at
     return (moment - START).total_seconds()
 
 

@@ -12,7 +12,7 @@ from airflow_adaptive.ports import (
     JobDirectoryError,
 )
 from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.runtime.publishing.documents import failure_records
+from airflow_adaptive.runtime.publishing.history_records import failure_record
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.fakes.manual_clock import START
@@ -41,7 +41,7 @@ def test_failures_are_displayed_with_what_followed(small: Simulation) -> None:
     small.clock.at(20, lambda: small.drivers.fail_query("TASK_FAILED", "executor 1 is gone"))
     small.clock.at(40, ask(small, DesiredState.SUSPENDED))
     small.run()
-    (shown,) = failure_records(small.store.views[-1])
+    (shown,) = map(failure_record, small.store.views[-1].failures)
     assert shown["failure"] == "TASK_FAILED: executor 1 is gone"
     assert (shown["state"], shown["decision"], shown["concurrent"]) == ("Executing", "restarting in 1 s", [])
 
@@ -131,7 +131,7 @@ def test_driver_that_could_not_be_submitted_is_tried_again_and_gives_the_reason(
     small.clock.at(60, ask(small, DesiredState.SUSPENDED))
     small.run()
     assert len(small.drivers.started) == 1
-    assert any("NOT_SUBMITTED: " in transition["reason"] for transition in small.transitions)
+    assert any("NOT_SUBMITTED: " in transition.reason for transition in small.transitions)
 
 
 def test_directory_away_for_good_is_an_error_that_names_it(small: Simulation) -> None:

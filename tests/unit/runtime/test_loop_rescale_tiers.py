@@ -50,7 +50,7 @@ def test_function_that_fails_for_another_plan_leaves_the_job_as_it_was(small: Si
     small.clock.at(10, lambda: setattr(small.drivers, "build_failure", MISTAKE))
     assert run_until(small, 120).plan.parallelism == {"job": 1}
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1]
-    assert "division by zero" in small.transitions[-1]["reason"]
+    assert "division by zero" in small.transitions[-1].reason
     assert small.states.count("Deploying") == 2
 
 

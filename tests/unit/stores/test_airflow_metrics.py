@@ -19,8 +19,7 @@ from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES, JobView, S
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.scheduler.timeline import ReasonCode
+from airflow_adaptive.scheduler.timeline import Amounts, ReasonCode, Rescale, TerminalState, Transition, TriggerCause
 from airflow_adaptive.stores.airflow_metrics import (
     AIRFLOW_METRICS,
     COUNTER_TOTALS,
@@ -34,7 +33,7 @@ from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
-from airflow_adaptive.testing.scenario import Scenario
+from airflow_adaptive.testing.scenario import START, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.repository import ROOT
 
@@ -84,16 +83,12 @@ def metrics() -> AirflowMetrics:
     return AirflowMetrics("departures", "flights", "stream")
 
 
-def seen(
-    rescales_ended: Sequence[Mapping[str, Any]] = (), transitions: Sequence[Mapping[str, Any]] = (), **changes: Any
-) -> JobView:
+def seen(rescales_ended: Sequence[Rescale] = (), transitions: Sequence[Transition] = (), **changes: Any) -> JobView:
     """A job that executes on two slots, as its loop shows it."""
     job = Scenario(resource_stabilization_timeout=0).given_executing(2)
     history = History(FakeChannel(), "departures", 10)
     view = job_view(job.state, history, Urls(), "attempt")
-    return replace(
-        view, history=replace(view.history, rescales=rescales_ended, transitions=list(transitions)), **changes
-    )
+    return replace(view, history=replace(view.history, rescales=rescales_ended, transitions=transitions), **changes)
 
 
 def figures(**columns: Any) -> dict[str, Any]:
@@ -101,8 +96,19 @@ def figures(**columns: Any) -> dict[str, Any]:
     return {"metrics/10": {"step": 10, "columns": [*point], "points": [[0] * len(point), [*point.values()]]}}
 
 
-def rescale(state: str | None, downtime: float | None) -> dict[str, Any]:
-    return {"number": 1, "terminal_state": state, "downtime": downtime}
+def rescale(state: TerminalState | None, downtime: float | None) -> Rescale:
+    amounts = Amounts(desired={"job": 2}, sufficient={})
+    return Rescale(
+        number=1,
+        requirements=1,
+        attempt=1,
+        trigger_cause=TriggerCause.UPDATE_REQUIREMENT,
+        start=START,
+        vertices=amounts,
+        groups=amounts,
+        downtime=None if downtime is None else timedelta(seconds=downtime),
+        terminal_state=state,
+    )
 
 
 def test_view_is_sent_as_gauges(backend: Recorder, metrics: AirflowMetrics) -> None:
@@ -121,7 +127,7 @@ def test_view_is_sent_as_gauges(backend: Recorder, metrics: AirflowMetrics) -> N
 
 
 def test_every_metric_is_sent_with_tags_as_well(backend: Recorder, metrics: AirflowMetrics) -> None:
-    metrics.send_view(seen([rescale("COMPLETED", 1.5)]))
+    metrics.send_view(seen([rescale(TerminalState.COMPLETED, 1.5)]))
     metrics.send_view(seen(transitions=[transition(1, ReasonCode.QUERY_FAILED)], restarts=1, rescales=1))
     metrics.send_metrics(figures(input=1.0, processed=2.0, backlog=3, batch_ms=4))
     sent = {(name.partition(";")[0].removeprefix("adaptive."), kind) for name, kind in backend.tagged}
@@ -154,8 +160,17 @@ def test_counters_count_what_comes_while_the_loop_runs(backend: Recorder, metric
     assert backend.counts == {"adaptive.restarts": 4, "adaptive.departures.restarts": 4}
 
 
-def transition(number: int, code: ReasonCode) -> dict[str, Any]:
-    return {"at": f"2026-01-01T00:00:0{number}+00:00", "version": number, "reason_code": code}
+def transition(number: int, code: ReasonCode) -> Transition:
+    return Transition(
+        at=START + timedelta(seconds=number),
+        source="Executing",
+        target="Restarting",
+        version=number,
+        before=None,
+        after=None,
+        reason_code=code,
+        reason="a reason",
+    )
 
 
 def test_transitions_are_counted_by_reason_code_from_the_second_view_on(
@@ -174,13 +189,14 @@ def test_transitions_are_counted_by_reason_code_from_the_second_view_on(
 
 
 def test_downtime_is_that_of_the_newest_completed_rescale(backend: Recorder, metrics: AirflowMetrics) -> None:
-    history = [rescale("COMPLETED", 2.0), rescale("COMPLETED", 1.5), rescale("IGNORED", 9.0), rescale(None, None)]
+    history = [
+        rescale(TerminalState.COMPLETED, 2.0),
+        rescale(TerminalState.COMPLETED, 1.5),
+        rescale(TerminalState.IGNORED, 9.0),
+        rescale(None, None),
+    ]
     metrics.send_view(seen(history))
     assert backend.gauges["adaptive.departures.last_rescale_downtime"] == 1500
-
-
-def test_downtime_is_read_from_what_the_loop_shows() -> None:
-    assert encode(timedelta(seconds=1.5)) == 1.5  # seconds: `last_downtime` depends on it
 
 
 def test_newest_metrics_are_sent_and_what_is_unknown_is_not(backend: Recorder, metrics: AirflowMetrics) -> None:

@@ -13,8 +13,8 @@ import pytest
 from airflow.sdk import Variable
 
 from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
-from airflow_adaptive.runtime.journal.history import History, PublishedHistory
-from airflow_adaptive.runtime.publishing.documents import failure_records
+from airflow_adaptive.runtime.journal.history import History, JobHistory
+from airflow_adaptive.runtime.publishing.history_records import failure_record
 from airflow_adaptive.runtime.publishing.job_view import JobView, job_view
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.runtime.requirements.control_requests import decode_bounds
@@ -22,6 +22,7 @@ from airflow_adaptive.scheduler.history.rescale_summary import summarize
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Outcome
+from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Transition
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.change_marker import MAX_MARKERS, notify, read_markers
 from airflow_adaptive.stores.control_requests import READS_BETWEEN, request_desired_state
@@ -33,22 +34,33 @@ from airflow_adaptive.testing.scenario import START, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}
+EXECUTING = Scenario().given_executing(2)
 FAILURE = FailureRecord(
     at=START,
     state="Executing",
     failure=Failure(error_class="TASK_FAILED", message="an executor was lost"),
     decision="restarting in 1 s",
 )
-HISTORY = PublishedHistory(
-    transitions=[{"target": str(number), "at": str(number), "version": number} for number in range(60)],
-    decisions=[{"reason": "1 slot is there"}],
-    rescales=[{"number": 1}],
-    rescale_summary=summarize([]),
-    all_rescales=[{"number": 1}],
+HISTORY = JobHistory(
+    transitions=[
+        Transition(
+            at=START,
+            source="Created",
+            target=str(number),
+            version=number,
+            before=None,
+            after=None,
+            reason_code=ReasonCode.PLAN_ACTIVATED,
+            reason="a reason",
+        )
+        for number in range(60)
+    ],
+    decisions=[Decision(at=START, state="Executing", reason_code=ReasonCode.SLOTS_PENDING, reason="1 slot is there")],
+    rescales=[rescale for step in EXECUTING.steps if (rescale := step.rescale) is not None],
 )
 VIEW = replace(
     job_view(
-        Scenario().given_executing(2).state,
+        EXECUTING.state,
         History(FakeChannel(), "departures", 10),
         Urls(master="http://master:8080"),
         "r/1",
@@ -143,10 +155,13 @@ def test_unknown_desired_state_does_not_hide_the_overrides(airflow: FakeComms, s
 def test_view_is_displayed_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJobStore) -> None:
     show(store, VIEW)
     assert (airflow.xcoms["state"], airflow.xcoms["parallelism"]) == ("Executing", {"job": 2})
-    assert airflow.xcoms["transitions"] == HISTORY.transitions[-50:]
-    assert airflow.xcoms["failures"] == failure_records(VIEW)
-    assert airflow.xcoms["decisions"] == HISTORY.decisions
-    assert airflow.xcoms["rescales"] == {"history": [{"number": 1}], "summary": encode(summarize([]))}
+    assert [it["target"] for it in airflow.xcoms["transitions"]] == [str(number) for number in range(10, 60)]
+    assert airflow.xcoms["failures"] == [failure_record(FAILURE)]
+    assert airflow.xcoms["decisions"] == encode(tuple(HISTORY.decisions))
+    assert airflow.xcoms["rescales"] == {
+        "history": encode(tuple(HISTORY.rescales)),
+        "summary": encode(summarize(HISTORY.rescales)),
+    }
     assert (airflow.xcoms["spark_master_url"], airflow.xcoms["spark_driver_url"]) == ("http://master:8080", "")
     assert airflow.map_indexes == {3}
 

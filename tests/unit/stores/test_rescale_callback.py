@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from airflow.sdk import BaseNotifier
 from airflow.sdk.definitions.callback import AsyncCallback
 
+from airflow_adaptive.scheduler.timeline import Amounts, Rescale, TerminalState, TriggerCause
 from airflow_adaptive.stores import rescale_callback
 from airflow_adaptive.stores.rescale_callback import RescaleCallback
 from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.testing.scenario import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
 
 TASK = TaskKey(dag_id="d", task_id="t", run_id="r")
@@ -71,19 +74,28 @@ def reporter(callback: Any, **kwargs: Any) -> RescaleCallback:
 
 
 def rescale(
-    number: int, *, cause: str = "NEW_RESOURCE_AVAILABLE", end: str | None = "COMPLETED", **changes: Any
-) -> dict[str, Any]:
-    return {
-        "number": number,
-        "trigger_cause": cause,
-        "terminal_state": end,
-        "end": None if end is None else "2013-01-01T00:00:00+00:00",
-        "vertices": {"before": {"job": 1}, "after": {"job": 2}},
-        "failure": None,
-    } | changes
+    number: int,
+    *,
+    cause: TriggerCause = TriggerCause.NEW_RESOURCE_AVAILABLE,
+    end: TerminalState | None = TerminalState.COMPLETED,
+    **changes: Any,
+) -> Rescale:
+    amounts = Amounts(desired={"job": 2}, sufficient={}, before={"job": 1}, after={"job": 2})
+    ended = Rescale(
+        number=number,
+        requirements=1,
+        attempt=1,
+        trigger_cause=cause,
+        start=START,
+        vertices=amounts,
+        groups=amounts,
+        end=None if end is None else START,
+        terminal_state=end,
+    )
+    return replace(ended, **changes)
 
 
-def after(reporter: RescaleCallback, *views: Sequence[Mapping[str, Any]]) -> list[str]:
+def after(reporter: RescaleCallback, *views: Sequence[Rescale]) -> list[str]:
     """What was told when these views were shown one after the other."""
 
     async def run() -> None:
@@ -118,27 +130,27 @@ def test_each_rescale_is_reported_once_and_none_of_an_earlier_loop() -> None:
 @pytest.mark.parametrize(
     "silent",
     [
-        rescale(1, cause="INITIAL_SCHEDULE"),
-        rescale(1, end="IGNORED"),
+        rescale(1, cause=TriggerCause.INITIAL_SCHEDULE),
+        rescale(1, end=TerminalState.IGNORED),
         rescale(1, end=None),
     ],
 )
-def test_what_is_no_finished_rescale_is_not_reported(silent: dict[str, Any]) -> None:
+def test_what_is_no_finished_rescale_is_not_reported(silent: Rescale) -> None:
     assert after(reporter(BlockingNotifier, text="x"), [], [silent]) == []
 
 
 def test_failure_and_wide_jobs_are_reported_in_a_line() -> None:
-    failed = rescale(1, cause="RECOVERABLE_FAILOVER", end="FAILED", failure="TASK_FAILED: lost")
+    failed = rescale(1, cause=TriggerCause.RECOVERABLE_FAILOVER, end=TerminalState.FAILED, failure="TASK_FAILED: lost")
     assert (
         rescale_callback.message("j", failed)
         == "job 'j' could not be rescaled from 1 to 2: the job failed (TASK_FAILED: lost)"
     )
-    amounts = {"before": None, "after": {"read": 4, "count": 2}}
-    many = rescale(1, cause="UPDATE_REQUIREMENT", vertices=amounts)
+    amounts = Amounts(desired={}, sufficient={}, after={"read": 4, "count": 2})
+    many = rescale(1, cause=TriggerCause.UPDATE_REQUIREMENT, vertices=amounts)
     assert rescale_callback.message("j", many) == (
         "job 'j' was rescaled from nothing to read=4, count=2: the requirements changed"
     )
-    assert rescale_callback.message("j", rescale(1, vertices=None)).startswith(
+    assert rescale_callback.message("j", rescale(1, vertices=Amounts(desired={}, sufficient={}))).startswith(
         "job 'j' was rescaled from nothing to nothing"
     )
 

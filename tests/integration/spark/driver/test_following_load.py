@@ -150,6 +150,6 @@ async def test_job_follows_a_load_that_swings_and_loses_nothing(spark_cluster: L
     store.requests = ControlRequests(desired_state=DesiredState.CANCELED)
     assert (await end).name == "Finished"
     assert set(arrived(tmp_path / "out").values()) == {1}, "no row came twice"
-    reasons = [decision["reason"] for view in store.views for decision in view.history.decisions]
+    reasons = [decision.reason for view in store.views for decision in view.history.decisions]
     assert any("bounds by load (query 'slow': it would be busy for " in reason for reason in reasons)
     await shared.close()

@@ -1,7 +1,6 @@
 """A job's past: kept when loops die, when the log is compacted, and when its directory can't be written."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,28 +12,15 @@ import pytest
 from airflow_adaptive.job.protocol.codec import decode_journal, decode_rescale, encode_journal
 from airflow_adaptive.job.protocol.documents import RescaleDocument
 from airflow_adaptive.ports import ControlRequests, DesiredState, JobDirectoryError
-from airflow_adaptive.runtime.journal.history import (
-    DECISION_BYTES,
-    ITEM_BYTES,
-    MAX_DECISIONS,
-    MAX_RESCALES,
-    RESCALE_BYTES,
-    History,
-    newest_within,
-)
+from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.runtime.publishing.documents import documents
-from airflow_adaptive.runtime.publishing.job_view import job_view
-from airflow_adaptive.runtime.publishing.urls import Urls
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.history.rescale_summary import summarize
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Rescale
 from airflow_adaptive.testing.contracts.job_channel import journal_document
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.testing.simulation.one_job import Simulation
 
 QUICK: dict[str, Any] = {
@@ -106,7 +92,7 @@ def kept(channel: FakeChannel) -> list[tuple[int, str, str]]:
 
 def shown(job: Simulation) -> list[tuple[int, str, str | None]]:
     rescales = job.store.views[-1].history.rescales
-    return [(rescale["number"], rescale["trigger_cause"], rescale["terminated_reason"]) for rescale in rescales]
+    return [(rescale.number, rescale.trigger_cause, rescale.terminated_reason) for rescale in rescales]
 
 
 INITIAL = (1, "INITIAL_SCHEDULE", "SUCCEEDED")
@@ -119,7 +105,7 @@ GROWTH = (2, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")
 def test_rescales_are_kept_and_displayed(job: Simulation, channel: FailingChannel) -> None:
     run(job, 60)
     assert kept(channel) == shown(job) == [INITIAL, GROWTH]
-    summary = job.store.views[-1].history.rescale_summary
+    summary = summarize(job.store.views[-1].history.rescales)
     assert (summary.total, summary.completed, summary.in_progress) == (2, 2, 0)
     assert summary.downtime is not None
     assert summary.downtime.max == summary.downtime.min > timedelta(0)
@@ -136,7 +122,7 @@ def test_rescales_outlive_the_loop_and_the_log(job: Simulation, channel: Failing
     forget(channel)
     run(job, 10)
     assert shown(job) == [INITIAL, GROWTH]
-    assert job.store.views[-1].history.rescale_summary.total == 2
+    assert len(job.store.views[-1].history.rescales) == 2
 
 
 def test_numbers_count_on_in_the_next_life_of_a_job(job: Simulation, channel: FailingChannel) -> None:
@@ -261,107 +247,19 @@ def test_decision_not_to_move_is_written_once(channel: FailingChannel) -> None:
     reasons = [decision["reason"] for document in documents for decision in document.decisions]
     assert reasons.count("{'job': 1} -> {'job': 2} is possible, but is below the minimum increase") == 1
     decisions = job.store.views[-1].history.decisions
-    assert [decision["reason"] for decision in decisions] == reasons
+    assert [decision.reason for decision in decisions] == reasons
 
 
-# ---- small enough ---------------------------------------------------------------------------------------------------
+# ---- records --------------------------------------------------------------------------------------------------------
 
 
-def wide(vertices: int) -> Scenario:
-    """A job with many vertices, with long names, that was rescaled, failed, and was told much."""
-    bounds = ParallelismRange(1, 1000)
-    names = [f"{number}-{'v' * 60}" for number in range(vertices)]
-    graph = JobGraph(
-        job="job", vertices=tuple(JobVertex(name=name, parallelism=bounds, slot_sharing_group=name) for name in names)
-    )
-    job = Scenario(graph=graph).given_executing(2 * vertices)
-    for upper in range(2, 40):
-        job.when_requirements(1, 1000 + upper - 1000)
-    return job.when_query_failed(replace(HOPELESS, message="x" * 9000))
-
-
-@pytest.mark.parametrize("vertices", [1, 10, 50, 500])
-def test_view_is_small_however_much_there_is_to_report(vertices: int, channel: FailingChannel) -> None:
-    job, history = wide(vertices), History(channel, "job", 1000)
-    for step in job.steps:
-        history.take(logged(step))
-    seen = history.published(job.state)
-    rescales, decisions, transitions = seen.rescales, seen.decisions, seen.transitions
-    assert 1 <= len(rescales) <= MAX_RESCALES
-    assert 1 <= len(decisions) <= MAX_DECISIONS
-    assert transitions
-    assert len(json.dumps(rescales)) <= RESCALE_BYTES
-    assert len(json.dumps(decisions)) <= DECISION_BYTES
-    assert max(len(json.dumps(transition)) for transition in transitions) <= ITEM_BYTES
-    assert rescales[-1]["terminated_reason"] == "JOB_FAILED"
-    json.dumps(documents(job_view(job.state, history, Urls(), "attempt"), {}))
-
-
-def logged(step: Step) -> Any:
-    return replace(
-        journal_document(1),
-        transitions=[encode(step.transition)] if step.transition else [],
-        decisions=[encode(step.decision)] if step.decision else [],
-        rescales=[encode(step.rescale)] if step.rescale else [],
-    )
-
-
-def test_wide_rescale_is_displayed_without_its_vertices(channel: FailingChannel) -> None:
-    job, history = wide(500), History(channel, "job", 1000)
-    for step in job.steps:
-        history.take(logged(step))
-    newest = history.published(job.state).rescales[-1]
-    assert (newest["vertices"], newest["groups"]) == (None, None)
-    assert len(history.rescales[-1].vertices.desired) == 500
-
-
-def test_newest_items_are_displayed_as_far_as_there_is_room() -> None:
-    assert newest_within(["a" * 10, "b" * 10, "c" * 10], 28) == ["b" * 10, "c" * 10]
-    assert newest_within(["a", "b"], 1000) == ["a", "b"]
-    assert newest_within(["a" * 100], 10) == []
-    assert newest_within([], 10) == []
-
-
-def test_of_a_long_past_only_what_fits_is_put_into_words() -> None:
-    told: list[int] = []
-
-    def tell(number: int) -> str:
-        told.append(number)
-        return str(number)
-
-    assert newest_within(range(1000), 21, encoded=tell) == ["997", "998", "999"]
-    assert told == [999, 998, 997, 996]  # the last one does not fit
-
-
-class Counted(dict[str, int]):
-    """Counts how often its items are asked for: once for each encoding."""
-
-    def __init__(self) -> None:
-        super().__init__(job=1)
-        self.encoded = 0
-
-    def items(self) -> Any:
-        self.encoded += 1
-        return super().items()
-
-
-def test_of_many_rescales_only_those_that_fit_are_encoded(channel: FailingChannel) -> None:
-    history, counted = History(channel, "job", 1000), Counted()
-    told = next(step.rescale for step in wide(1).steps if step.rescale is not None)
-    rescale = replace(told, vertices=replace(told.vertices, desired=counted))
-    history.rescales.extend(replace(rescale, number=number) for number in range(1, 1001))
-    seen = history.published(Scenario().state)
-    shown = len(seen.all_rescales) + len(seen.rescales)
-    assert 0 < shown <= counted.encoded <= shown + 2
-
-
-def test_decisions_are_displayed_as_they_were_reported() -> None:
+def test_decisions_are_read_as_they_were_reported() -> None:
     decision = Decision(
         at=START, state="Executing", reason_code=ReasonCode.NO_PARALLELISM_CHANGE, reason="nothing to do"
     )
     history = History(FakeChannel(), "job", 10)
     history.take(replace(journal_document(1), decisions=[encode(decision)]))
-    assert history.published(Scenario().state).decisions == [encode(decision)]
+    assert history.at(Scenario().state).decisions == (decision,)
 
 
 def test_rescale_is_reported_as_it_was() -> None:
