@@ -42,8 +42,8 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
     require(airflow, 1, 1)
     run.until_executing(1)
     wait_until(lambda: is_shown(airflow, "Executing", 1), TIMEOUT_S, "the smaller plan, as it is shown")
-    seen = f"seen of {JOB}"  # a watcher begins with what comes next
-    wait_until(lambda: airflow.api.asset_state("suspension", seen), TIMEOUT_S, "the watcher's first look")
+    position = f"position of {JOB}"  # a new trigger starts after the newest event
+    wait_until(lambda: airflow.api.asset_state("suspension", position), TIMEOUT_S, "the position of the trigger")
 
     control = airflow.api.trigger("control")
     wait_until(lambda: airflow.api.run_state("control", control) == "success", TIMEOUT_S, "the end of the control")
