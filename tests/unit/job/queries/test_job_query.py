@@ -1,0 +1,143 @@
+"""One query over its runs: its progress, its failure, its first trigger and its stateful run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError
+
+from airflow_adaptive.job.control.interfaces import StatefulRun
+from airflow_adaptive.job.queries.batch_boundary import RUNTIME
+from airflow_adaptive.job.queries.job_query import (
+    JobQuery,
+    boundaries,
+    largest_stateful_run,
+    wait_for_first_triggers,
+)
+from tests.support.driver.fake_spark import Spark, Stream
+from tests.unit.job.queries.test_progress import progress
+
+NAME = "departures"
+INITIALIZING, ACTIVE = object(), object()
+
+
+@pytest.fixture
+def spark() -> Spark:
+    session = Spark()
+    setattr(session._jvm, f"{RUNTIME}.INITIALIZING$", SimpleNamespace(**{"MODULE$": INITIALIZING}))
+    return session
+
+
+def query_of(spark: Spark, name: str = NAME) -> JobQuery:
+    session: Any = spark
+    return JobQuery(session, name, f"at/{name}")
+
+
+def started(spark: Spark, name: str = NAME) -> JobQuery:
+    query = query_of(spark, name)
+    writer: Any = Stream(None, spark)
+    query.start(writer)
+    return query
+
+
+def test_query_that_was_never_started_has_no_run(spark: Spark) -> None:
+    query = query_of(spark)
+    query.stop()
+    assert (query.active(), query.failure(), query.report(), query.stateful_run()) == (False, None, None, None)
+    assert not query.wait_for_first_trigger(1.0)
+    assert boundaries([query]) == []
+
+
+def test_query_starts_under_its_name_from_its_checkpoint(spark: Spark) -> None:
+    query = started(spark)
+    (run,) = spark.queries
+    assert (run.name, run.checkpoint) == (NAME, f"at/{NAME}")
+    assert query.active()
+
+
+def test_report_contains_the_progress_of_all_runs(spark: Spark) -> None:
+    query = started(spark)
+    spark.queries[0].progress = [progress(0), progress(1)]
+    query.update()
+    query.stop()
+    query.end_run()
+    writer: Any = Stream(None, spark)
+    query.start(writer)
+    spark.queries[1].progress = [progress(2)]
+    report = query.report()
+    assert report is not None
+    assert (report.batch_id, report.committed, report.active, report.idle) == (2, 3, True, True)
+
+
+def test_report_of_a_stopped_query_is_neither_active_nor_idle(spark: Spark) -> None:
+    query = started(spark)
+    query.stop()
+    report = query.report()
+    assert report is not None
+    assert (report.active, report.idle) == (False, False)
+
+
+def test_failure_is_that_of_the_newest_run(spark: Spark) -> None:
+    query = started(spark)
+    spark.queries[0].fails()
+    failure = query.failure()
+    assert failure is not None
+    assert (failure.error_class, failure.query) == ("DIVIDE_BY_ZERO", NAME)
+    writer: Any = Stream(None, spark)
+    query.start(writer)
+    assert query.failure() is None
+
+
+def test_failed_start_leaves_no_run(spark: Spark) -> None:
+    query = started(spark)
+    writer: Any = Stream(None, spark, error=LookupError("no such column"))
+    with pytest.raises(LookupError):
+        query.start(writer)
+    assert not query.active()
+
+
+def test_stateful_run_has_the_partitions_of_the_newest_batch(spark: Spark) -> None:
+    query = started(spark)
+    assert query.stateful_run() is None
+    spark.queries[0].progress = [progress(7, partitions=4)]
+    assert query.stateful_run() == StatefulRun(run_id="run 0", batch_id=7, state_partitions=4)
+    assert query.state_partitions == 4
+    query.stop()
+    assert query.stateful_run() is None
+
+
+def test_largest_stateful_run_is_that_with_the_most_partitions(spark: Spark) -> None:
+    queries = [started(spark, name) for name in ("a", "b", "c")]
+    assert largest_stateful_run(queries) is None
+    for run, partitions in zip(spark.queries, (2, 8, 0), strict=True):
+        run.progress = [progress(0, partitions=partitions)]
+    largest = largest_stateful_run(queries)
+    assert largest is not None
+    assert largest.run_id == "run 1"
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "begun"),
+    [(ACTIVE, None, True), (INITIALIZING, None, False), (ACTIVE, Py4JError("the query has failed"), False)],
+    ids=["begun", "initializing", "failed"],
+)
+def test_first_trigger_has_begun_when_the_query_is_initialized(
+    spark: Spark, state: object, error: Exception | None, begun: bool
+) -> None:
+    query = started(spark)
+    waited: list[int] = []
+
+    def await_initialization(timeout_ms: int) -> None:
+        waited.append(timeout_ms)
+        if error is not None:
+            raise error
+
+    execution = SimpleNamespace(
+        awaitInitialization=await_initialization, state=lambda: SimpleNamespace(get=lambda: state)
+    )
+    spark.queries[0]._jsq = SimpleNamespace(streamingQuery=lambda: execution)
+    assert query.wait_for_first_trigger(0.5) is begun
+    assert wait_for_first_triggers([query], 0.0) is begun
+    assert waited == [500, 1]
