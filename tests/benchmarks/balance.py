@@ -1,7 +1,7 @@
 """Whether load balancing has an effect on Spark: jobs on an embedded cluster, without it and with it.
 
 A master and two workers with two slots each, all on this machine. Each situation is measured twice in the same driver,
-first with NONE and then with TASKS, so both see the same placement; all figures are from Spark's REST interface.
+first with NONE and then with TASKS, so both see the same placement; all measurements come from Spark's REST interface.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.page_sections import replace_section
 
 JOBS: Final = Path(__file__).parent / "jobs"
 
-SITUATIONS: Final = 3
+CONDITIONS: Final = 3
 SLOTS: Final = 4
 MEASURED_BATCHES: Final = 3
 SETTLING_BATCHES: Final = {NONE: 2, TASKS: MAX_BATCHES + 1}
@@ -54,7 +54,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Measurements:
     """Means over some batches.
 
     Attributes:
@@ -70,8 +70,8 @@ class Figures:
     max_to_avg_time: float
 
 
-Situations = Mapping[str, Mapping[str, Figures]]
-"""Situation -> mode -> figures."""
+Conditions = Mapping[str, Mapping[str, Measurements]]
+"""Condition -> mode -> measurements."""
 
 
 # ---- what Spark tells -----------------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ def _batch(spark: Callable[[str], Any], jobs: Sequence[Mapping[str, Any]], there
     return Batch(tasks, times)
 
 
-def figures(batches: Sequence[Batch]) -> Figures:
+def measurements(batches: Sequence[Batch]) -> Measurements:
     """Means over the batches."""
-    return Figures(
+    return Measurements(
         tasks=sorted(batches[-1].tasks.values(), reverse=True),
         difference=statistics.mean(max(b.tasks.values()) - min(b.tasks.values()) for b in batches),
         max_to_avg_tasks=statistics.mean(_max_to_avg(b.tasks) for b in batches),
@@ -147,7 +147,7 @@ class Run:
         cluster.add_worker(cores=SLOTS // 2, memory_mb=2048)
 
     def settle(self, batches: int) -> None:
-        """Wait for the version in force and then for so many batches."""
+        """Wait until the version is active, and then for a number of batches."""
         now = self._wait("the plan", lambda now: now.version == self._version and bool(now.queries))
         self._wait("batches", lambda then: then.queries[0].committed >= now.queries[0].committed + batches)
 
@@ -165,13 +165,13 @@ class Run:
         """Wait longer than a test would: the benchmark as a whole has a limit."""
         return self._driver.wait_status(what, condition, LONGEST_WAIT_S)
 
-    def compare(self) -> dict[str, Figures]:
-        """Figures as it is, and after TASKS was switched on."""
+    def compare(self) -> dict[str, Measurements]:
+        """Measurements without balancing, and after TASKS was switched on."""
         found = {}
         for mode in (NONE, TASKS):
             self.direct(self._executors, mode)
             self.settle(SETTLING_BATCHES[mode] + MEASURED_BATCHES)
-            found[mode] = figures(newest_batches(self._driver.spark, MEASURED_BATCHES))
+            found[mode] = measurements(newest_batches(self._driver.spark, MEASURED_BATCHES))
         self.direct(self._executors, NONE)
         return found
 
@@ -190,7 +190,7 @@ class OutOfTimeError(Exception):
     """The machine is too busy for this benchmark."""
 
 
-def measure(found: dict[str, Mapping[str, Figures]]) -> None:
+def measure(found: dict[str, Mapping[str, Measurements]]) -> None:
     """All situations, one after the other."""
     with LocalCluster() as cluster:
         with driver_of(cluster) as driver:
@@ -212,19 +212,19 @@ def measure(found: dict[str, Mapping[str, Figures]]) -> None:
 # ---- telling --------------------------------------------------------------------------------------------------------
 
 
-def table(found: Situations) -> Iterator[str]:
-    """The figures as Markdown."""
+def table(found: Conditions) -> Iterator[str]:
+    """The measurements as Markdown."""
     yield "| job | mode | tasks per executor | max - min | max/avg tasks | max/avg run time | effect on tasks |"
     yield "|---|---|---|---:|---:|---:|---|"
-    for situation, modes in found.items():
+    for condition, modes in found.items():
         for mode, measured in modes.items():
             tasks = "/".join(map(str, measured.tasks))
             ratios = f"{measured.max_to_avg_tasks:.2f} | {measured.max_to_avg_time:.2f}"
-            told = "" if mode == NONE else effect(modes[NONE], measured)
-            yield f"| {situation} | {mode.upper()} | {tasks} | {measured.difference:.1f} | {ratios} | {told} |"
+            text = "" if mode == NONE else effect(modes[NONE], measured)
+            yield f"| {condition} | {mode.upper()} | {tasks} | {measured.difference:.1f} | {ratios} | {text} |"
 
 
-def effect(before: Figures, after: Figures) -> str:
+def effect(before: Measurements, after: Measurements) -> str:
     """What balancing changed in the distribution of tasks."""
     change = after.max_to_avg_tasks - before.max_to_avg_tasks
     return "no effect" if abs(change) < NO_EFFECT_BELOW else f"max/avg {change:+.2f}"
@@ -244,20 +244,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.benchmarks.balance", description=__doc__)
     parser.add_argument("--write", type=Path, help="page whose section 'balance' is to be rewritten")
     parser.add_argument("--limit", type=int, default=TIME_LIMIT_S, help="seconds until it is given up")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     signal.signal(signal.SIGALRM, _give_up)
-    signal.alarm(asked.limit)
-    found: dict[str, Mapping[str, Figures]] = {}
+    signal.alarm(options.limit)
+    found: dict[str, Mapping[str, Measurements]] = {}
     try:
         measure(found)
     except OutOfTimeError:
-        print(f"given up after {asked.limit} s: this machine is too busy", file=sys.stderr)
+        print(f"given up after {options.limit} s: this machine is too busy", file=sys.stderr)
     signal.alarm(0)
     lines = [machine_line(), "", *table(found)]
     print("\n".join(lines))
-    if asked.write is not None and len(found) == SITUATIONS:
-        replace_section(asked.write, "balance", "\n".join(lines))
-    return 0 if len(found) == SITUATIONS else 1
+    if options.write is not None and len(found) == CONDITIONS:
+        replace_section(options.write, "balance", "\n".join(lines))
+    return 0 if len(found) == CONDITIONS else 1
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ NO_WAIT: dict[str, Any] = dict.fromkeys(
     "0 s",
 )
 
-Figures = Mapping[str, float]
+Measurements = Mapping[str, float]
 """What was measured, by its name with the unit."""
 
 
@@ -98,8 +98,8 @@ def running(slots: int) -> Scenario:
 # ---- measuring ------------------------------------------------------------------------------------------------------
 
 
-def measure(slots: int, runs: int = RUNS) -> Figures:
-    """All figures for so many slots."""
+def measure(slots: int, runs: int = RUNS) -> Measurements:
+    """All measurements for a number of slots."""
     job = running(slots)
     there = offers(slots, held=0.5)
     came = SlotsChanged(at=job.now, offers=there)
@@ -178,8 +178,8 @@ def _document_sizes(before: SchedulerState, *steps: Step) -> Sequence[int]:
 # ---- telling --------------------------------------------------------------------------------------------------------
 
 
-def tables(measured: Mapping[int, Figures]) -> Iterator[str]:
-    """The figures, and how they grow, as Markdown."""
+def tables(measured: Mapping[int, Measurements]) -> Iterator[str]:
+    """The measurements and their growth, as Markdown."""
     slots = sorted(measured)
     yield _row("slots", [f"{count:,}" for count in slots])
     yield "|---|" + "---:|" * len(slots)
@@ -213,11 +213,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--slots", type=int, nargs="+", default=SLOTS, help="numbers of slots, each at least 100")
     parser.add_argument("--runs", type=int, default=RUNS, help="runs of which the median is taken")
     parser.add_argument("--write", type=Path, help="page whose section 'scheduler' is to be rewritten")
-    asked = parser.parse_args(arguments)
-    lines = [machine_line(), "", *tables({slots: measure(slots, asked.runs) for slots in asked.slots})]
+    options = parser.parse_args(arguments)
+    lines = [machine_line(), "", *tables({slots: measure(slots, options.runs) for slots in options.slots})]
     print("\n".join(lines))
-    if asked.write is not None:
-        replace_section(asked.write, "scheduler", "\n".join(lines))
+    if options.write is not None:
+        replace_section(options.write, "scheduler", "\n".join(lines))
     return 0
 
 

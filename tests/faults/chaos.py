@@ -91,7 +91,7 @@ def other_driver(job: MatrixJob, draw: int) -> None:
 def end_for_now(desired_state: str, job: MatrixJob, draw: int) -> None:
     """The next attempt begins as soon as this one has ended."""
     del draw
-    job.ask(desired_state)
+    job.request(desired_state)
 
 
 def bad_row(job: MatrixJob, draw: int) -> None:
@@ -136,11 +136,11 @@ class Chaos:
 
     def _do(self, deed: Deed) -> None:
         state = where(self._job)["type"]
-        said = self._wish(deed) if deed.name in USER_REQUESTS else self._break(BREAKS[deed.name])
-        (self.in_vain if said else self.done)[deed.name] += 1
-        say(f"{deed.at_s:6.1f} s  {deed.name:<28} in {state:<20} {said}")
+        failed = self._request(deed) if deed.name in USER_REQUESTS else self._break(BREAKS[deed.name])
+        (self.in_vain if failed else self.done)[deed.name] += 1
+        write_line(f"{deed.at_s:6.1f} s  {deed.name:<28} in {state:<20} {failed}")
 
-    def _wish(self, deed: Deed) -> str:
+    def _request(self, deed: Deed) -> str:
         USER_REQUESTS[deed.name](self._job, deed.draw)
         return ""
 
@@ -166,7 +166,7 @@ class Chaos:
         return self._job.finish(self._job.loop)
 
     def _live_until(self, condition: Callable[[], bool], *, feeds: bool = True) -> None:
-        """Meanwhile input comes, and somebody begins the next attempt of a job that has ended."""
+        """Meanwhile the input continues, and the next attempt of a job that has ended begins."""
         while not condition():
             if feeds and self._elapsed() - self._fed_s >= FEED_S:
                 self._fed_s = self._elapsed()
@@ -180,8 +180,8 @@ class Chaos:
         return time.monotonic() - self._began
 
 
-def say(line: str) -> None:
-    """To whoever watches."""
+def write_line(line: str) -> None:
+    """Write a line for the user."""
     sys.stdout.write(line.rstrip() + "\n")
     sys.stdout.flush()
 
@@ -196,7 +196,7 @@ def table(chaos: Chaos) -> str:
 def run(seed: int, minutes: float, folder: Path) -> bool:
     """Whether all went well."""
     deeds = list(sequence(seed, minutes))
-    say(f"seed {seed}: {len(deeds)} deeds in {minutes:g} minutes")
+    write_line(f"seed {seed}: {len(deeds)} deeds in {minutes:g} minutes")
     with ExitStack() as stack:
         (folder / "jobs").mkdir()
         has_disk = mounted(stack, folder / "jobs")
@@ -209,16 +209,16 @@ def run(seed: int, minutes: float, folder: Path) -> bool:
         try:
             outcome = chaos.run(deeds)
         except AssertionError as error:
-            say(f"{table(chaos)}\n\n{error}\n\nFAILED; once more: make chaos SEED={seed} MINUTES={minutes:g}")
+            write_line(f"{table(chaos)}\n\n{error}\n\nFAILED; once more: make chaos SEED={seed} MINUTES={minutes:g}")
             return False
-        say(f"\n{table(chaos)}\n\n{told(outcome)}")
+        write_line(f"\n{table(chaos)}\n\n{sentence(outcome)}")
         return outcome.drivers_at_once <= 1
 
 
-def told(outcome: Outcome) -> str:
+def sentence(outcome: Outcome) -> str:
     """What came out."""
     return (
-        f"{outcome.expected} rows went in, {outcome.found} came out, {outcome.duplicated} doubled; {outcome.epochs} drivers"
+        f"{outcome.expected} rows went in, {outcome.found} came out, {outcome.duplicated} duplicated; {outcome.epochs} drivers"
         f" wrote, {outcome.drivers_at_once} at once; drained in {outcome.recovery_s:.0f} s"
     )
 
@@ -228,7 +228,7 @@ def mounted(stack: ExitStack, jobs: Path) -> bool:
     try:
         stack.enter_context(small_disk(jobs, DISK_MB))
     except NoMountError as error:
-        say(f"{error}; the faults of the job directory are passed over")
+        write_line(f"{error}; the faults of the job directory are passed over")
         return False
     return True
 

@@ -35,7 +35,7 @@ SCRIPT = "from airflow_adaptive.job import AdaptiveJob\n"
 
 
 class Desk:
-    """A DAG author's desk: a script, a place for jobs, and a connection to a cluster that nobody will reach."""
+    """A DAG author's desk: a script, a place for jobs, and a connection to a cluster that does not exist."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class Desk:
         """What the task's error says of a wrong declaration."""
         with pytest.raises((AirflowException, TypeError)) as raised:
             self.operator(**changes)._spec("attempt")
-        return self._shown(raised.value)
+        return self._printed(raised.value)
 
     def refused_log(self, job: str, **fields: Any) -> str:
         """What it says when this is the newest document in the log of its job."""
@@ -63,25 +63,25 @@ class Desk:
         log = self.folder / "jobs" / "departures" / "journal"
         log.mkdir(parents=True, exist_ok=True)
         (log / journal_name(1)).write_text(json.dumps(json.loads(encode_journal(document)) | fields))
-        told = self.refusal()
+        refused = self.refusal()
         (log / journal_name(1)).unlink()
-        return told
+        return refused
 
     def end(self, event: dict[str, Any]) -> str:
         """What the task's error says of such an end."""
         with pytest.raises(AirflowException) as raised:
             task_result("departures", event, None)
-        return self._shown(raised.value)
+        return self._printed(raised.value)
 
-    def _shown(self, error: BaseException) -> str:
+    def _printed(self, error: BaseException) -> str:
         return str(error).replace(str(self.folder), "/opt/jobs")
 
 
 def failed(simulation: Simulation) -> str:
     """The newest failure of a job that has run to its end, as the XCom `failures` shows it."""
     simulation.run()
-    shown: str = simulation.store.views[-1].failures[-1].failure.summary
-    return shown
+    printed: str = simulation.store.views[-1].failures[-1].failure.summary
+    return printed
 
 
 def with_driver(act: Callable[[Simulation, str], None], **options: Any) -> Simulation:
@@ -136,17 +136,17 @@ def client(result: httpx.Response | Exception) -> StandaloneCluster:
     return StandaloneCluster(address, transport=httpx.MockTransport(handle))
 
 
-def answer(result: httpx.Response | Exception, ask: Callable[[StandaloneCluster], Coroutine[Any, Any, Any]]) -> str:
+def answer(result: httpx.Response | Exception, request: Callable[[StandaloneCluster], Coroutine[Any, Any, Any]]) -> str:
     """What the client of a cluster says whose master answers so."""
 
-    async def told() -> str:
+    async def refused() -> str:
         cluster = client(result)
         with pytest.raises((ClusterUnreachableError, PortError)) as raised:
-            await ask(cluster)
+            await request(cluster)
         await cluster.close()
         return str(raised.value)
 
-    return asyncio.run(told())
+    return asyncio.run(refused())
 
 
 def refused() -> httpx.ConnectError:
@@ -156,7 +156,7 @@ def refused() -> httpx.ConnectError:
 
 
 class ReadOnly(LocalFileSystem):
-    """A filesystem of somebody else's."""
+    """A filesystem of another owner."""
 
     def ls(self, path: str, **_: Any) -> Any:
         raise PermissionError(13, "Permission denied", path)

@@ -56,12 +56,12 @@ TOO_MUCH = scheduled_policy(zone="UTC", windows=[window("day", (2, 9), start="08
 class Row(NamedTuple):
     """A situation, what is said then, and what to do."""
 
-    situation: str
+    condition: str
     message: str
     advice: str
 
     def __str__(self) -> str:
-        return f"| {self.situation} | {self.message.replace('|', chr(92) + '|')} | {self.advice} |\n"
+        return f"| {self.condition} | {self.message.replace('|', chr(92) + '|')} | {self.advice} |\n"
 
 
 def declared(desk: Desk) -> list[Row]:
@@ -176,8 +176,8 @@ def at_the_cluster() -> list[Row]:
 
 def in_the_driver() -> list[Row]:
     def launched_without_java(simulation: Simulation, driver: str) -> None:
-        said = 'Exception from the cluster: java.io.IOException: Cannot run program "/opt/java/bin/java": error=2'
-        simulation.cluster.kill_driver(driver, said)
+        reason = 'Exception from the cluster: java.io.IOException: Cannot run program "/opt/java/bin/java": error=2'
+        simulation.cluster.kill_driver(driver, reason)
 
     return [
         Row(
@@ -292,16 +292,16 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_default: None) -
 
 
 def test_page_shows_what_the_code_states(desk: Desk) -> None:
-    shown = page(desk)
+    page_text = page(desk)
     if os.environ.get(WRITE):
-        PAGE.write_text(shown)
-    assert PAGE.read_text() == shown
+        PAGE.write_text(page_text)
+    assert PAGE.read_text() == page_text
 
 
 def test_every_message_is_one_line_with_the_job_named_at_most_once(desk: Desk) -> None:
     rows = [*declared(desk), *at_the_cluster(), *in_the_driver(), *at_the_end(desk)]
     for row in rows:
-        assert row.message, row.situation
-        assert "\n" not in row.message, row.situation
-        assert row.message.count("job 'departures'") <= 1, row.situation
-        assert "Traceback" not in row.message, row.situation
+        assert row.message, row.condition
+        assert "\n" not in row.message, row.condition
+        assert row.message.count("job 'departures'") <= 1, row.condition
+        assert "Traceback" not in row.message, row.condition

@@ -43,7 +43,7 @@ class Slots:
     held = 2
 
     @property
-    def doubled(self) -> int:
+    def twice(self) -> int:
         """Twice as many."""
         return self.held * 2
 
@@ -52,18 +52,18 @@ class Slots:
 
     @property
     def both(self) -> int:
-        return self.doubled + self.tripled()
+        return self.twice + self.tripled()
 '''
 
 
 def test_properties_are_plain_functions_that_give_the_same():
     plain = with_plain_properties(PROPERTIES)
     assert "@property" not in plain
-    assert "def _get_doubled(self) -> int:" in plain
+    assert "def _get_twice(self) -> int:" in plain
     made: dict[str, type] = {}
     exec(plain, made)
     slots = made["Slots"]()
-    assert SimpleNamespace(doubled=slots.doubled, both=slots.both) == SimpleNamespace(doubled=4, both=10)
+    assert SimpleNamespace(twice=slots.twice, both=slots.both) == SimpleNamespace(twice=4, both=10)
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -10,5 +10,5 @@ OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def use_short_lived_jvms() -> None:
-    """Have each JVM that comes from this process start so, unless whoever runs it says otherwise (JDK_JAVA_OPTIONS)."""
+    """Start each JVM of this process with these options, unless the user sets JDK_JAVA_OPTIONS."""
     os.environ.setdefault("JDK_JAVA_OPTIONS", OPTIONS)

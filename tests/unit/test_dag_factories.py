@@ -34,13 +34,13 @@ def test_dag_can_be_serialized_and_has_one_task_for_the_job():
 def test_what_is_wrong_with_a_dag_of_a_policy_is_one_error_that_lists_everything():
     with pytest.raises(RescalePolicyError) as reported:
         rescale_policy_dag("calendar", job=" ", policy=LoadPolicy(), lead="soon", schedule="@daily")  # type: ignore[arg-type]
-    for finding in (
+    for violation in (
         "rescale_policy_dag 'calendar': job is ' ': give the id of the job",
         "schedule must not be set: the policy determines the schedule",
         "policy is a LoadPolicy: use the result of scheduled_policy()",
         "lead: 'soon'",
     ):
-        assert finding in str(reported.value)
+        assert violation in str(reported.value)
     with pytest.raises(RescalePolicyError, match="lead '2 d' must be from 0 to 1 day"):
         rescale_policy_dag("calendar", job="departures", policy=POLICY, lead="2 d")
 

@@ -1,4 +1,4 @@
-"""What Airflow is told about the package is true."""
+"""The provider metadata matches the package."""
 
 from __future__ import annotations
 

@@ -137,10 +137,10 @@ def machine_lines(run: Run, found: Sequence[Found], java: str) -> list[str]:
 
 def java_version() -> str:
     """Of the Java that runs both systems."""
-    told = subprocess.run(
+    output = subprocess.run(
         [find_java() / "bin" / "java", "-version"], capture_output=True, text=True, check=False, timeout=30
     ).stderr
-    found = re.search(r'"([\d.]+)', told)
+    found = re.search(r'"([\d.]+)', output)
     return found[1] if found else "unknown"
 
 
@@ -155,18 +155,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=[""], help='cases whose title begins so, as "tier 1" or "Flink"')
     parser.add_argument("--resume", action="store_true", help="leave out what an earlier run has measured")
     parser.add_argument("--write", type=Path, help="page whose section 'rescale' is to be rewritten")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     signal.signal(signal.SIGALRM, _give_up)
-    run = Run(repeats=asked.repeats, warm_up=asked.warm_up, files=files_within(max(CASES.values()) + OVERTIME_S))
-    chosen = [case for case in CASES if case.title.startswith(tuple(asked.only))]
+    run = Run(repeats=options.repeats, warm_up=options.warm_up, files=files_within(max(CASES.values()) + OVERTIME_S))
+    chosen = [case for case in CASES if case.title.startswith(tuple(options.only))]
     if any(isinstance(case, FlinkCase) for case in chosen):
         install(ENVIRONMENT)
-    found = measure_all(chosen, run, asked.limit, remembered() if asked.resume else {})
+    found = measure_all(chosen, run, options.limit, remembered() if options.resume else {})
     lines = [*machine_lines(run, found, java_version()), "", *tables(found)]
     print("\n".join(lines))
-    if asked.write is not None:
-        replace_section(asked.write, "rescale", "\n".join(lines))
+    if options.write is not None:
+        replace_section(options.write, "rescale", "\n".join(lines))
     return int(any(each.error for each in found))
 
 

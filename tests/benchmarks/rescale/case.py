@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from airflow_adaptive.local.waiting import wait_until
 from tests.benchmarks.rescale import processes
 from tests.benchmarks.rescale.feed import FILES_PER_S, HURRY, JOURNAL, SEEDS, checksum, put, read_journal, truth
-from tests.benchmarks.rescale.figures import Order, Repeat, Span
+from tests.benchmarks.rescale.measurements import Order, Repeat, Span
 from tests.support.repository import ROOT
 
 SETTLE_S: Final = 3.0
@@ -61,7 +61,7 @@ class Case(ABC):
 
     @property
     def title(self) -> str:
-        """For people, and to remember it by."""
+        """Human-readable name, and the key of the stored results."""
         return f"{self.name}, {self.keys:,} keys"
 
 
@@ -110,7 +110,7 @@ class Subject(ABC):
 
     @abstractmethod
     def wait_effect(self) -> None:
-        """Wait until what was ordered is in force and work is done on it."""
+        """Wait until the requested plan is active and has processed rows."""
 
     @abstractmethod
     def warm_up(self) -> None:
@@ -130,7 +130,7 @@ class Subject(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """What was read of the output is read anew."""
+        """Read the output again from its begin."""
 
 
 def orders(subject: Subject, repeats: int, deadline: float) -> tuple[list[Order], str]:
@@ -159,16 +159,16 @@ def _order(subject: Subject, slots: int) -> Order:
     subject.wait_effect()
     print(f"  {slots} slot(s) after {time.time() - at:.1f} s", file=sys.stderr, flush=True)
     time.sleep(SETTLE_S)
-    settled = time.time()
+    steady_from = time.time()
     time.sleep(STEADY_S)
-    steady = Span(begin=settled, end=time.time() - GUARD_S)
-    return Order(slots=slots, window=Span(begin=at, end=settled), steady=steady)
+    steady = Span(begin=steady_from, end=time.time() - GUARD_S)
+    return Order(slots=slots, window=Span(begin=at, end=steady_from), steady=steady)
 
 
 def first_line(error: BaseException) -> str:
     """What goes into a cell of a table."""
-    said = str(error).partition("\n")[0].replace("|", "/")[:160]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = str(error).partition("\n")[0].replace("|", "/")[:160]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def all_measured(given: Sequence[Order], measure: Callable[[Order], Repeat]) -> tuple[list[Repeat], str]:

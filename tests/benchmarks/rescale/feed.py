@@ -1,4 +1,4 @@
-"""The input of a job: files of keys, written at a fixed rate whoever reads them, the same ones in each run.
+"""The input of a job: files of keys, written at a fixed rate that does not depend on the reader. Each run has the same files.
 
 `python -m tests.benchmarks.rescale.feed <folder> <keys> <files>` writes until it has written so many files; once there is a
 file named `hurry` beside the folder, it writes the rest at once. When each file was there, `journal.csv` tells.
@@ -52,7 +52,7 @@ def checksum(counts: Mapping[int, int]) -> str:
 
 
 def put(folder: Path, number: int, keys: int) -> None:
-    """Let a file appear, all at once; it is written beside the folder, where nobody looks."""
+    """Let a file appear at once: it is written beside the folder and then renamed."""
     name = f"seed{-number}.csv" if number < 0 else f"{number:06d}.csv"
     hidden = folder.parent / f".{name}"
     hidden.write_text("".join(f"{key},{number}\n" for key in keys_of(number, keys)))

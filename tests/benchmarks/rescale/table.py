@@ -1,4 +1,4 @@
-"""The figures as Markdown, and whether the targets are met."""
+"""The measurements as Markdown, and whether the targets are met."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from tests.benchmarks.rescale.case import Found
-from tests.benchmarks.rescale.figures import P95, Estimate, Repeat, median, percentile, ratio
+from tests.benchmarks.rescale.measurements import P95, Estimate, Repeat, median, percentile, ratio
 
 FLINK: Final = "Flink"
 
@@ -61,7 +61,7 @@ def delays(found: Sequence[Found]) -> Iterator[str]:
             _estimate(median(worst)),
             f"{max(worst):.2f}",
             _estimate(median(steady)),
-            _told(ratio(worst, steady)),
+            _text_of(ratio(worst, steady)),
             _ratio(each, peer, _delays),
             f"{each.period_s:.2f}",
         ]
@@ -105,14 +105,14 @@ def _targets_of(each: Found, peer: Found | None) -> Iterator[str]:
 def _no_batch_missed(each: Found) -> str:
     missed = _missed(each)
     some = sum(number > 0 for number in missed)
-    told = "none" if not some else f"{some} of {len(missed)} rescales, at most {max(missed):.0f} batch(es)"
-    return _row(f"{each.title}: no batch missed", told, _judged(not some))
+    text = "none" if not some else f"{some} of {len(missed)} rescales, at most {max(missed):.0f} batch(es)"
+    return _row(f"{each.title}: no batch missed", text, _judged(not some))
 
 
 def _no_worse_delay(each: Found) -> str:
     found = ratio(_delays(each), _steady(each))
-    verdict = NOT_JUDGED if found is None else _judged(found.low <= 1)
-    return _row(f"{each.title}: worst record delay no worse than in steady running", f"x {_told(found)}", verdict)
+    result = NOT_JUDGED if found is None else _judged(found.low <= 1)
+    return _row(f"{each.title}: worst record delay no worse than in steady running", f"x {_text_of(found)}", result)
 
 
 def _not_above_flink(each: Found, peer: Found | None) -> str:
@@ -125,18 +125,18 @@ def _not_above_flink(each: Found, peer: Found | None) -> str:
 
 def _right(found: Sequence[Found]) -> str:
     target = "0 lost, 0 duplicated, equal counts"
-    told = [each for each in found if each.checksum]
-    sums = {each.title.partition(", ")[2]: {it.checksum for it in told if _same_size(it, each)} for each in told}
-    wrong = sum(each.lost + each.duplicated for each in told)
-    records = sum(each.rows for each in told)
-    if not told:
+    checked = [each for each in found if each.checksum]
+    sums = {each.title.partition(", ")[2]: {it.checksum for it in checked if _same_size(it, each)} for each in checked}
+    wrong = sum(each.lost + each.duplicated for each in checked)
+    records = sum(each.rows for each in checked)
+    if not checked:
         return _row(target, "nothing was measured", NOT_JUDGED)
     met = wrong == 0 and all(len(some) == 1 for some in sums.values())
-    return _row(target, f"{wrong} of {records:,} records in {len(told)} runs", _judged(met))
+    return _row(target, f"{wrong} of {records:,} records in {len(checked)} runs", _judged(met))
 
 
 def flink_of(found: Sequence[Found], each: Found) -> Found | None:
-    """Flink's figures with as much state; None if there are none, and for Flink itself."""
+    """Flink's measurements with the same amount of state; None without such measurements, and for Flink itself."""
     peers = [it for it in found if it.title.startswith(FLINK) and it.repeats and _same_size(it, each)]
     return peers[0] if peers and not each.title.startswith(FLINK) else None
 
@@ -183,14 +183,14 @@ def _steady(each: Found) -> list[float]:
 
 
 def _ratio(each: Found, peer: Found | None, of: Callable[[Found], Sequence[float]]) -> str:
-    return _told(ratio(of(each), of(peer))) if peer is not None and of(each) and of(peer) else ""
+    return _text_of(ratio(of(each), of(peer))) if peer is not None and of(each) and of(peer) else ""
 
 
 def _estimate(estimate: Estimate) -> str:
     return f"{estimate.value:.2f} ({estimate.low:.2f} - {estimate.high:.2f})"
 
 
-def _told(estimate: Estimate | None) -> str:
+def _text_of(estimate: Estimate | None) -> str:
     return "" if estimate is None else _estimate(estimate)
 
 

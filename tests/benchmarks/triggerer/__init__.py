@@ -16,7 +16,7 @@ MEMORY_MB = 512
 HEARTBEAT_S = 2.0
 """Of the drivers: each looks at its log, commits a batch and reports so often."""
 
-Figures = Mapping[str, float]
+Measurements = Mapping[str, float]
 """What was measured, by its name with the unit."""
 
 

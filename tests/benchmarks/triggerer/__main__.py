@@ -14,7 +14,7 @@ from pathlib import Path
 
 import tests.benchmarks.triggerer
 from tests.benchmarks.scheduler import machine_line
-from tests.benchmarks.triggerer import Figures
+from tests.benchmarks.triggerer import Measurements
 from tests.benchmarks.triggerer.cluster import END, REQUESTS, serve_cluster
 from tests.benchmarks.triggerer.loops import run_triggerer
 from tests.support.page_sections import replace_section
@@ -26,8 +26,8 @@ RUNS = 2
 CPU = "CPU (cores)"
 
 
-def measure(jobs: int, seconds: float, profile: str | None = None) -> Figures:
-    """All figures for so many jobs."""
+def measure(jobs: int, seconds: float, profile: str | None = None) -> Measurements:
+    """All measurements for a number of jobs."""
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="airflow-adaptive-bench-") as folder:
         base = Path(folder)
@@ -48,17 +48,17 @@ def measure(jobs: int, seconds: float, profile: str | None = None) -> Figures:
             running.join()
 
 
-def relay(triggerer: Connection, cluster: Connection) -> Figures:
-    """Carry the triggerer's wishes to the cluster until it sends its figures."""
-    while isinstance(told := triggerer.recv(), str):
-        cluster.send(told)
-        if told == REQUESTS:
+def relay(triggerer: Connection, cluster: Connection) -> Measurements:
+    """Forward the messages of the triggerer to the cluster until the triggerer sends its measurements."""
+    while isinstance(message := triggerer.recv(), str):
+        cluster.send(message)
+        if message == REQUESTS:
             triggerer.send(cluster.recv())
-    figures: Figures = told
-    return figures
+    measurements: Measurements = message
+    return measurements
 
 
-def table(measured: Mapping[int, Sequence[Figures]]) -> Iterator[str]:
+def table(measured: Mapping[int, Sequence[Measurements]]) -> Iterator[str]:
     """The medians of all runs as Markdown, and how far the CPU times lie apart."""
     jobs = sorted(measured)
     yield row("jobs", [f"{count:,}" for count in jobs])
@@ -70,14 +70,14 @@ def table(measured: Mapping[int, Sequence[Figures]]) -> Iterator[str]:
             yield row("for each job (ms/s)", [f"{median(measured[count], name) / count * 1000:,.2f}" for count in jobs])
 
 
-def median(runs: Sequence[Figures], name: str) -> float:
+def median(runs: Sequence[Measurements], name: str) -> float:
     """Of one figure."""
-    return statistics.median(figures[name] for figures in runs)
+    return statistics.median(measurements[name] for measurements in runs)
 
 
-def spread(figures: Sequence[float]) -> str:
+def spread(measurements: Sequence[float]) -> str:
     """From the smallest to the largest."""
-    return f"{min(figures):,.2f} - {max(figures):,.2f}"
+    return f"{min(measurements):,.2f} - {max(measurements):,.2f}"
 
 
 def row(name: str, cells: Sequence[str]) -> str:
@@ -93,18 +93,18 @@ def main(arguments: Sequence[str] | None = None, load: Callable[[], tuple[float,
     parser.add_argument("--runs", type=int, default=RUNS, help="runs of which the median is taken")
     parser.add_argument("--write", type=Path, help="page whose section 'triggerer' is to be rewritten")
     parser.add_argument("--profile", help="file for a profile of the event loop's thread")
-    asked = parser.parse_args(arguments)
-    measured: dict[int, list[Figures]] = {jobs: [] for jobs in asked.jobs}
+    options = parser.parse_args(arguments)
+    measured: dict[int, list[Measurements]] = {jobs: [] for jobs in options.jobs}
     loads = []
-    for jobs in [*asked.jobs] * asked.runs:
+    for jobs in [*options.jobs] * options.runs:
         loads.append(load()[0])
-        measured[jobs].append(measure(jobs, asked.seconds, asked.profile))
+        measured[jobs].append(measure(jobs, options.seconds, options.profile))
         print(f"{jobs} jobs: {measured[jobs][-1]}", file=sys.stderr)
     others = f"Load average before each run: {spread(loads)}."
     lines = [f"{machine_line()} {others}", "", *table(measured)]
     print("\n".join(lines))
-    if asked.write is not None:
-        replace_section(asked.write, "triggerer", "\n".join(lines))
+    if options.write is not None:
+        replace_section(options.write, "triggerer", "\n".join(lines))
     return 0
 
 

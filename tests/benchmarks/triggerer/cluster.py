@@ -31,7 +31,7 @@ CHURN_S = 10.0
 CHURN = "churn"
 REQUESTS = "requests"
 END = "end"
-"""What the cluster is told: to let workers die, to tell how much it was asked, to end."""
+"""Messages to the cluster: let workers die, send the number of requests, end."""
 
 
 class DiskChannel(FakeChannel):
@@ -43,7 +43,7 @@ class DiskChannel(FakeChannel):
         self._directory = base / job
         self._directory.mkdir()
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Read the newest document of the log; False if there is none."""
         try:
             newest = max(os.listdir(self._directory / JOURNAL))
@@ -77,7 +77,7 @@ class Cluster:
         """From now on a worker dies now and then, and another one joins."""
         self._churned = time.monotonic()
 
-    def work(self) -> None:
+    def process_rows(self) -> None:
         """Let all drivers work, each every `HEARTBEAT_S`, until `end`."""
         while not self._over.is_set():
             begin = time.monotonic()
@@ -106,23 +106,23 @@ class Cluster:
             states = defaultdict(lambda: SubmissionState.UNKNOWN, self._master.cluster.states)
         for number, (name, channel) in enumerate(self._channels.items()):
             self._over.wait(max(0.0, begin + number * HEARTBEAT_S / len(self._channels) - time.monotonic()))
-            if channel.look():
+            if channel.poll():
                 with self._master.lock:
                     self._drivers[name].tick(states)
 
 
 def serve_cluster(pipe: Connection, jobs: int, base: Path) -> None:
-    """Be the cluster until the other end says so or is gone; it is told the port first."""
+    """Run the cluster until the other end requests the end or is gone. The first message to the other end is the port."""
     with FakeMaster() as master:
         cluster = Cluster(master, jobs, base)
-        work = threading.Thread(target=cluster.work)
-        work.start()
+        thread = threading.Thread(target=cluster.process_rows)
+        thread.start()
         pipe.send(master.port)
         try:
-            while (asked := pipe.recv()) != END:
-                cluster.churn() if asked == CHURN else pipe.send(dict(master.requests))
+            while (message := pipe.recv()) != END:
+                cluster.churn() if message == CHURN else pipe.send(dict(master.requests))
         except EOFError:
-            pass  # nobody is left who could be told
+            pass  # The other end is gone.
         finally:
             cluster.end()
-            work.join()
+            thread.join()

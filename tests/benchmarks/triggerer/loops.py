@@ -26,7 +26,7 @@ from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Executing
-from tests.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Figures, name_of
+from tests.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Measurements, name_of
 from tests.benchmarks.triggerer.cluster import CHURN, REQUESTS
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Readings:
     stores: Counter[str]
     master: Counter[str]
 
-    def since(self, before: Readings) -> Figures:
+    def since(self, before: Readings) -> Measurements:
         """What was used and done each second."""
         wall = self.wall - before.wall
         files, stores, master = self.files - before.files, self.stores - before.stores, self.master - before.master
@@ -100,7 +100,7 @@ class Triggerer:
         """Nothing runs yet.
 
         Args:
-            pipe: to who passes on what the cluster is told and asked.
+            pipe: to the process that forwards messages to the cluster.
             jobs: how many.
             base: where their directories are.
             supervisor: Airflow's end.
@@ -112,7 +112,7 @@ class Triggerer:
         self._loops: dict[str, Loop] = {}
         self._jobs = [name_of(number) for number in range(jobs)]
 
-    async def measure(self, seconds: float, profile: str | None) -> Figures:
+    async def measure(self, seconds: float, profile: str | None) -> Measurements:
         """Start all, wait until they run, then measure."""
         with counting(self._files):
             begin = time.monotonic()
@@ -120,12 +120,12 @@ class Triggerer:
             await self._started(running)
             started = time.monotonic() - begin
             await asyncio.sleep(HEARTBEAT_S)
-            figures = await self._window(seconds, profile)
-            desired_state = await self._wish()
+            measurements = await self._window(seconds, profile)
+            desired_state = await self._desired_state_delay()
             for task in running:
                 task.cancel()
             await asyncio.wait(running)
-        return {"all run after (s)": started, **figures, "a desired state takes effect after (s)": desired_state}
+        return {"all run after (s)": started, **measurements, "a desired state takes effect after (s)": desired_state}
 
     async def _run(self, name: str) -> None:
         from airflow_adaptive.launch.job_ports import job_ports  # noqa: PLC0415
@@ -158,7 +158,7 @@ class Triggerer:
 
         await wait_until_async(all_run, TIMEOUT_S, "the start of all jobs")
 
-    async def _window(self, seconds: float, profile: str | None) -> Figures:
+    async def _window(self, seconds: float, profile: str | None) -> Measurements:
         self._pipe.send(CHURN)
         before, lag = await self._readings(), Lag()
         watching = asyncio.create_task(lag.watch())
@@ -175,9 +175,9 @@ class Triggerer:
     async def _readings(self) -> Readings:
         self._pipe.send(REQUESTS)
         master: Mapping[str, int] = await asyncio.to_thread(self._pipe.recv)
-        return Readings(files=self._files.copy(), stores=self._supervisor.asked.copy(), master=Counter(master))
+        return Readings(files=self._files.copy(), stores=self._supervisor.requests.copy(), master=Counter(master))
 
-    async def _wish(self) -> float:
+    async def _desired_state_delay(self) -> float:
         """Seconds from asking a job to suspend until its loop follows."""
         from airflow_adaptive.ports import DesiredState  # noqa: PLC0415
         from airflow_adaptive.stores.control_requests import request_desired_state  # noqa: PLC0415  see `run_triggerer`
@@ -204,9 +204,9 @@ def counting(calls: Counter[str]) -> Iterator[None]:
     """Count what loops do in the job directories while they run as always."""
     call = JobDirectory.call
 
-    async def counted(directory: JobDirectory, work: Any, *args: Any, **kwargs: Any) -> Any:
-        calls[work.__name__] += 1
-        return await call(directory, work, *args, **kwargs)
+    async def counted(directory: JobDirectory, method: Any, *args: Any, **kwargs: Any) -> Any:
+        calls[method.__name__] += 1
+        return await call(directory, method, *args, **kwargs)
 
     JobDirectory.call = counted  # type: ignore[method-assign, assignment]
     try:
@@ -233,7 +233,7 @@ def rss_mb() -> float:
 
 
 def run_triggerer(pipe: Connection, jobs: int, base: Path, seconds: float, port: int, profile: str | None) -> None:
-    """Run the loops of all jobs, and send the figures."""
+    """Run the loops of all jobs, and send the measurements."""
     logging.disable()
     os.environ["AIRFLOW_HOME"] = str(base / "airflow")
     os.environ["AIRFLOW_CONN_BENCH"] = json.dumps(

@@ -26,7 +26,7 @@ class SlowSupervisor:
 
     def __init__(self) -> None:
         """The stores are empty."""
-        self.asked: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
         self._states: dict[tuple[str, str], Any] = {}
         self._variables: dict[str, str] = {}
         self._one_at_a_time = threading.Lock()
@@ -35,7 +35,7 @@ class SlowSupervisor:
         """Answer as the supervisor would."""
         with self._one_at_a_time:
             time.sleep(STORE_LATENCY_S)
-            self.asked[type(message).__name__] += 1
+            self.requests[type(message).__name__] += 1
             return self._answer(message)
 
     def _answer(self, message: Any) -> Any:

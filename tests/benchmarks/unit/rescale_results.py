@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.benchmarks.rescale.case import Found
-from tests.benchmarks.rescale.figures import (
+from tests.benchmarks.rescale.measurements import (
     Batch,
     Repeat,
     Span,

@@ -1,4 +1,4 @@
-"""What the benchmark of rescales makes of logs, outputs and figures; `make bench-rescale` gets them."""
+"""The evaluation of logs, outputs and measurements by the benchmark of rescales (`make bench-rescale`)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 from tests.benchmarks.rescale import case, feed
 from tests.benchmarks.rescale.__main__ import CASES, main, remember, remembered
 from tests.benchmarks.rescale.case import Case, Found, Subject, all_measured, compare, first_line, orders
-from tests.benchmarks.rescale.figures import (
-    Order,
-    Repeat,
-    Span,
-)
 from tests.benchmarks.rescale.flink.installation import (
     FlinkMissingError,
     configuration,
     find,
     install,
     java_options,
+)
+from tests.benchmarks.rescale.measurements import (
+    Order,
+    Repeat,
+    Span,
 )
 from tests.benchmarks.unit.rescale_results import found, repeat
 
@@ -104,7 +104,7 @@ class Rescaled(Subject):
 
     def wait_effect(self):
         if len(self.ordered) == 3:
-            raise TimeoutError("the plan in force: not within 120 s\nand more")
+            raise TimeoutError("the active plan: not within 120 s\nand more")
 
     def warm_up(self): ...
     def end(self): ...
@@ -128,7 +128,7 @@ def test_job_goes_down_and_up_in_turn_and_what_was_found_before_it_hangs_counts(
     given, stopped = orders(subject, 10, float("inf"))
     assert subject.ordered == [1, 2, 1]
     assert [order.slots for order in given] == [1, 2]
-    assert stopped == "TimeoutError: the plan in force: not within 120 s"
+    assert stopped == "TimeoutError: the active plan: not within 120 s"
 
 
 @pytest.mark.usefixtures("no_wait")

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.benchmarks.rescale.figures import (
+from tests.benchmarks.rescale.flink.flink_log import JobLog, SinkFiles
+from tests.benchmarks.rescale.measurements import (
     Batch,
     Order,
     Span,
 )
-from tests.benchmarks.rescale.flink.flink_log import JobLog, SinkFiles
 from tests.benchmarks.rescale.spark.spark_log import (
     Effect,
     Events,
@@ -27,7 +27,7 @@ ORDER = Order(slots=2, window=Span(begin=10, end=20), steady=Span(begin=20, end=
 
 
 def progress(number: int, start: str | None, **durations: int) -> str:
-    told = {
+    progress = {
         "runId": "r",
         "batchId": number,
         "timestamp": "1970-01-01T00:00:05.500Z",
@@ -35,7 +35,7 @@ def progress(number: int, start: str | None, **durations: int) -> str:
         "sources": [{"startOffset": start, "endOffset": '{"logOffset":3}'}],
     }
     kind = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
-    return json.dumps({"Event": kind, "progress": told})
+    return json.dumps({"Event": kind, "progress": progress})
 
 
 def task(executor: str, at: int, failed: bool = False) -> str:
@@ -80,15 +80,15 @@ def test_executors_take_effect_with_their_first_task_or_with_the_first_batch_wit
 
 
 @pytest.mark.parametrize(
-    ("events", "said"),
+    ("events", "message"),
     [
         (Events(batches=BATCHES), "no executor came or went"),
         (Events(batches=BATCHES, added={"a/2": 12.0}), "nothing ran on the new slots"),
         (Events(batches=BATCHES[:2], removed={"a/2": 19.0}), "nothing ran on the new slots"),
     ],
 )
-def test_executors_that_did_not_change_or_were_not_used_are_no_rescale(events, said):
-    with pytest.raises(ValueError, match=said):
+def test_executors_that_did_not_change_or_were_not_used_are_no_rescale(events, message):
+    with pytest.raises(ValueError, match=message):
         executors_changed(events, ORDER)
 
 
@@ -102,7 +102,7 @@ def test_a_file_was_seen_when_the_batch_that_read_it_was_committed():
     assert seen([ahead, behind], {12: 2, 13: 5}) == {12: 4}
 
 
-def said(at: str, what: str) -> str:
+def log_line(at: str, what: str) -> str:
     return f"1970-01-01 00:00:{at} INFO  org.apache.flink.runtime [] - {what}"
 
 
@@ -110,14 +110,14 @@ def test_jobmanager_reports_when_tasks_stood_still_and_checkpoints():
     log = JobLog()
     log.take(
         [
-            said("12,000", "Source: records[1] (1/2) (a_0_0) switched from RUNNING to CANCELING."),
-            said("12,100", "end: Writer (1/1) (a_0_0) switched from RUNNING to CANCELING."),
-            said("13,500", "Source: records[1] (1/1) (a_0_1) switched from INITIALIZING to RUNNING."),
-            said("13,750", "end: Writer (1/1) (a_0_1) switched from INITIALIZING to RUNNING."),
-            said("13,800", "Job counts (51f3) switched from state CREATED to RUNNING."),
+            log_line("12,000", "Source: records[1] (1/2) (a_0_0) switched from RUNNING to CANCELING."),
+            log_line("12,100", "end: Writer (1/1) (a_0_0) switched from RUNNING to CANCELING."),
+            log_line("13,500", "Source: records[1] (1/1) (a_0_1) switched from INITIALIZING to RUNNING."),
+            log_line("13,750", "end: Writer (1/1) (a_0_1) switched from INITIALIZING to RUNNING."),
+            log_line("13,800", "Job counts (51f3) switched from state CREATED to RUNNING."),
             "\tat java.lang.Thread.run",
             *(
-                said(f"{second},000", f"Completed checkpoint {second} for job 51f3 (1 bytes)")
+                log_line(f"{second},000", f"Completed checkpoint {second} for job 51f3 (1 bytes)")
                 for second in (19, 21, 24)
             ),
         ]

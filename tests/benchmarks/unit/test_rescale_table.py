@@ -11,13 +11,13 @@ from tests.benchmarks.rescale.table import MET, NOT_JUDGED, NOT_MET, delays, res
 from tests.benchmarks.unit.rescale_results import found
 
 
-def verdicts(*all_found: Found) -> dict[str, str]:
+def result_of_targets(*all_found: Found) -> dict[str, str]:
     rows = [line.strip("| ").split(" | ") for line in list(targets(all_found))[2:]]
-    return {target: verdict for target, _, verdict in rows}
+    return {target: result for target, _, result in rows}
 
 
 def test_targets_are_judged_as_they_are():
-    told = verdicts(
+    rows = result_of_targets(
         found("tier 0", missed=1),
         found("tier 1"),
         found("tier 1", "1,000,000 keys", dead_s=0.4),
@@ -25,7 +25,7 @@ def test_targets_are_judged_as_they_are():
         found("tier 2", "1,000,000 keys", dead_s=9.0),
         found("Flink", dead_s=0.1),
     )
-    assert told == {
+    assert rows == {
         "tier 0, 10,000 keys: no batch missed": NOT_MET,
         "tier 0, 10,000 keys, down: worst record delay no worse than in steady running": NOT_MET,
         "tier 0, 10,000 keys, up: worst record delay no worse than in steady running": NOT_MET,
@@ -36,25 +36,25 @@ def test_targets_are_judged_as_they_are():
         "tier 2, 10,000 keys: dead time <= 3 s at p95": MET,
         "0 lost, 0 duplicated, equal counts": MET,
     }
-    assert verdicts(found("tier 0", delay_s=1.0))["tier 0, 10,000 keys: no batch missed"] == MET
+    assert result_of_targets(found("tier 0", delay_s=1.0))["tier 0, 10,000 keys: no batch missed"] == MET
 
 
 @pytest.mark.parametrize("wrong", [{"lost": 1}, {"duplicated": 1}, {"checksum": "other"}])
 def test_results_that_differ_or_are_not_the_truth_meet_no_target(wrong):
     all_found = found("tier 1"), replace(found("Flink"), **wrong)
-    assert verdicts(*all_found)["0 lost, 0 duplicated, equal counts"] == NOT_MET
+    assert result_of_targets(*all_found)["0 lost, 0 duplicated, equal counts"] == NOT_MET
 
 
 def test_tables_report_ratios_to_flink_with_as_much_state_and_what_was_not_measured():
     flink = found("Flink", dead_s=0.4, delay_s=4.0)
     missing = Found(title="Flink, 1,000,000 keys", error="FlinkMissingError: no registry")
-    told = list(tables([found("tier 1"), found("tier 1", "1,000,000 keys"), flink, missing]))
-    ours, large, theirs, absent = told[2:6]
+    rows = list(tables([found("tier 1"), found("tier 1", "1,000,000 keys"), flink, missing]))
+    ours, large, theirs, absent = rows[2:6]
     assert "0.20 (0.20 - 0.20) | 0.20 | 0.50 (0.50 - 0.50)" in ours
     assert "0.20 (0.20 - 0.20) | 0.20 |  |" in large
     assert theirs.startswith("| Flink, 10,000 keys | 2 | 0 (0) | 0.40")
     assert absent.startswith("| Flink, 1,000,000 keys | not measured: FlinkMissingError: no registry |")
-    widths = {line.count("|") for line in told[:6]}
+    widths = {line.count("|") for line in rows[:6]}
     assert widths == {10}
 
 

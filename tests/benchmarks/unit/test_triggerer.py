@@ -10,17 +10,17 @@ from tests.benchmarks.triggerer.__main__ import main
 def test_few_jobs_share_a_poll_and_each_reads_its_own_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     page = tmp_path / "benchmarks.md"
     page.write_text("<!-- triggerer: begin -->\nold\n<!-- triggerer: end -->\n")
-    asked = ["--jobs", "3", "--runs", "1", "--seconds", "4", "--write", str(page)]
-    assert main(asked, load=lambda: (0.5, 0.0, 0.0)) == 0
+    options = ["--jobs", "3", "--runs", "1", "--seconds", "4", "--write", str(page)]
+    assert main(options, load=lambda: (0.5, 0.0, 0.0)) == 0
     printed = capsys.readouterr().out
     assert page.read_text() == f"<!-- triggerer: begin -->\n{printed}<!-- triggerer: end -->\n"
     assert "Load average before each run: 0.50 - 0.50." in printed
-    figures = metrics_of(printed)
-    assert 0.2 < figures["polls of the master (1/s)"] <= 1.5
-    assert figures["reads of driver status (1/s)"] > figures["polls of the master (1/s)"]
-    assert figures["reads of the change marker (1/s)"] == 0
-    assert 0 < figures["CPU (cores)"] < 2
-    assert figures["for each job (ms/s)"] > 0
+    measurements = metrics_of(printed)
+    assert 0.2 < measurements["polls of the master (1/s)"] <= 1.5
+    assert measurements["reads of driver status (1/s)"] > measurements["polls of the master (1/s)"]
+    assert measurements["reads of the change marker (1/s)"] == 0
+    assert 0 < measurements["CPU (cores)"] < 2
+    assert measurements["for each job (ms/s)"] > 0
 
 
 def metrics_of(printed: str) -> dict[str, float]:

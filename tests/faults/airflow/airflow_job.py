@@ -107,7 +107,7 @@ class AirflowJob(JobUnderFault):
         self.start()
         self.run_well()
 
-    def mark(self, state: str) -> None:
+    def set_state(self, state: str) -> None:
         """Set the task's state, as a person does."""
         self._task("PATCH", {"new_state": state})
 
@@ -137,7 +137,7 @@ class AirflowJob(JobUnderFault):
     def _task(self, method: str, body: dict[str, Any]) -> Any:
         return self.request(method, f"/dagRuns/{self.run_id}/taskInstances/{TASK}", body)
 
-    # ---- what there is to see ----
+    # ---- observations ----
 
     def task_state(self) -> str | None:
         return self.airflow.api.task_state(self.dag, self.run_id, TASK)
@@ -177,8 +177,8 @@ class AirflowJob(JobUnderFault):
     def story(self) -> str:
         newest = self.newest()
         stands = None if newest is None else (newest.number, newest.directive.epoch, newest.scheduler["current"])
-        told = self.task_log() if self.run_id else ""
-        return f"{told}\n--- {stands}, {self.status()}, {len(self.rows())} of {self.files * 10} rows"
+        log = self.task_log() if self.run_id else ""
+        return f"{log}\n--- {stands}, {self.status()}, {len(self.rows())} of {self.files * 10} rows"
 
     # ---- Airflow's own ----
 

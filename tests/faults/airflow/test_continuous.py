@@ -48,5 +48,5 @@ def test_next_run_goes_on_with_the_job(job: AirflowJob, record: Record, end: str
     job.recover()
     assert (job.try_number(), job.task_state()) == (1, "deferred")
     job.pause(True)
-    job.mark("failed")
+    job.set_state("failed")
     record("one run of a `@continuous` DAG after the other", end, job.outcome())

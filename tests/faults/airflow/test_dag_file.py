@@ -24,7 +24,7 @@ with DAG("{dag}", schedule=None):
 
 
 def replace_driver(job: AirflowJob) -> None:
-    """The driver dies, and somebody must see to it."""
+    """The driver dies, and a loop must replace it."""
     epoch = job.epoch()
     job.cluster.kill_driver(job.driver())
     job.wait_for("the next driver", lambda: job.epoch() == epoch + 1 and job.is_in("Executing"))

@@ -25,7 +25,7 @@ def clean(job: AirflowJob, table: str) -> None:
 
 @pytest.mark.parametrize("meanwhile", ["", ", the scheduler being frozen"], ids=["", "frozen scheduler"])
 def test_live_trigger_that_is_cleaned_away(job: AirflowJob, record: Record, meanwhile: str) -> None:
-    """Airflow forgets the task instance as well, and makes it anew: a new attempt, which adopts the driver."""
+    """Airflow loses the task instance as well, and creates it again: a new attempt, which adopts the driver."""
     job.begin()
     attempt = job.xcom("attempt")
     job.fault()
@@ -41,7 +41,7 @@ def test_live_trigger_that_is_cleaned_away(job: AirflowJob, record: Record, mean
 
 
 def test_live_run_that_is_cleaned_away(job: AirflowJob, record: Record) -> None:
-    """Nobody will make it anew: that is the end of the job, and another run goes on with it."""
+    """Airflow does not create the task instance again: the job ends, and another run continues it."""
     job.begin()
     clean(job, "dag_run")
     job.fault()

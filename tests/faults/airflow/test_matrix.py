@@ -18,7 +18,7 @@ from tests.faults.conftest import WORKER
 from tests.faults.harness.job_under_fault import frozen
 from tests.faults.harness.outcome import Outcome
 from tests.faults.harness.results import Result, remember, remembered
-from tests.faults.matrix.cells import AIRFLOW_WORKER, UNDER_AIRFLOW, Cell, marked
+from tests.faults.matrix.cells import AIRFLOW_WORKER, UNDER_AIRFLOW, Cell, cells_with
 from tests.faults.matrix.matrix_job import SCRIPT, backs_off, feed_twice
 from tests.faults.matrix.page import write_grid
 
@@ -129,7 +129,7 @@ def job(
     airflow_job.remove()
 
 
-@pytest.mark.parametrize("cell", marked(UNDER_AIRFLOW), ids=name_of)
+@pytest.mark.parametrize("cell", cells_with(UNDER_AIRFLOW), ids=name_of)
 def test_process_of_airflow_that_is_killed_at_a_moment(
     job: StatefulAirflowJob, request: pytest.FixtureRequest, cell: Cell
 ) -> None:

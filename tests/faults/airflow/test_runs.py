@@ -25,8 +25,8 @@ def end_and_delete_run(job: AirflowJob) -> None:
 
 
 ENDS: dict[str, Callable[[AirflowJob], None]] = {
-    "the task is marked failed": lambda job: job.mark("failed"),
-    "the task is marked success": lambda job: job.mark("success"),
+    "the task is marked failed": lambda job: job.set_state("failed"),
+    "the task is marked success": lambda job: job.set_state("success"),
     "the DAG run is marked failed": lambda job: job.mark_run("failed"),
     "the DAG run is marked failed and deleted": end_and_delete_run,
     "the DAG is deleted, its file is not": lambda job: job.request("DELETE", ""),
@@ -50,19 +50,19 @@ def test_job_that_is_ended_and_goes_on_in_another_run(job: AirflowJob, record: R
 
 @pytest.mark.parametrize("state", ["scheduled", "running"])
 def test_task_that_is_marked_failed_between_two_slices(job: AirflowJob, record: Record, state: str) -> None:
-    """The trigger has fired and is gone, and the worker never hears of it: nobody calls `on_kill`."""
+    """The trigger has fired and is gone, and no worker receives its event: `on_kill` is not called."""
     job.begin(trigger_lifetime=LIFETIME_S)
     job.wait_loop(job.owner())
     if state == "scheduled":
         with still(job.airflow._processes[Component.SCHEDULER]):
             job.wait_task(state)
-            job.mark("failed")
+            job.set_state("failed")
             job.fault()
             wait_driver_gone(job)
     else:
         job.hold.touch()
         job.wait_task(state)
-        job.mark("failed")
+        job.set_state("failed")
         job.fault()
         wait_driver_gone(job)
         job.hold.unlink()
@@ -140,8 +140,8 @@ def test_job_that_two_dags_run(job: AirflowJob, record: Record) -> None:
     job.recover()
     api = job.airflow.api
     job.wait_for("the end of the first", lambda: api.task_state(first, lost, "job") == "failed")
-    told = api.task_log(first, lost, "job")
-    assert f"was taken over by '{second}/job/" in told
+    log = api.task_log(first, lost, "job")
+    assert f"was taken over by '{second}/job/" in log
     assert api.try_number(first, lost, "job") == 1
     assert (job.epoch(), job.task_state()) == (1, "deferred")
     record("two DAGs run one job", "the second takes it over", job.suspend())

@@ -52,7 +52,7 @@ def second(job: AirflowJob) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
 def test_triggerer_that_thaws_when_another_has_taken_over(
     job: AirflowJob, record: Record, second: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
-    """Two loops of one attempt at once; Airflow calls `on_kill` of the one that is too many, though nobody killed the task."""
+    """Two loops of one attempt at once. Airflow calls `on_kill` of the duplicate loop, although no user killed the task."""
     job.begin()
     owner = job.owner()
     second()

@@ -30,21 +30,21 @@ LONG_S = 2 * LEASE_S
 
 
 @pytest.fixture(params=["remembers", "forgets"])
-def memory(request: pytest.FixtureRequest) -> str:
+def recovery_mode(request: pytest.FixtureRequest) -> str:
     """Whether the master knows after a restart what it knew before (`spark.deploy.recoveryMode`)."""
     return str(request.param)
 
 
 @pytest.fixture
-def mortal_world(make_job: Callable[..., JobUnderFault], memory: str, tmp_path: Path) -> Iterator[JobUnderFault]:
+def mortal_world(make_job: Callable[..., JobUnderFault], recovery_mode: str, tmp_path: Path) -> Iterator[JobUnderFault]:
     """A job on a cluster whose master may be killed."""
-    properties = recovering(tmp_path / "master") if memory == "remembers" else {}
+    properties = recovering(tmp_path / "master") if recovery_mode == "remembers" else {}
     with LocalCluster(tmp_path / "cluster", properties=properties) as cluster:
         cluster.add_worker(**WORKER)
         yield make_job(cluster=cluster)
 
 
-def test_master_that_is_killed_and_restarted(mortal_world: JobUnderFault, record: Record, memory: str) -> None:
+def test_master_that_is_killed_and_restarted(mortal_world: JobUnderFault, record: Record, recovery_mode: str) -> None:
     """One that forgets has its workers kill the drivers that it does not know."""
     job = mortal_world
     loop = job.start_loop()
@@ -57,10 +57,10 @@ def test_master_that_is_killed_and_restarted(mortal_world: JobUnderFault, record
     wait_for_workers(job.cluster)
     job.feed()
     job.recover()
-    if memory == "remembers":
+    if recovery_mode == "remembers":
         assert job.epoch() == 1
     assert job.logged("the cluster does not answer")
-    record("master killed (-9)", f"for two leases; it {memory} what it knew", job.finish(loop))
+    record("master killed (-9)", f"for two leases; it {recovery_mode} what it knew", job.finish(loop))
 
 
 @pytest.mark.parametrize("memory", ["remembers"])
@@ -69,16 +69,16 @@ def test_executor_that_is_given_back_while_there_is_no_master(mortal_world: JobU
     job = mortal_world
     loop = job.start_loop()
     job.run_well()
-    job.ask(parallelism=(1, 2))
+    job.request(parallelism=(1, 2))
     job.wait_for("two executors", lambda: executors(job) == 2 and job.is_in("Executing"))
     kill_master(job.cluster)
     job.fault()
-    job.ask()
+    job.request()
     job.wait_for("one executor", lambda: executors(job) == 1)
     restart_master(job.cluster)
     wait_for_workers(job.cluster)
     job.wait_for("the slot's return", lambda: cores_of_executors(job.cluster) == 1)
-    job.ask(parallelism=(1, 2))
+    job.request(parallelism=(1, 2))
     job.wait_for("two executors", lambda: executors(job) == 2 and job.is_in("Executing"))
     job.feed()
     job.recover()
@@ -134,7 +134,7 @@ def test_master_that_dies_right_before_the_submission(mortal_world: JobUnderFaul
 
 @pytest.mark.parametrize("memory", ["forgets"])
 def test_master_that_hangs_with_the_submission(mortal_world: JobUnderFault, record: Record) -> None:
-    """It takes it up when nobody waits for its answer any more."""
+    """The master processes the request after the client has stopped waiting for the response."""
     job = mortal_world
     master = master_process(job.cluster)
     loop = job.start_loop("http:before:submit", victim=(master.pid, signal.SIGSTOP))

@@ -1,4 +1,4 @@
-"""Java or Python is missing on a worker: the job says so, and hurries nobody."""
+"""Java or Python is missing on a worker: the job reports the missing program and restarts with backoff."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ LOGGED_BETWEEN = 100
 
 NOISE_BLOCKS = 5_000
 NOISE_BYTES = 512 << 10
-"""Two footprints never lie at the same point of the log, and what is bounded may still fill: transitions, figures. In the long test this is
+"""Two footprints are never taken at the same point of the journal, and bounded collections may still fill: transitions, metrics. In the long test this is
 a few blocks for each thing that happens."""
 
 LOG_DOCUMENT_BYTES = 32 << 10
@@ -39,11 +39,11 @@ def assert_no_growth(run: LongRun, footprints: list[Footprint]) -> None:
     """The last week left no more than the first."""
     first, last = footprints[0], footprints[-1]
     assert last.blocks - first.blocks < NOISE_BLOCKS, footprints
-    assert last.memory - first.memory < NOISE_BYTES, footprints
+    assert last.traced_memory - first.traced_memory < NOISE_BYTES, footprints
     assert last.descriptors <= first.descriptors
     assert last.threads <= first.threads
     for footprint in footprints:
         assert footprint.journal_documents <= OPTIONS["history_size"] + LOGGED_BETWEEN
         assert footprint.history_documents <= OPTIONS["history_size"] + LOGGED_BETWEEN
     assert run.largest_document < LOG_DOCUMENT_BYTES
-    assert run.shown.largest < XCOM_BYTES
+    assert run.published.largest < XCOM_BYTES

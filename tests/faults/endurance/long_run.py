@@ -78,7 +78,7 @@ class Footprint:
     """
 
     blocks: int
-    memory: int
+    traced_memory: int
     descriptors: int
     threads: int
     journal_documents: int
@@ -97,7 +97,7 @@ class MeasuredStore(FakeStore):
     """A store that forgets what it shows, but for its size.
 
     Attributes:
-        rescales: that people were told of.
+        rescales: number of published rescales.
         restarts: likewise.
         largest: bytes that all XComs of the job took at most, as JSON.
     """
@@ -121,7 +121,7 @@ class HastyClock(ManualClock):
 
     Attributes:
         busy_until: until then all time passes.
-        calm_until: then the next thing happens.
+        idle_until: then the next thing happens.
     """
 
     busy_until = START
@@ -129,8 +129,8 @@ class HastyClock(ManualClock):
 
     async def sleep(self, seconds: float) -> None:
         """See `ManualClock`."""
-        calm = (self.idle_until - self.now()).total_seconds()
-        await super().sleep(seconds if self.now() < self.busy_until else max(seconds, calm))
+        idle = (self.idle_until - self.now()).total_seconds()
+        await super().sleep(seconds if self.now() < self.busy_until else max(seconds, idle))
 
 
 class LongRun(Simulation):
@@ -151,11 +151,11 @@ class LongRun(Simulation):
         """
         super().__init__((1, 4), **OPTIONS)
         self.clock = self.hasty = HastyClock(self._tick)
-        self.shown: Any = MeasuredStore()
+        self.published: Any = MeasuredStore()
         self.disk: Any = DiskChannel("job", directory)
-        self.store, self.channel, self.drivers._channel = self.shown, self.disk, self.disk
+        self.store, self.channel, self.drivers._channel = self.published, self.disk, self.disk
         jobs = JobDirectory(Storage.at(str(directory)), "job")
-        self.ports = replace(self.ports, channel=jobs, store=self.shown, clock=self.clock)
+        self.ports = replace(self.ports, channel=jobs, store=self.published, clock=self.clock)
         self.happened: dict[str, int] = {}
         self.largest_document = 0
         self._folder = directory / "job"
@@ -182,7 +182,7 @@ class LongRun(Simulation):
         gc.collect()
         return Footprint(
             blocks=sys.getallocatedblocks(),
-            memory=traced_bytes(),
+            traced_memory=traced_bytes(),
             descriptors=process.num_fds(),
             threads=threading.active_count(),
             journal_documents=len(list((self._folder / JOURNAL).iterdir())),
@@ -203,7 +203,7 @@ class LongRun(Simulation):
 
     def _happen(self) -> None:
         """One thing; workers come and go, the author's query fails, drivers die, people change their minds."""
-        things = (self._change_workers, self._change_workers, self._fail_query, self._ask, self._kill_driver)
+        things = (self._change_workers, self._change_workers, self._fail_query, self._request, self._kill_driver)
         thing = self._random.choice(things)
         thing()
         self._count(thing.__name__)
@@ -226,8 +226,8 @@ class LongRun(Simulation):
         if self.cluster.submissions:
             self.cluster.kill_driver(list(self.cluster.submissions)[-1])
 
-    def _ask(self) -> None:
-        self.shown.requests = ControlRequests(requirements={"job": (1, self._random.randint(1, 4))})
+    def _request(self) -> None:
+        self.published.requests = ControlRequests(requirements={"job": (1, self._random.randint(1, 4))})
 
     def _count(self, what: str) -> None:
         self.happened[what] = self.happened.get(what, 0) + 1

@@ -31,4 +31,4 @@ def test_thousands_of_rescales_leave_no_more_than_hundreds(tmp_path: Path) -> No
     assert_no_growth(run, footprints)
     assert footprints[-1].scheduler_bytes < 1.1 * footprints[0].scheduler_bytes
     assert sum(run.happened.values()) > 1000
-    assert min(run.shown.rescales, run.shown.restarts) > 200
+    assert min(run.published.rescales, run.published.restarts) > 200

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from marks import mark  # type: ignore[import-not-found]  # staged beside it
+from marks import mark_epoch  # type: ignore[import-not-found]  # staged beside it
 from pyspark.sql.functions import lit
 
 from airflow_adaptive.job import AdaptiveJob
@@ -12,7 +12,7 @@ ROOT = Path(sys.argv[1])
 
 
 def copy(spark, parallelism):
-    epoch = mark(spark, ROOT)
+    epoch = mark_epoch(spark, ROOT)
     rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 2).json(f"{ROOT}/in")
     checked = rows.repartition(parallelism["job"]).selectExpr("id", "1 / (id + 1) AS checked")  # -1 fails its batch
     stamped = checked.withColumn("epoch", lit(epoch))

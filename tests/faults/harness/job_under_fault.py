@@ -46,13 +46,13 @@ class JobUnderFault(WatchedJob):
             (self.root / folder).mkdir(parents=True)
         self._channel = JobDirectory(Storage.at(str(self.base)), self.job)
         self._code = asyncio.run(stage(self._channel, self.program, [MARKS]))
-        self.ask()
+        self.request()
 
     # ---- what people do ----
 
-    def ask(self, desired_state: str = "running", parallelism: tuple[int, int] = (1, 1)) -> None:
-        """Leave a wish."""
-        self.leave(desired_state, {"job": parallelism})
+    def request(self, desired_state: str = "running", parallelism: tuple[int, int] = (1, 1)) -> None:
+        """Write control requests."""
+        self.write_requests(desired_state, {"job": parallelism})
 
     def feed(self, files: int = 2) -> None:
         """More input."""
@@ -95,7 +95,7 @@ class JobUnderFault(WatchedJob):
             "base": str(self.base),
             "master": self.cluster.master_url,
             "extra": {"rest-port": rest, "ui-port": ui},
-            "wishes": str(self.root / "wishes.json"),
+            "requests": str(self.root / "requests.json"),
             "dies": dies,
             "victim": victim,
             "lifetime_s": lifetime_s,
@@ -159,7 +159,7 @@ class JobUnderFault(WatchedJob):
 
     def finish(self, loop: subprocess.Popen[bytes]) -> Outcome:
         """Suspend the job and see what has come out; no driver must be left."""
-        self.ask("suspended")
+        self.request("suspended")
         self.wait_exit(loop, 0)
         assert self.is_in("Finished")
         return self.outcome()
@@ -176,7 +176,7 @@ class JobUnderFault(WatchedJob):
         writers = [max(row["epoch"] for row in rows) for _, rows in batches if rows]
         assert writers == sorted(writers), f"a driver wrote after its successor: {writers}"
         assert sorted(set(rows)) == list(range(self.files * ROWS)), self.story()
-        assert len(rows) == len(set(rows)), "rows doubled"
+        assert len(rows) == len(set(rows)), "duplicate rows"
         return Outcome(
             expected=self.files * ROWS,
             found=len(rows),

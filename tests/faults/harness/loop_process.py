@@ -40,15 +40,15 @@ COMPACT_EVERY = 10
 
 
 class FileStore:
-    """A `JobStore`: wishes come from a file."""
+    """A `JobStore` that reads the control requests from a file."""
 
-    def __init__(self, wishes: Path) -> None:
-        self._wishes = wishes
+    def __init__(self, requests: Path) -> None:
+        self._file = requests
 
     async def control_requests(self) -> ControlRequests:
-        wishes = json.loads(self._wishes.read_text())
-        requirements = {name: (lower, upper) for name, (lower, upper) in wishes["requirements"].items()}
-        return ControlRequests(desired_state=DesiredState(wishes["desired_state"]), requirements=requirements)
+        requests = json.loads(self._file.read_text())
+        requirements = {name: (lower, upper) for name, (lower, upper) in requests["requirements"].items()}
+        return ControlRequests(desired_state=DesiredState(requests["desired_state"]), requirements=requirements)
 
     async def publish_metrics(self, metrics: Mapping[str, object]) -> None:
         pass
@@ -78,13 +78,13 @@ async def run_one(shared: SharedCluster, config: Mapping[str, Any], death: Death
     ports = Ports(
         cluster=shared.client,
         channel=death.around(JobDirectory(Storage.at(config["base"]), spec.graph.job)),
-        store=FileStore(Path(config["wishes"])),
+        store=FileStore(Path(config["requests"])),
         clock=clock,
         shared=shared,
     )
     lifetime = config["lifetime_s"]
-    leave = RunLimits(recycle_at=None if lifetime is None else clock.now() + timedelta(seconds=lifetime))
-    state = await Loop(spec, ports, leave).run()
+    write_requests = RunLimits(recycle_at=None if lifetime is None else clock.now() + timedelta(seconds=lifetime))
+    state = await Loop(spec, ports, write_requests).run()
     log.info("%s left in %s", spec.graph.job, state.current)
 
 

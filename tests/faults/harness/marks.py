@@ -12,7 +12,7 @@ SAMPLE_S = 0.2
 NAME = "marks"
 
 
-def mark(spark: SparkSession, root: Path) -> int:
+def mark_epoch(spark: SparkSession, root: Path) -> int:
     """Begin to mark, once in a driver; the driver's epoch."""
     epoch = int(spark.sparkContext.getConf().get("spark.airflow.adaptive.epoch", "0"))
     if NAME not in {thread.name for thread in threading.enumerate()}:

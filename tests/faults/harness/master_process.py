@@ -1,4 +1,4 @@
-"""The master of a cluster that is killed and restarted, or whose address somebody else has."""
+"""The master of a cluster that is killed and restarted, or whose address another process has."""
 
 from __future__ import annotations
 

@@ -57,12 +57,12 @@ def write_page(results: Iterable[Result]) -> None:
     replace_section(PAGE, "table", table(results, section(PAGE, "table")).rstrip())
 
 
-def table(results: Iterable[Result], told: str = "") -> str:
+def table(results: Iterable[Result], previous: str = "") -> str:
     """One row for each fault and place; those of an earlier table that nothing is said of are kept."""
     runs: dict[tuple[str, str], list[Outcome]] = {}
     for result in (result for result in results if MATRIX not in result.case):
         runs.setdefault((result.fault, result.where), []).append(result.outcome)
-    head, old = HEAD.splitlines(), [row for row in told.splitlines() if row.startswith("| ")]
+    head, old = HEAD.splitlines(), [row for row in previous.splitlines() if row.startswith("| ")]
     rows = {_key(row): row for row in old if row not in head}
     rows |= {key: _row(*key, outcomes) for key, outcomes in runs.items()}
     return "".join(f"{line}\n" for line in [*head, *(rows[key] for key in sorted(rows))])
@@ -74,10 +74,10 @@ def _key(row: str) -> tuple[str, str]:
 
 
 def _row(fault: str, where: str, outcomes: list[Outcome]) -> str:
-    expected, found, doubled = (
+    expected, found, duplicated = (
         sum(getattr(it, name) for it in outcomes) for name in ("expected", "found", "duplicated")
     )
     at_once = max(outcome.drivers_at_once for outcome in outcomes)
     times = sorted(round(outcome.recovery_s) for outcome in outcomes)
     recovery = f"{times[0]} s" if times[0] == times[-1] else f"{times[0]} to {times[-1]} s"
-    return f"| {fault} | {where} | {len(outcomes)} | {expected} | {found} | {doubled} | {at_once} | {recovery} |"
+    return f"| {fault} | {where} | {len(outcomes)} | {expected} | {found} | {duplicated} | {at_once} | {recovery} |"

@@ -1,4 +1,4 @@
-"""What there is to see of a job on a real cluster, and how to wait for it."""
+"""The observable state of a job on a real cluster, and waits for its changes."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class WatchedJob:
         """Of the job."""
         return self.base / self.job
 
-    def leave(self, desired_state: str, bounds: Mapping[str, tuple[int, int]]) -> None:
-        """Leave a wish and the bounds of each vertex, where its loops look."""
-        written = self.root / "wishes.new"
+    def write_requests(self, desired_state: str, bounds: Mapping[str, tuple[int, int]]) -> None:
+        """Write the desired state and the bounds of each vertex to the file that the loops read."""
+        written = self.root / "requests.new"
         written.write_text(json.dumps({"desired_state": desired_state, "requirements": bounds}))
-        written.rename(self.root / "wishes.json")
+        written.rename(self.root / "requests.json")
 
     def newest(self) -> JournalDocument | None:
         """The newest document of the log."""

@@ -54,8 +54,8 @@ def split(jobs: Sequence[JobUnderFault], processes: int) -> list[subprocess.Pope
     return [start_loops(jobs[number::processes]) for number in range(processes)]
 
 
-def settled(jobs: Sequence[JobUnderFault]) -> bool:
-    """All jobs run, each on what it has planned, and nobody could have more."""
+def stable(jobs: Sequence[JobUnderFault]) -> bool:
+    """All jobs run with their planned slots, and no job could have more."""
     state = jobs[0].cluster.state()
     granted = {application["name"]: application["cores"] for application in state["activeapps"]}
     running = all(job.is_in("Executing") for job in jobs)
@@ -65,7 +65,7 @@ def settled(jobs: Sequence[JobUnderFault]) -> bool:
 def finish(jobs: Sequence[JobUnderFault], loops: Sequence[subprocess.Popen[bytes]]) -> list[Outcome]:
     """Suspend all jobs and see what has come out of each."""
     for job in jobs:
-        job.ask("suspended")
+        job.request("suspended")
     for loop in loops:
         jobs[0].wait_exit(loop, 0)
     return [job.outcome() for job in jobs]
@@ -75,26 +75,26 @@ def finish(jobs: Sequence[JobUnderFault], loops: Sequence[subprocess.Popen[bytes
 def test_two_jobs_compete_while_workers_come_and_go(
     fault_cluster: LocalCluster, make_job: MakeWorld, record: Record, processes: int
 ) -> None:
-    """Each could fill the cluster. Nobody takes what is not there, and nobody starves."""
+    """Each job could fill the cluster. No job takes slots that do not exist, and no job starves."""
     fault_cluster.reset()
     add_worker(fault_cluster, cores=4)
     jobs = [make_job(name) for name in ("first", "second")]
     for job in jobs:
-        job.ask(parallelism=(1, 2))
+        job.request(parallelism=(1, 2))
         job.feed()
     loops = split(jobs, processes)
     for job in jobs:
         job.wait_rows()
     joined = add_worker(fault_cluster, cores=2)
-    jobs[0].wait_for("six cores in use", lambda: settled(jobs) and sum(claimed(jobs)) == 6)
+    jobs[0].wait_for("six cores in use", lambda: stable(jobs) and sum(claimed(jobs)) == 6)
     for job in jobs:
         job.fault()
     fault_cluster.kill_worker(joined)
-    jobs[0].wait_for("four cores in use", lambda: settled(jobs) and sum(claimed(jobs)) == 4)
+    jobs[0].wait_for("four cores in use", lambda: stable(jobs) and sum(claimed(jobs)) == 4)
     for job in jobs:
         job.recover()
     add_worker(fault_cluster, cores=2)
-    jobs[0].wait_for("six cores in use again", lambda: settled(jobs) and sum(claimed(jobs)) == 6)
+    jobs[0].wait_for("six cores in use again", lambda: stable(jobs) and sum(claimed(jobs)) == 6)
     outcomes = finish(jobs, loops)
     record("worker killed (-9)", f"and replaced, while two jobs compete {PROCESSES[processes]}", *outcomes)
 
@@ -103,7 +103,7 @@ def test_two_jobs_compete_while_workers_come_and_go(
 def test_ten_jobs_where_there_is_room_for_four(
     fault_cluster: LocalCluster, make_job: MakeWorld, record: Record, processes: int
 ) -> None:
-    """Whoever has taken in its rows is suspended, so that the next one has its turn."""
+    """A job that has read its rows is suspended, so that the next job gets its slots."""
     fault_cluster.reset()
     for _ in range(2):
         add_worker(fault_cluster, cores=4)
@@ -118,7 +118,7 @@ def test_ten_jobs_where_there_is_room_for_four(
         for job in jobs:
             if not job.recovery_s and job.is_well():
                 job.recover()
-                job.ask("suspended")
+                job.request("suspended")
         return all(job.recovery_s for job in jobs)
 
     jobs[0].wait_for("rows of all jobs", all_had_their_turn, TIMEOUT_S)

@@ -48,20 +48,20 @@ class Cell:
 
     fault: str
     moment: str
-    mark: str
+    content: str
 
 
 def cells() -> Iterator[Cell]:
     """All fields, row by row."""
     head, *lines = [[field.strip() for field in line.split("|")] for line in TABLE.strip("\n").splitlines()]
-    for fault, *marks in lines:
-        for moment, mark in zip(head[1:], marks, strict=True):
-            yield Cell(fault=fault, moment=moment, mark=mark)
+    for fault, *contents in lines:
+        for moment, content in zip(head[1:], contents, strict=True):
+            yield Cell(fault=fault, moment=moment, content=content)
 
 
-def marked(mark: str) -> list[Cell]:
+def cells_with(content: str) -> list[Cell]:
     """The fields with that mark."""
-    return [cell for cell in cells() if cell.mark == mark]
+    return [cell for cell in cells() if cell.content == content]
 
 
 def fault_of(cell: Cell) -> Fault:

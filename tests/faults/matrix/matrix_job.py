@@ -60,7 +60,7 @@ class MatrixJob(JobUnderFault):
         attempt: that deployed it last.
         partitions: of its state, as deployed.
         bounds: that were asked for last.
-        wish: that was left last.
+        desired_state: the newest requested state.
         poisons: rows that failed their batch, so far.
     """
 
@@ -78,16 +78,16 @@ class MatrixJob(JobUnderFault):
 
     # ---- what people do ----
 
-    def ask(self, desired_state: str = "running", parallelism: tuple[int, int] = (1, 1)) -> None:
-        """Leave a wish, with the bounds as they were."""
+    def request(self, desired_state: str = "running", parallelism: tuple[int, int] = (1, 1)) -> None:
+        """Request a desired state; the bounds do not change."""
         del parallelism  # of a job with one vertex
         self.desired_state = desired_state
-        self.leave(desired_state, self.bounds)
+        self.write_requests(desired_state, self.bounds)
 
     def require(self, **bounds: tuple[int, int]) -> None:
-        """Ask for other bounds of some vertices, with the wish as it was."""
+        """Request other bounds of some vertices; the desired state does not change."""
         self.bounds |= bounds
-        self.ask(self.desired_state)
+        self.request(self.desired_state)
 
     def redeploy(self, partitions: int | None = None, conf: dict[str, str] | None = None) -> None:
         """Another attempt, with something changed."""
@@ -127,7 +127,7 @@ class MatrixJob(JobUnderFault):
         self.loop.kill()
         self.loop.wait()
 
-    # ---- what there is to see ----
+    # ---- observations ----
 
     def executors(self) -> list[psutil.Process]:
         """Their JVMs."""
@@ -139,7 +139,7 @@ class MatrixJob(JobUnderFault):
         return min(self.cluster.workers, key=lambda worker: worker.worker_id in with_driver)
 
     def runs_on(self, **parallelism: int) -> bool:
-        """Whether a plan with these parallelisms is in force."""
+        """Whether a plan with these parallelisms is active."""
         state = where(self)
         return state["type"] == "Executing" and parallelism.items() <= state["plan"]["parallelism"].items()
 
@@ -148,7 +148,7 @@ class MatrixJob(JobUnderFault):
     def have(self, **parallelism: int) -> None:
         """Wait until the job runs with these parallelisms."""
         self.require(**{name: (1, upper) for name, upper in parallelism.items()})
-        self.wait_for(f"{parallelism} in force", lambda: self._is_looked_after() and self.runs_on(**parallelism))
+        self.wait_for(f"{parallelism} active", lambda: self._is_looked_after() and self.runs_on(**parallelism))
 
     def catch(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Look very often; whether the condition came true."""
@@ -166,7 +166,7 @@ class MatrixJob(JobUnderFault):
 
     def resume(self) -> None:
         """The next attempt, of a job that has ended."""
-        self.ask("running")
+        self.request("running")
         self.attempt += 1
         self.look_after()
 

@@ -72,7 +72,7 @@ def in_state(name: str) -> Callable[[MatrixJob], bool]:
 
 
 def during(tier: Tier) -> Callable[[MatrixJob], bool]:
-    """The plan by that rung is written, and the driver has not reported it in force; from tier 1 on it has begun."""
+    """The plan of that tier is written, and the driver has not reported it as active; from tier 1 on, the driver has begun to apply it."""
 
     def seen(job: MatrixJob) -> bool:
         status = job.status()
@@ -95,7 +95,7 @@ def _run(**parallelism: int) -> Callable[[MatrixJob], None]:
     return lambda job: job.have(**parallelism)
 
 
-def _ask_for(**bounds: tuple[int, int]) -> Callable[[MatrixJob], None]:
+def _request_bounds(**bounds: tuple[int, int]) -> Callable[[MatrixJob], None]:
     return lambda job: job.require(**bounds)
 
 
@@ -116,7 +116,7 @@ def _lose_an_executor(job: MatrixJob) -> None:
 
 
 def _suspend(job: MatrixJob) -> None:
-    job.ask("suspended")
+    job.request("suspended")
     job.wait_end()
 
 
@@ -127,23 +127,23 @@ def _resume(job: MatrixJob) -> None:
 
 WAITING = Moment(
     name="Waiting",
-    lead=_ask_for(read=(MORE_SLOTS_THAN_AVAILABLE, MORE_SLOTS_THAN_AVAILABLE)),
+    lead=_request_bounds(read=(MORE_SLOTS_THAN_AVAILABLE, MORE_SLOTS_THAN_AVAILABLE)),
     seen=in_state("WaitingForResources"),
-    go_on=_ask_for(read=(1, 1)),
+    go_on=_request_bounds(read=(1, 1)),
 )
 DEPLOYING = Moment(name="Deploying", prepare=_suspend, lead=MatrixJob.resume, seen=in_state("Deploying"))
 EXECUTING = Moment(name="Executing", lead=lambda job: None, seen=in_state("Executing"))
 TIER_0_UP = Moment(
     name="tier 0 up",
     prepare=_run(read=1, distinct=1),
-    lead=_ask_for(distinct=(1, 2)),
+    lead=_request_bounds(distinct=(1, 2)),
     seen=during(Tier.EXECUTORS),
     passes=True,
 )
 TIER_0_DOWN = Moment(
     name="tier 0 down",
     prepare=_run(read=1, distinct=2),
-    lead=_ask_for(distinct=(1, 1)),
+    lead=_request_bounds(distinct=(1, 1)),
     seen=during(Tier.EXECUTORS),
     passes=True,
 )
@@ -158,13 +158,13 @@ RESTARTING_LOCALLY = Moment(
 BACKOFF = Moment(name="Restarting", lead=MatrixJob.poison, seen=backs_off, go_on=MatrixJob.cure)
 SUSPENDING = Moment(
     name="StopWithSavepoint",
-    lead=lambda job: job.ask("suspended"),
+    lead=lambda job: job.request("suspended"),
     seen=in_state("StopWithSavepoint"),
     passes=True,
     go_on=_resume,
 )
 CANCELING = Moment(
-    name="Canceling", lead=lambda job: job.ask("canceled"), seen=in_state("Canceling"), passes=True, go_on=_resume
+    name="Canceling", lead=lambda job: job.request("canceled"), seen=in_state("Canceling"), passes=True, go_on=_resume
 )
 
 MOMENTS = (

@@ -16,12 +16,12 @@ def write_grid(results: Iterable[Result]) -> None:
     replace_section(PAGE, "matrix", grid(results, section(PAGE, "matrix")).rstrip())
 
 
-def grid(results: Iterable[Result], told: str = "") -> str:
+def grid(results: Iterable[Result], previous: str = "") -> str:
     """A row for each fault, a column for each moment; in each cell the recovery, or why there is none.
 
     Recoveries in an earlier grid are kept where there is no newer one.
     """
-    recoveries = _recoveries(told)
+    recoveries = _recoveries(previous)
     for result in results:
         if MATRIX in result.case:
             recoveries[result.fault, result.where] = f"{result.outcome.recovery_s:.0f} s"
@@ -30,13 +30,15 @@ def grid(results: Iterable[Result], told: str = "") -> str:
         rows.setdefault(cell.fault, []).append(cell)
     moments = [cell.moment for cell in next(iter(rows.values()))]
     head = f"| | {' | '.join(moments)} |\n|---{'|---' * len(moments)}|\n"
-    reasons = "".join(f"- **{mark}**: {reason}\n" for mark, reason in REASONS.items())
+    reasons = "".join(f"- **{content}**: {reason}\n" for content, reason in REASONS.items())
     return head + "".join(_row(fault, row, recoveries) for fault, row in rows.items()) + f"\n{reasons}"
 
 
-def _recoveries(told: str) -> dict[tuple[str, str], str]:
+def _recoveries(previous: str) -> dict[tuple[str, str], str]:
     """By fault and moment, as a grid has them."""
-    rows = [[field.strip() for field in line.strip("|").split("|")] for line in told.splitlines() if line[:1] == "|"]
+    rows = [
+        [field.strip() for field in line.strip("|").split("|")] for line in previous.splitlines() if line[:1] == "|"
+    ]
     return {
         (fault, moment): field
         for fault, *fields in rows
@@ -46,10 +48,10 @@ def _recoveries(told: str) -> dict[tuple[str, str], str]:
 
 
 def _row(fault: str, row: list[Cell], recoveries: Mapping[tuple[str, str], str]) -> str:
-    return f"| {fault} | {' | '.join(_told(cell, recoveries) for cell in row)} |\n"
+    return f"| {fault} | {' | '.join(_text_of(cell, recoveries) for cell in row)} |\n"
 
 
-def _told(cell: Cell, recoveries: Mapping[tuple[str, str], str]) -> str:
-    if cell.mark not in (RUNS, UNDER_AIRFLOW):
-        return cell.mark
+def _text_of(cell: Cell, recoveries: Mapping[tuple[str, str], str]) -> str:
+    if cell.content not in (RUNS, UNDER_AIRFLOW):
+        return cell.content
     return recoveries.get((cell.fault, cell.moment), NOT_YET)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.harness.outcome import Outcome
-from tests.faults.matrix.cells import RUNS, Cell, fault_of, marked, moment_of
+from tests.faults.matrix.cells import RUNS, Cell, cells_with, fault_of, moment_of
 from tests.faults.matrix.matrix_job import MatrixJob
 from tests.faults.matrix.strike import strike
 
@@ -19,7 +19,7 @@ def name_of(cell: Cell) -> str:
     return "-".join(re.sub(r"\W+", "_", name).strip("_") for name in (cell.fault, cell.moment))
 
 
-@pytest.mark.parametrize("cell", marked(RUNS), ids=name_of)
+@pytest.mark.parametrize("cell", cells_with(RUNS), ids=name_of)
 def test_fault_at_a_moment(job: MatrixJob, record: Callable[[str, str, Outcome], None], cell: Cell) -> None:
     strike(job, fault_of(cell), moment_of(cell))
     record(cell.fault, cell.moment, job.so_far())

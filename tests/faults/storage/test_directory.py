@@ -1,6 +1,6 @@
 """The job directory is away, read-only or full for a while, shorter and longer than the driver's lease.
 
-Some cases need the right to mount a file system in memory: root has it, or whoever runs them under `unshare -Urm`.
+Some cases need the right to mount a file system in memory: root has this right, and so has a user who runs the tests under `unshare -Urm`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_directory_that_can_not_be_written(
     job.run_well()
     breaks, reason = BROKEN[broken]
     with breaks(job.base):
-        job.ask(parallelism=(2, 2))  # something to write down
+        job.request(parallelism=(2, 2))  # something to write down
         job.fault()
         job.last(seconds)
     job.recover()

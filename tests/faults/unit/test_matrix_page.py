@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.faults.harness.outcome import Outcome
 from tests.faults.harness.results import Result, table
-from tests.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, cells, fault_of, marked, moment_of
+from tests.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, cells, cells_with, fault_of, moment_of
 from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.moments import MOMENTS
 from tests.faults.matrix.page import NOT_YET, grid
@@ -19,12 +19,12 @@ def test_every_moment_is_a_column_and_every_fault_a_row():
 
 
 def test_cell_that_does_not_run_gives_its_reason():
-    assert {cell.mark for cell in cells()} == {RUNS, UNDER_AIRFLOW, *REASONS}
+    assert {cell.content for cell in cells()} == {RUNS, UNDER_AIRFLOW, *REASONS}
 
 
 def test_cell_that_runs_has_a_fault_and_a_moment():
-    assert {(fault_of(cell).name, moment_of(cell).name) for cell in marked(RUNS)} == {
-        (cell.fault, cell.moment) for cell in marked(RUNS)
+    assert {(fault_of(cell).name, moment_of(cell).name) for cell in cells_with(RUNS)} == {
+        (cell.fault, cell.moment) for cell in cells_with(RUNS)
     }
 
 

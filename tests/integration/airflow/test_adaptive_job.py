@@ -67,7 +67,7 @@ class Run:
     def until_executing(self, parallelism: int) -> None:
         wait_until(lambda: self.executing(parallelism), TIMEOUT_S, f"{self._dag} at {parallelism}")
 
-    def ask(self, desired_state: str) -> None:
+    def request(self, desired_state: str) -> None:
         self._api.set_asset_state(self._dag, "desired_state", desired_state)
 
     def require(self, lower: int, upper: int) -> None:
@@ -97,7 +97,7 @@ class Run:
         newest = max((self._directory / "journal").glob("[0-9]*.json"))
         return decode_journal(newest.read_bytes()).owner
 
-    def calm(self) -> list[timedelta]:
+    def cooldowns(self) -> list[timedelta]:
         """How long the job executed before each rescale."""
         transitions = self.xcom("transitions")
         return [
@@ -162,8 +162,8 @@ def test_job_grows_is_watched_and_is_suspended(
     spark_cluster.add_worker(cores=1, memory_mb=512)
     run.until_executing(2)
     assert run.status().epoch == 1
-    told = "job 'endless' was rescaled from 1 to 2: the available slots changed"
-    wait_until(lambda: told in mailbox.subjects, TIMEOUT_S, f"a mail: {told}")
+    subject = "job 'endless' was rescaled from 1 to 2: the available slots changed"
+    wait_until(lambda: subject in mailbox.subjects, TIMEOUT_S, f"a mail: {subject}")
     until_gauge(statsd, "endless.parallelism.job", 2)
     until_gauge(statsd, "endless.slots", 2)
     assert (
@@ -177,8 +177,8 @@ def test_job_grows_is_watched_and_is_suspended(
     run.require(1, 1)
     run.until_executing(1)
     assert run.status().epoch == 1
-    assert len(run.calm()) == 2
-    assert all(calm >= COOLDOWN for calm in run.calm())
+    assert len(run.cooldowns()) == 2
+    assert all(cooldowns >= COOLDOWN for cooldowns in run.cooldowns())
     wait_until(lambda: len(run.status().executors) == 1, TIMEOUT_S, "the idle executor to go back")
 
     (listed,) = json.loads(adaptive(airflow, "jobs", "--dag-id", "endless", "-o", "json"))
@@ -205,7 +205,7 @@ def test_recycled_trigger_leaves_the_driver_alone(begin: Begin) -> None:
     owner = run.owner()
     wait_until(lambda: run.owner() != owner, TIMEOUT_S, "another loop to claim the log")
     assert run.task_state in ("deferred", "scheduled", "queued", "running")
-    run.ask("suspended")
+    run.request("suspended")
     run.until_task("success")
     assert run.status().epoch == first.epoch
 
@@ -215,7 +215,7 @@ def test_cleared_task_adopts_the_running_driver(begin: Begin) -> None:
     before, owner = run.status(), run.owner()
     run.clear()
     wait_until(lambda: run.owner() != owner, TIMEOUT_S, "the second attempt to claim the log")
-    run.ask("suspended")
+    run.request("suspended")
     run.until_task("success")
     assert (run.status().epoch, run.status().submission_id) == (before.epoch, before.submission_id)
 
@@ -231,7 +231,7 @@ def test_job_in_a_worker_is_stopped_with_its_task(begin: Begin, spark_cluster: L
 
 @pytest.mark.long
 def test_job_of_a_paused_dag_is_supervised_and_ends_with_its_task(begin: Begin, spark_cluster: LocalCluster) -> None:
-    """Airflow runs no slice of a paused DAG: the recycled trigger has nobody to hand the job on to, nor calls `on_kill`."""
+    """Airflow runs no slice of a paused DAG: the recycled trigger has no successor, and does not call `on_kill`."""
     run = begin("paused")
     run.pause()
     run.until_task("scheduled")

@@ -23,9 +23,9 @@ def require(airflow: LocalAirflow, lower: int, upper: int) -> None:
     airflow.api._request("PUT", f"{API}/resource-requirements", bounds)
 
 
-def is_shown(airflow: LocalAirflow, state: str, parallelism: int) -> bool:
-    shown = airflow.api._find(API)
-    return (shown["state"], shown["parallelism"]) == (state, {"job": parallelism})
+def is_published(airflow: LocalAirflow, state: str, parallelism: int) -> bool:
+    published = airflow.api._find(API)
+    return (published["state"], published["parallelism"]) == (state, {"job": parallelism})
 
 
 def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
@@ -38,10 +38,10 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
     airflow.api.unpause("afterwards")
     spark_cluster.add_worker(cores=1, memory_mb=1024)
     run.until_executing(2)
-    wait_until(lambda: airflow.api._find(f"{API}/metrics?step=10")["points"], TIMEOUT_S, "the first figures")
+    wait_until(lambda: airflow.api._find(f"{API}/metrics?step=10")["points"], TIMEOUT_S, "the first metrics")
     require(airflow, 1, 1)
     run.until_executing(1)
-    wait_until(lambda: is_shown(airflow, "Executing", 1), TIMEOUT_S, "the smaller plan, as it is shown")
+    wait_until(lambda: is_published(airflow, "Executing", 1), TIMEOUT_S, "the smaller plan in the published state")
     position = f"position of {JOB}"  # a new trigger starts after the newest event
     wait_until(lambda: airflow.api.asset_state("suspension", position), TIMEOUT_S, "the position of the trigger")
 
@@ -52,7 +52,7 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
     assert airflow.api.xcom("control", control, "stop", "return_value") == "SUSPENDED"
     run.until_task("success")
     assert airflow.api.asset_state(JOB, "requesters")["desired_state"]["by"] == f"control/stop/{control}"
-    wait_until(lambda: "success" in airflow.api.run_states("afterwards"), 2 * TIMEOUT_S, "the DAG that is told")
+    wait_until(lambda: "success" in airflow.api.run_states("afterwards"), 2 * TIMEOUT_S, "the notified DAG")
 
     summary = airflow.api.asset_state(JOB, "summary")
     assert (summary["state"], summary["outcome"]) == ("Finished", "SUSPENDED")

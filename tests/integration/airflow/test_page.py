@@ -25,7 +25,7 @@ PICTURES = ROOT / "docs" / "pictures"
 
 @pytest.fixture
 def page(airflow: LocalAirflow, browser: Any) -> Iterator[Any]:
-    """Airflow's UI, for somebody who has logged in."""
+    """Airflow's UI for a user who has logged in."""
     context = browser.new_context(viewport={"width": 1280, "height": 1000}, reduced_motion="reduce")
     token = airflow.api._client.headers["Authorization"].removeprefix("Bearer ")
     context.add_cookies([{"name": "_token", "value": token, "url": airflow.url}])

@@ -112,8 +112,8 @@ def show(api: AirflowApi, job: str, **changes: Any) -> None:
 
 def dag(api: AirflowApi, dag_id: str) -> dict[str, Any]:
     """What Airflow shows of a DAG."""
-    shown: dict[str, Any] = api._request("GET", f"/api/v2/dags/{dag_id}/details")
-    return shown
+    details: dict[str, Any] = api._request("GET", f"/api/v2/dags/{dag_id}/details")
+    return details
 
 
 def runs(api: AirflowApi, dag_id: str) -> list[dict[str, Any]]:
@@ -133,9 +133,9 @@ def test_policy_rescales_a_job_when_its_window_begins_and_ends_and_makes_up_for_
     api = airflow.api
     show(api, "mirrored")
     show(api, "mirrored_suspended", state="Finished", outcome="SUSPENDED")
-    shown = dag(api, "rush_hour")
-    assert shown["timetable_summary"] == f"Rescale policy ({ZONE})"
-    assert shown["timetable_description"] == f"Changes of the rescale policy: rush ({ZONE})"
+    details = dag(api, "rush_hour")
+    assert details["timetable_summary"] == f"Rescale policy ({ZONE})"
+    assert details["timetable_description"] == f"Changes of the rescale policy: rush ({ZONE})"
 
     api.unpause("rush_hour")
     api.unpause("rush_hour_of_suspended")
@@ -175,8 +175,8 @@ def test_policy_that_can_t_be_used_is_one_import_error_that_reports_everything(
     assert "broken_calendar.py" in error
     last = error.strip().splitlines()[-1]
     assert error.count("policy.RescalePolicyError: ") == 1
-    for finding in ("Europe/Atlantis", "2026-02-30", "window 'crossed'"):
-        assert finding in last
+    for violation in ("Europe/Atlantis", "2026-02-30", "window 'crossed'"):
+        assert violation in last
 
 
 @pytest.fixture
@@ -194,5 +194,5 @@ def test_examples_are_read_and_show_their_timetable(airflow: LocalAirflow, examp
     for dag_id in examples:
         wait_until(partial(airflow.api.has_dag, dag_id), TIMEOUT_S, f"example {dag_id}")
     assert not [error for error in airflow.api.import_errors() if any(name in error for name in examples)]
-    shown = dag(airflow.api, "flight_departures_calendar")
-    assert shown["timetable_summary"] == "Rescale policy (America/New_York)"
+    details = dag(airflow.api, "flight_departures_calendar")
+    assert details["timetable_summary"] == "Rescale policy (America/New_York)"

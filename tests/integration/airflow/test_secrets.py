@@ -1,4 +1,4 @@
-"""Marked secrets, a real job, and a search for the marks in every place that anybody but the driver can look at."""
+"""Marked secrets, a real job, and a search for the marks in every place that a process other than the driver can read."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def files(directory: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def is_open(path: Path) -> bool:
-    """Whether a stranger may change it."""
+    """Whether another user may change it."""
     return bool(path.stat().st_mode & stat.S_IWOTH)
 
 

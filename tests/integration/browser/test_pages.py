@@ -12,7 +12,7 @@ from airflow_adaptive.testing.scenario import Scenario
 from tests.integration.browser.conftest import Visitor
 from tests.support.airflow import published_jobs as stories
 from tests.support.airflow.airflow_app import AirflowApp
-from tests.support.airflow.published_documents import shown
+from tests.support.airflow.published_documents import published
 
 XSS = '<img src=x onerror=alert(1)> & "quoted"'
 
@@ -112,7 +112,7 @@ def test_job_that_changes_is_followed_without_a_reload(airflow_app: AirflowApp, 
     page = visitor.open("jobs/departures")
     expect(page.get_by_role("img", name="State diagram: Deploying now")).to_be_visible()
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
-    airflow_app.show(asset, shown(job.when_plan_activated()))
+    airflow_app.show(asset, published(job.when_plan_activated()))
     expect(page.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
 
 

@@ -18,7 +18,7 @@ from tests.integration.browser.conftest import Visitor
 from tests.integration.browser.test_pages import editor_of, overflow
 from tests.support.airflow import published_jobs as stories
 from tests.support.airflow.airflow_app import AirflowApp
-from tests.support.airflow.published_documents import shown
+from tests.support.airflow.published_documents import published
 from tests.support.repository import ROOT
 
 PICTURES = ROOT / "docs" / "pictures"
@@ -60,7 +60,7 @@ def place(
 ) -> int:
     """Publish a job with this source of its bounds and this rescale policy, and return the id of its Asset."""
     job = stories.rescaled_twice()
-    summary = shown(job, **stories.SPARK)[SUMMARY] | {"requirements_source": by}
+    summary = published(job, **stories.SPARK)[SUMMARY] | {"requirements_source": by}
     if published_policy and published_policy["active"]:
         summary["requirements"] = published_policy["advice"]["bounds"]
     return stories.place(airflow_app, job, **{SUMMARY: summary, POLICY: published_policy or {}, **more})

@@ -107,13 +107,13 @@ class AirflowApp:
         with self.session() as session:
             session.add(DagScheduleAssetReference(asset_id=asset_id, dag_id=dag_id))
 
-    def show(self, asset_id: int, shown: Mapping[str, Any]) -> None:
+    def show(self, asset_id: int, published: Mapping[str, Any]) -> None:
         """Put documents into the Asset's state store, as a loop does."""
         from airflow._shared.state import AssetScope  # noqa: PLC0415
         from airflow.state.metastore import MetastoreBackend  # noqa: PLC0415
 
         with self.session() as session:
-            for key, value in shown.items():
+            for key, value in published.items():
                 MetastoreBackend().set(AssetScope(asset_id=asset_id), key, json.dumps(value), session=session)
 
     def stored(self, asset_id: int, key: str) -> Any:

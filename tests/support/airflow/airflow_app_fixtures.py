@@ -15,7 +15,7 @@ from tests.support.airflow.airflow_app import AirflowApp
 ENVIRONMENT = {
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,editor:user,viewer:viewer",
-    "AIRFLOW__API_AUTH__JWT_SECRET": "a secret for tests, of which nobody else knows anything at all 0123456789",
+    "AIRFLOW__API_AUTH__JWT_SECRET": "a secret for tests, that only these tests use, at least 64 bytes, 0123456789",
 }
 
 

@@ -44,9 +44,9 @@ def executing(name: str = JOB, slots: int = 2, **options: Any) -> Scenario:
 
 def history(job: Scenario) -> History:
     """What its log tells."""
-    told = History(FakeChannel(), "job", 1000)
+    history = History(FakeChannel(), "job", 1000)
     for step in job.steps:
-        told.take(
+        history.take(
             replace(
                 journal_document(1),
                 transitions=[encode(step.transition)] if step.transition else [],
@@ -54,10 +54,10 @@ def history(job: Scenario) -> History:
                 rescales=[encode(step.rescale)] if step.rescale else [],
             )
         )
-    return told
+    return history
 
 
-def shown(job: Scenario, **urls: str) -> dict[str, Any]:
+def published(job: Scenario, **urls: str) -> dict[str, Any]:
     """What its loop shows."""
     task = {"dag_id": "flights", "task_id": "stream", "run_id": RUN, "map_index": -1}
     return documents(job_view(job.state, history(job), Urls(**urls), "attempt"), task)
@@ -86,8 +86,8 @@ def reported(slots: int = 2) -> Mapping[str, Any]:
     return {DRIVER: driver_document(report(slots))}
 
 
-def figures(job: Scenario, points: int = 3) -> Mapping[str, Any]:
-    """Its figures, a point every ten seconds."""
+def time_series(job: Scenario, points: int = 3) -> Mapping[str, Any]:
+    """The time series of the job, with a point every ten seconds."""
     gauge, series = Gauge(), Series()
     for number in range(points):
         status = replace(report(), queries=(replace(report().queries[0], input_rows=400 * number),))
@@ -98,7 +98,7 @@ def figures(job: Scenario, points: int = 3) -> Mapping[str, Any]:
 def place(airflow_app: AirflowApp, job: Scenario, dag_id: str = "flights", **more: Any) -> int:
     """Declare the job and show it; returns its Asset's id."""
     asset = airflow_app.declare(job.state.job.job, dag_id)
-    airflow_app.show(asset, {"desired_state": "running", **shown(job), **reported(), **figures(job), **more})
+    airflow_app.show(asset, {"desired_state": "running", **published(job), **reported(), **time_series(job), **more})
     return asset
 
 

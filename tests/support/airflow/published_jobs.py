@@ -18,7 +18,7 @@ from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.airflow_app import AirflowApp
-from tests.support.airflow.published_documents import report, shown
+from tests.support.airflow.published_documents import published, report
 
 WORKERS = ("10.0.0.21:35001", "10.0.0.22:35002", "10.0.0.23:35003")
 
@@ -87,8 +87,8 @@ def rescaled_twice(name: str = "departures") -> Scenario:
     return job
 
 
-def figures(job: Scenario, scale: float = 1.0) -> Mapping[str, Any]:
-    """Figures as such a job would have them."""
+def time_series(job: Scenario, scale: float = 1.0) -> Mapping[str, Any]:
+    """Time series of such a job."""
     series, now = Series(), int(datetime.now(UTC).timestamp())
     lower, upper = (
         minimum_slots(job.state.job, job.state.requirements),
@@ -138,7 +138,7 @@ def reported(job: Scenario) -> Mapping[str, Any]:
 def place(airflow_app: AirflowApp, job: Scenario, dag_id: str = "flights", task_id: str = "stream", **more: Any) -> int:
     """Declare the job and show all of it; returns its Asset's id."""
     asset = airflow_app.declare(job.state.job.job, dag_id, task_id)
-    documents = {"desired_state": "running", **shown(job, **SPARK), **reported(job), **figures(job), **more}
+    documents = {"desired_state": "running", **published(job, **SPARK), **reported(job), **time_series(job), **more}
     airflow_app.show(asset, documents)
     return asset
 

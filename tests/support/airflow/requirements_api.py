@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.airflow.published_documents import executing, shown
+from tests.support.airflow.published_documents import executing, published
 
 
 def bounds(lower: Any, upper: Any, **more: Any) -> dict[str, Any]:
@@ -30,5 +30,5 @@ def with_policy(lower: int = 1, upper: int = 4, **changes: Any) -> dict[str, Any
         "next_at": None,
     }
     policy = {"kind": "LoadPolicy", "dry_run": False, "active": True, "advice": advice, "problem": None} | changes
-    documents = shown(executing())
+    documents = published(executing())
     return {"policy": policy, "summary": documents["summary"] | {"requirements_source": requirements_source}}

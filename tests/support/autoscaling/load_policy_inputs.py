@@ -1,4 +1,4 @@
-"""A query whose figures are those of a model, and a policy that looks at it: for the tests of the load policy."""
+"""A query with the metrics of a model, and a policy that observes the query, for the tests of the load policy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUERY = "default"
 VERTEX = "job"
 
 
-def figures(rate: float, slots: int, sequence: int = 1, **changes: Any) -> QueryMetrics:
+def query_metrics(rate: float, slots: int, sequence: int = 1, **changes: Any) -> QueryMetrics:
     """Of a query that reads so many rows per second, 100 of them on a slot, with batches every 10 s."""
     partitions = changes.pop("partitions", 1)
     seconds = rate * 10 / (100 * effective(slots, partitions))
@@ -58,7 +58,7 @@ def bounds(lower: int, upper: int) -> Mapping[str, VertexLimits]:
 
 @dataclass
 class Watched:
-    """A job that the policy looks at every 15 seconds; it follows the advice at once, unless it is told not to."""
+    """A job that consults the policy every 15 seconds and follows the advice at once, unless `follows` is false."""
 
     policy: LoadPolicy
     slots: int = 4
@@ -68,7 +68,7 @@ class Watched:
         self.memory: LoadMemory = self.policy.remember()
         self.now = START
         self.advice: Advice | None = None
-        self.looks = 0
+        self.polls = 0
         self.path = [self.slots]
 
     @property
@@ -83,14 +83,16 @@ class Watched:
         assert self.advice is not None
         return self.advice.reason
 
-    def look(self, rate: float = 0.0, seconds: float = 15.0, **changes: Any) -> Watched:
-        """One look."""
+    def poll(self, rate: float = 0.0, seconds: float = 15.0, **changes: Any) -> Watched:
+        """Consult the policy once."""
         observed = changes.pop("seen", {})
-        self.looks += 1
+        self.polls += 1
         self.now += timedelta(seconds=seconds)
-        figured = changes.pop("figures", None) or figures(rate, self.slots, **{"sequence": self.looks} | changes)
+        metrics = changes.pop("query_metrics", None) or query_metrics(
+            rate, self.slots, **{"sequence": self.polls} | changes
+        )
         self.memory, self.advice = self.policy.advise(
-            self.memory, seen(self.now, self.slots, {QUERY: figured}, **observed)
+            self.memory, seen(self.now, self.slots, {QUERY: metrics}, **observed)
         )
         if self.follows and self.advice is not None:
             self.slots = self.upper
@@ -99,7 +101,7 @@ class Watched:
         return self
 
     def watch(self, rate: float, minutes: float, **changes: Any) -> Watched:
-        """A look every 15 seconds for so long."""
+        """Consult the policy every 15 seconds for some minutes."""
         for _ in range(int(minutes * 4)):
-            self.look(rate, **changes)
+            self.poll(rate, **changes)
         return self

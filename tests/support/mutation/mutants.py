@@ -101,7 +101,7 @@ pytest_add_cli_args_test_selection = {tests}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class MutantResult:
     """One mutant, and what came of it.
 
     Attributes:
@@ -135,21 +135,21 @@ NOTICED = ("killed", "timeout", "segfault", "caught by type check")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, tell, and return the exit code."""
     parser = argparse.ArgumentParser(prog="tests/support/mutation/mutants.py", description=__doc__)
-    parser.add_argument("asked", nargs="*", default=list(SCOPES), metavar="SCOPE_OR_MODULE")
+    parser.add_argument("chosen", nargs="*", default=list(SCOPES), metavar="SCOPE_OR_MODULE")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
-    verdicts = [
-        verdict
+    found_results = [
+        result
         for name, scope in SCOPES.items()
-        for verdict in judged(scope, scope.modules if name in options.asked else options.asked, options.processes)
+        for result in judged(scope, scope.modules if name in options.chosen else options.chosen, options.processes)
     ]
-    tell(verdicts)
-    return 1 if not verdicts or any(verdict.gap for verdict in verdicts) else 0
+    print_results(found_results)
+    return 1 if not found_results or any(result.gap for result in found_results) else 0
 
 
-def judged(scope: Scope, asked: Sequence[str], processes: int) -> list[Verdict]:
+def judged(scope: Scope, chosen: Sequence[str], processes: int) -> list[MutantResult]:
     """What came of the mutants of those modules of the scope that were asked for."""
-    modules = [module for module in scope.modules if module in asked]
+    modules = [module for module in scope.modules if module in chosen]
     if not modules:
         return []
     with tempfile.TemporaryDirectory(prefix="airflow-adaptive-mutants-") as directory:
@@ -202,7 +202,7 @@ def mutmut(copy: Path, *arguments: str, to_screen: bool = False) -> str:
     return done.stdout or ""
 
 
-def results(copy: Path, modules: Sequence[str]) -> Iterator[Verdict]:
+def results(copy: Path, modules: Sequence[str]) -> Iterator[MutantResult]:
     """All mutants, in mutmut's order."""
     module_of = {f"{SCHEDULER}/{module}".removesuffix(".py").replace("/", "."): module for module in modules}
     reasons = {(entry["module"], _change(entry["from"], entry["to"])): entry["why"] for entry in _equivalent()}
@@ -210,12 +210,12 @@ def results(copy: Path, modules: Sequence[str]) -> Iterator[Verdict]:
         name, separator, status = line.strip().rpartition(": ")
         module = module_of.get(name.rpartition(".")[0])
         if separator and module is not None:
-            change = "" if status in NOTICED else shown(copy, name)
+            change = "" if status in NOTICED else diff_of(copy, name)
             reason = reasons.get((module, change))
-            yield Verdict(name=name, module=module, status=status, change=change, reason=reason)
+            yield MutantResult(name=name, module=module, status=status, change=change, reason=reason)
 
 
-def shown(copy: Path, name: str) -> str:
+def diff_of(copy: Path, name: str) -> str:
     """What a mutant takes out, and what it puts in."""
     lines = mutmut(copy, "show", name).splitlines()
     removed = [line[1:].strip() for line in lines if line.startswith("-") and not line.startswith("---")]
@@ -235,26 +235,26 @@ def _equivalent() -> list[dict[str, str]]:
 # ---- the report -----------------------------------------------------------------------------------------------------
 
 
-def tell(verdicts: Sequence[Verdict]) -> None:
+def print_results(found_results: Sequence[MutantResult]) -> None:
     """Print the table, the gaps, and what is listed as equivalent for nothing."""
-    modules = list(dict.fromkeys(verdict.module for verdict in verdicts))
+    modules = list(dict.fromkeys(result.module for result in found_results))
     print(f"\n{'module':34} mutants noticed equivalent gaps")
     for module in modules:
-        print(_row(module, [verdict for verdict in verdicts if verdict.module == module]))
-    print(_row("all", verdicts))
-    for verdict in verdicts:
-        if verdict.gap:
-            print(f"\n{verdict.module} ({verdict.status}: {verdict.name})\n{verdict.change}")
-    seen = {(verdict.module, verdict.change) for verdict in verdicts}
+        print(_row(module, [result for result in found_results if result.module == module]))
+    print(_row("all", found_results))
+    for result in found_results:
+        if result.gap:
+            print(f"\n{result.module} ({result.status}: {result.name})\n{result.change}")
+    seen = {(result.module, result.change) for result in found_results}
     for entry in _equivalent():
         change = _change(entry["from"], entry["to"])
         if entry["module"] in modules and (entry["module"], change) not in seen:
             print(f"\nlisted as equivalent, but noticed or not there: {entry['module']}\n{change}")
 
 
-def _row(title: str, verdicts: Sequence[Verdict]) -> str:
-    noticed, gaps = sum(v.noticed for v in verdicts), sum(v.gap for v in verdicts)
-    return f"{title:34} {len(verdicts):7} {noticed:7} {len(verdicts) - noticed - gaps:10} {gaps:4}"
+def _row(title: str, found_results: Sequence[MutantResult]) -> str:
+    noticed, gaps = sum(v.noticed for v in found_results), sum(v.gap for v in found_results)
+    return f"{title:34} {len(found_results):7} {noticed:7} {len(found_results) - noticed - gaps:10} {gaps:4}"
 
 
 if __name__ == "__main__":

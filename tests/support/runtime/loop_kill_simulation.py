@@ -23,7 +23,7 @@ from airflow_adaptive.testing.simulation.one_job import Simulation
 from tests.support.runtime.leased_drivers import LeasedDrivers, UnencodedChannel
 
 OPTIONS: dict[str, Any] = {
-    "resource_wait_timeout": "3 h",  # a job that was looked at by nobody for an hour gives nothing up
+    "resource_wait_timeout": "3 h",  # a job without a loop for an hour must not give up
     "resource_stabilization_timeout": "1 s",
     "scaling_interval_min": "2 s",
     "executing_stabilization_timeout": "1 s",
@@ -48,7 +48,7 @@ Interceptor = Callable[[str, Call], Awaitable[Any]]
 
 
 class RequestedStates:
-    """A `JobStore` that shows nothing to anybody."""
+    """A `JobStore` that publishes nothing."""
 
     def __init__(self) -> None:
         self.requests = ControlRequests()
@@ -132,7 +132,7 @@ class LoopKillSimulation(Simulation):
         return Loop(self.spec, replace(self.ports, **ports), leave)
 
     def pass_time(self, seconds: float) -> None:
-        """Nobody runs a loop for so long."""
+        """No loop runs for this time."""
 
         async def wait() -> None:
             for _ in range(int(seconds)):
@@ -141,7 +141,7 @@ class LoopKillSimulation(Simulation):
         asyncio.run(wait())
 
     def try_again(self) -> None:
-        """The task is run again: another attempt, and nobody wants anything else than that it runs."""
+        """The task is run again: another attempt, with the desired state RUNNING."""
         self.spec = replace(self.spec, attempt="attempt-2")
         self.store.requests, self.is_stop_requested = ControlRequests(), False
 

@@ -18,7 +18,7 @@ QUICK: dict[str, Any] = {
 }
 
 
-def ask(simulation: Simulation, desired_state: DesiredState) -> Callable[[], None]:
+def request(simulation: Simulation, desired_state: DesiredState) -> Callable[[], None]:
     return lambda: setattr(simulation.store, "requests", ControlRequests(desired_state=desired_state))
 
 

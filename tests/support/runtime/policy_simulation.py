@@ -57,19 +57,19 @@ def running_on(state: SchedulerState) -> int:
     return state.current.plan.parallelism["job"]
 
 
-def shown(job: Simulation) -> JobView:
+def published_view(job: Simulation) -> JobView:
     return job.store.views[-1]
 
 
 def source_of(job: Simulation) -> Mapping[str, Any]:
     """The source of the requirements, as the summary contains it."""
-    source: Mapping[str, Any] = documents(shown(job), {})[SUMMARY]["requirements_source"]
+    source: Mapping[str, Any] = documents(published_view(job), {})[SUMMARY]["requirements_source"]
     return source
 
 
 def policy_of(job: Simulation) -> Mapping[str, Any]:
     """The document of the rescale policy."""
-    policy: Mapping[str, Any] = documents(shown(job), {})[POLICY]
+    policy: Mapping[str, Any] = documents(published_view(job), {})[POLICY]
     assert policy
     return policy
 
@@ -84,7 +84,7 @@ def reasons(job: Simulation) -> list[str]:
     return [decision["reason"] for document in documents for decision in document.decisions]
 
 
-def asks(job: Simulation, bounds: tuple[int, int], expires: float | None = None) -> None:
+def request_bounds(job: Simulation, bounds: tuple[int, int], expires: float | None = None) -> None:
     """A person sets bounds, which may expire so many seconds after the start."""
     end = None if expires is None else START + timedelta(seconds=expires)
     job.store.requests = ControlRequests(

@@ -21,7 +21,7 @@ from airflow_adaptive.scheduler.resource_checks import executing_resources
 from airflow_adaptive.scheduler.state import Executing, Finished, SchedulerState
 from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.transition_table import TRANSITIONS
-from tests.support.scheduler.explored_jobs import MODELS, Model, Place, helped, moves
+from tests.support.scheduler.explored_jobs import MODELS, Model, Place, helped, possible_events
 from tests.support.scheduler.invariants import check_edge, check_state
 
 MAX_STEPS_TO_REST = 60
@@ -83,7 +83,7 @@ class Exploration:
     def _expand(self, place: Place, beyond: list[Place]) -> int:
         """Everything that may follow; the number of steps."""
         key, count = place.key, 0
-        for at, event in moves(self.model, place):
+        for at, event in possible_events(self.model, place):
             count += 1
             try:
                 following = self._follow(place, at, event)
@@ -98,7 +98,7 @@ class Exploration:
                 elif reached in self._sample:
                     self._compare(self._sample[reached], following)
             except Exception as error:
-                raise AssertionError("\n".join(["after", *self._history(key), _told(event)])) from error
+                raise AssertionError("\n".join(["after", *self._history(key), _text_of(event)])) from error
         return count
 
     def _follow(self, place: Place, at: datetime, event: Event | None) -> Place:
@@ -114,7 +114,7 @@ class Exploration:
         lines: list[str] = []
         parent, event = self._parents[key]
         while parent is not None:
-            lines.append(_told(event))
+            lines.append(_text_of(event))
             parent, event = self._parents[parent]
         root = "a new job" if key == self.model.begin().key else "a job that runs on all it may have"
         return [root, *lines[::-1]]
@@ -136,7 +136,7 @@ class Exploration:
     def _compare(self, known: Place, place: Place) -> None:
         if known != place:
             self.compared += 1
-            futures = [[self._after(p, *move).key for move in moves(self.model, p)] for p in (known, place)]
+            futures = [[self._after(p, *move).key for move in possible_events(self.model, p)] for p in (known, place)]
             assert futures[0] == futures[1], f"{known} and {place} count as the same and have other futures"
 
     def _after(self, place: Place, at: datetime, event: Event | None) -> Place:
@@ -166,7 +166,7 @@ def never_seen(explorations: Iterable[Exploration]) -> set[tuple[str, str, str]]
     }
 
 
-def _told(event: Event | None) -> str:
+def _text_of(event: Event | None) -> str:
     return "a second without event" if event is None else str(event)
 
 

@@ -132,7 +132,7 @@ MODELS: Mapping[str, Model] = {
         deployments=("",),
         refusals=(TRANSIENT,),
     ),
-    "deployed anew": Model(
+    "deployed again": Model(
         options=NO_WAIT,
         vertices_read=("job",),
         slots=((0, 0), (0, 2), (1, 1), (2, 0)),
@@ -205,7 +205,7 @@ Move = tuple[datetime, Event | None]
 """When, and what: None for a second in which nothing happens, not even what is due."""
 
 
-def moves(model: Model, place: Place) -> Iterator[Move]:
+def possible_events(model: Model, place: Place) -> Iterator[Move]:
     """All that may come next; a timer comes when it is due, or a second late, or with another event before it."""
     state, now = place.state, place.now
     timers = machine.timers(state)
@@ -275,7 +275,7 @@ def helped(model: Model, place: Place) -> tuple[datetime, Event] | None:
 
 
 def _obeyed(state: SchedulerState, now: datetime) -> Event | None:
-    """What a job does that was told to start, and a driver that was told to end."""
+    """The event after the job has started, or after the driver has stopped as requested."""
     ended = DriverEnded(at=now, epoch=state.epoch, failure=TRANSIENT)
     match state.current:
         case Created():

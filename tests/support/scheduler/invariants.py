@@ -204,7 +204,7 @@ def check_plan(before: SchedulerState, step: Step) -> None:
 
 
 def check_tier(state: SchedulerState, deploying: Deploying) -> None:
-    """Queries that run on are not built anew, all others are; no rescale goes above the highest rung that is allowed."""
+    """Queries that continue are not built again, all other queries are; no rescale uses a tier above the highest allowed tier."""
     plan, before = deploying.plan, deploying.previous_plan
     if deploying.tier is Tier.EXECUTORS:
         assert before is not None
@@ -219,12 +219,12 @@ def check_tier(state: SchedulerState, deploying: Deploying) -> None:
 
 
 def may_stay(before: SchedulerState, state: SchedulerState, restarting: Restarting) -> bool:
-    """A rung that did not hold is left for the next one to the same parallelism; and a job may be deployed anew."""
+    """After a failed rescale, the next tier to the same parallelism follows; the job may also be deployed again."""
     return isinstance(before.current, Deploying) or rescale_tiers.is_redeployed(state, restarting.plan)
 
 
 def check_parallelism(state: SchedulerState, parallelism: Parallelism) -> None:
-    """Every vertex within the bounds in force, no slot that is not there."""
+    """Every vertex is within the active bounds, and only existing slots are used."""
     assert parallelism.keys() == state.requirements.keys()
     for name, bounds in state.requirements.items():
         assert bounds.lower <= parallelism[name] <= bounds.upper
@@ -260,13 +260,13 @@ def check_restarts(before: SchedulerState, event: Event, step: Step) -> None:
     """The restart strategy is asked exactly once about each recoverable failure, and about nothing else."""
     strategy, current = before.options.restart_strategy, step.state.current
     failure = None if is_outdated(before, event) else decided_failure(before, event, step)
-    asked = failure is not None and may_recover(before, failure)
+    restarts = failure is not None and may_recover(before, failure)
     if isinstance(strategy, FixedDelay):
-        assert step.state.restarts.attempts - before.restarts.attempts == asked
+        assert step.state.restarts.attempts - before.restarts.attempts == restarts
     if failure is None:
         assert not isinstance(current, Failing) or isinstance(before.current, Failing)
         return
-    allowed = asked and before.restarts.attempts < attempts_allowed(before)
+    allowed = restarts and before.restarts.attempts < attempts_allowed(before)
     if allowed:
         assert isinstance(current, Restarting)
         assert current.failure == failure
@@ -297,8 +297,8 @@ def decided_failure(before: SchedulerState, event: Event, step: Step) -> Failure
         case current, DriverEnded() | DriverHeartbeatTimedOut() | QueryFailed() if isinstance(current, FAILURES_COUNT):
             return event.failure
         case Deploying(), TimerFired():
-            told = getattr(step.state.current, "failure", None) or getattr(step.state.current, "cause", None)
-            return told if told is not None and told.error_class == DEPLOY_TIMEOUT else None
+            reported = getattr(step.state.current, "failure", None) or getattr(step.state.current, "cause", None)
+            return reported if reported is not None and reported.error_class == DEPLOY_TIMEOUT else None
         case StopWithSavepoint() as stopping, _:
             return decided_while_stopping(stopping, event, step)
         case _:
@@ -323,10 +323,10 @@ def decided_while_stopping(stopping: StopWithSavepoint, event: Event, step: Step
 
 def wrapped(cause: Failure, step: Step) -> Failure:
     """The failure that says that the savepoint exists; it carries its cause."""
-    told = getattr(step.state.current, "failure", None) or getattr(step.state.current, "cause", None)
-    assert isinstance(told, Failure)
-    assert told.causes == (cause.error_class, *cause.causes)
-    return told
+    reported = getattr(step.state.current, "failure", None) or getattr(step.state.current, "cause", None)
+    assert isinstance(reported, Failure)
+    assert reported.causes == (cause.error_class, *cause.causes)
+    return reported
 
 
 # ---- rescales -------------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def check_cooldown(before: SchedulerState, event: Event, step: Step) -> None:
 
 
 def check_desired_state(before: SchedulerState, event: Event, step: Step) -> None:
-    """Whoever cancels or suspends is heard in every state that is not at its end."""
+    """A request to cancel or suspend has an effect in every state that is not terminal."""
     if isinstance(event, CancelRequested) and not isinstance(before.current, Finished):
         assert isinstance(step.state.current, Canceling | Finished)
     if isinstance(event, SuspendRequested) and not isinstance(before.current, Finished | Canceling | Failing):

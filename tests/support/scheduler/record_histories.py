@@ -49,7 +49,7 @@ QUICK: Mapping[str, Any] = {
 # ---- lives in the simulation ----------------------------------------------------------------------------------------
 
 
-def ask(job: Simulation, desired_state: DesiredState) -> Callable[[], None]:
+def request(job: Simulation, desired_state: DesiredState) -> Callable[[], None]:
     return lambda: setattr(job.store, "requests", ControlRequests(desired_state=desired_state))
 
 
@@ -63,7 +63,7 @@ def workers_come_and_go(job: Simulation) -> None:
     job.clock.at(20, lambda: joined.append(job.cluster.add_worker(cores=1, memory_mb=512)))
     job.clock.at(50, lambda: job.cluster.kill_worker(joined[0]))
     job.clock.at(90, lambda: job.cluster.add_worker(cores=2, memory_mb=1024))
-    job.clock.at(130, ask(job, DesiredState.SUSPENDED))
+    job.clock.at(130, request(job, DesiredState.SUSPENDED))
 
 
 def driver_and_query_fail(job: Simulation) -> None:
@@ -74,11 +74,11 @@ def driver_and_query_fail(job: Simulation) -> None:
 
 
 def driver_hangs(job: Simulation) -> None:
-    """A driver is silent, is killed and replaced; the next one does not stop when it is told to."""
+    """A driver misses its heartbeat, is killed and replaced; the next driver ignores a STOP request."""
     job.clock.at(20, lambda: setattr(job.drivers, "silent", True))
     job.clock.at(100, lambda: setattr(job.drivers, "silent", False))
     job.clock.at(160, lambda: setattr(job.drivers, "silent", True))
-    job.clock.at(161, ask(job, DesiredState.CANCELED))
+    job.clock.at(161, request(job, DesiredState.CANCELED))
 
 
 def requirements_change(job: Simulation) -> None:
@@ -199,11 +199,11 @@ def main() -> None:
     """Record, and say what there is."""
     parser = argparse.ArgumentParser(prog="tests.support.scheduler.record_histories", description=__doc__)
     parser.add_argument("--cluster", action="store_true", help="also a life on a real Spark cluster")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     HISTORIES.mkdir(exist_ok=True)
     for live, bounds in SCENARIOS.items():
         record_simulation(live, bounds)
-    if asked.cluster:
+    if options.cluster:
         record_real()
 
 

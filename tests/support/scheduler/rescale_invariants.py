@@ -47,7 +47,7 @@ def check_presence(state: SchedulerState) -> None:
 
 
 def check_decision(before: SchedulerState, step: Step) -> None:
-    """A reason not to move is told once."""
+    """A reason not to rescale is reported once."""
     if step.transition is not None:
         assert step.state.timeline.reported == ()
     elif step.decision is not None and step.state != before:

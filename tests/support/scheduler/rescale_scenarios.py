@@ -58,22 +58,22 @@ def redeploying() -> Scenario:
 
 NO_CHANGE = TerminatedReason.NO_RESOURCES_OR_PARALLELISMS_CHANGE
 ENDS: dict[str, tuple[ScenarioBuilder, TriggerCause, TerminatedReason]] = {
-    "first plan in force": (
+    "first plan active": (
         lambda: scheduled().when_slots(free=4).when_slots(held=4).when_plan_activated(),
         TriggerCause.INITIAL_SCHEDULE,
         TerminatedReason.SUCCEEDED,
     ),
-    "required plan in force": (
+    "required plan active": (
         lambda: required().when_slots(held=2, free=6).after(70).when_slots(held=8).when_plan_activated(),
         TriggerCause.UPDATE_REQUIREMENT,
         TerminatedReason.SUCCEEDED,
     ),
-    "larger plan in force": (
+    "larger plan active": (
         lambda: offered().after(200).when_slots(held=4).when_plan_activated(),
         TriggerCause.NEW_RESOURCE_AVAILABLE,
         TerminatedReason.SUCCEEDED,
     ),
-    "same plan in force again": (
+    "same plan active again": (
         lambda: redeploying().when_plan_activated(),
         TriggerCause.RECOVERABLE_FAILOVER,
         TerminatedReason.SUCCEEDED,
@@ -108,7 +108,7 @@ ENDS: dict[str, tuple[ScenarioBuilder, TriggerCause, TerminatedReason]] = {
         TriggerCause.NEW_RESOURCE_AVAILABLE,
         NO_CHANGE,
     ),
-    "end of the input before the plan is in force": (
+    "end of the input before the plan is active": (
         lambda: scheduled().when_slots(free=4).when_completed(),
         TriggerCause.INITIAL_SCHEDULE,
         TerminatedReason.JOB_FINISHED,

@@ -13,7 +13,7 @@ ANSWERS = {"DATA": "354 go on", "QUIT": "221 bye"}
 
 
 class SmtpServer(BackgroundServer, socketserver.ThreadingTCPServer):
-    """Takes mail for anybody, until its `with` block ends.
+    """Takes mail for every address, until its `with` block ends.
 
     Attributes:
         subjects: of all mails, in order.

@@ -40,7 +40,7 @@ POLICIES = [CALENDAR, LoadPolicy(target=0.6, dry_run=True), CombinedPolicy(calen
 
 
 def seen(at: datetime = NOON, rate: float = 100.0, sequence: int = 1) -> PolicyInput:
-    figures = QueryMetrics(
+    metrics = QueryMetrics(
         vertices=("job",),
         input_rate=rate,
         busy_rate=400.0,
@@ -56,7 +56,7 @@ def seen(at: datetime = NOON, rate: float = 100.0, sequence: int = 1) -> PolicyI
         requirements=GRAPH.requirements,
         limits=limits_of(GRAPH, GRAPH.requirements),
         parallelism={"job": 4},
-        queries={"q": figures},
+        queries={"q": metrics},
     )
 
 
@@ -87,9 +87,9 @@ def test_memory_goes_on_in_another_loop(policy: Any):
     one, other = PolicyAdvisor(policy), PolicyAdvisor(policy)
     for number in range(5):
         one.advise(seen(NOON + timedelta(seconds=20 * number), 100.0 + number, number))
-    told = json.loads(json.dumps(one.to_snapshot()))
-    assert other.restore(told) is None
-    assert json.loads(json.dumps(other.to_snapshot())) == told
+    snapshot = json.loads(json.dumps(one.to_snapshot()))
+    assert other.restore(snapshot) is None
+    assert json.loads(json.dumps(other.to_snapshot())) == snapshot
 
 
 def test_nothing_is_reported_before_the_policy_was_evaluated():

@@ -14,7 +14,7 @@ from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import Advice, Override, RescalePolicyError
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from tests.support.autoscaling.load_policy_inputs import QUERY, VERTEX, figures, seen
+from tests.support.autoscaling.load_policy_inputs import QUERY, VERTEX, query_metrics, seen
 
 MONDAY = datetime(2030, 1, 7, tzinfo=UTC)
 
@@ -37,12 +37,12 @@ class Job:
         self.policy = CombinedPolicy(calendar=calendar(), load=LoadPolicy(), dry_run=dry_run)
         self.memory = self.policy.remember()
         self.now = MONDAY + timedelta(hours=hour)
-        self.slots, self.looks = slots, 0
+        self.slots, self.polls = slots, 0
 
-    def look(self, rate: float, override: Override | None = None) -> Advice:
-        self.looks += 1
+    def poll(self, rate: float, override: Override | None = None) -> Advice:
+        self.polls += 1
         self.now += timedelta(seconds=15)
-        queries = {QUERY: figures(rate, self.slots, self.looks)}
+        queries = {QUERY: query_metrics(rate, self.slots, self.polls)}
         observed = seen(self.now, self.slots, queries, override=override)
         self.memory, advice = self.policy.advise(self.memory, observed)
         assert advice is not None
@@ -52,8 +52,8 @@ class Job:
 
     def watch(self, rate: float, minutes: int, override: Override | None = None) -> Advice:
         for _ in range(minutes * 4 - 1):
-            self.look(rate, override)
-        return self.look(rate, override)
+            self.poll(rate, override)
+        return self.poll(rate, override)
 
 
 def test_load_changes_within_the_floor_and_the_ceiling_of_the_calendar():
@@ -111,7 +111,7 @@ def test_dry_run_reports_what_it_would_do_and_marks_it():
     advice = job.watch(3000, minutes=5)
     assert advice.dry_run
     assert (advice.bounds, job.slots) == ({VERTEX: ParallelismRange(6, 12)}, 8)
-    assert job.look(3000, Override(by="alice")).dry_run
+    assert job.poll(3000, Override(by="alice")).dry_run
 
 
 def test_window_that_the_job_can_t_have_is_refused():

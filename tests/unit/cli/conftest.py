@@ -38,7 +38,7 @@ def run(airflow_app: AirflowApp, capsys: pytest.CaptureFixture[str], monkeypatch
             args.func(args)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
-        shown = capsys.readouterr()
-        return Ran(code, shown.out, shown.err)
+        output = capsys.readouterr()
+        return Ran(code, output.out, output.err)
 
     return run

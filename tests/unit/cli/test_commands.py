@@ -57,11 +57,11 @@ def test_cancel_requires_a_confirmation(
 def test_cancel_without_anybody_who_could_confirm_is_refused(
     airflow_app: AirflowApp, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nobody(_: str) -> str:
+    def no_input(_: str) -> str:
         raise EOFError
 
     asset = place(airflow_app, executing())
-    monkeypatch.setattr("builtins.input", nobody)
+    monkeypatch.setattr("builtins.input", no_input)
     assert run("cancel", "departures").err == (
         "Job 'departures' was not canceled, because the cancellation was not confirmed. Use --yes to confirm.\n"
     )
@@ -118,8 +118,8 @@ def test_definition_is_light_and_known_to_airflow() -> None:
 
 
 def test_every_command_has_a_help(run: Run) -> None:
-    shown = run("--help").out
-    assert all(word in shown for word in ("jobs", "show", "requirements", "cancel", "suspend", "resume", "history"))
+    output = run("--help").out
+    assert all(word in output for word in ("jobs", "show", "requirements", "cancel", "suspend", "resume", "history"))
     assert "VERTEX=LOWER:UPPER" in run("requirements", "set", "--help").out
 
 
@@ -143,6 +143,6 @@ def printed(ran: Ran) -> str:
 
 def test_page_shows_what_the_commands_print(airflow_app: AirflowApp, run: Run) -> None:
     place(airflow_app, executing())
-    shown = [(command, printed(run(*shlex.split(command)))) for command, _ in examples()]
-    assert examples() == shown
-    assert len(shown) == 9
+    output = [(command, printed(run(*shlex.split(command)))) for command, _ in examples()]
+    assert examples() == output
+    assert len(output) == 9

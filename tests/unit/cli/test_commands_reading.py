@@ -53,18 +53,18 @@ def test_json_and_yaml_are_what_the_rest_api_answers(airflow_app: AirflowApp, ru
 
 def test_job_is_displayed(airflow_app: AirflowApp, run: Run) -> None:
     place(airflow_app, executing())
-    told = properties(run("show", "departures").out)
-    assert told["state"].startswith("Executing since 20")
-    assert [told[name] for name in ("parallelism", "bounds", "slots")] == ["2", "1:4", "2 held, 2 held or offered"]
-    assert told["task"] == "flights / stream / manual__2013-01-01"
-    assert told["last transition"].split(" ", 1)[1].startswith("Deploying -> Executing: ")
+    found = properties(run("show", "departures").out)
+    assert found["state"].startswith("Executing since 20")
+    assert [found[name] for name in ("parallelism", "bounds", "slots")] == ["2", "1:4", "2 held, 2 held or offered"]
+    assert found["task"] == "flights / stream / manual__2013-01-01"
+    assert found["last transition"].split(" ", 1)[1].startswith("Deploying -> Executing: ")
     assert run("show", "departures", "-o", "plain").code == 0
 
 
 def test_job_that_has_published_nothing_is_of_unknown_state(airflow_app: AirflowApp, run: Run) -> None:
     airflow_app.show(airflow_app.declare("departures"), {"desired_state": "running"})
-    told = properties(run("show", "departures").out)
-    assert told["state"] == "unknown since -"
+    found = properties(run("show", "departures").out)
+    assert found["state"] == "unknown since -"
     assert [cell.strip() for cell in run("jobs").out.splitlines()[2].split("|")][:2] == ["departures", "unknown"]
     assert run("requirements", "get", "departures").err == (
         "Job 'departures' has not published its vertices and bounds yet, or uses another version of the format.\n"

@@ -47,8 +47,8 @@ def test_bounds_are_those_that_rest_shows(airflow_app: AirflowApp, run: Run) -> 
     place(airflow_app, executing())
     run("requirements", "set", "departures", "3")
     answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures/resource-requirements")
-    told = requirements(run)
-    assert (told["requirements"], f'"{told["version"]}"') == (answer.json(), answer.headers["ETag"])
+    found = requirements(run)
+    assert (found["requirements"], f'"{found["version"]}"') == (answer.json(), answer.headers["ETag"])
 
 
 def test_bounds_are_reset_by_minus_one(airflow_app: AirflowApp, run: Run) -> None:
@@ -70,8 +70,8 @@ def test_bounds_with_violations_are_all_reported_and_change_nothing(airflow_app:
     asset = place(airflow_app, joined())
     ran = run("requirements", "set", "departures", "read=5:2", "rite=1:x")
     assert (ran.code, ran.out) == (1, "")
-    for finding in ("read", "rite", "write", '"x" must be a whole number'):
-        assert any(finding in line for line in ran.err.splitlines())
+    for violation in ("read", "rite", "write", '"x" must be a whole number'):
+        assert any(violation in line for line in ran.err.splitlines())
     assert len(ran.err.splitlines()) >= 3
     assert (airflow_app.stored(asset, "requirements"), airflow_app.audit()) == (None, [])
 
@@ -112,8 +112,8 @@ def test_bounds_are_not_set_over_those_of_another_user(airflow_app: AirflowApp, 
 
 def test_preview_reports_and_changes_nothing(airflow_app: AirflowApp, run: Run) -> None:
     asset = place(airflow_app, executing())
-    told = properties(run("requirements", "set", "departures", "1", "--preview").out)
-    assert (told["consequence"], told["parallelism"]) == ("RESCALE", "2 -> 1")
+    found = properties(run("requirements", "set", "departures", "1", "--preview").out)
+    assert (found["consequence"], found["parallelism"]) == ("RESCALE", "2 -> 1")
     answer = (
         airflow_app.client().post("/adaptive/api/v1/jobs/departures/resource-requirements:preview", json=BODY).json()
     )
@@ -148,8 +148,8 @@ def test_expiry_in_the_past_is_refused(airflow_app: AirflowApp, run: Run) -> Non
 def test_job_is_displayed_with_whose_bounds_hold_and_its_policys_advice(airflow_app: AirflowApp, run: Run) -> None:
     asset = place(airflow_app, executing())
     airflow_app.show(asset, with_policy(problem="it wants too much"))
-    told = properties(run("show", "departures").out)
-    assert told["bounds by"].startswith("load since")
-    assert told["rescale policy"] == "LoadPolicy, active"
-    assert told["policy problem"] == "it wants too much"
-    assert told["policy advice"] == "1:4: busy"
+    found = properties(run("show", "departures").out)
+    assert found["bounds by"].startswith("load since")
+    assert found["rescale policy"] == "LoadPolicy, active"
+    assert found["policy problem"] == "it wants too much"
+    assert found["policy advice"] == "1:4: busy"

@@ -39,6 +39,6 @@ def test_defaults_that_airflow_reports_do_not_hide_those_of_a_reactive_job(monke
 
 def test_misspelled_option_names_the_one_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__ADAPTIVE__STOP_TIMOUT", "7 s")
-    told = r"^\[adaptive\] in airflow.cfg has no option 'stop_timout': did you mean 'stop_timeout'\?$"
-    with pytest.raises(OptionError, match=told):
+    message = r"^\[adaptive\] in airflow.cfg has no option 'stop_timout': did you mean 'stop_timeout'\?$"
+    with pytest.raises(OptionError, match=message):
         configured_options()

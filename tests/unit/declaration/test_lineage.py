@@ -56,7 +56,7 @@ def job(**changes: Any) -> AdaptiveSparkOperator:
     return AdaptiveSparkOperator(**(arguments | changes))
 
 
-def asked(operator: AdaptiveSparkOperator, state: TaskInstanceState) -> OperatorLineage[Any, Any]:
+def lineage_of(operator: AdaptiveSparkOperator, state: TaskInstanceState) -> OperatorLineage[Any, Any]:
     """What the provider gets when it asks the operator."""
     run: Any = SimpleNamespace(run_id="manual")
     return ExtractorManager().extract_metadata(run, operator, state, SimpleNamespace(task=operator))
@@ -64,15 +64,15 @@ def asked(operator: AdaptiveSparkOperator, state: TaskInstanceState) -> Operator
 
 def facets(operator: AdaptiveSparkOperator, state: TaskInstanceState) -> dict[str, Any]:
     """The facets as they are sent, without those fields that every facet has."""
-    sent = {name: json.loads(Serde.to_json(facet)) for name, facet in asked(operator, state).run_facets.items()}
+    sent = {name: json.loads(Serde.to_json(facet)) for name, facet in lineage_of(operator, state).run_facets.items()}
     return {
         name: {key: value for key, value in facet.items() if not key.startswith("_")} for name, facet in sent.items()
     }
 
 
 def test_bounds_are_reported_at_the_start() -> None:
-    told = facets(job(), TaskInstanceState.RUNNING)
-    assert told == {FACET: {key: value for key, value in (STARTED | NOT_ENDED).items() if value is not None}}
+    emitted = facets(job(), TaskInstanceState.RUNNING)
+    assert emitted == {FACET: {key: value for key, value in (STARTED | NOT_ENDED).items() if value is not None}}
 
 
 def test_end_is_reported_with_what_led_to_it() -> None:
@@ -86,18 +86,18 @@ def test_failure_is_reported_with_its_cause() -> None:
     operator = job()
     with pytest.raises(AirflowException):
         operator.execute_complete(CONTEXT, FAILED)
-    told = facets(operator, TaskInstanceState.FAILED)
-    assert told[FACET]["outcome"] == "FAILED"
-    assert told["errorMessage"]["message"] == "STREAM_FAILED: no such column"
+    emitted = facets(operator, TaskInstanceState.FAILED)
+    assert emitted[FACET]["outcome"] == "FAILED"
+    assert emitted["errorMessage"]["message"] == "STREAM_FAILED: no such column"
 
 
 def test_loop_that_could_not_go_on_reports_why() -> None:
     operator = job()
     with pytest.raises(AirflowException):
         operator.execute_complete(CONTEXT, {"status": "error", "message": "the directory is away", "driver": None})
-    told = facets(operator, TaskInstanceState.FAILED)
-    assert "outcome" not in told[FACET]
-    assert told["errorMessage"]["message"] == "the directory is away"
+    emitted = facets(operator, TaskInstanceState.FAILED)
+    assert "outcome" not in emitted[FACET]
+    assert emitted["errorMessage"]["message"] == "the directory is away"
 
 
 def test_job_whose_declaration_is_refused_is_reported_without_bounds() -> None:
@@ -110,13 +110,13 @@ def test_batch_is_reported_as_such() -> None:
 
 def test_inlets_and_outlets_that_the_task_names_stay_its_datasets() -> None:
     operator = job(inlets=[Asset("file:///data/flights")], outlets=Asset("file:///data/departures"))
-    told = asked(operator, TaskInstanceState.RUNNING)
-    assert [(dataset.namespace, dataset.name) for dataset in told.inputs] == [("file", "/data/flights")]
-    assert [(dataset.namespace, dataset.name) for dataset in told.outputs] == [("file", "/data/departures")]
+    emitted = lineage_of(operator, TaskInstanceState.RUNNING)
+    assert [(dataset.namespace, dataset.name) for dataset in emitted.inputs] == [("file", "/data/flights")]
+    assert [(dataset.namespace, dataset.name) for dataset in emitted.outputs] == [("file", "/data/departures")]
 
 
 def test_nothing_else_of_the_declaration_is_reported() -> None:
-    assert "not for others" not in Serde.to_json(asked(job(), TaskInstanceState.RUNNING).run_facets[FACET])
+    assert "not for others" not in Serde.to_json(lineage_of(job(), TaskInstanceState.RUNNING).run_facets[FACET])
 
 
 def test_event_of_a_finished_loop_has_the_parallelism_that_was_active_last() -> None:

@@ -37,8 +37,8 @@ def test_every_violation_of_every_check_is_reported_once() -> None:
 def test_wrong_type_in_a_graph_is_a_violation() -> None:
     bounds: Any = (1, 8)
     graph = JobGraph(job="j", vertices=(JobVertex(name="read", parallelism=bounds),))
-    (finding,) = violations(lambda: validation.graph(lambda: graph))
-    assert finding.startswith("parallelism, max_parallelism or job_graph has a value of a wrong type: 'tuple' object")
+    (violation,) = violations(lambda: validation.graph(lambda: graph))
+    assert violation.startswith("parallelism, max_parallelism or job_graph has a value of a wrong type: 'tuple' object")
     most: Any = "8"
     assert violations(lambda: validation.graph(lambda: JobGraph.single("j", ParallelismRange(1, 8), most)))
 
@@ -65,7 +65,7 @@ def test_both_parts_of_a_size_are_checked(cores: object, memory: str, expected: 
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("spark.executor.memory", "conf['spark.executor.memory'] would have no effect: use the parameter 'executor_memory' of the operator"),
         ("spark.cores.max", "conf['spark.cores.max'] would have no effect: use the parameter 'parallelism' of the operator"),
@@ -74,8 +74,8 @@ def test_both_parts_of_a_size_are_checked(cores: object, memory: str, expected: 
         ("spark.driver.supervise", "conf['spark.driver.supervise'] must be off, because the scheduler restarts the driver"),
     ],
 )  # fmt: skip
-def test_property_that_would_be_overridden_names_the_parameter(name: str, told: str) -> None:
-    assert violations(lambda: validation.no_overridden_properties({name: "true"})) == [told]
+def test_property_that_would_be_overridden_names_the_parameter(name: str, message: str) -> None:
+    assert violations(lambda: validation.no_overridden_properties({name: "true"})) == [message]
 
 
 def test_batch_may_choose_what_only_the_scheduler_would_override() -> None:
@@ -103,7 +103,7 @@ def test_connection_is_checked_for_properties_too(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("check", "told"),
+    ("check", "message"),
     [
         (lambda: validation.texts(conn_id=None), "conn_id None must be text that is not empty"),
         (lambda: validation.texts(job_directory=" "), "job_directory ' ' must be text that is not empty"),
@@ -112,8 +112,8 @@ def test_connection_is_checked_for_properties_too(monkeypatch: pytest.MonkeyPatc
         (lambda: validation.mappings(conf=["a=b"]), "conf must be a mapping, as {'name': 'value'}"),
     ],
 )
-def test_wrong_type_is_reported(check: validation.Check, told: str) -> None:
-    assert violations(check) == [told]
+def test_wrong_type_is_reported(check: validation.Check, message: str) -> None:
+    assert violations(check) == [message]
 
 
 def test_misspelled_parameter_names_the_one_that_was_meant() -> None:

@@ -65,7 +65,7 @@ def test_callback_reaches_the_triggerer_as_plain_data(make, airflow):
 
 
 @pytest.mark.parametrize(
-    ("callback", "told"),
+    ("callback", "message"),
     [
         (print, "on_rescale_callback must be an AsyncCallback"),
         (AsyncCallback(SmtpNotifier, kwargs={"to": object()}), "on_rescale_callback.kwargs must contain text, numbers"),
@@ -75,7 +75,7 @@ def test_callback_reaches_the_triggerer_as_plain_data(make, airflow):
         ),
     ],
 )
-def test_callback_that_can_not_reach_the_triggerer_is_refused(make, callback, told):
+def test_callback_that_can_not_reach_the_triggerer_is_refused(make, callback, message):
     with pytest.raises(AirflowFailException, match="departures") as raised:
         make(on_rescale_callback=callback)._spec("attempt")
-    assert told in str(raised.value)
+    assert message in str(raised.value)

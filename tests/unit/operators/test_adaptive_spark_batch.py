@@ -56,12 +56,12 @@ def test_graph_may_declare_a_batch_too(make_batch):
     assert operator._batch.batch.slots == 8
 
 
-@pytest.mark.parametrize(("options", "told"), [({}, "none"), ({"stop_timeout": "7 s"}, "stop_timeout")])
-def test_declared_batch_is_reported_in_the_log_once(make_batch, capsys, options, told):
+@pytest.mark.parametrize(("options", "message"), [({}, "none"), ({"stop_timeout": "7 s"}, "stop_timeout")])
+def test_declared_batch_is_reported_in_the_log_once(make_batch, capsys, options, message):
     make_batch(**options).execute({"ti": FakeInstance()})
     warning = (
         "Job 'departures' is declared BATCH. The adaptive scheduler runs streaming jobs only, so the job is submitted with "
-        f"spark-submit, as by SparkSubmitOperator, on at most 4 core(s). Options of the scheduler without effect: {told}"
+        f"spark-submit, as by SparkSubmitOperator, on at most 4 core(s). Options of the scheduler without effect: {message}"
     )
     assert capsys.readouterr().out.count(warning) == 1
 

@@ -84,7 +84,7 @@ def test_job_is_to_run_if_its_task_left_no_desired_state_to_stop(make, airflow, 
     ],
 )
 def test_desired_state_is_taken_back_when_the_jobs_end_is_reported(make, airflow, event, left):
-    """So a task that is cleared runs its job; another attempt's wish is not touched."""
+    """A cleared task therefore runs its job. The desired state of another attempt does not change."""
     airflow.asset_states = {"desired_state": "suspended"}
     with suppress(AirflowException):
         make().execute_complete({"ti": FakeInstance()}, event)

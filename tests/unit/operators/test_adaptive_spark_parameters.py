@@ -40,9 +40,9 @@ TOO_MUCH = scheduled_policy(zone="UTC", windows=[window("day", (2, 9), start="08
 def test_rescale_policy_reaches_the_triggerer_as_it_was_declared(make, policy):
     spec = decode(JobSpec, json.loads(json.dumps(encode(staged(make(rescale_policy=policy))))))
     assert policy_from_text(spec.rescale_policy) == policy
-    asked = advisor(spec.rescale_policy)
-    assert asked is not None
-    assert asked.kind == type(policy).__name__
+    made_advisor = advisor(spec.rescale_policy)
+    assert made_advisor is not None
+    assert made_advisor.kind == type(policy).__name__
 
 
 def test_another_policy_is_no_reason_for_another_driver(make):
@@ -50,7 +50,7 @@ def test_another_policy_is_no_reason_for_another_driver(make):
 
 
 @pytest.mark.parametrize(
-    ("changes", "finding"),
+    ("changes", "violation"),
     [
         (
             {"rescale_policy": "daily"},
@@ -65,8 +65,8 @@ def test_another_policy_is_no_reason_for_another_driver(make):
         ({"rescale_policy": CALENDAR, "parallelism": "1-4"}, "parallelism '1-4' must be a whole number"),
     ],
 )
-def test_policy_that_the_job_can_not_have_is_refused_before_anything_is_staged(make, tmp_path, changes, finding):
-    with pytest.raises(ValueError, match=re.escape(finding)):
+def test_policy_that_the_job_can_not_have_is_refused_before_anything_is_staged(make, tmp_path, changes, violation):
+    with pytest.raises(ValueError, match=re.escape(violation)):
         staged(make(**changes))
     assert not (tmp_path / "jobs").exists()
 
@@ -131,8 +131,8 @@ def test_one_error_reports_all_violations(make):
     )
     with pytest.raises(AirflowFailException) as raised:
         wrong._spec("attempt")
-    told = str(raised.value)
-    assert told.startswith("job 'no/path': job_type 'eternal' is not one of streaming, batch; ")
+    message = str(raised.value)
+    assert message.startswith("job 'no/path': job_type 'eternal' is not one of streaming, batch; ")
     for thing in (
         "job id 'no/path'",
         "lower bound 4",
@@ -147,18 +147,18 @@ def test_one_error_reports_all_violations(make):
         "stop_timeout 'soon'",
         "poll_interval 'never'",
     ):
-        assert told.count(thing) == 1, thing
-    assert "hush" not in told
+        assert message.count(thing) == 1, thing
+    assert "hush" not in message
 
 
 @pytest.mark.parametrize(
-    ("job", "content", "told"),
+    ("job", "content", "message"),
     [
         ("other", {}, "was written by job 'other': give each job a directory of its own"),
         ("departures", {"format": FORMAT + 1}, "newer than 1: upgrade airflow-adaptive on this side"),
     ],
 )
-def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, job, content, told):
+def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, job, content, message):
     directive = Directive(epoch=1, nonce="n", version=1, action=Action.RUN, plan=None)
     document = json.loads(
         encode_journal(JournalDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={}))
@@ -168,7 +168,7 @@ def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, 
     (log / journal_name(1)).write_text(json.dumps(document | content))
     with pytest.raises(AirflowFailException, match="job 'departures': file://") as raised:
         make()._spec("attempt")
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_misspelled_parameter_is_reported_when_the_dag_is_parsed(make):

@@ -20,7 +20,7 @@ from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
-from tests.support.airflow.published_documents import batch, executing, shown, suspended
+from tests.support.airflow.published_documents import batch, executing, published, suspended
 from tests.support.airflow.published_job import CONTEXT, SUMMARY, deferred_to, ended, fire, publish_job
 
 
@@ -44,7 +44,7 @@ def test_bounds_that_are_to_hold_for_two_hours_are_left_with_when_they_expire(ai
 
 
 @pytest.mark.parametrize(
-    ("given", "finding"),
+    ("given", "violation"),
     [
         ({"parallelism": 2, "hold": "for a while"}, "'for a while' is no duration"),
         ({"parallelism": 2, "hold": 0}, "must be longer than zero"),
@@ -52,15 +52,15 @@ def test_bounds_that_are_to_hold_for_two_hours_are_left_with_when_they_expire(ai
     ],
 )
 def test_hold_that_makes_no_sense_fails_the_task_for_good(
-    airflow: FakeComms, given: dict[str, Any], finding: str
+    airflow: FakeComms, given: dict[str, Any], violation: str
 ) -> None:
-    with pytest.raises(AirflowFailException, match=finding):
+    with pytest.raises(AirflowFailException, match=violation):
         SetResourceRequirementsOperator(task_id="t", job="departures", **given).execute(CONTEXT)
     assert "requirements" not in airflow.asset_states
 
 
 @pytest.mark.parametrize(
-    ("parallelism", "asked", "bounds"),
+    ("parallelism", "expected", "bounds"),
     [
         ((2, 3), (2, 3), (2, 3)),
         ([2, 3], (2, 3), (2, 3)),
@@ -71,18 +71,18 @@ def test_hold_that_makes_no_sense_fails_the_task_for_good(
     ],
 )
 def test_bounds_are_stored_for_the_job_with_their_requester(
-    airflow: FakeComms, parallelism: Any, asked: tuple[int, int], bounds: tuple[int, int]
+    airflow: FakeComms, parallelism: Any, expected: tuple[int, int], bounds: tuple[int, int]
 ) -> None:
     operator = SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=parallelism)
     assert operator.execute(CONTEXT) == body(*bounds)
-    assert airflow.asset_states["requirements"] == body(*asked)
+    assert airflow.asset_states["requirements"] == body(*expected)
     assert "until" not in airflow.asset_states["requesters"]["requirements"]
     assert airflow.asset_states["requesters"]["requirements"]["by"] == "night/shrink/r"
-    assert "departures" in str(airflow.variables), "the loop is told to look"
+    assert "departures" in str(airflow.variables), "the change marker notifies the loop"
 
 
 @pytest.mark.parametrize(
-    ("parallelism", "finding"),
+    ("parallelism", "violation"),
     [
         ((3, 2), "lower bound [3] for job vertex [job] is higher than the upper bound [2]"),
         ((1, 99_999), "exceeds its maximum parallelism"),
@@ -93,11 +93,11 @@ def test_bounds_are_stored_for_the_job_with_their_requester(
     ],
 )
 def test_bounds_that_can_not_hold_are_refused_and_nothing_is_changed(
-    airflow: FakeComms, parallelism: Any, finding: str
+    airflow: FakeComms, parallelism: Any, violation: str
 ) -> None:
     with pytest.raises(AirflowFailException, match="departures") as refused:
         SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=parallelism).execute(CONTEXT)
-    assert finding in str(refused.value)
+    assert violation in str(refused.value)
     assert "requirements" not in airflow.asset_states
 
 
@@ -115,7 +115,7 @@ def test_job_that_has_ended_takes_no_bounds(airflow: FakeComms) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "told"),
+    ("job", "message"),
     [
         (batch, "Job 'departures' is a batch job: it keeps the parallelism with which it was submitted."),
         (
@@ -130,17 +130,17 @@ def test_job_that_has_ended_takes_no_bounds(airflow: FakeComms) -> None:
     ids=["batch", "reactive", "failed"],
 )
 def test_job_that_can_not_have_other_bounds_gives_the_reason_in_the_words_of_the_rest_api(
-    airflow: FakeComms, job: Callable[[], Scenario], told: str
+    airflow: FakeComms, job: Callable[[], Scenario], message: str
 ) -> None:
-    airflow.asset_states = shown(job())
+    airflow.asset_states = published(job())
     with pytest.raises(AirflowFailException) as refused:
         SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=1).execute(CONTEXT)
-    assert str(refused.value) == told
+    assert str(refused.value) == message
     assert "requirements" not in airflow.asset_states
 
 
 def test_suspended_job_takes_the_bounds_that_it_is_resumed_with(airflow: FakeComms) -> None:
-    airflow.asset_states = shown(suspended())
+    airflow.asset_states = published(suspended())
     body = SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=(2, 3)).execute(CONTEXT)
     assert airflow.asset_states["requirements"] == body == {"job": {"parallelism": {"lowerBound": 2, "upperBound": 3}}}
 

@@ -19,7 +19,7 @@ from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.support.runtime.loop_simulation import QUICK, ask, newest_driver, outcome
+from tests.support.runtime.loop_simulation import QUICK, newest_driver, outcome, request
 
 
 def worker(simulation: Simulation) -> Callable[[], str]:
@@ -28,7 +28,7 @@ def worker(simulation: Simulation) -> Callable[[], str]:
 
 def test_starts_with_what_there_is_and_grows_when_a_worker_joins(small: Simulation) -> None:
     small.clock.at(20, worker(small))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     state = small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1, 2]
     assert outcome(state) is Outcome.SUSPENDED
@@ -43,14 +43,14 @@ def test_idle_query_is_rescaled_without_waiting_for_a_batch() -> None:
     simulation.cluster.add_worker(cores=2, memory_mb=1024)
     simulation.drivers.commits = False
     simulation.clock.at(20, worker(simulation))
-    simulation.clock.at(40, ask(simulation, DesiredState.SUSPENDED))
+    simulation.clock.at(40, request(simulation, DesiredState.SUSPENDED))
     simulation.run()
     assert [parallelism["job"] for _, _, parallelism in simulation.drivers.started] == [1, 2]
 
 
 def test_rescale_keeps_the_driver(small: Simulation) -> None:
     small.clock.at(20, worker(small))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     small.run()
     assert len(small.cluster.submissions) == 1
 
@@ -59,7 +59,7 @@ def test_waits_until_there_is_room_for_driver_and_minimum() -> None:
     simulation = Simulation(**QUICK)
     simulation.cluster.add_worker(cores=1, memory_mb=512)
     simulation.clock.at(100, worker(simulation))
-    simulation.clock.at(150, ask(simulation, DesiredState.CANCELED))
+    simulation.clock.at(150, request(simulation, DesiredState.CANCELED))
     simulation.run()
     assert simulation.transitions[1].target == "Deploying"
     assert 100 <= _at(simulation, 1) <= 105
@@ -98,7 +98,7 @@ def test_free_cores_without_memory_are_no_slots() -> None:
 def test_lost_worker_shrinks_the_job(small: Simulation) -> None:
     joined = small.cluster.add_worker(cores=1, memory_mb=512)
     small.clock.at(30, lambda: small.cluster.kill_worker(joined))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [2, 1]
     assert "RestartingLocally" in small.states
@@ -109,7 +109,7 @@ def test_lost_worker_with_room_elsewhere_recovers_locally(small: Simulation) -> 
     small.spec = replace(small.spec, graph=Simulation(parallelism=(2, 2)).spec.graph)
     small.clock.at(20, worker(small))
     small.clock.at(30, lambda: small.cluster.kill_worker(first))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     small.run()
     assert len(small.drivers.started) == 1
     assert small.clock.elapsed < 65
@@ -117,7 +117,7 @@ def test_lost_worker_with_room_elsewhere_recovers_locally(small: Simulation) -> 
 
 def test_killed_driver_is_replaced_after_the_backoff(small: Simulation) -> None:
     small.clock.at(20, lambda: small.cluster.kill_driver(newest_driver(small)))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     state = small.run()
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
     assert "Restarting" in small.states
@@ -132,7 +132,7 @@ def test_exhausted_input_finishes_the_job(small: Simulation) -> None:
 
 
 def test_canceled_job_stops_its_driver(small: Simulation) -> None:
-    small.clock.at(20, ask(small, DesiredState.CANCELED))
+    small.clock.at(20, request(small, DesiredState.CANCELED))
     state = small.run()
     assert outcome(state) is Outcome.CANCELED
     assert state.driver is None
@@ -152,7 +152,7 @@ def test_driver_that_does_not_stop_is_killed(small: Simulation) -> None:
 def test_hanging_driver_is_killed_and_replaced(small: Simulation) -> None:
     small.clock.at(20, lambda: setattr(small.drivers, "silent", True))
     small.clock.at(100, lambda: setattr(small.drivers, "silent", False))
-    small.clock.at(160, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(160, request(small, DesiredState.SUSPENDED))
     small.run()
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
@@ -161,7 +161,7 @@ def test_new_requirements_are_followed(small: Simulation) -> None:
     small.cluster.add_worker(cores=2, memory_mb=1024)
     small.clock.at(30, lambda: setattr(small.store, "requests", ControlRequests(requirements={"job": (1, 1)})))
     small.clock.at(60, lambda: setattr(small.store, "requests", ControlRequests(requirements={"job": (1, 3)})))
-    small.clock.at(90, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(90, request(small, DesiredState.SUSPENDED))
     small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 1, 3]
 
@@ -169,7 +169,7 @@ def test_new_requirements_are_followed(small: Simulation) -> None:
 def test_cluster_away_for_a_while_is_waited_for(small: Simulation) -> None:
     small.clock.at(5, lambda: setattr(small.cluster, "reachable", False))
     small.clock.at(30, lambda: setattr(small.cluster, "reachable", True))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     small.run()
     assert len(small.drivers.started) == 1
 
@@ -195,7 +195,7 @@ def test_cluster_none_of_whose_servers_answers_is_reported_once(
     caplog.set_level(logging.INFO)
     small.clock.at(15, lambda: setattr(small.cluster, "reachable", False))
     small.clock.at(30, lambda: setattr(small.cluster, "reachable", True))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     small.ports = replace(small.ports, cluster=TwoServers(small.cluster))
     small.run()
     assert len([record for record in caplog.records if "does not answer" in record.message]) == 1
@@ -208,7 +208,7 @@ def test_task_that_is_out_of_time_cancels_the_job(small: Simulation) -> None:
 
 
 def test_reasons_are_reported(small: Simulation) -> None:
-    small.clock.at(20, ask(small, DesiredState.CANCELED))
+    small.clock.at(20, request(small, DesiredState.CANCELED))
     small.run()
     assert all(transition.reason for transition in small.transitions)
 
@@ -230,7 +230,7 @@ def test_loop_of_an_idle_job_confirms_the_lease_of_its_driver_at_intervals() -> 
 
 def test_driver_that_gave_itself_up_is_replaced_and_the_reason_is_reported(small: Simulation) -> None:
     small.clock.at(30, small.drivers.give_up)
-    small.clock.at(120, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(120, request(small, DesiredState.SUSPENDED))
     assert outcome(small.run()) is Outcome.SUSPENDED
     assert len(small.cluster.submissions) == 2
     assert "DRIVER_ORPHANED: no loop wrote to the journal" in small.store.views[-1].failures[-1].failure.summary
@@ -245,7 +245,7 @@ def test_higher_lower_bound_is_a_rescale_if_the_cluster_has_room_for_it() -> Non
     narrow.cluster.add_worker(cores=5, memory_mb=2560)
     narrow.store.requests = ControlRequests(requirements={"job": (1, 2)})
     narrow.clock.at(60, require(narrow, 4, 4))
-    narrow.clock.at(120, ask(narrow, DesiredState.SUSPENDED))
+    narrow.clock.at(120, request(narrow, DesiredState.SUSPENDED))
     narrow.run()
     assert [parallelism["job"] for _, _, parallelism in narrow.drivers.started] == [2, 4]
     assert len(narrow.cluster.submissions) == 1, "the driver lives on"

@@ -17,14 +17,14 @@ from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.support.runtime.loop_simulation import ask, newest_driver, outcome
+from tests.support.runtime.loop_simulation import newest_driver, outcome, request
 
 BACKOFF = timedelta(seconds=20)
 
 
 def test_failed_query_restarts_in_the_living_driver(small: Simulation) -> None:
     small.clock.at(20, small.drivers.fail_query)
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     small.run()
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 1]
 
@@ -39,7 +39,7 @@ def test_failure_that_no_restart_mends_fails_the_job(small: Simulation) -> None:
 
 def test_failures_are_displayed_with_what_followed(small: Simulation) -> None:
     small.clock.at(20, lambda: small.drivers.fail_query("TASK_FAILED", "executor 1 is gone"))
-    small.clock.at(40, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(40, request(small, DesiredState.SUSPENDED))
     small.run()
     (shown,) = map(failure_record, small.store.views[-1].failures)
     assert shown["failure"] == "TASK_FAILED: executor 1 is gone"
@@ -50,7 +50,7 @@ def test_driver_that_dies_during_the_backoff_is_concurrent_to_what_failed_before
     small.spec = replace(small.spec, options=replace(small.spec.options, restart_strategy=FixedDelay(delay=BACKOFF)))
     small.clock.at(20, small.drivers.fail_query)
     small.clock.at(24, lambda: small.cluster.kill_driver(newest_driver(small)))
-    small.clock.at(80, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(80, request(small, DesiredState.SUSPENDED))
     state = small.run()
     assert [record.failure.error_class for record in state.failures] == ["SparkException"]
     assert [failure.error_class for failure in state.failures[0].concurrent] == ["DRIVER_LOST"]
@@ -77,7 +77,7 @@ def test_mistake_in_a_function_that_has_worked_is_tried_again(small: Simulation)
     small.clock.at(20, small.drivers.fail_query)
     small.clock.at(20, lambda: setattr(small.drivers, "build_failure", mistake))
     small.clock.at(30, lambda: setattr(small.drivers, "build_failure", None))
-    small.clock.at(80, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(80, request(small, DesiredState.SUSPENDED))
     state = small.run()
     assert outcome(state) is Outcome.SUSPENDED
     assert "KeyError" in {record.failure.error_class for record in state.failures}
@@ -86,7 +86,7 @@ def test_mistake_in_a_function_that_has_worked_is_tried_again(small: Simulation)
 def test_lost_answer_to_a_submission_doubles_no_driver(small: Simulation) -> None:
     small.cluster.answers = False
     small.clock.at(3, lambda: setattr(small.cluster, "answers", True))
-    small.clock.at(100, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(100, request(small, DesiredState.SUSPENDED))
     small.run()
     running = [epoch for epoch, _, _ in small.drivers.started]
     assert running == sorted(set(running))
@@ -96,7 +96,7 @@ def test_report_that_is_being_replaced_is_no_loss(small: Simulation) -> None:
     small.clock.at(20, lambda: setattr(small.drivers, "silent", True))
     small.clock.at(20, lambda: setattr(small.channel, "reported", None))
     small.clock.at(23, lambda: setattr(small.drivers, "silent", False))
-    small.clock.at(40, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(40, request(small, DesiredState.SUSPENDED))
     small.run()
     assert "RestartingLocally" not in small.states
 
@@ -105,14 +105,14 @@ def test_next_loop_that_finds_no_report_yet_loses_no_slot(small: Simulation) -> 
     small.run(RunLimits(recycle_at=START + timedelta(seconds=20)))
     small.drivers.silent, small.channel.reported = True, None
     small.clock.at(25, lambda: setattr(small.drivers, "silent", False))
-    small.clock.at(40, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(40, request(small, DesiredState.SUSPENDED))
     small.run()
     assert "RestartingLocally" not in small.states
 
 
 def test_slots_of_a_dead_driver_are_not_counted_twice(small: Simulation) -> None:
     small.clock.at(20, lambda: small.cluster.kill_driver(newest_driver(small)))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [1, 1]
 
@@ -128,7 +128,7 @@ def test_script_that_never_runs_its_job_fails_with_the_advice(small: Simulation)
 def test_driver_that_could_not_be_submitted_is_tried_again_and_gives_the_reason(small: Simulation) -> None:
     small.clock.at(2, lambda: setattr(small.cluster, "submits", False))
     small.clock.at(5, lambda: setattr(small.cluster, "submits", True))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     small.run()
     assert len(small.drivers.started) == 1
     assert any("NOT_SUBMITTED: " in transition.reason for transition in small.transitions)

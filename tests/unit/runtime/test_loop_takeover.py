@@ -15,13 +15,13 @@ from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Executing, Finished, Outcome
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.support.runtime.loop_simulation import ask, outcome
+from tests.support.runtime.loop_simulation import outcome, request
 
 
 def test_next_loop_goes_on_with_the_same_driver(small: Simulation) -> None:
     first = small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     assert isinstance(first.current, Executing)
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     second = small.run()
     assert outcome(second) is Outcome.SUSPENDED
     assert len(small.drivers.started) == 1
@@ -31,7 +31,7 @@ def test_bounds_that_were_edited_in_the_dag_are_followed(small: Simulation) -> N
     small.cluster.add_worker(cores=2, memory_mb=1024)
     small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     small.spec = replace(small.spec, graph=Simulation(parallelism=(1, 2)).spec.graph)
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 2]
 
@@ -62,7 +62,7 @@ def test_next_attempt_starts_a_finished_job_again_under_the_next_epoch(small: Si
     small.clock.at(20, small.drivers.finish)
     small.run()
     small.spec = replace(small.spec, attempt="attempt-2")
-    small.clock.at(60, ask(small, DesiredState.CANCELED))
+    small.clock.at(60, request(small, DesiredState.CANCELED))
     small.run()
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
@@ -77,7 +77,7 @@ def test_next_attempt_waits_for_the_end_of_the_job_that_it_finds_ending(small: S
     small.spec = replace(small.spec, attempt="attempt-2")
     small.store.requests = ControlRequests()
     small.clock.at(85, lambda: setattr(small.drivers, "silent", False))
-    small.clock.at(150, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(150, request(small, DesiredState.SUSPENDED))
     state = small.run()
     assert outcome(state) is Outcome.SUSPENDED
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]

@@ -22,7 +22,7 @@ DEPTH = 4
 SHALLOW = {
     "reactive": 3,
     "only executors": 3,
-    "deployed anew": 3,
+    "deployed again": 3,
     "two vertices, one group": 3,
     "two vertices, two groups": 3,
 }

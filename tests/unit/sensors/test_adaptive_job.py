@@ -34,8 +34,9 @@ def test_sensor_that_waits_in_vain_reports_what_the_job_is(airflow: FakeComms) -
 
 
 @pytest.mark.parametrize(
-    ("states", "finding"), [(["Excuting"], "did you mean 'Executing'"), ([], "name a state"), ([7], "unknown state 7")]
+    ("states", "violation"),
+    [(["Excuting"], "did you mean 'Executing'"), ([], "name a state"), ([7], "unknown state 7")],
 )
-def test_sensor_refuses_states_that_there_are_not(airflow: FakeComms, states: Any, finding: str) -> None:
-    with pytest.raises(AirflowFailException, match=finding):
+def test_sensor_refuses_states_that_there_are_not(airflow: FakeComms, states: Any, violation: str) -> None:
+    with pytest.raises(AirflowFailException, match=violation):
         AdaptiveJobSensor(task_id="t", job="departures", states=states).execute(CONTEXT)

@@ -10,9 +10,9 @@ from typing import Final
 
 from airflow_adaptive.local.waiting import wait_until
 from tests.benchmarks.rescale.case import SLOTS, Case, Found, Subject, all_measured, journal, measure, seed
-from tests.benchmarks.rescale.figures import Order, Repeat, missed, worst_delay
 from tests.benchmarks.rescale.flink.flink_log import JobLog, SinkFiles
 from tests.benchmarks.rescale.flink.installation import Flink, find
+from tests.benchmarks.rescale.measurements import Order, Repeat, missed, worst_delay
 
 SCRIPT: Final = Path(__file__).with_name("flink_job.py")
 
@@ -34,7 +34,7 @@ class FlinkSubject(Subject):
         """See `Subject`."""
         at = time.time()
         self._slots = slots
-        self._flink.ask(slots)
+        self._flink.request(slots)
         return at
 
     def wait_effect(self) -> None:
@@ -53,7 +53,7 @@ class FlinkSubject(Subject):
 
     def counted(self) -> Sequence[Mapping[int, int]]:
         """The highest count of each key, and the number of its rows: one for each record."""
-        self._sink.look(self._root / "out")
+        self._sink.read(self._root / "out")
         return self._sink.highest, self._sink.rows
 
     def forget(self) -> None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks.rescale.figures import Order
+from tests.benchmarks.rescale.measurements import Order
 
 LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) ")
 TASK_LEFT: Final = re.compile(r"\(\d+/\d+\) .*switched from RUNNING to (CANCELING|FAILED)")
@@ -57,7 +57,7 @@ class JobLog:
         left = [at for at in self.left if order.window.has(at)]
         runs = [at for at in self.runs if order.window.has(at)]
         if not left or not runs:
-            raise ValueError("no task was begun anew")
+            raise ValueError("no task has begun again")
         return min(left), max(runs)
 
     def period(self, orders: Sequence[Order]) -> float:
@@ -99,7 +99,7 @@ class SinkFiles:
             self.highest[key] = max(count, self.highest.get(key, 0))
             self.seen[number] = max(at, self.seen.get(number, at))
 
-    def look(self, folder: Path) -> None:
+    def read(self, folder: Path) -> None:
         """Take up what has come since the last look; files that are not committed are hidden."""
         for file in folder.glob("part-*"):
             if file.name not in self._known:

@@ -191,10 +191,10 @@ class Flink:
         (job,) = self._get("/jobs/overview")["jobs"]
         self._job = job["jid"]
         bounds = self._get(f"/jobs/{self._job}/resource-requirements")
-        self._wide = frozenset(it for it, told in bounds.items() if told["parallelism"]["upperBound"] > 1)
+        self._wide = frozenset(it for it, status in bounds.items() if status["parallelism"]["upperBound"] > 1)
         self.wait_running(SLOTS)
 
-    def ask(self, slots: int) -> None:
+    def request(self, slots: int) -> None:
         """Change the bounds: each vertex may have so many subtasks, if it could have more than one at all, unlike a committer."""
         path = f"/jobs/{self._job}/resource-requirements"
         bounds = {
@@ -213,10 +213,10 @@ class Flink:
         self._wait(lambda: self._runs_on(slots), f"Flink's job on {slots} slot(s)")
 
     def _runs_on(self, slots: int) -> bool:
-        told = self._get(f"/jobs/{self._job}")
-        if told["state"] in {"FAILED", "CANCELED"}:
-            raise RuntimeError(f"Flink's job is {told['state']}")
-        vertices = told["vertices"]
+        status = self._get(f"/jobs/{self._job}")
+        if status["state"] in {"FAILED", "CANCELED"}:
+            raise RuntimeError(f"Flink's job is {status['state']}")
+        vertices = status["vertices"]
         widths = {vertex["parallelism"] for vertex in vertices if vertex["id"] in self._wide}
         return widths == {slots} and all(vertex["tasks"]["RUNNING"] == vertex["parallelism"] for vertex in vertices)
 

@@ -1,4 +1,4 @@
-"""A rung of the ladder: the real loop over the standalone client, a real script, on an embedded cluster."""
+"""A rescale tier: the real loop over the standalone client, a real script, on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
 from tests.benchmarks.rescale import processes
 from tests.benchmarks.rescale.case import SLOTS, Case, Found, Subject, all_measured, ended, journal, measure, seed
-from tests.benchmarks.rescale.figures import Order, Repeat, longest_pause, missed, period, worst_delay
+from tests.benchmarks.rescale.measurements import Order, Repeat, longest_pause, missed, period, worst_delay
 from tests.benchmarks.rescale.spark.spark_log import (
     Events,
     executors_changed,
@@ -91,7 +91,7 @@ class SparkSubject(Subject):
         self._loops: list[subprocess.Popen[bytes]] = []
         self._known: set[str] = set()
         self._counts: dict[int, int] = {}
-        self._ask("running", SLOTS)
+        self._request("running", SLOTS)
 
     # ---- the job ----
 
@@ -105,7 +105,7 @@ class SparkSubject(Subject):
             "base": str(self.job.base),
             "master": self.job.cluster.master_url,
             "extra": {"rest-port": rest, "ui-port": ui},
-            "wishes": str(self.job.root / "wishes.json"),
+            "requests": str(self.job.root / "requests.json"),
             "dies": "",
             "lifetime_s": None,
         }
@@ -130,7 +130,7 @@ class SparkSubject(Subject):
 
     def end(self) -> None:
         """Stop it at a batch boundary, and wait for the end of its driver: then its event log is complete."""
-        self._ask("suspended", SLOTS)
+        self._request("suspended", SLOTS)
         self.job.wait_for("the loop's end", lambda: all(map(ended, self._loops)), EFFECT_S)
         self.job.wait_for("the driver's end", lambda: not self.job.cluster.state()["activedrivers"], EFFECT_S)
 
@@ -144,7 +144,7 @@ class SparkSubject(Subject):
         """Another upper bound (tiers 0 and 1), maximum parallelism (tier 2) or Spark property (tier 3)."""
         self._before = self.job.wait_for("a report of a query", self._runs, EFFECT_S)
         if self._tier in {Tier.EXECUTORS, Tier.QUERY}:
-            return self._ask("running", slots)
+            return self._request("running", slots)
         if self._tier is Tier.STATE:
             graph = JobGraph.single(JOB, ParallelismRange(1, SLOTS), max_parallelism=PARTITIONS // SLOTS * slots)
             self._spec = replace(self._spec, graph=graph)
@@ -154,9 +154,9 @@ class SparkSubject(Subject):
         return self.deploy()
 
     def wait_effect(self) -> None:
-        """Wait until another plan is in force, and for two batches on it."""
+        """Wait until another plan is active, and for two batches on it."""
         before = self._before
-        self.job.wait_for("the plan in force", lambda: self._is_after(before), EFFECT_S)
+        self.job.wait_for("the active plan", lambda: self._is_after(before), EFFECT_S)
         self.wait_batches(2, EFFECT_S)
 
     def _is_after(self, before: DriverStatus | None) -> bool:
@@ -183,9 +183,9 @@ class SparkSubject(Subject):
         newest = self.job.newest()
         return newest if newest is not None and newest.owner.partition("#")[0] == str(self._attempt) else None
 
-    def _ask(self, desired_state: str, slots: int) -> float:
+    def _request(self, desired_state: str, slots: int) -> float:
         self.job.leave(desired_state, {"job": (1, slots)})
-        return (self.job.root / "wishes.json").stat().st_ctime
+        return (self.job.root / "requests.json").stat().st_ctime
 
     # ---- what came out ----
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tests.benchmarks.rescale.figures import Batch, Order, Span, longest_pause, restart
+from tests.benchmarks.rescale.measurements import Batch, Order, Span, longest_pause, restart
 
 PROGRESS: Final = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
 EXECUTOR_ADDED: Final = "SparkListenerExecutorAdded"
@@ -116,7 +116,7 @@ class Effect:
 
 
 def query_restarted(events: Events, order: Order) -> Effect:
-    """Of a rescale that ends the query and starts it anew (tiers 1 to 3). Raises `ValueError` if it did not."""
+    """Of a rescale that ends the query and starts the query again (tiers 1 to 3). Raises `ValueError` if the query did not end."""
     old, new = restart(events.batches, order)
     begun = new.span.begin
     came = [at for at in events.added.values() if order.window.begin <= at <= begun]

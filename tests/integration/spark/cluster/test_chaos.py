@@ -13,4 +13,4 @@ from tests.faults.chaos import run
 @pytest.mark.timeout(600)
 def test_short_chaos_loses_and_doubles_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert run(11, 0.7, tmp_path), capsys.readouterr().out
-    assert " 0 doubled" in capsys.readouterr().out
+    assert " 0 duplicated" in capsys.readouterr().out

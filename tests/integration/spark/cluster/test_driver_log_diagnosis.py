@@ -40,11 +40,11 @@ async def test_driver_that_ends_before_it_reports_leaves_the_cause(spark_cluster
         submission = DriverSubmission(name=name, script=str(script), env=env, driver_memory_mb=MEMORY_MB)
         drivers[name] = await client.submit(submission)
     for name, (_, expected) in CASES.items():
-        assert expected in await _told(client, drivers[name])
+        assert expected in await _diagnosis(client, drivers[name])
     await client.close()
 
 
-async def _told(client: StandaloneCluster, driver: str) -> str:
+async def _diagnosis(client: StandaloneCluster, driver: str) -> str:
     async def is_over() -> bool:
         return (await client.status(driver)).state.over
 

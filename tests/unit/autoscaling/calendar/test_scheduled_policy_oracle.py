@@ -2,7 +2,7 @@
 
 All times are multiples of a step.
 
-The oracle knows no gap and no doubled hour. For it a policy goes by a clock that stands still while the wall clock repeats
+The oracle knows no gap and no repeated hour. For it a policy goes by a clock that stands still while the wall clock repeats
 what it has shown before (`Repeated.FIRST`), or that stands still just before the first time that is to be repeated
 (`Repeated.SECOND`).
 """
@@ -78,53 +78,53 @@ def policies(draw: st.DrawFn, zone: str, day: date) -> ScheduledPolicy:
 def clock_of(policy: ScheduledPolicy, begin: datetime) -> list[datetime]:
     """What the policy's clock shows in each step."""
     zone = ZoneInfo(policy.zone)
-    shown = [(begin + step * STEP).astimezone(zone).replace(tzinfo=None) for step in range(STEPS)]
+    local_times = [(begin + step * STEP).astimezone(zone).replace(tzinfo=None) for step in range(STEPS)]
     if policy.repeated is Repeated.FIRST:
-        return list(accumulate(shown, max))
-    lowest = list(accumulate(reversed(shown), min))[::-1]
-    repeated = [later <= now for now, later in zip(shown, [*lowest[1:], shown[-1] + STEP], strict=True)]
+        return list(accumulate(local_times, max))
+    lowest = list(accumulate(reversed(local_times), min))[::-1]
+    repeated = [later <= now for now, later in zip(local_times, [*lowest[1:], local_times[-1] + STEP], strict=True)]
     return [low - timedelta(seconds=late) for low, late in zip(lowest, repeated, strict=True)]
 
 
-def holds(when, shown: list[datetime]) -> list[bool]:
+def holds(when, local_times: list[datetime]) -> list[bool]:
     """Whether a period holds in each step, by what the clock shows."""
     start, end = (timedelta(hours=int(text[:2]), minutes=int(text[3:])) for text in (when.start, when.end))
     length = end - start if end > start else end - start + timedelta(days=1)
-    days = [shown[0].date() + timedelta(days=number) for number in range(-1, 6)]
+    days = [local_times[0].date() + timedelta(days=number) for number in range(-1, 6)]
     named = [day for day in days if not when.weekdays or f"{day:%a}".lower() in when.weekdays]
     dated = [day for day in named if not when.dates or day.isoformat() in when.dates]
     begins = [datetime.combine(day, datetime.min.time()) + start for day in dated]
-    return [any(begin <= moment < begin + length for begin in begins) for moment in shown]
+    return [any(begin <= moment < begin + length for begin in begins) for moment in local_times]
 
 
-def asked(policy: ScheduledPolicy, shown: list[datetime]) -> list[ParallelismRange]:
+def declared_bounds(policy: ScheduledPolicy, local_times: list[datetime]) -> list[ParallelismRange]:
     default = LIMITS["job"].declared if policy.default is None else policy.default.vertices["*"]
-    wanted = [default for _ in shown]
+    wanted = [default for _ in local_times]
     for each in sorted(policy.windows, key=lambda each: each.priority):
         bounds = each.bounds.vertices["*"]
-        wanted = [bounds if held else other for held, other in zip(holds(each.when, shown), wanted, strict=True)]
+        wanted = [bounds if held else other for held, other in zip(holds(each.when, local_times), wanted, strict=True)]
     return wanted
 
 
 def oracle(policy: ScheduledPolicy, begin: datetime, lead: int) -> list[ParallelismRange]:
     """The bounds in each step; a rescale takes `lead` steps."""
-    shown = clock_of(policy, begin)
-    wanted = asked(policy, shown)
-    stands = [any(held) for held in zip(*(holds(each, shown) for each in policy.excluded), strict=True)] or [
+    local_times = clock_of(policy, begin)
+    wanted = declared_bounds(policy, local_times)
+    excluded = [any(held) for held in zip(*(holds(each, local_times) for each in policy.excluded), strict=True)] or [
         False
     ] * STEPS
-    said: list[ParallelismRange] = []
+    bounds_by_step: list[ParallelismRange] = []
     for step in range(STEPS):
-        if stands[step] and said:
-            said.append(said[-1])
+        if excluded[step] and bounds_by_step:
+            bounds_by_step.append(bounds_by_step[-1])
             continue
-        until = next((late for late in range(step, min(step + lead + 1, STEPS)) if stands[late]), STEPS)
+        until = next((late for late in range(step, min(step + lead + 1, STEPS)) if excluded[late]), STEPS)
         seen = wanted[step : min(step + lead, until) + 1]
-        said.append(ParallelismRange(max(each.lower for each in seen), max(each.upper for each in seen)))
-    return said
+        bounds_by_step.append(ParallelismRange(max(each.lower for each in seen), max(each.upper for each in seen)))
+    return bounds_by_step
 
 
-def say(policy: ScheduledPolicy, at: datetime, cost: dict[Tier, timedelta]) -> Advice:
+def advice_at(policy: ScheduledPolicy, at: datetime, cost: dict[Tier, timedelta]) -> Advice:
     seen = PolicyInput(at=at, requirements={}, limits=LIMITS, rescale_costs=cost)
     return policy.advise(policy.remember(), seen)[1]
 
@@ -137,16 +137,18 @@ def test_bounds_are_what_the_oracle_states_in_each_step_and_hold_until_they_are_
         begin = datetime.combine(day - timedelta(days=2), datetime.min.time(), UTC) + timedelta(hours=12)
         cost = {Tier.QUERY: steps * STEP}
         lead = policy.lead(cost)
-        moments, answers = [begin], [say(policy, begin, cost)]
+        moments, answers = [begin], [advice_at(policy, begin, cost)]
         while (following := answers[-1].next_at) is not None and following < begin + STEPS * STEP:
             moments.append(following)
-            answers.append(say(policy, following, cost))
+            answers.append(advice_at(policy, following, cost))
         assert all(one < other for one, other in pairwise(moments))
 
         expected = oracle(policy, begin, lead // STEP)
         known = STEPS - timedelta(hours=12) // STEP  # of the last hours the oracle does not know what is to come
-        said = [answers[bisect_right(moments, begin + step * STEP) - 1].bounds["job"] for step in range(known)]
-        assert said == expected[:known]
+        bounds_by_step = [
+            answers[bisect_right(moments, begin + step * STEP) - 1].bounds["job"] for step in range(known)
+        ]
+        assert bounds_by_step == expected[:known]
 
         changes = [(when, answer) for when, answer in zip(moments, answers, strict=True)]
         real = [(when, now) for (_, before), (when, now) in pairwise(changes) if before.bounds != now.bounds]
@@ -157,7 +159,7 @@ def test_bounds_are_what_the_oracle_states_in_each_step_and_hold_until_they_are_
 
         for one, other in [*pairwise(moments)][::4]:
             between = one + (other - one) / 3
-            assert say(policy, between, cost) == answers[moments.index(one)]
+            assert advice_at(policy, between, cost) == answers[moments.index(one)]
 
     check()
 

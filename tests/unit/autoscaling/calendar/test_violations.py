@@ -83,7 +83,7 @@ def refused(**options: Any) -> tuple[str, ...]:
     ],
 )
 def test_violation_is_reported_with_its_name_and_the_fix(options, reported):
-    assert any(reported in finding for finding in refused(**options))
+    assert any(reported in violation for violation in refused(**options))
 
 
 def test_all_violations_are_reported_at_once():
@@ -122,10 +122,10 @@ def test_all_violations_are_reported_at_once():
     ],
 )
 def test_windows_of_the_same_priority_that_overlap_at_any_time_are_refused(one, other, when):
-    (finding,) = refused(windows=[window("a", 1, **one), window("b", 2, **other)])
-    assert when in finding
-    assert "'a'" in finding
-    assert "'b'" in finding
+    (violation,) = refused(windows=[window("a", 1, **one), window("b", 2, **other)])
+    assert when in violation
+    assert "'a'" in violation
+    assert "'b'" in violation
     scheduled_policy(zone="UTC", windows=[window("a", 1, **one), window("b", 2, priority=1, **other)])
 
 

@@ -1,4 +1,4 @@
-"""The load policy: what a load leads to, what is left alone, and that no figures lead to a wild rescale."""
+"""The load policy: the slots that a load leads to, small changes that have no effect, and implausible metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_adaptive.autoscaling.policy import Override, RescalePolicyError
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, Watched, bounds, figures
+from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, Watched, bounds, query_metrics
 from tests.support.autoscaling.observed_load_policy import POLICY, watched
 
 
@@ -41,7 +41,7 @@ def test_load_that_comes_back_within_down_delay_keeps_its_slots():
 
 def test_one_strange_observation_changes_nothing():
     job = watched().watch(280, minutes=5)
-    job.look(50_000)
+    job.poll(50_000)
     assert job.watch(280, minutes=5).path == [4]
 
 
@@ -68,7 +68,7 @@ def test_batch_that_overruns_shows_that_rows_wait_though_the_source_does_not():
 
 def test_batch_that_runs_for_long_is_noticed_before_it_has_ended():
     job = watched().watch(280, minutes=3)
-    job.look(280, running=40_000.0).look(280, running=55_000.0)
+    job.poll(280, running=40_000.0).poll(280, running=55_000.0)
     assert job.slots > 8
 
 
@@ -86,14 +86,14 @@ def test_rows_that_wait_while_none_come_in_keep_the_slots():
 def test_fixed_cost_of_a_batch_is_not_taken_for_a_load():
     """DS2's rule divides by the rate of a small batch, which is mostly fixed cost."""
     policy = Watched(POLICY, slots=10)
-    for look in range(1, 120):
-        rate = 100.0 + 20 * (look % 6)
+    for poll in range(1, 120):
+        rate = 100.0 + 20 * (poll % 6)
         seconds = 2 + rate * 10 / (100 * policy.slots)
-        policy.look(
-            figures=figures(
+        policy.poll(
+            query_metrics=query_metrics(
                 rate,
                 policy.slots,
-                look,
+                poll,
                 busy_rate=rate * 10 / seconds,
                 batch_duration=seconds * 1000,
                 busy=seconds / 10,
@@ -125,20 +125,20 @@ def test_advice_never_raises_the_lower_bound():
 @pytest.mark.parametrize(("lower", "upper"), [(1, 2), (6, 9), (3, 3)])
 def test_advice_always_comes_into_the_bounds(lower: int, upper: int):
     job = watched(slots=4).watch(280, minutes=5)
-    job.look(280, seen={"limits": bounds(lower, upper)})
+    job.poll(280, seen={"limits": bounds(lower, upper)})
     assert lower <= job.upper <= upper
 
 
 def test_vertices_of_no_query_keep_what_they_declare():
     limits = {**bounds(1, 20), "other": bounds(2, 5)[VERTEX]}
-    job = watched().look(280, seen={"limits": limits})
+    job = watched().poll(280, seen={"limits": limits})
     assert job.advice is not None
     assert job.advice.bounds["other"] == ParallelismRange(2, 5)
 
 
 def test_query_of_unknown_vertices_is_ignored_with_a_reason():
-    job = watched().look(280)
-    job.look(280, vertices=("gone",))
+    job = watched().poll(280)
+    job.poll(280, vertices=("gone",))
     assert "names no vertex" in job.reason
 
 
@@ -146,16 +146,18 @@ def test_rise_that_gains_nothing_is_taken_back_and_not_tried_again_for_a_while()
     """Each row waits for a service that does not scale: more slots are no faster."""
     job = watched(ineffective_memory="1 h")
     reasons = []
-    for look in range(1, 4 * 55):
-        job.look(
-            figures=figures(100, job.slots, look, busy_rate=100.0, batch_duration=10_000.0, busy=1.0, input_rate=100.0)
+    for poll in range(1, 4 * 55):
+        job.poll(
+            query_metrics=query_metrics(
+                100, job.slots, poll, busy_rate=100.0, batch_duration=10_000.0, busy=1.0, input_rate=100.0
+            )
         )
         reasons.append(job.reason)
     assert job.path == [4, 6, 4]
     assert any("not faster than 4" in reason for reason in reasons)
     assert "and more slots had no effect" in job.reason
-    for look in range(220, 450):
-        job.look(figures=figures(100, job.slots, look, busy_rate=100.0, batch_duration=10_000.0, busy=1.0))
+    for poll in range(220, 450):
+        job.poll(query_metrics=query_metrics(100, job.slots, poll, busy_rate=100.0, batch_duration=10_000.0, busy=1.0))
     assert job.path[3:] == [6, 4]
 
 
@@ -197,7 +199,7 @@ def test_budget_of_the_day_keeps_its_last_quarter_for_rises_and_then_ends():
 def test_bounds_of_a_user_win_until_they_expire():
     until = START + timedelta(hours=1)
     job = watched()
-    job.look(900, seen={"override": Override(by="alice", until=until)})
+    job.poll(900, seen={"override": Override(by="alice", until=until)})
     assert job.advice is not None
     assert (job.advice.source, job.advice.next_at) == ("alice", until)
     assert job.advice.bounds == {VERTEX: ParallelismRange(1, 4)}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_adaptive.autoscaling.policy import QueryMetrics
 from airflow_adaptive.scheduler import snapshot
-from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, bounds, figures, seen
+from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, bounds, query_metrics, seen
 from tests.support.autoscaling.observed_load_policy import POLICY, watched
 
 
@@ -38,42 +38,42 @@ from tests.support.autoscaling.observed_load_policy import POLICY, watched
 def test_metrics_that_make_no_sense_are_ignored_with_a_reason(changes: dict[str, Any], reported: str):
     job = watched().watch(280, minutes=5)
     for _ in range(20):
-        job.look(900, **changes)
+        job.poll(900, **changes)
     assert job.path == [4]
     assert reported in job.reason
 
 
 def test_frozen_metrics_are_ignored_with_a_reason():
     job = watched().watch(280, minutes=5)
-    frozen = figures(900, 4, 1000)
+    frozen = query_metrics(900, 4, 1000)
     for _ in range(100):
-        job.look(figures=frozen)
+        job.poll(query_metrics=frozen)
     assert job.path == [4]
     assert "not changed since" in job.reason
 
 
 def test_new_epoch_counts_from_the_beginning():
     job = watched().watch(280, minutes=5)
-    job.looks = 0
+    job.polls = 0
     job.watch(900, minutes=3, epoch=2)
     assert job.slots >= 13
 
 
 def test_clock_that_jumps_back_changes_nothing():
     job = watched().watch(280, minutes=5)
-    job.look(900, seconds=-120)
+    job.poll(900, seconds=-120)
     assert "the clock stepped back" in job.reason
 
 
 def test_job_without_metrics_is_given_no_advice():
     assert POLICY.advise(POLICY.remember(), seen(START, 4, {}))[1] is None
-    bad = figures(1, 4, input_rate=None)
+    bad = query_metrics(1, 4, input_rate=None)
     assert POLICY.advise(POLICY.remember(), seen(START, 4, {QUERY: bad}))[1] is None
 
 
 def test_job_that_does_not_run_keeps_its_advice():
     job = watched().watch(800, minutes=5)
-    job.look(0, seen={"parallelism": None})
+    job.poll(0, seen={"parallelism": None})
     assert job.upper == 12
     assert "is not running" in job.reason
 
@@ -86,12 +86,12 @@ def test_batches_as_fast_as_possible_report_nothing_while_they_are_all_alike():
 
 def test_batches_as_fast_as_possible_are_judged_by_the_cost_of_a_row():
     job = watched()
-    for look in range(1, 200):
-        rate = 350.0 if look % 2 else 370.0
+    for poll in range(1, 200):
+        rate = 350.0 if poll % 2 else 370.0
         seconds = 0.5 / (1 - rate / (100 * job.slots)) if rate < 100 * job.slots else 60.0
-        job.look(
-            figures=figures(
-                rate, job.slots, look, busy_rate=rate, batch_duration=seconds * 1000, busy=1.0, trigger_interval=0.0
+        job.poll(
+            query_metrics=query_metrics(
+                rate, job.slots, poll, busy_rate=rate, batch_duration=seconds * 1000, busy=1.0, trigger_interval=0.0
             )
         )
     assert 4 < job.slots <= 8
@@ -121,18 +121,18 @@ nonsense = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    looks=st.lists(st.tuples(nonsense, st.integers(-60, 900), st.integers(1, 20)), max_size=25),
+    polls=st.lists(st.tuples(nonsense, st.integers(-60, 900), st.integers(1, 20)), max_size=25),
     lower=st.integers(1, 20),
     spread=st.integers(0, 19),
 )
 def test_no_metrics_lead_out_of_the_bounds_or_by_more_than_a_factor(
-    looks: list[tuple[QueryMetrics, int, int]], lower: int, spread: int
+    polls: list[tuple[QueryMetrics, int, int]], lower: int, spread: int
 ):
     limits = bounds(lower, min(20, lower + spread))
     memory, now, before = POLICY.remember(), START, None
-    for figured, seconds, slots in looks:
+    for metrics, seconds, slots in polls:
         now += timedelta(seconds=seconds)
-        memory, advice = POLICY.advise(memory, seen(now, slots, {QUERY: figured}, limits=limits))
+        memory, advice = POLICY.advise(memory, seen(now, slots, {QUERY: metrics}, limits=limits))
         json.dumps(snapshot.encode(memory), allow_nan=False)
         if advice is None:
             continue
@@ -148,12 +148,12 @@ def test_no_metrics_lead_out_of_the_bounds_or_by_more_than_a_factor(
 def test_nonsense_for_one_observation_never_changes_a_job_whose_load_is_steady(bad: QueryMetrics):
     """It may be believed, but a single look is not enough."""
     job = watched().watch(280, minutes=6)
-    job.look(figures=bad)
+    job.poll(query_metrics=bad)
     assert job.path == [4]
 
 
 def test_query_that_reports_nothing_for_a_while_keeps_its_advice():
-    """A driver that starts anew reports no query."""
+    """A new driver reports no query."""
     job = watched().watch(800, minutes=5)
     memory, advice = job.policy.advise(job.memory, seen(job.now, 12, {}))
     assert advice is not None

@@ -15,7 +15,7 @@ from airflow_adaptive.autoscaling.simulation.baselines import (
     DynamicAllocationRule,
     StaticRule,
 )
-from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, figures, seen
+from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, query_metrics, seen
 
 
 class Ruled:
@@ -26,40 +26,40 @@ class Ruled:
         self.memory = rule.remember()
         self.now = START
 
-    def ask(self, figured: QueryMetrics | None, seconds: float = 15.0) -> int:
+    def consult(self, metrics: QueryMetrics | None, seconds: float = 15.0) -> int:
         self.now += timedelta(seconds=seconds)
-        queries = {} if figured is None else {QUERY: figured}
+        queries = {} if metrics is None else {QUERY: metrics}
         self.memory, advice = self.rule.advise(self.memory, seen(self.now, self.slots, queries))
         self.slots = self.slots if advice is None else advice.bounds[VERTEX].upper
         return self.slots
 
     def watch(self, rate: float, minutes: float, **changes: Any) -> int:
         for _ in range(int(minutes * 4)):
-            self.ask(figures(rate, self.slots, **changes))
+            self.consult(query_metrics(rate, self.slots, **changes))
         return self.slots
 
 
 @pytest.mark.parametrize("rule", [DS2Rule(), DoublingRule(), DStreamRule(), DynamicAllocationRule()])
 def test_rule_without_metrics_gives_no_advice(rule: Any):
-    assert Ruled(rule, 4).ask(None) == 4
+    assert Ruled(rule, 4).consult(None) == 4
 
 
 def test_static_rule_stays_within_the_bounds():
-    assert Ruled(StaticRule(slots=50), 4).ask(None) == 20
+    assert Ruled(StaticRule(slots=50), 4).consult(None) == 20
     assert Ruled(StaticRule(slots=3), 4).watch(1900, minutes=5) == 3
 
 
 def test_ds2_takes_the_true_rate_of_a_slot_and_leaves_no_room():
-    assert Ruled(DS2Rule(), 4).ask(figures(950, 4)) == 10
-    assert Ruled(DS2Rule(), 10).ask(figures(110, 10)) == 2
-    assert Ruled(DS2Rule(), 10).ask(figures(0, 10)) == 1
+    assert Ruled(DS2Rule(), 4).consult(query_metrics(950, 4)) == 10
+    assert Ruled(DS2Rule(), 10).consult(query_metrics(110, 10)) == 2
+    assert Ruled(DS2Rule(), 10).consult(query_metrics(0, 10)) == 1
 
 
 def test_ds2_decides_once_in_its_interval_and_counts_a_backlog_that_grows():
     job = Ruled(DS2Rule(), 4)
-    assert job.ask(figures(390, 4)) == 4
-    assert job.ask(figures(900, 4)) == 4
-    assert job.ask(figures(400, 4, backlog=30_000.0), seconds=45) == 9
+    assert job.consult(query_metrics(390, 4)) == 4
+    assert job.consult(query_metrics(900, 4)) == 4
+    assert job.consult(query_metrics(400, 4, backlog=30_000.0), seconds=45) == 9
 
 
 def test_doubling_rule_waits_for_15_minutes_and_for_6_hours():
@@ -88,7 +88,7 @@ def test_dstream_rule_adds_the_rounded_ratio_and_removes_one():
 
 def test_dynamic_allocation_doubles_while_tasks_wait_and_gives_back_what_idles_for_a_minute():
     job = Ruled(DynamicAllocationRule(), 4)
-    assert job.ask(figures(100, 4)) == 7  # 20 tasks on 4 slots: they wait for 2 of 2.5 seconds
+    assert job.consult(query_metrics(100, 4)) == 7  # 20 tasks on 4 slots: they wait for 2 of 2.5 seconds
     assert job.watch(1500, minutes=2) == 20
     assert job.watch(100, minutes=60) == 20
     assert job.watch(0, minutes=1) == 20

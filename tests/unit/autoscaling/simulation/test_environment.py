@@ -189,7 +189,7 @@ def test_run_may_end_early():
     assert of(run, load).rows_in == pytest.approx(200 * 100)
 
 
-# ---- figures --------------------------------------------------------------------------------------------------------
+# ---- metrics --------------------------------------------------------------------------------------------------------
 
 
 def test_over_and_under_provision_are_shares_of_time_and_mean_sizes():

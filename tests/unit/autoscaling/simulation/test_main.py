@@ -119,7 +119,7 @@ def test_missing_matplotlib_is_reported_before_anything_runs(small: Path, tmp_pa
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The figures that are drawn, before they are written."""
+    """The plots, before they are written."""
     simulation_metrics: list[Any] = []
     picture = plots.picture
 

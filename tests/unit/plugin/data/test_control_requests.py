@@ -6,7 +6,7 @@ import pytest
 
 from airflow_adaptive.testing.scenario import HOPELESS
 from tests.support.airflow.airflow_app import API, RUN, AirflowApp
-from tests.support.airflow.published_documents import canceled, executing, place, shown, suspended
+from tests.support.airflow.published_documents import canceled, executing, place, published, suspended
 
 PATH = f"{API}/jobs/departures"
 
@@ -137,7 +137,7 @@ def test_suspended_job_whose_run_is_gone_is_not_resumed(airflow_app: AirflowApp)
 def test_task_that_does_not_run_the_job_is_not_cleared(airflow_app: AirflowApp) -> None:
     """Whoever can write into the state store of an Asset must not have others' tasks run."""
     asset = place(airflow_app, suspended(), desired_state="suspended")
-    forged = shown(suspended())
+    forged = published(suspended())
     forged["summary"]["task"] = {"dag_id": "payments", "task_id": "pay", "run_id": RUN, "map_index": -1}
     airflow_app.show(asset, forged)
     airflow_app.dag("payments")

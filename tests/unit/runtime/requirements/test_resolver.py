@@ -23,10 +23,10 @@ from tests.support.runtime.policy_simulation import (
     following,
     loaded,
     policy_of,
+    published_view,
     reasons,
     roomy,
     running_on,
-    shown,
     source_of,
     until,
 )
@@ -86,7 +86,7 @@ def test_decision_and_page_state_that_it_was_the_calendar_and_for_which_window()
         None,
     )
     assert policy["advice"]["bounds"] == {"job": {"lower": 3, "upper": 4}}
-    json.dumps(documents(shown(job), {}))
+    json.dumps(documents(published_view(job), {}))
 
 
 def test_job_without_a_policy_has_nothing_about_one_in_its_log_or_on_its_page():
@@ -95,7 +95,7 @@ def test_job_without_a_policy_has_nothing_about_one_in_its_log_or_on_its_page():
     documents = [decode_journal(data) for data in job.channel.journal.values()]
     assert {json.dumps(document.requirements_resolver) for document in documents} == {"{}"}
     assert by(job) == ("DAG", "dag")
-    assert shown(job).policy is None
+    assert published_view(job).policy is None
 
 
 def test_when_the_load_rises_the_upper_bound_rises_and_the_job_grows_and_with_the_load_it_shrinks_again():

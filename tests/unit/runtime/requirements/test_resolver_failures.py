@@ -26,13 +26,13 @@ from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.runtime.policy_simulation import (
     Load,
-    asks,
     by,
     calendar,
     following,
     loaded,
     policy_of,
     reasons,
+    request_bounds,
     roomy,
     running_on,
     until,
@@ -61,7 +61,7 @@ def test_policy_that_raises_leaves_the_job_as_it_is_and_reports_it_once(
 def test_bounds_of_a_user_that_expire_leave_a_job_whose_policy_fails_to_its_dag():
     job = roomy()
     job.spec = replace(job.spec, rescale_policy='{"type": "PolicyOfTheFuture"}')
-    asks(job, (1, 1), expires=10 * MINUTES)
+    request_bounds(job, (1, 1), expires=10 * MINUTES)
     assert running_on(until(job, 9 * MINUTES)) == 1
     assert running_on(until(job, 11 * MINUTES)) == 4
     assert by(job) == ("DAG", "dag")
@@ -69,7 +69,7 @@ def test_bounds_of_a_user_that_expire_leave_a_job_whose_policy_fails_to_its_dag(
 
 def test_bounds_of_a_user_that_expire_before_the_load_policy_knows_anything_stay_until_it_does():
     job = following(LoadPolicy(), (1, 8))
-    asks(job, (2, 2), expires=5 * MINUTES)
+    request_bounds(job, (2, 2), expires=5 * MINUTES)
     assert running_on(until(job, 10 * MINUTES)) == 2
     assert by(job) == ("POLICY", "LoadPolicy")
     load = Load(job, rate=700.0)

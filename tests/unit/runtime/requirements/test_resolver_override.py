@@ -14,13 +14,13 @@ from airflow_adaptive.ports import ControlRequests, Requester
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
 from tests.support.runtime.policy_simulation import (
-    asks,
     by,
     calendar,
     following,
     loaded,
     policy_of,
     reasons,
+    request_bounds,
     roomy,
     running_on,
     source_of,
@@ -39,7 +39,7 @@ def lifts(job: Simulation) -> None:
 def test_user_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goes_on():
     job = following(calendar(look_ahead=None))
     until(job, 30 * MINUTES)
-    asks(job, (1, 1), expires=90 * MINUTES)
+    request_bounds(job, (1, 1), expires=90 * MINUTES)
     held = until(job, 80 * MINUTES)
     assert running_on(held) == 1, "the window of the calendar has begun meanwhile"
     assert by(job) == ("USER", "alice")
@@ -52,7 +52,7 @@ def test_user_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goes_
 
 def test_user_clears_the_bounds_and_the_policy_goes_on():
     job = following(calendar(look_ahead=None))
-    asks(job, (1, 1))
+    request_bounds(job, (1, 1))
     assert running_on(until(job, 90 * MINUTES)) == 1
     lifts(job)
     assert running_on(until(job, 91 * MINUTES)) == 4
@@ -60,7 +60,7 @@ def test_user_clears_the_bounds_and_the_policy_goes_on():
 
 def test_without_a_policy_the_declared_bounds_come_back_when_a_users_expire():
     job = roomy()
-    asks(job, (1, 1), expires=10 * MINUTES)
+    request_bounds(job, (1, 1), expires=10 * MINUTES)
     assert running_on(until(job, 9 * MINUTES)) == 1
     assert running_on(until(job, 11 * MINUTES)) == 4
     assert by(job) == ("DAG", "dag")
@@ -68,7 +68,7 @@ def test_without_a_policy_the_declared_bounds_come_back_when_a_users_expire():
 
 def test_loop_that_can_not_read_the_control_requests_yet_keeps_to_what_the_log_states_a_user_has_set():
     job = following(calendar(look_ahead=None))
-    asks(job, (1, 1), expires=90 * MINUTES)
+    request_bounds(job, (1, 1), expires=90 * MINUTES)
     until(job, 30 * MINUTES)
     job.store.requests = ControlRequests(is_read=False)
     assert running_on(until(job, 80 * MINUTES)) == 1

@@ -13,7 +13,7 @@ import pytest
 from airflow_adaptive.plugin.api.feed import Feed, TooManySubscribersError, Update
 from airflow_adaptive.plugin.api.shutdown import SIGNALS
 from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.published_documents import executing, figures, place, shown
+from tests.support.airflow.published_documents import executing, place, published, time_series
 
 # ---- the feed -------------------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ def test_view_differs_when_the_published_state_does(airflow_app: AirflowApp) -> 
     first = poll(job, None)
     assert first is not None
     assert poll(job, first.revision) is None
-    airflow_app.show(asset, shown(executing().when_query_failed()))
+    airflow_app.show(asset, published(executing().when_query_failed()))
     second = poll(job, first.revision)
     assert second is not None
     assert second.content.job.state == "Restarting"
@@ -215,7 +215,7 @@ def test_only_new_points_are_reported_and_the_last_one_again(airflow_app: Airflo
     from airflow_adaptive.plugin.api.routes.events import FIRST_POINTS, _new_points  # noqa: PLC0415
     from airflow_adaptive.plugin.data.documents import Metrics  # noqa: PLC0415
 
-    pages = [Metrics.model_validate(figures(executing(), count)["metrics/10"]) for count in (30, 31)]
+    pages = [Metrics.model_validate(time_series(executing(), count)["metrics/10"]) for count in (30, 31)]
     first, told = _new_points(pages[0], None)
     again, _ = _new_points(pages[0], told)
     then, _ = _new_points(pages[1], told)

@@ -9,7 +9,7 @@ import pytest
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.jobs_api import get
-from tests.support.airflow.published_documents import executing, figures, place, reported, scenario, shown
+from tests.support.airflow.published_documents import executing, place, published, reported, scenario, time_series
 
 
 def test_details_have_the_clocks_of_the_scheduler(airflow_app: AirflowApp) -> None:
@@ -41,7 +41,8 @@ def test_details_have_the_backoff_of_a_restart(airflow_app: AirflowApp) -> None:
 def test_addresses_that_are_no_web_pages_are_left_out(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
     airflow_app.show(
-        asset, shown(executing(), master="http://m:8080", driver="javascript:alert(1)", stdout="http://[", stderr="x")
+        asset,
+        published(executing(), master="http://m:8080", driver="javascript:alert(1)", stdout="http://[", stderr="x"),
     )
     assert get(airflow_app, "/jobs/departures")["urls"] == {
         "master": "http://m:8080",
@@ -113,7 +114,7 @@ def times_without_a_zone(state: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("forge", [no_vertex, other_vertex, no_subtasks, no_graph, times_without_a_zone])
 def test_state_that_contradicts_itself_is_taken_for_absent(airflow_app: AirflowApp, forge: Any) -> None:
-    forged = shown(executing())
+    forged = published(executing())
     forge(forged["scheduler"])
     airflow_app.show(place(airflow_app, executing()), forged)
     assert get(airflow_app, "/jobs/departures")["vertices"] == []
@@ -121,7 +122,7 @@ def test_state_that_contradicts_itself_is_taken_for_absent(airflow_app: AirflowA
 
 
 def test_plan_that_pretends_to_be_enormous_costs_nothing(airflow_app: AirflowApp) -> None:
-    forged = shown(executing())
+    forged = published(executing())
     forged["scheduler"]["current"]["plan"]["parallelism"]["job"] = 10**15
     forged["scheduler"]["offers"][0]["held"] = 10**15
     airflow_app.show(place(airflow_app, executing()), forged)
@@ -177,14 +178,14 @@ def test_metrics_come_in_three_resolutions(airflow_app: AirflowApp, step: int) -
 
 def test_metrics_since_a_moment_are_the_rest(airflow_app: AirflowApp) -> None:
     job = executing()
-    place(airflow_app, job, **figures(job, 5))
+    place(airflow_app, job, **time_series(job, 5))
     points = get(airflow_app, "/jobs/departures/metrics")["points"]
     assert get(airflow_app, "/jobs/departures/metrics", since=points[-2][0])["points"] == points[-2:]
 
 
 def test_metrics_that_are_no_numbers_are_unknown(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
-    page = dict(figures(executing())["metrics/10"])
+    page = dict(time_series(executing())["metrics/10"])
     page["points"] = [[*point[:4], float("nan"), float("inf"), *point[6:]] for point in page["points"]]
     airflow_app.show(asset, {"metrics/10": page})
     assert [point[4:6] for point in get(airflow_app, "/jobs/departures/metrics")["points"]] == [[None, None]] * 3

@@ -12,7 +12,7 @@ from airflow_adaptive.runtime.requirements.control_requests import decode_bounds
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.published_documents import executing, place, shown
+from tests.support.airflow.published_documents import executing, place, published
 from tests.support.airflow.requirements_api import bounds
 
 PATH = f"{API}/jobs/departures/resource-requirements"
@@ -181,6 +181,6 @@ def test_names_that_look_like_markup_are_carried_unharmed(airflow_app: AirflowAp
 
 def test_too_wide_a_job_is_reported_by_its_summary(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
-    airflow_app.show(asset, {**shown(executing()), "scheduler": {}})
+    airflow_app.show(asset, {**published(executing()), "scheduler": {}})
     assert airflow_app.client().get(f"{API}/jobs/departures").json()["parallelism"] == {"job": 2}
     assert airflow_app.client().put(PATH, json={"job": bounds(1, 2)}).status_code == 409

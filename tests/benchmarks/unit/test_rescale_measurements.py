@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.benchmarks.rescale.figures import (
+from tests.benchmarks.rescale.measurements import (
     Order,
     Span,
     longest_pause,
