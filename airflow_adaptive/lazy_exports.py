@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
-def lazy_exports(package: str, modules: Mapping[str, tuple[str, ...]]) -> tuple[list[str], Callable[[str], Any]]:
+def lazy_exports(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
     """Return `__all__` of a package, and a `__getattr__` function (PEP 562) that imports the module of a name on its first use.
 
-    The package also imports the names in a `TYPE_CHECKING` block, `as` themselves, because type checkers do not read `modules`.
+    The package exports the names that its `TYPE_CHECKING` block imports, so that type checkers and the interpreter read one list.
 
     Args:
         package: name of the package.
-        modules: module -> names that the package exports from the module.
+        file: path of the `__init__.py` of the package.
     """
-    module_of = {name: module for module, names in modules.items() for name in names}
+    blocks = [node for node in ast.parse(Path(file).read_text(encoding="utf-8")).body if isinstance(node, ast.If)]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+    module_of = {alias.name: str(node.module) for node in imports for alias in node.names}
 
     def exported(name: str) -> Any:
         if name not in module_of:

@@ -28,24 +28,4 @@ if TYPE_CHECKING:
     from airflow_adaptive.autoscaling.policy import RescalePolicyError as RescalePolicyError
     from airflow_adaptive.autoscaling.policy import VertexLimits as VertexLimits
 
-__all__, __getattr__ = lazy_exports(
-    __name__,
-    {
-        "airflow_adaptive.autoscaling.calendar.changes": ("upcoming_changes",),
-        "airflow_adaptive.autoscaling.calendar.declaration": ("period", "scheduled_policy", "window"),
-        "airflow_adaptive.autoscaling.calendar.scheduled_policy": ("LookAhead", "ScheduledPolicy"),
-        "airflow_adaptive.autoscaling.combined": ("CombinedPolicy",),
-        "airflow_adaptive.autoscaling.load.load_policy": ("LoadPolicy",),
-        "airflow_adaptive.autoscaling.policy": (
-            "Advice",
-            "Bounds",
-            "EVERY_VERTEX",
-            "Override",
-            "PolicyInput",
-            "QueryMetrics",
-            "RescalePolicy",
-            "RescalePolicyError",
-            "VertexLimits",
-        ),
-    },
-)
+__all__, __getattr__ = lazy_exports(__name__, __file__)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -33,9 +32,6 @@ from airflow_adaptive.local.waiting import wait_until
 USERNAME = "admin"
 
 HTTP_TIMEOUT_S = 5.0
-
-RESTART_GRACE_S = 30.0
-"""Time for a component to end by itself. The triggerer needs 10 s to stop its triggers."""
 
 LOG_TAIL_CHARACTERS = 2000
 
@@ -159,33 +155,6 @@ class LocalAirflow:
             process.wait()
         self._guard = None
         self._processes.clear()
-
-    def kill(self, component: Component) -> None:
-        """Kill a component and its child processes (SIGKILL), as if the container of the component died."""
-        process = self._process(component)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    def restart(self, component: Component) -> None:
-        """Stop a component gracefully if it still runs, start it again and wait until it is healthy.
-
-        Raises:
-            LocalAirflowError: the component does not start. The message contains the end of the component's log.
-        """
-        process = self._process(component)
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(RESTART_GRACE_S)
-        self.kill(component)
-        self._spawn(component)
-        self._wait_until_healthy(component)
-
-    def _process(self, component: Component) -> subprocess.Popen[bytes]:
-        try:
-            return self._processes[component]
-        except KeyError:
-            raise LocalAirflowError(f"{component} was not started: call start()") from None
 
     @property
     def _environment(self) -> dict[str, str]:

@@ -76,80 +76,23 @@ class AirflowApi:
         body = {"logical_date": None, "conf": dict(conf or {})}
         return str(self._request("POST", f"/api/v2/dags/{dag_id}/dagRuns", body)["dag_run_id"])
 
-    def run_states(self, dag_id: str) -> list[str]:
-        """Return the states of all runs of a DAG."""
-        return [run["state"] for run in self._request("GET", f"/api/v2/dags/{dag_id}/dagRuns")["dag_runs"]]
-
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return the state of a DAG run: queued, running, success or failed."""
         return str(self._request("GET", _run(dag_id, run_id))["state"])
-
-    def task_state(self, dag_id: str, run_id: str, task_id: str) -> str | None:
-        """Return the state of a task instance, None before the task instance is scheduled."""
-        state: str | None = self._request("GET", _task(dag_id, run_id, task_id))["state"]
-        return state
-
-    def try_number(self, dag_id: str, run_id: str, task_id: str) -> int:
-        """Return the number of the task instance's newest attempt, counted from 1; 0 before the first attempt."""
-        return int(self._request("GET", _task(dag_id, run_id, task_id))["try_number"])
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
         """Return the value of an XCom, None if the XCom does not exist."""
         entry = self._find(f"{_task(dag_id, run_id, task_id)}/xcomEntries/{key}?deserialize=true")
         return None if entry is None else entry["value"]
 
-    def xcoms(self, dag_id: str, run_id: str, task_id: str) -> list[Any]:
-        """Return the keys and values of all XComs."""
-        entries = self._request("GET", f"{_task(dag_id, run_id, task_id)}/xcomEntries?limit=1000")["xcom_entries"]
-        keys = [entry["key"] for entry in entries]
-        return [(key, self.xcom(dag_id, run_id, task_id, key)) for key in keys]
-
-    def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
-        """Return the extra links of a task instance as a mapping of name to address."""
-        links: dict[str, str | None] = self._request("GET", f"{_task(dag_id, run_id, task_id)}/links")["extra_links"]
-        return links
-
-    def fail_task(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Mark a task instance as failed. Airflow ends a running or deferred task instance."""
-        self._request("PATCH", _task(dag_id, run_id, task_id), {"new_state": "failed"})
-
-    def clear_task(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Clear a task instance in any state, so that it runs again."""
-        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "only_failed": False}
-        self._request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
-
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
         """Return the log of an attempt and of its triggers, one event per line; "" if the attempt does not exist."""
         log = self._find(f"{_task(dag_id, run_id, task_id)}/logs/{try_number}?full_content=true")
         return "" if log is None else "\n".join(line for entry in log["content"] for line in _log_lines(entry))
 
-    def asset_state(self, asset: str, key: str) -> Any:
-        """Return the value of a key in an asset's state store, None if the key does not exist.
-
-        Raises:
-            LookupError: no DAG names the asset.
-        """
-        entry = self._find(f"/api/v2/assets/{self._asset_id(asset)}/state-store/{key}")
-        return None if entry is None else entry["value"]
-
-    def set_asset_state(self, asset: str, key: str, value: Any) -> None:
-        """Write a JSON value other than null to an asset's state store.
-
-        Raises:
-            LookupError: no DAG names the asset.
-        """
-        self._request("PUT", f"/api/v2/assets/{self._asset_id(asset)}/state-store/{key}", {"value": value})
-
     def suspend_job(self, job: str) -> None:
         """Request a graceful stop of an adaptive job. The job can be resumed afterwards."""
         self._request("POST", f"/adaptive/api/v1/jobs/{job}/suspend", {})
-
-    def _asset_id(self, name: str) -> int:
-        found = self._request("GET", f"/api/v2/assets?name_pattern={name}")["assets"]
-        for asset in found:  # The pattern also matches names that only contain the pattern.
-            if asset["name"] == name:
-                return int(asset["id"])
-        raise LookupError(f"no asset {name!r} on {self.url}: it must be an inlet or outlet of a task of an active DAG")
 
     def _find(self, path: str) -> Any:
         """Send a GET request and return the response, None if the resource does not exist (404)."""

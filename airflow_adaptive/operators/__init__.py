@@ -15,12 +15,4 @@ if TYPE_CHECKING:
     from airflow_adaptive.operators.job_control import StopAdaptiveJobOperator as StopAdaptiveJobOperator
     from airflow_adaptive.operators.rescale_policy import ApplyRescalePolicyOperator as ApplyRescalePolicyOperator
 
-__all__, __getattr__ = lazy_exports(
-    __name__,
-    {
-        "airflow_adaptive.dag_factories": ("rescale_policy_dag",),
-        "airflow_adaptive.operators.adaptive_spark": ("AdaptiveSparkOperator",),
-        "airflow_adaptive.operators.job_control": ("SetResourceRequirementsOperator", "StopAdaptiveJobOperator"),
-        "airflow_adaptive.operators.rescale_policy": ("ApplyRescalePolicyOperator",),
-    },
-)
+__all__, __getattr__ = lazy_exports(__name__, __file__)

@@ -10,10 +10,4 @@ if TYPE_CHECKING:
     from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor as AdaptiveJobSensor
     from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor as SparkResourcesSensor
 
-__all__, __getattr__ = lazy_exports(
-    __name__,
-    {
-        "airflow_adaptive.sensors.adaptive_job": ("AdaptiveJobSensor",),
-        "airflow_adaptive.sensors.spark_resources": ("SparkResourcesSensor",),
-    },
-)
+__all__, __getattr__ = lazy_exports(__name__, __file__)

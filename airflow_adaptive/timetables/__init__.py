@@ -9,9 +9,4 @@ from airflow_adaptive.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable as RescalePolicyTimetable
 
-__all__, __getattr__ = lazy_exports(
-    __name__,
-    {
-        "airflow_adaptive.timetables.rescale_policy": ("RescalePolicyTimetable",),
-    },
-)
+__all__, __getattr__ = lazy_exports(__name__, __file__)

@@ -13,12 +13,4 @@ if TYPE_CHECKING:
     from airflow_adaptive.triggers.job_state import JobStateTrigger as JobStateTrigger
     from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger as SparkResourcesTrigger
 
-__all__, __getattr__ = lazy_exports(
-    __name__,
-    {
-        "airflow_adaptive.launch.job_events": ("JobEvent",),
-        "airflow_adaptive.triggers.adaptive_job": ("AdaptiveJobTrigger",),
-        "airflow_adaptive.triggers.job_state": ("AdaptiveJobEventTrigger", "JobStateTrigger"),
-        "airflow_adaptive.triggers.spark_resources": ("SparkResourcesTrigger",),
-    },
-)
+__all__, __getattr__ = lazy_exports(__name__, __file__)

@@ -91,7 +91,7 @@ def other_driver(job: MatrixJob, draw: int) -> None:
 def end_for_now(desired_state: str, job: MatrixJob, draw: int) -> None:
     """The next attempt begins as soon as this one has ended."""
     del draw
-    job.request(desired_state)
+    job.request_state(desired_state)
 
 
 def bad_row(job: MatrixJob, draw: int) -> None:

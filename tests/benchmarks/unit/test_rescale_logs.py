@@ -139,6 +139,6 @@ def test_files_of_the_sink_give_counts_rows_and_when_they_could_be_seen(tmp_path
 
     (tmp_path / "part-0-0").write_text("3,1,2\n")
     (tmp_path / ".part-0-1.inprogress").write_text("3,2,2\n")
-    sink.look(tmp_path)
-    sink.look(tmp_path)
+    sink.read(tmp_path)
+    sink.read(tmp_path)
     assert sink.rows[3] == 1

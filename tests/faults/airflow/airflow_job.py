@@ -15,12 +15,13 @@ from typing import Any
 import httpx
 import psutil
 
-from airflow_adaptive.local.airflow import Component, LocalAirflow
+from airflow_adaptive.local.airflow import Component
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.faults.harness.deployment import CONF, MARKS, OPTIONS
 from tests.faults.harness.job_under_fault import JobUnderFault
 from tests.faults.harness.outcome import Outcome
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
 TASK = "job"
 
@@ -61,7 +62,7 @@ LAST_WORDS_S = 30.0
 class AirflowJob(JobUnderFault):
     """One job, one or more DAGs that run it, and the Airflow that is broken."""
 
-    def __init__(self, airflow: LocalAirflow, cluster: LocalCluster, dags: Path, root: Path, job: str) -> None:
+    def __init__(self, airflow: AirflowUnderTest, cluster: LocalCluster, dags: Path, root: Path, job: str) -> None:
         self.airflow = airflow
         self.job = job
         self.dag = job

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.faults.airflow.airflow_job import AirflowJob
 from tests.faults.conftest import WORKER
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
 CONFIG = {
     "triggerer": {"triggerer_health_check_threshold": "8"},
@@ -36,18 +36,18 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def fault_airflow(
     fault_cluster: LocalCluster, dags: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalAirflow]:
+) -> Iterator[AirflowUnderTest]:
     rest, ui = (urlsplit(url).port for url in (fault_cluster.rest_url, fault_cluster.ui_url))
     host, _, port = fault_cluster.master_url.rpartition(":")
     connection = {"conn_type": "spark", "host": host, "port": int(port), "extra": {"rest-port": rest, "ui-port": ui}}
     env = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection)}
-    with LocalAirflow(tmp_path_factory.mktemp("airflow"), dags, config=CONFIG, env=env) as airflow:
+    with AirflowUnderTest(tmp_path_factory.mktemp("airflow"), dags, config=CONFIG, env=env) as airflow:
         yield airflow
 
 
 @pytest.fixture
 def job(
-    fault_airflow: LocalAirflow,
+    fault_airflow: AirflowUnderTest,
     fault_cluster: LocalCluster,
     dags: Path,
     tmp_path: Path,

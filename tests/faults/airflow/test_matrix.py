@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.local.airflow import Component, LocalAirflow
+from airflow_adaptive.local.airflow import Component
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.faults.airflow.airflow_job import AirflowJob
 from tests.faults.conftest import WORKER
@@ -21,6 +21,7 @@ from tests.faults.harness.results import Result, remember, remembered
 from tests.faults.matrix.cells import AIRFLOW_WORKER, UNDER_AIRFLOW, Cell, cells_with
 from tests.faults.matrix.matrix_job import SCRIPT, backs_off, feed_twice
 from tests.faults.matrix.page import write_grid
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -117,7 +118,11 @@ def kill(job: StatefulAirflowJob, fault: str) -> None:
 
 @pytest.fixture
 def job(
-    fault_airflow: LocalAirflow, fault_cluster: LocalCluster, dags: Path, tmp_path: Path, request: pytest.FixtureRequest
+    fault_airflow: AirflowUnderTest,
+    fault_cluster: LocalCluster,
+    dags: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> Iterator[StatefulAirflowJob]:
     """Of this case's name; not deployed."""
     if not fault_cluster.workers:

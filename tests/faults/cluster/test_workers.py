@@ -36,7 +36,7 @@ def executors(job: JobUnderFault) -> list[psutil.Process]:
 
 def run_on_both(job: JobUnderFault) -> tuple[LocalWorker, LocalWorker]:
     """The job runs on an executor of each worker; the worker of its driver, and the other one."""
-    job.request(parallelism=(1, 2))
+    job.request_state(parallelism=(1, 2))
     job.run_well()
     job.wait_for("two executors", lambda: (job.status() or None) and len(job.status().executors) == 2)  # type: ignore[union-attr]
     (name,) = [driver["worker"] for driver in job.cluster.state()["activedrivers"] if driver["id"] == job.driver()]

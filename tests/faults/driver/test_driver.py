@@ -102,7 +102,7 @@ def test_next_log_document_that_is_damaged(job: JobUnderFault, record: Record, d
     newest = job.newest()
     assert newest is not None
     (job.directory / "journal" / journal_name(newest.number + 1)).write_bytes(DAMAGE[damage](encode_journal(newest)))
-    job.request(parallelism=(2, 2))
+    job.request_state(parallelism=(2, 2))
     job.fault()
     job.wait_for("the next plan", lambda: job.newest().number > newest.number + 1)  # type: ignore[union-attr]
     job.recover()

@@ -191,7 +191,7 @@ class LongRun(Simulation):
         )
 
     def _tick(self) -> None:
-        if not self.disk.look():
+        if not self.disk.poll():
             return
         self.largest_document = max(self.largest_document, *map(len, self.disk.journal.values()))
         super()._tick()

@@ -46,11 +46,11 @@ class JobUnderFault(WatchedJob):
             (self.root / folder).mkdir(parents=True)
         self._channel = JobDirectory(Storage.at(str(self.base)), self.job)
         self._code = asyncio.run(stage(self._channel, self.program, [MARKS]))
-        self.request()
+        self.request_state()
 
     # ---- what people do ----
 
-    def request(self, desired_state: str = "running", parallelism: tuple[int, int] = (1, 1)) -> None:
+    def request_state(self, desired_state: str = "running", parallelism: tuple[int, int] = (1, 1)) -> None:
         """Write control requests."""
         self.write_requests(desired_state, {"job": parallelism})
 
@@ -159,7 +159,7 @@ class JobUnderFault(WatchedJob):
 
     def finish(self, loop: subprocess.Popen[bytes]) -> Outcome:
         """Suspend the job and see what has come out; no driver must be left."""
-        self.request("suspended")
+        self.request_state("suspended")
         self.wait_exit(loop, 0)
         assert self.is_in("Finished")
         return self.outcome()

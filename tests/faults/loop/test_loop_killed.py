@@ -58,7 +58,7 @@ RESCALE = {
 def test_rescale(job: JobUnderFault, record: Record, point: str) -> None:
     _run_then_adopt(job)
     dying = job.start_loop(point)
-    job.request(parallelism=(2, 2))
+    job.request_state(parallelism=(2, 2))
     job.wait_death(dying)
     loop = job.start_loop()
     job.recover()
@@ -157,11 +157,11 @@ def test_end(job: JobUnderFault, record: Record, desired_state: str, point: str)
     """Another attempt takes the job up where this one left it."""
     _run_then_adopt(job)
     dying = job.start_loop(point)
-    job.request(desired_state)
+    job.request_state(desired_state)
     job.wait_death(dying)
     job.wait_exit(job.start_loop(), 0)
     assert job.is_in("Finished")
-    job.request()
+    job.request_state()
     _go_on(job, record, END[desired_state, point], attempt="2")
 
 
@@ -177,9 +177,9 @@ AGAIN = {
 def test_next_attempt(job: JobUnderFault, record: Record, point: str) -> None:
     first = job.start_loop()
     job.run_well()
-    job.request("suspended")
+    job.request_state("suspended")
     job.wait_exit(first, 0)
-    job.request()
+    job.request_state()
     job.wait_death(job.start_loop(point, attempt="2"))
     _go_on(job, record, AGAIN[point], attempt="2")
 
@@ -191,11 +191,11 @@ def test_compaction(job: JobUnderFault, record: Record, nth: int) -> None:
     wide = False
     while dying.poll() is None:
         wide = not wide
-        job.request(parallelism=(1, 2 if wide else 1))
+        job.request_state(parallelism=(1, 2 if wide else 1))
         job.wait_for("the next document", lambda: dying.poll() is not None or job.is_in("Executing"))
         before = job.newest()
         job.wait_for("the next document", lambda before=before: dying.poll() is not None or job.newest() != before)  # type: ignore[misc]
-    job.request()
+    job.request_state()
     job.wait_death(dying)
     _go_on(job, record, f"compaction: document {nth} was removed")
 

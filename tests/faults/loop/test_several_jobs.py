@@ -65,7 +65,7 @@ def stable(jobs: Sequence[JobUnderFault]) -> bool:
 def finish(jobs: Sequence[JobUnderFault], loops: Sequence[subprocess.Popen[bytes]]) -> list[Outcome]:
     """Suspend all jobs and see what has come out of each."""
     for job in jobs:
-        job.request("suspended")
+        job.request_state("suspended")
     for loop in loops:
         jobs[0].wait_exit(loop, 0)
     return [job.outcome() for job in jobs]
@@ -80,7 +80,7 @@ def test_two_jobs_compete_while_workers_come_and_go(
     add_worker(fault_cluster, cores=4)
     jobs = [make_job(name) for name in ("first", "second")]
     for job in jobs:
-        job.request(parallelism=(1, 2))
+        job.request_state(parallelism=(1, 2))
         job.feed()
     loops = split(jobs, processes)
     for job in jobs:
@@ -118,7 +118,7 @@ def test_ten_jobs_where_there_is_room_for_four(
         for job in jobs:
             if not job.recovery_s and job.is_well():
                 job.recover()
-                job.request("suspended")
+                job.request_state("suspended")
         return all(job.recovery_s for job in jobs)
 
     jobs[0].wait_for("rows of all jobs", all_had_their_turn, TIMEOUT_S)

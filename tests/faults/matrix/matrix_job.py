@@ -78,7 +78,7 @@ class MatrixJob(JobUnderFault):
 
     # ---- what people do ----
 
-    def request(self, desired_state: str = "running", parallelism: tuple[int, int] = (1, 1)) -> None:
+    def request_state(self, desired_state: str = "running", parallelism: tuple[int, int] = (1, 1)) -> None:
         """Request a desired state; the bounds do not change."""
         del parallelism  # of a job with one vertex
         self.desired_state = desired_state
@@ -87,7 +87,7 @@ class MatrixJob(JobUnderFault):
     def require(self, **bounds: tuple[int, int]) -> None:
         """Request other bounds of some vertices; the desired state does not change."""
         self.bounds |= bounds
-        self.request(self.desired_state)
+        self.request_state(self.desired_state)
 
     def redeploy(self, partitions: int | None = None, conf: dict[str, str] | None = None) -> None:
         """Another attempt, with something changed."""
@@ -166,7 +166,7 @@ class MatrixJob(JobUnderFault):
 
     def resume(self) -> None:
         """The next attempt, of a job that has ended."""
-        self.request("running")
+        self.request_state("running")
         self.attempt += 1
         self.look_after()
 

@@ -116,7 +116,7 @@ def _lose_an_executor(job: MatrixJob) -> None:
 
 
 def _suspend(job: MatrixJob) -> None:
-    job.request("suspended")
+    job.request_state("suspended")
     job.wait_end()
 
 
@@ -158,13 +158,17 @@ RESTARTING_LOCALLY = Moment(
 BACKOFF = Moment(name="Restarting", lead=MatrixJob.poison, seen=backs_off, go_on=MatrixJob.cure)
 SUSPENDING = Moment(
     name="StopWithSavepoint",
-    lead=lambda job: job.request("suspended"),
+    lead=lambda job: job.request_state("suspended"),
     seen=in_state("StopWithSavepoint"),
     passes=True,
     go_on=_resume,
 )
 CANCELING = Moment(
-    name="Canceling", lead=lambda job: job.request("canceled"), seen=in_state("Canceling"), passes=True, go_on=_resume
+    name="Canceling",
+    lead=lambda job: job.request_state("canceled"),
+    seen=in_state("Canceling"),
+    passes=True,
+    go_on=_resume,
 )
 
 MOMENTS = (

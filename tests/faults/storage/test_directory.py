@@ -94,7 +94,7 @@ def test_directory_that_can_not_be_written(
     job.run_well()
     breaks, reason = BROKEN[broken]
     with breaks(job.base):
-        job.request(parallelism=(2, 2))  # something to write down
+        job.request_state(parallelism=(2, 2))  # something to write down
         job.fault()
         job.last(seconds)
     job.recover()

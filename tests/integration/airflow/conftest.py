@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.servers.smtp_server import SmtpServer
 from tests.support.servers.statsd_server import Statsd
 
@@ -204,10 +204,10 @@ def statsd() -> Iterator[Statsd]:
 @pytest.fixture(scope="session")
 def airflow(
     playground: Path, spark_connection: dict[str, str], mailbox: SmtpServer, statsd: Statsd
-) -> Iterator[LocalAirflow]:
+) -> Iterator[AirflowUnderTest]:
     """One Airflow of four processes for all tests of a session."""
     extra = {"disable_ssl": True, "disable_tls": True, "from_email": "airflow@example.com"}
     smtp = {"conn_type": "smtp", "host": "127.0.0.1", "port": mailbox.port, "extra": extra}
     env = spark_connection | {"AIRFLOW_CONN_SMTP_DEFAULT": json.dumps(smtp)} | statsd.config
-    with LocalAirflow(playground / "airflow", playground / "dags", env=env) as airflow:
+    with AirflowUnderTest(playground / "airflow", playground / "dags", env=env) as airflow:
         yield airflow

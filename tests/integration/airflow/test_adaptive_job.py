@@ -17,9 +17,9 @@ import pytest
 
 from airflow_adaptive.job.protocol.codec import decode_journal, decode_status
 from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.servers.smtp_server import SmtpServer
 from tests.support.servers.statsd_server import Statsd
 
@@ -35,7 +35,7 @@ COOLDOWN = timedelta(seconds=10)
 class Run:
     """A DAG run of one adaptive job, as its user sees it."""
 
-    def __init__(self, airflow: LocalAirflow, playground: Path, dag: str) -> None:
+    def __init__(self, airflow: AirflowUnderTest, playground: Path, dag: str) -> None:
         self._api = airflow.api
         self._dag = dag
         self._directory = playground / "jobs" / dag
@@ -114,7 +114,7 @@ Begin = Callable[[str], Run]
 
 
 @pytest.fixture
-def begin(airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path) -> Begin:
+def begin(airflow: AirflowUnderTest, spark_cluster: LocalCluster, playground: Path) -> Begin:
     """Start a job on a cluster with room for its driver and one slot, and wait until it executes."""
 
     def begin(dag: str) -> Run:
@@ -135,7 +135,7 @@ def no_driver_runs(cluster: LocalCluster) -> bool:
     return not cluster.state()["activedrivers"]
 
 
-def adaptive(airflow: LocalAirflow, *words: str) -> str:
+def adaptive(airflow: AirflowUnderTest, *words: str) -> str:
     """What `airflow adaptive ...` prints on a machine of this Airflow."""
     command = [sys.executable, "-m", "airflow", "adaptive", *words]
     ran = subprocess.run(
@@ -149,7 +149,7 @@ def until_gauge(statsd: Statsd, name: str, value: float) -> None:
 
 
 def test_job_grows_is_watched_and_is_suspended(
-    begin: Begin, airflow: LocalAirflow, spark_cluster: LocalCluster, mailbox: SmtpServer, statsd: Statsd
+    begin: Begin, airflow: AirflowUnderTest, spark_cluster: LocalCluster, mailbox: SmtpServer, statsd: Statsd
 ) -> None:
     run = begin("endless")
     assert run.task_state == "deferred"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.scheduler.snapshot import from_json
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F401  a fixture
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -18,18 +18,18 @@ JOBS = "/adaptive/api/v1/jobs"
 API = f"{JOBS}/{JOB}"
 
 
-def require(airflow: LocalAirflow, lower: int, upper: int) -> None:
+def require(airflow: AirflowUnderTest, lower: int, upper: int) -> None:
     bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
     airflow.api._request("PUT", f"{API}/resource-requirements", bounds)
 
 
-def is_published(airflow: LocalAirflow, state: str, parallelism: int) -> bool:
+def is_published(airflow: AirflowUnderTest, state: str, parallelism: int) -> bool:
     published = airflow.api._find(API)
     return (published["state"], published["parallelism"]) == (state, {"job": parallelism})
 
 
 def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
-    airflow: LocalAirflow,
+    airflow: AirflowUnderTest,
     begin: Begin,  # noqa: F811
     spark_cluster: LocalCluster,
 ) -> None:
@@ -61,7 +61,7 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
 
 
 def test_suspended_job_is_resumed_and_canceled_by_rest(
-    airflow: LocalAirflow,
+    airflow: AirflowUnderTest,
     begin: Begin,  # noqa: F811
     spark_cluster: LocalCluster,
 ) -> None:

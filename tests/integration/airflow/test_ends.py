@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.conftest import SECRET
 from tests.integration.airflow.test_adaptive_job import Run
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
 
@@ -32,7 +32,7 @@ def written(playground: Path, job: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(airflow: LocalAirflow, spark_master: LocalCluster, playground: Path) -> Iterator[Mapping[str, Run]]:
+def runs(airflow: AirflowUnderTest, spark_master: LocalCluster, playground: Path) -> Iterator[Mapping[str, Run]]:
     """All of them at once: most of the time each waits for Airflow."""
     spark_master.add_worker(cores=5, memory_mb=2560)
     yield {job: Run(airflow, playground, job) for job in ("drained", "found_batch", "declared_batch")}
@@ -50,7 +50,7 @@ def test_bounded_stream_and_batch_in_the_driver_finish_the_job(
 
 
 def test_declared_batch_is_run_by_spark_submit_and_reports_it(
-    runs: Mapping[str, Run], airflow: LocalAirflow, playground: Path
+    runs: Mapping[str, Run], airflow: AirflowUnderTest, playground: Path
 ) -> None:
     run = runs["declared_batch"]
     until_success(run)

@@ -11,11 +11,11 @@ import pytest
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.airflow import (
     Component,
-    LocalAirflow,
     LocalAirflowError,
 )
 from airflow_adaptive.local.airflow_api import AirflowApi
 from airflow_adaptive.local.waiting import wait_until
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
 TIMEOUT_S = 90
 
@@ -44,7 +44,7 @@ def airflow(tmp_path_factory):
     dags.mkdir()
     (dags / "echo.py").write_text(ECHO)
     (dags / "broken.py").write_text("from airflow.sdk import DAG, nothing_of_that_name\n")
-    with LocalAirflow(directory / "home", dags) as running:
+    with AirflowUnderTest(directory / "home", dags) as running:
         wait_until(lambda: running.api.has_dag("echo"), TIMEOUT_S, "DAG 'echo'")
         yield running
 
@@ -58,14 +58,14 @@ def run_to_its_end(api: AirflowApi, conf: dict[str, object]) -> tuple[str, str]:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 class TestRunningAirflow:
-    def test_run_succeeds_with_its_xcom_and_log(self, airflow: LocalAirflow) -> None:
+    def test_run_succeeds_with_its_xcom_and_log(self, airflow: AirflowUnderTest) -> None:
         run_id, state = run_to_its_end(airflow.api, {})
         assert state == airflow.api.task_state("echo", run_id, "say") == "success"
         assert airflow.api.xcom("echo", run_id, "say", "return_value") == {"said": [1, "two"]}
         assert airflow.api.xcom("echo", run_id, "say", "nothing") is None
         assert "Returned value was" in airflow.api.task_log("echo", run_id, "say")
 
-    def test_cleared_task_runs_again(self, airflow: LocalAirflow) -> None:
+    def test_cleared_task_runs_again(self, airflow: AirflowUnderTest) -> None:
         run_id, state = run_to_its_end(airflow.api, {"fail": True})
         assert state == "failed"
         assert "ValueError: told to fail" in airflow.api.task_log("echo", run_id, "say")
@@ -73,23 +73,23 @@ class TestRunningAirflow:
         airflow.api.clear_task("echo", run_id, "say")
         wait_until(lambda: airflow.api.try_number("echo", run_id, "say") == 2, TIMEOUT_S, "second attempt")
 
-    def test_broken_dag_is_reported(self, airflow: LocalAirflow) -> None:
+    def test_broken_dag_is_reported(self, airflow: AirflowUnderTest) -> None:
         errors = wait_until(airflow.api.import_errors, TIMEOUT_S, "import error")
         assert ["nothing_of_that_name" in error for error in errors] == [True]
 
-    def test_asset_state_is_read_back(self, airflow: LocalAirflow) -> None:
+    def test_asset_state_is_read_back(self, airflow: AirflowUnderTest) -> None:
         assert airflow.api.asset_state("echoed", "desired_state") is None
         airflow.api.set_asset_state("echoed", "desired_state", "suspended")
         assert airflow.api.asset_state("echoed", "desired_state") == "suspended"
         with pytest.raises(LookupError, match="'unknown'"):
             airflow.api.set_asset_state("unknown", "desired_state", "suspended")
 
-    def test_login_without_the_password_is_rejected(self, airflow: LocalAirflow) -> None:
+    def test_login_without_the_password_is_rejected(self, airflow: AirflowUnderTest) -> None:
         assert httpx.get(f"{airflow.url}/api/v2/dags").status_code == 401
         with pytest.raises(httpx.HTTPStatusError, match="401"):
             AirflowApi.log_in(airflow.url, "admin", "guessed")
 
-    def test_runs_go_on_when_a_killed_component_was_restarted(self, airflow: LocalAirflow) -> None:
+    def test_runs_go_on_when_a_killed_component_was_restarted(self, airflow: AirflowUnderTest) -> None:
         airflow.kill(Component.SCHEDULER)
         airflow.restart(Component.SCHEDULER)
         _, state = run_to_its_end(airflow.api, {})
@@ -98,7 +98,7 @@ class TestRunningAirflow:
 
 @pytest.mark.timeout(300)
 def test_component_that_does_not_start_is_reported_with_its_log_and_nothing_is_left(tmp_path: Path) -> None:
-    broken = LocalAirflow(tmp_path / "home", tmp_path, config={"core": {"executor": "NoSuchExecutor"}})
+    broken = AirflowUnderTest(tmp_path / "home", tmp_path, config={"core": {"executor": "NoSuchExecutor"}})
     with pytest.raises(LocalAirflowError, match="NoSuchExecutor"):
         broken.start()
     assert guardian.marked(broken._mark) == []

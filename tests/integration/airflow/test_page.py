@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F401  a fixture
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.timeout(500)
@@ -24,7 +24,7 @@ PICTURES = ROOT / "docs" / "pictures"
 
 
 @pytest.fixture
-def page(airflow: LocalAirflow, browser: Any) -> Iterator[Any]:
+def page(airflow: AirflowUnderTest, browser: Any) -> Iterator[Any]:
     """Airflow's UI for a user who has logged in."""
     context = browser.new_context(viewport={"width": 1280, "height": 1000}, reduced_motion="reduce")
     token = airflow.api._client.headers["Authorization"].removeprefix("Bearer ")
@@ -46,7 +46,7 @@ def confirm(frame: Any, button: str) -> None:
 
 
 def test_user_gives_a_job_more_suspends_and_resumes_it(
-    airflow: LocalAirflow,
+    airflow: AirflowUnderTest,
     begin: Begin,  # noqa: F811
     spark_cluster: LocalCluster,
     page: Any,

@@ -15,12 +15,11 @@ import pendulum
 import pytest
 
 from airflow_adaptive.dag_factories import TASK_ID
-from airflow_adaptive.local.airflow import LocalAirflow
-from airflow_adaptive.local.airflow_api import AirflowApi
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.testing.scenario import Scenario
+from tests.support.airflow.airflow_under_test import AirflowObserver, AirflowUnderTest
 from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.timeout(300)
@@ -87,7 +86,7 @@ class Rush:
 
 
 @pytest.fixture
-def rush(airflow: LocalAirflow, playground: Path) -> Iterator[Rush]:
+def rush(airflow: AirflowUnderTest, playground: Path) -> Iterator[Rush]:
     """DAGs of a policy whose window begins and ends soon, and a file of DAGs that can't be read."""
     now = datetime.now(UTC).replace(microsecond=0)
     rush = Rush(begin=now + timedelta(seconds=40), end=now + timedelta(seconds=52))
@@ -101,7 +100,7 @@ def rush(airflow: LocalAirflow, playground: Path) -> Iterator[Rush]:
         file.unlink()
 
 
-def show(api: AirflowApi, job: str, **changes: Any) -> None:
+def show(api: AirflowObserver, job: str, **changes: Any) -> None:
     """A job that executes with bounds of 1 and 4, as its loop would show it."""
     scenario = Scenario()
     scenario.given_executing(2)
@@ -110,13 +109,13 @@ def show(api: AirflowApi, job: str, **changes: Any) -> None:
     api.set_asset_state(job, "summary", summary)
 
 
-def dag(api: AirflowApi, dag_id: str) -> dict[str, Any]:
+def dag(api: AirflowObserver, dag_id: str) -> dict[str, Any]:
     """What Airflow shows of a DAG."""
     details: dict[str, Any] = api._request("GET", f"/api/v2/dags/{dag_id}/details")
     return details
 
 
-def runs(api: AirflowApi, dag_id: str) -> list[dict[str, Any]]:
+def runs(api: AirflowObserver, dag_id: str) -> list[dict[str, Any]]:
     """The runs of a DAG that have ended, the oldest first."""
     path = f"/api/v2/dags/{dag_id}/dagRuns?order_by=run_after"
     found: list[dict[str, Any]] = api._request("GET", path)["dag_runs"]
@@ -128,7 +127,7 @@ def moment(text: str) -> datetime:
 
 
 def test_policy_rescales_a_job_when_its_window_begins_and_ends_and_makes_up_for_what_was_missed_once(
-    airflow: LocalAirflow, rush: Rush
+    airflow: AirflowUnderTest, rush: Rush
 ) -> None:
     api = airflow.api
     show(api, "mirrored")
@@ -158,18 +157,18 @@ def test_policy_rescales_a_job_when_its_window_begins_and_ends_and_makes_up_for_
     assert api.asset_state("mirrored_suspended", CALENDAR) is None
 
 
-def bounds(api: AirflowApi) -> tuple[int, int] | None:
+def bounds(api: AirflowObserver) -> tuple[int, int] | None:
     """That were asked for."""
     body = api.asset_state("mirrored", CALENDAR)
     return body and (body["job"]["parallelism"]["lowerBound"], body["job"]["parallelism"]["upperBound"])
 
 
-def set_at(api: AirflowApi) -> datetime:
+def set_at(api: AirflowObserver) -> datetime:
     return moment(api.asset_state("mirrored", "requesters")[CALENDAR]["at"])
 
 
 def test_policy_that_can_t_be_used_is_one_import_error_that_reports_everything(
-    airflow: LocalAirflow, rush: Rush
+    airflow: AirflowUnderTest, rush: Rush
 ) -> None:
     (error,) = wait_until(airflow.api.import_errors, TIMEOUT_S, "the import error")
     assert "broken_calendar.py" in error
@@ -190,7 +189,7 @@ def examples(playground: Path) -> Iterator[list[str]]:
         copy.unlink()
 
 
-def test_examples_are_read_and_show_their_timetable(airflow: LocalAirflow, examples: list[str]) -> None:
+def test_examples_are_read_and_show_their_timetable(airflow: AirflowUnderTest, examples: list[str]) -> None:
     for dag_id in examples:
         wait_until(partial(airflow.api.has_dag, dag_id), TIMEOUT_S, f"example {dag_id}")
     assert not [error for error in airflow.api.import_errors() if any(name in error for name in examples)]

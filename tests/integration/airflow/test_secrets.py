@@ -13,11 +13,11 @@ from textwrap import dedent
 import httpx
 import pytest
 
-from airflow_adaptive.local.airflow import LocalAirflow
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.conftest import MARK, SECRET_CONF
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Run, no_driver_runs
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.servers.smtp_server import SmtpServer
 
 pytestmark = pytest.mark.timeout(500)
@@ -80,7 +80,7 @@ DAG = dedent(
 
 
 @pytest.fixture
-def run(airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path) -> Run:
+def run(airflow: AirflowUnderTest, spark_cluster: LocalCluster, playground: Path) -> Run:
     """A job whose secrets have arrived in its driver."""
     names = [sha256(name.encode()).hexdigest() for name in SECRET_CONF]
     digest = sha256("".join(SECRET_CONF[name] for name in sorted(SECRET_CONF)).encode()).hexdigest()
@@ -95,7 +95,7 @@ def run(airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path) ->
 
 
 def test_secrets_of_a_connection_are_seen_by_the_driver_alone(
-    run: Run, airflow: LocalAirflow, spark_cluster: LocalCluster, playground: Path, mailbox: SmtpServer
+    run: Run, airflow: AirflowUnderTest, spark_cluster: LocalCluster, playground: Path, mailbox: SmtpServer
 ) -> None:
     assert leaks(command_lines()) == []
     seen = list(pages(run, spark_cluster))

@@ -184,7 +184,7 @@ class SparkSubject(Subject):
         return newest if newest is not None and newest.owner.partition("#")[0] == str(self._attempt) else None
 
     def _request(self, desired_state: str, slots: int) -> float:
-        self.job.leave(desired_state, {"job": (1, slots)})
+        self.job.write_requests(desired_state, {"job": (1, slots)})
         return (self.job.root / "requests.json").stat().st_ctime
 
     # ---- what came out ----

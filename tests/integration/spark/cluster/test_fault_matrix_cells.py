@@ -29,7 +29,7 @@ driver Python              | tier 2
 triggerer (loop's process) | StopWithSavepoint
 """
 
-CELLS = {(cell.fault, cell.moment): cell for cell in cells() if cell.mark == RUNS}
+CELLS = {(cell.fault, cell.moment): cell for cell in cells() if cell.content == RUNS}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,116 @@
+"""An embedded Airflow that tests damage, and a client with the actions and observations that only tests need."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from typing import Any
+
+from airflow_adaptive.local.airflow import Component, LocalAirflow, LocalAirflowError
+from airflow_adaptive.local.airflow_api import AirflowApi, _task
+
+RESTART_GRACE_S = 30.0
+"""Time for a component to end by itself. The triggerer needs 10 s to stop its triggers."""
+
+
+class AirflowObserver(AirflowApi):
+    """More actions of a user, and observations. Every method raises `httpx.HTTPError` if the request fails."""
+
+    def __init__(self, api: AirflowApi) -> None:
+        """Use the connections of a logged-in client."""
+        self.url, self._client = api.url, api._client
+
+    def run_states(self, dag_id: str) -> list[str]:
+        """Return the states of all runs of a DAG."""
+        return [run["state"] for run in self._request("GET", f"/api/v2/dags/{dag_id}/dagRuns")["dag_runs"]]
+
+    def task_state(self, dag_id: str, run_id: str, task_id: str) -> str | None:
+        """Return the state of a task instance, None before the task instance is scheduled."""
+        state: str | None = self._request("GET", _task(dag_id, run_id, task_id))["state"]
+        return state
+
+    def try_number(self, dag_id: str, run_id: str, task_id: str) -> int:
+        """Return the number of the task instance's newest attempt, counted from 1; 0 before the first attempt."""
+        return int(self._request("GET", _task(dag_id, run_id, task_id))["try_number"])
+
+    def xcoms(self, dag_id: str, run_id: str, task_id: str) -> list[Any]:
+        """Return the keys and values of all XComs."""
+        entries = self._request("GET", f"{_task(dag_id, run_id, task_id)}/xcomEntries?limit=1000")["xcom_entries"]
+        keys = [entry["key"] for entry in entries]
+        return [(key, self.xcom(dag_id, run_id, task_id, key)) for key in keys]
+
+    def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
+        """Return the extra links of a task instance as a mapping of name to address."""
+        links: dict[str, str | None] = self._request("GET", f"{_task(dag_id, run_id, task_id)}/links")["extra_links"]
+        return links
+
+    def fail_task(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Mark a task instance as failed. Airflow ends a running or deferred task instance."""
+        self._request("PATCH", _task(dag_id, run_id, task_id), {"new_state": "failed"})
+
+    def clear_task(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Clear a task instance in any state, so that it runs again."""
+        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "only_failed": False}
+        self._request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
+
+    def asset_state(self, asset: str, key: str) -> Any:
+        """Return the value of a key in an asset's state store, None if the key does not exist.
+
+        Raises:
+            LookupError: no DAG names the asset.
+        """
+        entry = self._find(f"/api/v2/assets/{self._asset_id(asset)}/state-store/{key}")
+        return None if entry is None else entry["value"]
+
+    def set_asset_state(self, asset: str, key: str, value: Any) -> None:
+        """Write a JSON value other than null to an asset's state store.
+
+        Raises:
+            LookupError: no DAG names the asset.
+        """
+        self._request("PUT", f"/api/v2/assets/{self._asset_id(asset)}/state-store/{key}", {"value": value})
+
+    def _asset_id(self, name: str) -> int:
+        found = self._request("GET", f"/api/v2/assets?name_pattern={name}")["assets"]
+        for asset in found:  # The pattern also matches names that only contain the pattern.
+            if asset["name"] == name:
+                return int(asset["id"])
+        raise LookupError(f"no asset {name!r} on {self.url}: it must be an inlet or outlet of a task of an active DAG")
+
+
+class AirflowUnderTest(LocalAirflow):
+    """An Airflow whose components tests kill and restart."""
+
+    @property
+    def api(self) -> AirflowObserver:
+        """A logged-in client of the REST API."""
+        return AirflowObserver(super().api)
+
+    def kill(self, component: Component) -> None:
+        """Kill a component and its child processes (SIGKILL), as if the container of the component died."""
+        process = self._process(component)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def restart(self, component: Component) -> None:
+        """Stop a component gracefully if it still runs, start it again and wait until it is healthy.
+
+        Raises:
+            LocalAirflowError: the component does not start. The message contains the end of the component's log.
+        """
+        process = self._process(component)
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(RESTART_GRACE_S)
+        self.kill(component)
+        self._spawn(component)
+        self._wait_until_healthy(component)
+
+    def _process(self, component: Component) -> subprocess.Popen[bytes]:
+        try:
+            return self._processes[component]
+        except KeyError:
+            raise LocalAirflowError(f"{component} was not started: call start()") from None
