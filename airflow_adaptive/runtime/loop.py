@@ -11,7 +11,6 @@ newest step, and observes the external systems again. `runtime.step_executor` ex
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -23,7 +22,12 @@ from airflow_adaptive.runtime.directory_outage import DirectoryOutage
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
 from airflow_adaptive.runtime.journal.journal import Journal
 from airflow_adaptive.runtime.observation.driver_log_diagnosis import DriverLogDiagnosis
-from airflow_adaptive.runtime.observation.events import derive_events, ignored_overrides, with_requirements
+from airflow_adaptive.runtime.observation.events import (
+    derive_events,
+    first_events,
+    ignored_overrides,
+    with_requirements,
+)
 from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND, FilePolling
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.observation.observer import Observer
@@ -33,18 +37,12 @@ from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.runtime.requirements.advice import Advisor
 from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
-from airflow_adaptive.runtime.requirements.sources import THE_DAG, ResolvedRequirements
+from airflow_adaptive.runtime.requirements.sources import ResolvedRequirements
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.runtime.step_executor import StepExecutor
 from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.events import (
-    CancelRequested,
-    Event,
-    JobRedeployed,
-    RequirementsChanged,
-    SchedulingStarted,
-)
-from airflow_adaptive.scheduler.state import Canceling, Created, Finished, SchedulerState
+from airflow_adaptive.scheduler.events import CancelRequested, Event
+from airflow_adaptive.scheduler.state import Canceling, Finished, SchedulerState
 
 log = logging.getLogger(__name__)
 
@@ -210,7 +208,7 @@ class Loop:
             await self._journal.check()
         await self._start()
         await self._steps.retry_unsaved()
-        await self._record_entries()
+        await self._journal.write_log_entries(self.state, self._now())
         await self._journal.renew(self.state, self._now())
         if self._has_ended() and not self._is_over():
             self._steps.adopt(await self._journal.start_again(self.state, self._now()))
@@ -228,26 +226,10 @@ class Loop:
         """Take the first events of this run, once."""
         if self._phase is not LoopPhase.STARTING:
             return
-        await self._steps.take(self._first_events())
+        redeclared = self._journal.redeclared_requirements
+        await self._steps.take(first_events(self.state, self._spec.deployment, redeclared, self._now()))
         if not self._steps.is_deferred:
             self._phase = LoopPhase.RUNNING
-
-    def _first_events(self) -> Iterator[Event]:
-        """The start of scheduling, or what has changed in the declaration since the journal was written."""
-        if isinstance(self.state.current, Created):
-            yield SchedulingStarted(at=self._now())
-            return
-        deployment, redeclared = self._spec.deployment, self._journal.redeclared_requirements
-        if deployment != self.state.deployment:
-            yield JobRedeployed(at=self._now(), deployment=deployment)
-        if redeclared not in (None, self.state.requirements):
-            yield RequirementsChanged(at=self._now(), requirements=redeclared, by=THE_DAG)
-
-    async def _record_entries(self) -> None:
-        """Write the pending log entries of the resolver to the timeline."""
-        while (entry := self._resolver.pending_log_entry) is not None:
-            await self._journal.record(entry, self.state, self._now())
-            self._resolver.confirm_log_entry()
 
     # (2) Observe
 

@@ -30,18 +30,26 @@ class SizeError(ValueError):
         super().__init__("; ".join(self.violations))
 
 
-def _check_size(name: str, cores: object, memory_mb: int) -> None:
-    violations = []
-    if not isinstance(cores, int) or cores < 1:
-        violations.append(f"{name}_cores {cores!r} must be 1 or more")
-    if memory_mb < MIN_MEMORY_MB:
-        violations.append(f"{name}_memory of {memory_mb} MiB is below the {MIN_MEMORY_MB} MiB that Spark requires")
-    if violations:
-        raise SizeError(violations)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorShape:
+class _Shape:
+    cores: int = 1
+    memory_mb: int = 1024
+
+    def __post_init__(self) -> None:
+        """Check the size. Raises `SizeError` for a size that Spark would refuse later."""
+        name = type(self).__name__.removesuffix("Shape").lower()
+        cores: object = self.cores  # a DAG author may pass anything
+        violations = []
+        if not isinstance(cores, int) or cores < 1:
+            violations.append(f"{name}_cores {cores!r} must be 1 or more")
+        if self.memory_mb < MIN_MEMORY_MB:
+            text = f"{name}_memory of {self.memory_mb} MiB is below the {MIN_MEMORY_MB} MiB that Spark requires"
+            violations.append(text)
+        if violations:
+            raise SizeError(violations)
+
+
+class ExecutorShape(_Shape):
     """Size of one executor. A slot is one core of an executor.
 
     Attributes:
@@ -49,16 +57,10 @@ class ExecutorShape:
         memory_mb: heap of the executor, MiB.
     """
 
-    cores: int = 1
-    memory_mb: int = 1024
-
-    def __post_init__(self) -> None:
-        """Check the size. Raises `SizeError` for a size that Spark would refuse later."""
-        _check_size("executor", self.cores, self.memory_mb)
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverShape:
+class DriverShape(_Shape):
     """Size of the driver.
 
     Attributes:
@@ -66,12 +68,7 @@ class DriverShape:
         memory_mb: heap of the driver, MiB.
     """
 
-    cores: int = 1
-    memory_mb: int = 1024
-
-    def __post_init__(self) -> None:
-        """Check the size. Raises `SizeError` for a size that Spark would refuse later."""
-        _check_size("driver", self.cores, self.memory_mb)
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_adaptive.launch.background import finish_in_background
-from airflow_adaptive.launch.deferral import with_minimum_deferral
+from airflow_adaptive.launch.deferral import finish_in_background, with_minimum_deferral
 from airflow_adaptive.launch.job_loop import cancel_job, run_job_loop
 from airflow_adaptive.launch.loop_events import recycle_event, superseded_event
 from airflow_adaptive.launch.task_state import is_attempt_over

@@ -7,6 +7,7 @@ that document and knows that it is superseded. A loop that starts claims the jou
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -91,6 +92,7 @@ class Journal:
         """Document whose creation is not confirmed: the journal creates the same document again."""
         self._clock_offset = timedelta(0)
         """Time by which the clock was behind the newest document when this loop opened the journal."""
+        self._log_entries: deque[tuple[ReasonCode, str]] = deque()
         self._inherits_end = False
         self._redeclared: Requirements | None = None
         self._nonce = uuid4().hex
@@ -228,15 +230,24 @@ class Journal:
         if now - self._written_at >= max_age or self._written_source != self._resolver.source_identity:
             await self._create(state, now)
 
-    async def record(self, text: str, state: SchedulerState, now: datetime) -> None:
-        """Write a text to the timeline, without a step.
+    def add_log_entry(self, reason_code: ReasonCode, text: str) -> None:
+        """Let `write_log_entries` write a text to the timeline, without a step."""
+        self._log_entries.append((reason_code, text))
+
+    async def write_log_entries(self, state: SchedulerState, now: datetime) -> None:
+        """Write the pending log entries, and those of the requirements resolver, to the timeline.
 
         Raises:
-            JobDirectoryError: the directory cannot be used; the text may be recorded again.
+            JobDirectoryError: the directory cannot be used; the next call writes the remaining entries.
             SupersededError: another loop wrote first.
         """
-        decision = Decision(at=now, state=state.name, reason_code=ReasonCode.REQUIREMENTS_NOTICE, reason=text)
-        await self._create(state, now, Step(state=state, decision=decision))
+        for text in self._resolver.take_log_entries():
+            self.add_log_entry(ReasonCode.REQUIREMENTS_NOTICE, text)
+        while self._log_entries:
+            reason_code, text = self._log_entries[0]
+            decision = Decision(at=now, state=state.name, reason_code=reason_code, reason=text)
+            await self._create(state, now, Step(state=state, decision=decision))
+            self._log_entries.popleft()
 
     async def check(self) -> None:
         """Check whether another loop has written since, and keep the history complete.

@@ -15,14 +15,34 @@ from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive.runtime.observation.driver_events import driver_events
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.observation.slot_offers import slot_offers
-from airflow_adaptive.runtime.requirements.sources import ResolvedRequirements
+from airflow_adaptive.runtime.requirements.sources import THE_DAG, ResolvedRequirements
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler import events
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.events import Event
 from airflow_adaptive.scheduler.machine import default_requirements
-from airflow_adaptive.scheduler.requirements import ParallelismRange, accept
-from airflow_adaptive.scheduler.state import Canceling, Finished, SchedulerState, StopWithSavepoint
+from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, accept
+from airflow_adaptive.scheduler.state import Canceling, Created, Finished, SchedulerState, StopWithSavepoint
+
+
+def first_events(
+    state: SchedulerState, deployment: str, redeclared: Requirements | None, now: datetime
+) -> Iterator[Event]:
+    """The first events of a run: the start of scheduling, or the changes of the declaration since the journal was written.
+
+    Args:
+        state: that the journal contained.
+        deployment: fingerprint of the job as deployed now.
+        redeclared: requirements that the declaration sets again, None if the persisted ones stay.
+        now: time of the events.
+    """
+    if isinstance(state.current, Created):
+        yield events.SchedulingStarted(at=now)
+        return
+    if deployment != state.deployment:
+        yield events.JobRedeployed(at=now, deployment=deployment)
+    if redeclared is not None and redeclared != state.requirements:
+        yield events.RequirementsChanged(at=now, requirements=redeclared, by=THE_DAG)
 
 
 def derive_events(

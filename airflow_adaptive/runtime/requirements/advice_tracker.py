@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -44,7 +43,7 @@ class AdviceTracker:
         self._problem: str | None = None
         self._reported_problems: set[str] = set()
         self._reported_bounds: Requirements | None = None
-        self._log_entries: deque[str] = deque()
+        self._log_entries: list[str] = []
 
     @property
     def result(self) -> PolicyAdvice | None:
@@ -102,14 +101,10 @@ class AdviceTracker:
 
     # ---- timeline ---------------------------------------------------------------------------------------------------
 
-    @property
-    def pending_log_entry(self) -> str | None:
-        """Oldest entry for the timeline, None without an entry."""
-        return self._log_entries[0] if self._log_entries else None
-
-    def confirm_log_entry(self) -> None:
-        """Remove the oldest pending entry, because it has been written."""
-        self._log_entries.popleft()
+    def take_log_entries(self) -> list[str]:
+        """Hand over the new entries for the timeline, oldest first."""
+        entries, self._log_entries = self._log_entries, []
+        return entries
 
     def _report_dry_run(self) -> None:
         """Report what a dry run would set, once for the same bounds, and only while no override makes it irrelevant."""

@@ -230,14 +230,9 @@ class RequirementsResolver:
         self._requests = _restored(ControlRequests, snapshot.get("requests")) or ControlRequests()
         self._tracker.restore(snapshot.get("policy"))
 
-    @property
-    def pending_log_entry(self) -> str | None:
-        """Oldest entry that the loop must write to the timeline, None without an entry."""
-        return self._tracker.pending_log_entry
-
-    def confirm_log_entry(self) -> None:
-        """Remove the oldest pending entry, because the loop has written it to the timeline."""
-        self._tracker.confirm_log_entry()
+    def take_log_entries(self) -> list[str]:
+        """Hand over the new entries for the timeline, oldest first."""
+        return self._tracker.take_log_entries()
 
     # ---- published state --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.serde import deserialize, serialize
 
-from airflow_adaptive.launch import background, deferral
+from airflow_adaptive.launch import deferral
 from airflow_adaptive.launch.job_loop import run_job_loop
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
@@ -263,7 +263,7 @@ def test_loop_of_a_recycled_trigger_goes_on_until_the_next_has_taken_over(
 
     async def hand_on() -> str:
         await fire(short_lived)
-        (old,) = background._tasks
+        (old,) = deferral._tasks
         await asyncio.wait({old}, timeout=0.2)
         assert not old.done()
         following = asyncio.create_task(fire(make()))
@@ -286,7 +286,7 @@ def test_job_whose_task_is_ended_between_two_triggers_is_canceled(
 
     async def hand_on() -> None:
         await fire(short_lived)
-        (old,) = background._tasks
+        (old,) = deferral._tasks
         airflow.error = api_server_error() if error else None
         await asyncio.wait({old}, timeout=0.2 if error else None)
         assert old.done() is not error
@@ -324,7 +324,7 @@ def test_recycled_trigger_whose_duplicate_has_taken_over_does_not_take_the_job_b
 
     async def hand_on() -> None:
         assert (await fire(short_lived))["status"] == "recycle"
-        (old,) = background._tasks
+        (old,) = deferral._tasks
         await old
 
     asyncio.run(hand_on())
