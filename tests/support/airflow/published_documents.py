@@ -1,4 +1,4 @@
-"""Documents of jobs as their loops show them, made by the code that makes them there."""
+"""Documents of jobs as their loops publish them, made by the same code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def executing(name: str = JOB, slots: int = 2, **options: Any) -> Scenario:
 
 
 def history(job: Scenario) -> History:
-    """What its log tells."""
+    """The history in the journal of the job."""
     history = History(FakeChannel(), "job", 1000)
     for step in job.steps:
         history.take(
@@ -58,13 +58,13 @@ def history(job: Scenario) -> History:
 
 
 def published(job: Scenario, **urls: str) -> dict[str, Any]:
-    """What its loop shows."""
+    """Documents that the loop of the job publishes."""
     task = {"dag_id": "flights", "task_id": "stream", "run_id": RUN, "map_index": -1}
     return documents(job_view(job.state, history(job), Urls(**urls), "attempt"), task)
 
 
 def report(slots: int = 2) -> DriverStatus:
-    """What its driver reports."""
+    """Status of the driver of the job."""
     query = QueryReport(
         name="q", active=True, batch_id=3, committed=4, input_rows=400, batch_duration_ms=500, trigger_interval_ms=1000
     )

@@ -1,4 +1,4 @@
-"""Jobs with a past, for the page: the scheduler itself lives through them, and the code of the loop shows them."""
+"""Jobs with a history, for the page: steps of the scheduler, published by the code of the loop."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ def test_other_processes_import_no_fastapi_code_of_ours() -> None:
         "import sys; import airflow_adaptive.plugin.airflow_plugin as plugin; plugin.AdaptivePlugin().external_views;"
         "print([name for name in sys.modules if name.startswith('airflow_adaptive.plugin')])"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert said.stdout.splitlines()[-1] == "['airflow_adaptive.plugin', 'airflow_adaptive.plugin.airflow_plugin']"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert completed.stdout.splitlines()[-1] == "['airflow_adaptive.plugin', 'airflow_adaptive.plugin.airflow_plugin']"
 
 
 def test_airflow_lists_the_pages_and_nothing_is_wrong(airflow_app: AirflowApp) -> None:

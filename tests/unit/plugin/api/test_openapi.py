@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from airflow_adaptive.plugin.api.feed import Feed
 from airflow_adaptive.runtime.requirements.dry_run import Consequence
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place
 from tests.support.repository import ROOT
-from tests.unit.plugin.api.routes.test_events import quick
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # schemathesis has deprecated friends
@@ -115,7 +115,7 @@ def test_requests_made_from_the_document_get_answers_that_it_foretells(
 ) -> None:
     from airflow_adaptive.plugin.api.routes import events  # noqa: PLC0415
 
-    monkeypatch.setattr(events, "FEED", quick(lifetime_s=0.05))
+    monkeypatch.setattr(events, "FEED", Feed(poll_interval_s=0.001, lifetime_s=0.05))
     place(airflow_app, executing())
     schema = schemathesis.openapi.from_asgi(f"{API}/openapi.json", airflow_app.app, headers=authorization)
     found: list[Any] = list(schema.get_all_operations())

@@ -1,4 +1,4 @@
-"""How the page is served: types, headers, deep links, and what is told when it was not built."""
+"""The files of the page: media types, headers, deep links, and the message of a page that has not been built."""
 
 from __future__ import annotations
 

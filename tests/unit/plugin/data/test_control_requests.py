@@ -1,4 +1,4 @@
-"""Cancel, suspend and resume: what is wished is in the inbox before it is answered; a suspended job is run again by Airflow."""
+"""Cancel, suspend and resume: a request is stored before its response is sent, and Airflow runs the task of a resumed job again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.airflow.published_documents import canceled, executing, place
 PATH = f"{API}/jobs/departures"
 
 
-def ask(airflow_app: AirflowApp, what: str) -> tuple[int, str]:
+def request(airflow_app: AirflowApp, what: str) -> tuple[int, str]:
     answer = airflow_app.client().post(f"{PATH}/{what}", json={})
     return answer.status_code, answer.json().get("type", "").rpartition(":")[2]
 
@@ -38,7 +38,7 @@ def test_desired_state_is_in_the_control_requests_before_it_is_answered(airflow_
 @pytest.mark.parametrize("what", ["cancel", "suspend", "resume"])
 def test_asking_again_changes_nothing(airflow_app: AirflowApp, what: str) -> None:
     asset = place(airflow_app, executing(), desired_state="suspended" if what == "resume" else "running")
-    assert [ask(airflow_app, what)[0] for _ in range(3)] == [202, 202, 202]
+    assert [request(airflow_app, what)[0] for _ in range(3)] == [202, 202, 202]
     assert airflow_app.stored(asset, "desired_state") == STATES[what]
     assert len(airflow_app.audit()) == 1
 
@@ -52,26 +52,26 @@ def test_body_may_be_left_out_but_not_its_type(airflow_app: AirflowApp) -> None:
 def test_job_that_has_published_nothing_yet_can_be_canceled(airflow_app: AirflowApp) -> None:
     asset = airflow_app.declare("departures")
     airflow_app.show(asset, {"desired_state": "running"})
-    assert ask(airflow_app, "cancel") == (202, "")
+    assert request(airflow_app, "cancel") == (202, "")
     assert airflow_app.stored(asset, "desired_state") == "canceled"
 
 
 def test_job_that_has_ended_accepts_no_requests(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing().when_query_failed(HOPELESS).when_driver_ended())
-    assert [ask(airflow_app, what) for what in ("cancel", "suspend", "resume")] == [(409, "finished")] * 3
+    assert [request(airflow_app, what) for what in ("cancel", "suspend", "resume")] == [(409, "finished")] * 3
     assert airflow_app.stored(asset, "desired_state") == "running"
     assert airflow_app.audit() == []
 
 
 def test_canceled_job_stays_canceled(airflow_app: AirflowApp) -> None:
     place(airflow_app, canceled())
-    assert ask(airflow_app, "cancel") == (202, "")
-    assert [ask(airflow_app, what) for what in ("suspend", "resume")] == [(409, "finished")] * 2
+    assert request(airflow_app, "cancel") == (202, "")
+    assert [request(airflow_app, what) for what in ("suspend", "resume")] == [(409, "finished")] * 2
 
 
 def test_job_that_is_being_canceled_can_not_be_saved(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing(), desired_state="canceled")
-    assert [ask(airflow_app, what) for what in ("suspend", "resume")] == [(409, "canceling")] * 2
+    assert [request(airflow_app, what) for what in ("suspend", "resume")] == [(409, "canceling")] * 2
     assert airflow_app.stored(asset, "desired_state") == "canceled"
 
 
@@ -81,7 +81,7 @@ def test_job_that_is_being_canceled_can_not_be_saved(airflow_app: AirflowApp) ->
 def test_suspended_job_is_run_again_by_airflow(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, suspended(), desired_state="suspended")
     airflow_app.run(state="success")
-    assert ask(airflow_app, "resume") == (202, "")
+    assert request(airflow_app, "resume") == (202, "")
     assert airflow_app.task_state() is None
     assert airflow_app.run_state() == "queued"
     assert airflow_app.stored(asset, "desired_state") == "running"
@@ -91,7 +91,7 @@ def test_suspended_job_is_run_again_by_airflow(airflow_app: AirflowApp) -> None:
 def test_job_that_was_resumed_is_not_cleared_again(airflow_app: AirflowApp) -> None:
     place(airflow_app, suspended(), desired_state="suspended")
     airflow_app.run(state="success")
-    assert [ask(airflow_app, "resume")[0] for _ in range(3)] == [202, 202, 202]
+    assert [request(airflow_app, "resume")[0] for _ in range(3)] == [202, 202, 202]
     assert len(airflow_app.audit()) == 1
 
 
@@ -113,13 +113,13 @@ def test_task_is_not_cleared_behind_the_back_of_a_scheduler_that_ends_its_run(
     place(airflow_app, suspended(), desired_state="suspended")
     airflow_app.run(state="success", ends=True)
     airflow_app.pause(paused)
-    assert ask(airflow_app, "resume") == answer
+    assert request(airflow_app, "resume") == answer
     assert airflow_app.task_state() == state
 
 
 def test_job_that_stops_is_resumed_when_it_has_stopped(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing().when_suspended(), desired_state="suspended")
-    assert ask(airflow_app, "resume") == (409, "suspending")
+    assert request(airflow_app, "resume") == (409, "suspending")
 
 
 def test_suspended_job_whose_run_is_gone_is_not_resumed(airflow_app: AirflowApp) -> None:
@@ -135,19 +135,19 @@ def test_suspended_job_whose_run_is_gone_is_not_resumed(airflow_app: AirflowApp)
 
 
 def test_task_that_does_not_run_the_job_is_not_cleared(airflow_app: AirflowApp) -> None:
-    """Whoever can write into the state store of an Asset must not have others' tasks run."""
+    """A user who can write to the state store of an Asset must not be able to clear the tasks of other DAGs."""
     asset = place(airflow_app, suspended(), desired_state="suspended")
     forged = published(suspended())
     forged["summary"]["task"] = {"dag_id": "payments", "task_id": "pay", "run_id": RUN, "map_index": -1}
     airflow_app.show(asset, forged)
     airflow_app.dag("payments")
     airflow_app.run("payments", "pay")
-    assert ask(airflow_app, "resume") == (409, "run-gone")
+    assert request(airflow_app, "resume") == (409, "run-gone")
     assert airflow_app.task_state() == "success"
 
 
 def test_suspended_job_has_nothing_to_suspend_or_cancel(airflow_app: AirflowApp) -> None:
     place(airflow_app, suspended(), desired_state="suspended")
-    assert ask(airflow_app, "suspend") == (202, "")
-    assert ask(airflow_app, "cancel") == (409, "suspended")
+    assert request(airflow_app, "suspend") == (202, "")
+    assert request(airflow_app, "cancel") == (409, "suspended")
     assert airflow_app.audit() == []

@@ -39,13 +39,13 @@ def test_page_reads_only_fields_that_the_api_has(name: str) -> None:
 def test_table_of_transitions_is_the_schedulers() -> None:
     table = build_ui.table()
     assert table["states"] == [state.__name__ for state in STATES]
-    told = {
+    found = {
         (source, event, target)
         for source, targets in table["transitions"].items()
         for target, events in targets.items()
         for event in events
     }
-    assert told == {
+    assert found == {
         (source.__name__, event.__name__, target.__name__)
         for source, events in TRANSITIONS.items()
         for event, targets in events.items()

@@ -1,4 +1,4 @@
-"""What is told of jobs: lists, details, plan, figures, timeline, failures, rescales."""
+"""Bodies about jobs: details, plan, metrics, timeline and failures."""
 
 from __future__ import annotations
 
@@ -200,18 +200,18 @@ def test_resolution_that_is_none_is_refused(airflow_app: AirflowApp, query: dict
 
 def test_timeline_reports_the_newest_first(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing())
-    told = get(airflow_app, "/jobs/departures/transitions")
-    assert [step["target"] for step in told["transitions"]] == ["Executing", "Deploying", "WaitingForResources"]
-    assert {item["reason_code"] for item in told["transitions"] + told["decisions"]} >= {
+    found = get(airflow_app, "/jobs/departures/transitions")
+    assert [step["target"] for step in found["transitions"]] == ["Executing", "Deploying", "WaitingForResources"]
+    assert {item["reason_code"] for item in found["transitions"] + found["decisions"]} >= {
         "PLAN_ACTIVATED",
         "SLOTS_AVAILABLE",
     }
-    assert told["decisions"][0]["reason"]
+    assert found["decisions"][0]["reason"]
 
 
 def test_failures_report_their_causes_the_newest_first(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing().when_query_failed())
-    told = get(airflow_app, "/jobs/departures/failures")
-    assert told["total_entries"] == 1
-    assert told["failures"][0]["failure"]["error_class"] == "TASK_FAILED"
-    assert "restarting in" in told["failures"][0]["decision"]
+    found = get(airflow_app, "/jobs/departures/failures")
+    assert found["total_entries"] == 1
+    assert found["failures"][0]["failure"]["error_class"] == "TASK_FAILED"
+    assert "restarting in" in found["failures"][0]["decision"]

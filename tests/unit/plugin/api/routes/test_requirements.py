@@ -1,4 +1,4 @@
-"""FLIP-291 over HTTP: reading, setting and trying bounds; everything that is wrong is told, and then nothing is changed."""
+"""FLIP-291 over HTTP: requests that read, set and preview bounds. An invalid request changes nothing, and its error lists all violations."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_what_was_set_is_there_at_once_and_with_who_set_it(airflow_app: AirflowA
     assert airflow_app.client("viewer").get(PATH).json() == {"job": bounds(2, 8)}
     assert airflow_app.client("viewer").get(PATH).headers["etag"] == answer.headers["etag"]
     assert decode_bounds(airflow_app.stored(asset, "requirements")) == {"job": (2, 8)}
-    asked = airflow_app.client().get(f"{API}/jobs/departures").json()["requesters"]["requirements"]
-    assert (asked["by"], asked["via"]) == ("editor", "REST")
+    requested = airflow_app.client().get(f"{API}/jobs/departures").json()["requesters"]["requirements"]
+    assert (requested["by"], requested["via"]) == ("editor", "REST")
     assert airflow_app.audit() == [
         {
             "event": "adaptive_requirements",
@@ -141,19 +141,19 @@ def test_what_the_database_does_not_take_is_not_accepted(
 def test_preview_reports_what_would_happen_and_changes_nothing(airflow_app: AirflowApp) -> None:
     job = executing(slots=4)
     asset = place(airflow_app, job)
-    told = airflow_app.client("viewer").post(f"{PATH}:preview", json={"job": bounds(1, 2)}).json()
-    assert (told["consequence"], told["tier"]) == ("RESCALE", "QUERY")
-    assert (told["before"], told["after"]) == ({"job": 4}, {"job": 2})
-    assert told["requirements"] == {"job": bounds(1, 2)}
-    assert told["slots"] == {"available": 4, "minimum": 1, "maximum": 2, "missing": 0}
+    found = airflow_app.client("viewer").post(f"{PATH}:preview", json={"job": bounds(1, 2)}).json()
+    assert (found["consequence"], found["tier"]) == ("RESCALE", "QUERY")
+    assert (found["before"], found["after"]) == ({"job": 4}, {"job": 2})
+    assert found["requirements"] == {"job": bounds(1, 2)}
+    assert found["slots"] == {"available": 4, "minimum": 1, "maximum": 2, "missing": 0}
     assert airflow_app.stored(asset, "requirements") is None
     assert (airflow_app.audit(), airflow_app.marks()) == ([], {})
 
 
 def test_preview_reports_how_many_slots_are_waited_for(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing(slots=4))
-    told = airflow_app.client("viewer").post(f"{PATH}:preview", json={"job": bounds(1, 8)}).json()
-    assert (told["consequence"], told["after"], told["slots"]["missing"]) == ("WAIT_FOR_SLOTS", {"job": 8}, 4)
+    found = airflow_app.client("viewer").post(f"{PATH}:preview", json={"job": bounds(1, 8)}).json()
+    assert (found["consequence"], found["after"], found["slots"]["missing"]) == ("WAIT_FOR_SLOTS", {"job": 8}, 4)
 
 
 def test_names_that_look_like_markup_are_carried_unharmed(airflow_app: AirflowApp) -> None:

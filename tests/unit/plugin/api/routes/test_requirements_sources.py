@@ -19,8 +19,8 @@ def test_bounds_that_are_set_for_two_hours_are_there_with_when_they_expire(airfl
     assert airflow_app.client().put(f"{PATH}?{query}", json={"job": bounds(2, 8)}).status_code == 200
     until = datetime.fromisoformat(airflow_app.stored(asset, "requesters")["requirements"]["until"])
     assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=1)
-    asked = airflow_app.client().get(f"{API}/jobs/departures").json()["requesters"]["requirements"]
-    assert datetime.fromisoformat(asked["until"]) == until
+    requested = airflow_app.client().get(f"{API}/jobs/departures").json()["requesters"]["requirements"]
+    assert datetime.fromisoformat(requested["until"]) == until
 
 
 def test_bounds_may_be_set_until_a_time_in_any_zone(airflow_app: AirflowApp) -> None:
@@ -39,7 +39,7 @@ def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "found"),
     [
         ({"for": "2h", "until": "2999-01-01T00:00:00Z"}, "give one of the two"),
         ({"for": "soon"}, "'soon' is no duration"),
@@ -51,19 +51,21 @@ def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none
     ],
 )
 def test_expiry_that_makes_no_sense_is_reported_and_nothing_is_changed(
-    airflow_app: AirflowApp, query: dict[str, str], told: str
+    airflow_app: AirflowApp, query: dict[str, str], found: str
 ) -> None:
     place(airflow_app, executing())
     answer = airflow_app.client().put(PATH, params=query, json={"job": bounds(2, 8)})
     assert (answer.status_code, answer.json()["type"]) == (400, "urn:airflow-adaptive:problem:invalid-expiry")
-    assert told in answer.json()["detail"]
+    assert found in answer.json()["detail"]
     assert airflow_app.audit() == []
 
 
 def test_bounds_that_have_expired_are_not_reported_any_more_and_may_be_set_again(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
-    asked = {"requirements": {"by": "x", "at": "2013-01-01T00:00:00Z", "via": "CLI", "until": "2013-01-01T01:00:00Z"}}
-    airflow_app.show(asset, {"requirements": {"job": bounds(2, 8)}, "requesters": asked})
+    requested = {
+        "requirements": {"by": "x", "at": "2013-01-01T00:00:00Z", "via": "CLI", "until": "2013-01-01T01:00:00Z"}
+    }
+    airflow_app.show(asset, {"requirements": {"job": bounds(2, 8)}, "requesters": requested})
     assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
     airflow_app.client().put(PATH, json={"job": bounds(2, 8)})
     assert airflow_app.client().get(PATH).json() == {"job": bounds(2, 8)}
@@ -100,10 +102,10 @@ def test_policy_that_is_not_understood_is_absent(airflow_app: AirflowApp) -> Non
     assert airflow_app.client().get(f"{API}/jobs/departures").json()["policy"] is None
 
 
-@pytest.mark.parametrize(("dry_run", "told"), [(False, (2, 3)), (True, (1, 4))])
+@pytest.mark.parametrize(("dry_run", "found"), [(False, (2, 3)), (True, (1, 4))])
 def test_bounds_that_were_cleared_are_those_of_the_policy_unless_it_only_reports(
-    airflow_app: AirflowApp, dry_run: bool, told: tuple[int, int]
+    airflow_app: AirflowApp, dry_run: bool, found: tuple[int, int]
 ) -> None:
     asset = place(airflow_app, executing().when_requirements(2, 3))
     airflow_app.show(asset, {"requirements": {"job": bounds(-1, -1)}, **with_policy(2, 3, dry_run=dry_run)})
-    assert airflow_app.client().get(PATH).json() == {"job": bounds(*told)}
+    assert airflow_app.client().get(PATH).json() == {"job": bounds(*found)}
