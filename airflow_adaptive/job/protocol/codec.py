@@ -7,19 +7,18 @@ have written it.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from airflow_adaptive.job.protocol.documents import (
     Action,
-    Directive,
-    DriverPlan,
+    Count,
     DriverState,
     DriverStatus,
-    ExecutorReport,
-    FailureReport,
     JournalDocument,
-    QueryReport,
     RescaleDocument,
 )
 
@@ -82,8 +81,7 @@ def decode_journal(data: bytes) -> JournalDocument:
     Raises:
         DocumentError: the document is invalid; the message gives the reason.
     """
-    fields = _decode(JOURNAL_KIND, data)
-    return _build(JournalDocument, {**fields, "directive": _directive(fields.get("directive"))})
+    return _build(JournalDocument, _decode(JOURNAL_KIND, data))
 
 
 def decode_rescale(data: bytes) -> RescaleDocument:
@@ -98,14 +96,12 @@ def decode_rescale(data: bytes) -> RescaleDocument:
 def decode_status(data: bytes) -> DriverStatus:
     """Decode a driver status.
 
+    The metrics may be any numbers, so that implausible metrics do not make the driver appear silent.
+
     Raises:
         DocumentError: the document is invalid; the message gives the reason.
     """
-    fields = _decode(STATUS_KIND, data)
-    status = _build(DriverStatus, {**fields, **_status_parts(fields)})
-    _require_counts("Status", status.epoch, status.sequence, status.version, status.rejected_version)
-    _require_numbers("Status", status.downtime_ms or 0)
-    return status
+    return _build(DriverStatus, _decode(STATUS_KIND, data))
 
 
 def _encode(kind: str, fields: dict[str, Any]) -> bytes:
@@ -133,78 +129,35 @@ Document = TypeVar("Document")
 
 
 def _build(document: type[Document], fields: Any) -> Document:
+    """Return the document of these fields. Fields that this version does not know are ignored."""
     try:
-        known = {name: fields[name] for name in document.__dataclass_fields__ if name in fields}  # type: ignore[attr-defined]
+        hints = _hints(document)  # type: ignore[arg-type]  # a class is hashable
+        known = {name: _value(hint, fields[name]) for name, hint in hints.items() if name in fields}
         return document(**known)
+    except DocumentError:
+        raise
     except (TypeError, ValueError, AttributeError) as error:
         raise DocumentError(f"{document.__name__}: {error}") from error
 
 
-def _directive(value: Any) -> Directive:
-    if not isinstance(value, dict):
-        raise DocumentError("Directive: missing")
-    try:
-        action = Action(str(value.get("action")))
-    except ValueError as error:
-        raise DocumentError(f"Directive: {error}") from error
-    plan = value.get("plan")
-    directive = _build(Directive, {**value, "action": action, "plan": None if plan is None else _plan(plan)})
-    _require_counts("Directive", directive.epoch, directive.version)
-    return directive
+@cache
+def _hints(document: Any) -> dict[str, Any]:
+    return get_type_hints(document, include_extras=True)
 
 
-def _plan(value: Any) -> DriverPlan:
-    plan = _build(DriverPlan, value)
-    maps = {
-        name: getattr(plan, name)
-        for name in ("parallelism", "state_partitions", "pool_weights", "remaining_per_worker")
-    }
-    for name, counts in maps.items():
-        if not isinstance(counts, dict):
-            raise DocumentError(f"DriverPlan: {name} is {counts!r}")
-    values = [count for counts in maps.values() for count in counts.values()]
-    _require_counts("DriverPlan", plan.executors, plan.query_version, plan.retained_executors, *values)
-    return plan
-
-
-def _require_counts(document: str, *counts: object) -> None:
-    """Require counts, because the driver compares these values and computes with them."""
-    if not all(type(count) is int and count >= 0 for count in counts):
-        raise DocumentError(f"{document}: not all of {counts} are counts")
-
-
-def _status_parts(fields: dict[str, Any]) -> dict[str, Any]:
-    vertices = fields.get("vertices_read")
-    try:
-        return {
-            "state": DriverState(str(fields.get("state"))),
-            "executors": tuple(_build(ExecutorReport, item) for item in fields.get("executors", ())),
-            "queries": tuple(map(_query, fields.get("queries", ()))),
-            "failure": _failure(fields.get("failure")),
-            "rejection": _failure(fields.get("rejection")),
-            "vertices_read": None if vertices is None else tuple(map(str, vertices)),
-        }
-    except (TypeError, ValueError) as error:
-        raise DocumentError(f"Status: {error}") from error
-
-
-def _query(value: Any) -> QueryReport:
-    """Decode the progress of a query.
-
-    The metrics may be any numbers, so that implausible metrics do not make the driver appear silent.
-    """
-    query = _build(QueryReport, value)
-    required = (query.batch_id, query.committed, query.input_rows, query.batch_rows, query.batch_duration_ms)
-    optional = (query.backlog, query.trigger_interval_ms, query.input_rate)
-    _require_numbers("QueryReport", *required, *(number for number in optional if number is not None))
-    return query
-
-
-def _require_numbers(document: str, *numbers: object) -> None:
-    """Require numbers, because the readers compute with these values."""
-    if not all(type(number) in (int, float) for number in numbers):
-        raise DocumentError(f"{document}: not all of {numbers} are numbers")
-
-
-def _failure(value: Any) -> FailureReport | None:
-    return None if value is None else _build(FailureReport, {**value, "causes": tuple(value.get("causes", ()))})
+def _value(hint: Any, value: Any) -> Any:
+    """Return the value of a field. Numbers are checked, because the readers compare them and compute with them."""
+    members = get_args(hint)
+    if get_origin(hint) is UnionType:
+        return None if value is None else _value(members[0], value)
+    if get_origin(hint) is tuple:
+        return tuple(_value(members[0], item) for item in value)
+    if get_origin(hint) is Mapping:
+        return {name: _value(members[1], count) for name, count in value.items()}
+    if hint == Count and not (type(value) is int and value >= 0):
+        raise TypeError(f"{value!r} is not a count")
+    if hint in (int, float) and type(value) not in (int, float):
+        raise TypeError(f"{value!r} is not a number")
+    if hint in (Action, DriverState):
+        return hint(value)
+    return _build(hint, value) if is_dataclass(hint) and isinstance(hint, type) else value

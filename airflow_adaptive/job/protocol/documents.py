@@ -13,11 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 SECRET_CONF_VARIABLE = "AIRFLOW_ADAPTIVE_SECRET_CONF"
 """Environment variable of the driver: Spark properties with secret values, as a JSON object. Arguments of a process are
 not secret."""
+
+
+Count = Annotated[int, "at least 0"]
+"""A number that a reader rejects if it is negative."""
 
 
 class Action(StrEnum):
@@ -84,15 +88,15 @@ class DriverPlan:
             executors go first.
     """
 
-    parallelism: Mapping[str, int]
-    executors: int
-    state_partitions: Mapping[str, int]
-    query_version: int = 0
+    parallelism: Mapping[str, Count]
+    executors: Count
+    state_partitions: Mapping[str, Count]
+    query_version: Count = 0
     repartition: bool = False
-    pool_weights: Mapping[str, int] = field(default_factory=dict)
-    retained_executors: int = 0
+    pool_weights: Mapping[str, Count] = field(default_factory=dict)
+    retained_executors: Count = 0
     load_balance_mode: str = NONE
-    remaining_per_worker: Mapping[str, int] = field(default_factory=dict)
+    remaining_per_worker: Mapping[str, Count] = field(default_factory=dict)
 
     @property
     def executor_limit(self) -> int:
@@ -120,9 +124,9 @@ class Directive:
         plan: plan of the queries; None before the first plan.
     """
 
-    epoch: int
+    epoch: Count
     nonce: str
-    version: int
+    version: Count
     action: Action
     plan: DriverPlan | None
 
@@ -278,12 +282,12 @@ class DriverStatus:
     """
 
     job: str
-    epoch: int
+    epoch: Count
     nonce: str
-    sequence: int
+    sequence: Count
     at: str
     state: DriverState
-    version: int = 0
+    version: Count = 0
     parallelism: Mapping[str, int] = field(default_factory=dict)
     executors: tuple[ExecutorReport, ...] = ()
     queries: tuple[QueryReport, ...] = ()
@@ -291,7 +295,7 @@ class DriverStatus:
     submission_id: str | None = None
     application_id: str | None = None
     ui_url: str | None = None
-    rejected_version: int = 0
+    rejected_version: Count = 0
     rejection: FailureReport | None = None
     vertices_read: tuple[str, ...] | None = None
     downtime_ms: int | None = None
