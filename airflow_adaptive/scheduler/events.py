@@ -46,22 +46,41 @@ class TimerName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulingStarted:
-    """The scheduler started to schedule the job."""
+class TimedEvent:
+    """Base class of all events.
+
+    Attributes:
+        at: time of the observation.
+    """
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlotsChanged:
+class DriverEvent(TimedEvent):
+    """Base class of the events about the driver of one epoch. An event about the driver of another epoch is outdated.
+
+    Attributes:
+        epoch: epoch of the driver.
+    """
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulingStarted(TimedEvent):
+    """The scheduler started to schedule the job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotsChanged(TimedEvent):
     """The slots that this job holds or may take have changed."""
 
-    at: datetime
     offers: tuple[SlotOffer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequirementsChanged:
+class RequirementsChanged(TimedEvent):
     """New resource requirements were set; they are complete, valid and expanded (`requirements.accept`).
 
     Attributes:
@@ -69,30 +88,27 @@ class RequirementsChanged:
         by: requester of the requirements and the reason, human-readable; "" if unknown.
     """
 
-    at: datetime
     requirements: Requirements
     by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRedeployed:
+class JobRedeployed(TimedEvent):
     """The job was deployed again, with a different fingerprint (`SchedulerState.deployment`)."""
 
-    at: datetime
     deployment: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimerFired:
+class TimerFired(TimedEvent):
     """A deadline of `machine.timers` has passed. The event is outdated if the state has another version by now."""
 
-    at: datetime
     timer: TimerName
     version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriverSubmitted:
+class DriverSubmitted(DriverEvent):
     """The cluster accepted the driver of this epoch.
 
     Attributes:
@@ -101,36 +117,30 @@ class DriverSubmitted:
             reports the granted executors.
     """
 
-    at: datetime
-    epoch: int
     submission_id: str
     application_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriverEnded:
+class DriverEnded(DriverEvent):
     """The driver of this epoch does not run, which the cluster manager has confirmed, or its lease has run out.
 
     Attributes:
         failure: reason of the end, used if the scheduler did not request the end.
     """
 
-    at: datetime
-    epoch: int
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriverHeartbeatTimedOut:
+class DriverHeartbeatTimedOut(DriverEvent):
     """The driver of this epoch has not reported for `driver_heartbeat_timeout`; the driver may still run."""
 
-    at: datetime
-    epoch: int
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanActivated:
+class PlanActivated(DriverEvent):
     """The driver reports that its queries run on the plan of this version.
 
     Attributes:
@@ -140,8 +150,6 @@ class PlanActivated:
         notice: human-readable remark about the driver for the timeline, None without one.
     """
 
-    at: datetime
-    epoch: int
     version: int
     trigger_interval: timedelta | None = None
     downtime: timedelta | None = None
@@ -150,7 +158,7 @@ class PlanActivated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRejected:
+class PlanRejected(DriverEvent):
     """The driver cannot carry out the plan of this version; its queries run on as before.
 
     Attributes:
@@ -158,69 +166,49 @@ class PlanRejected:
             plan.
     """
 
-    at: datetime
-    epoch: int
     version: int
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchCommitted:
+class BatchCommitted(DriverEvent):
     """The driver of this epoch committed a micro-batch (Flink: checkpoint completed)."""
-
-    at: datetime
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryFailed:
+class QueryFailed(DriverEvent):
     """A query of the driver of this epoch failed; the driver still runs.
 
     Attributes:
         failure: failure of the query.
     """
 
-    at: datetime
-    epoch: int
     failure: Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavepointCompleted:
+class SavepointCompleted(DriverEvent):
     """All queries of the driver of this epoch stopped at a batch boundary, as the scheduler had requested."""
 
-    at: datetime
-    epoch: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavepointFailed:
+class SavepointFailed(DriverEvent):
     """The queries of the driver of this epoch could not be stopped; they still run, or they failed."""
 
-    at: datetime
-    epoch: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobCompleted:
+class JobCompleted(DriverEvent):
     """All queries of the driver of this epoch ended by themselves, because the input is exhausted."""
 
-    at: datetime
-    epoch: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelRequested:
+class CancelRequested(TimedEvent):
     """A user or the task requested that the job ends and is not resumed."""
 
-    at: datetime
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuspendRequested:
+class SuspendRequested(TimedEvent):
     """A user or the task requested that the job stops at a batch boundary and may be resumed (stop with savepoint)."""
-
-    at: datetime
 
 
 Event = (

@@ -30,19 +30,13 @@ from typing import Any, Protocol
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.errors import SchedulerUsageError
 from airflow_adaptive.scheduler.events import (
-    BatchCommitted,
     DriverEnded,
-    DriverHeartbeatTimedOut,
+    DriverEvent,
     DriverSubmitted,
     Event,
-    JobCompleted,
     JobRedeployed,
     PlanActivated,
-    PlanRejected,
-    QueryFailed,
     RequirementsChanged,
-    SavepointCompleted,
-    SavepointFailed,
     SlotsChanged,
     TimerFired,
     TimerName,
@@ -79,19 +73,6 @@ from airflow_adaptive.scheduler.states import (
     waiting_for_resources,
 )
 from airflow_adaptive.scheduler.timeline import Decision, Reason, ReasonCode
-
-_FromDriver = (
-    DriverSubmitted
-    | DriverEnded
-    | DriverHeartbeatTimedOut
-    | PlanActivated
-    | PlanRejected
-    | BatchCommitted
-    | QueryFailed
-    | SavepointCompleted
-    | SavepointFailed
-    | JobCompleted
-)
 
 
 class StateHandler(Protocol):
@@ -201,7 +182,7 @@ def _outdated(state: SchedulerState, event: Event) -> Reason | None:
             text = f"timer {timer} of version {version} ignored: the state has version {state.version}"
         case TimerFired(timer=timer, at=now) if not any(t.name is timer and t.due <= now for t in timers(state)):
             text = f"timer {timer} ignored: it is not due"
-        case _ if isinstance(event, _FromDriver) and event.epoch != state.epoch:
+        case _ if isinstance(event, DriverEvent) and event.epoch != state.epoch:
             text = f"{type(event).__name__} of epoch {event.epoch} ignored: the epoch is {state.epoch}"
         case _:
             return None

@@ -1,9 +1,9 @@
-"""Mutation testing: break the scheduler in small ways and see whether the tests notice.
+"""Mutation testing: change the scheduler in small ways, and check that the tests detect each change.
 
-    python tests/support/mutation/mutants.py [SCOPE_OR_MODULE ...]   # policies, core, states/executing.py, say; all by default
+    python tests/support/mutation/mutants.py [SCOPE_OR_MODULE ...]   # for example policies, core, states/executing.py; all by default
 
-Runs mutmut on a copy of the project. A mutant that no test notices is a gap in the tests, unless it can't be noticed: such
-ones are listed with the reason in `equivalent_mutants.json`. The exit code is 0 if there is no gap.
+Runs mutmut on a copy of the project. A mutant that no test detects is a gap in the tests, unless no test can detect it:
+`equivalent_mutants.json` lists these mutants with the reason. The exit code is 0 if there is no gap.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Modules, as seen from the scheduler, and the tests that must notice when they are broken."""
+    """Modules, relative to the scheduler, and the tests that must detect their mutants."""
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
@@ -102,14 +102,14 @@ pytest_add_cli_args_test_selection = {tests}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutantResult:
-    """One mutant, and what came of it.
+    """The result of one mutant.
 
     Attributes:
-        name: mutmut's.
-        module: that is changed, as in `SCOPES`.
-        status: "killed", "survived" and so on, as mutmut says it.
-        change: what is taken out and put in; empty if a test has noticed.
-        reason: why no test can notice, None if there is no reason.
+        name: name of the mutant in mutmut.
+        module: changed module, as in `SCOPES`.
+        status: status in mutmut, for example "killed" or "survived".
+        change: removed and added lines; empty if a test has detected the mutant.
+        reason: why no test can detect the mutant, None without a reason.
     """
 
     name: str
@@ -120,12 +120,12 @@ class MutantResult:
 
     @property
     def noticed(self) -> bool:
-        """Whether a test failed, or ran for ever."""
+        """Whether a test failed, or did not end."""
         return self.status in NOTICED
 
     @property
     def gap(self) -> bool:
-        """Whether the tests lack something."""
+        """Whether a test is missing."""
         return not self.noticed and self.reason is None
 
 
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def judged(scope: Scope, chosen: Sequence[str], processes: int) -> list[MutantResult]:
-    """What came of the mutants of those modules of the scope that were asked for."""
+    """Return the results of the mutants of the chosen modules of the scope."""
     modules = [module for module in scope.modules if module in chosen]
     if not modules:
         return []
@@ -163,7 +163,7 @@ def judged(scope: Scope, chosen: Sequence[str], processes: int) -> list[MutantRe
 
 
 def prepare(copy: Path, modules: Sequence[str], tests: Sequence[str]) -> None:
-    """Copy what the tests need, with properties that mutmut can change."""
+    """Copy the files that the tests need, with properties that mutmut can change."""
     ignored = shutil.ignore_patterns("__pycache__")
     for name in (PACKAGE, "tests"):
         shutil.copytree(PROJECT / name, copy / name, ignore=ignored)
@@ -175,7 +175,7 @@ def prepare(copy: Path, modules: Sequence[str], tests: Sequence[str]) -> None:
 
 
 def with_plain_properties(source: str) -> str:
-    """The source with `name = property(_get_name)` after plain functions: mutmut leaves out what is decorated."""
+    """Return the source with `name = property(_get_name)` after plain functions, because mutmut skips decorated functions."""
     lines = source.splitlines()
     for node in sorted(_properties(ast.parse(source)), key=lambda node: -node.lineno):
         indent = " " * node.col_offset
@@ -195,7 +195,7 @@ def _properties(tree: ast.Module) -> Iterator[ast.FunctionDef]:
 
 
 def mutmut(copy: Path, *arguments: str, to_screen: bool = False) -> str:
-    """Run mutmut in the copy, and return what it says."""
+    """Run mutmut in the copy, and return its output."""
     command = [sys.executable, "-m", "mutmut", *arguments]
     output = None if to_screen else subprocess.PIPE
     done = subprocess.run(command, cwd=copy, check=False, text=True, stdin=subprocess.DEVNULL, stdout=output)
@@ -203,7 +203,7 @@ def mutmut(copy: Path, *arguments: str, to_screen: bool = False) -> str:
 
 
 def results(copy: Path, modules: Sequence[str]) -> Iterator[MutantResult]:
-    """All mutants, in mutmut's order."""
+    """Yield the results of all mutants, in the order of mutmut."""
     module_of = {f"{SCHEDULER}/{module}".removesuffix(".py").replace("/", "."): module for module in modules}
     reasons = {(entry["module"], _change(entry["from"], entry["to"])): entry["why"] for entry in _equivalent()}
     for line in mutmut(copy, "results", "--all", "true").splitlines():

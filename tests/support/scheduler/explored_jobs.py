@@ -6,30 +6,9 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler import events, machine
 from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.events import (
-    REPARTITION_ERROR,
-    BatchCommitted,
-    CancelRequested,
-    DriverEnded,
-    DriverHeartbeatTimedOut,
-    DriverSubmitted,
-    Event,
-    JobCompleted,
-    JobRedeployed,
-    PlanActivated,
-    PlanRejected,
-    QueryFailed,
-    RequirementsChanged,
-    SavepointCompleted,
-    SavepointFailed,
-    SchedulingStarted,
-    SlotOffer,
-    SlotsChanged,
-    SuspendRequested,
-    TimerFired,
-)
+from airflow_adaptive.scheduler.events import REPARTITION_ERROR, Event
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord
@@ -52,7 +31,9 @@ SECOND = timedelta(seconds=1)
 LONG_AGO = timedelta(seconds=-4)
 """Longer than any deadline of these models, and the second that a timer may be late."""
 
-UNREPARTITIONABLE = Failure(error_class="UNSUPPORTED", message="state that can't be moved", causes=(REPARTITION_ERROR,))
+UNREPARTITIONABLE = Failure(
+    error_class="UNSUPPORTED", message="state that cannot be repartitioned", causes=(REPARTITION_ERROR,)
+)
 
 DEADLINES: Mapping[str, object] = {
     "resource_wait_timeout": 2,
@@ -213,46 +194,48 @@ def possible_events(model: Model, place: Place) -> Iterator[Move]:
         yield now + SECOND, None
     if timers:
         yield fired(place)
-    for event in events(model, place):
+    for event in external_events(model, place):
         yield now, event
 
 
-def fired(place: Place) -> tuple[datetime, TimerFired]:
+def fired(place: Place) -> tuple[datetime, events.TimerFired]:
     """The next timer, when it is due."""
     timer = machine.timers(place.state)[0]
     at = max(place.now, timer.due)
-    return at, TimerFired(at=at, timer=timer.name, version=place.state.version)
+    return at, events.TimerFired(at=at, timer=timer.name, version=place.state.version)
 
 
-def events(model: Model, place: Place) -> Iterator[Event]:
+def external_events(model: Model, place: Place) -> Iterator[Event]:
     """Every event that may come now, but for timers."""
     state, now, epoch = place.state, place.now, place.state.epoch
     if isinstance(state.current, Created):
-        yield SchedulingStarted(at=now)
+        yield events.SchedulingStarted(at=now)
     for held, free in model.slots:
-        yield SlotsChanged(at=now, offers=offered(held, free))
+        yield events.SlotsChanged(at=now, offers=offered(held, free))
     for bounds in model.bounds:
-        yield RequirementsChanged(at=now, requirements=dict.fromkeys(state.requirements, ParallelismRange(*bounds)))
-    yield DriverSubmitted(at=now, epoch=epoch, submission_id="driver")
+        yield events.RequirementsChanged(
+            at=now, requirements=dict.fromkeys(state.requirements, ParallelismRange(*bounds))
+        )
+    yield events.DriverSubmitted(at=now, epoch=epoch, submission_id="driver")
     for failure in (TRANSIENT, HOPELESS):
-        yield DriverEnded(at=now, epoch=epoch, failure=failure)
-        yield DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
-        yield QueryFailed(at=now, epoch=epoch, failure=failure)
-    yield PlanActivated(at=now, epoch=epoch, version=state.version, vertices_read=model.vertices_read)
+        yield events.DriverEnded(at=now, epoch=epoch, failure=failure)
+        yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
+        yield events.QueryFailed(at=now, epoch=epoch, failure=failure)
+    yield events.PlanActivated(at=now, epoch=epoch, version=state.version, vertices_read=model.vertices_read)
     for failure in model.refusals:
-        yield PlanRejected(at=now, epoch=epoch, version=state.version, failure=failure)
+        yield events.PlanRejected(at=now, epoch=epoch, version=state.version, failure=failure)
     for deployment in model.deployments:
-        yield JobRedeployed(at=now, deployment=deployment)
-    yield BatchCommitted(at=now, epoch=epoch)
-    yield SavepointCompleted(at=now, epoch=epoch)
-    yield SavepointFailed(at=now, epoch=epoch)
-    yield JobCompleted(at=now, epoch=epoch)
-    yield CancelRequested(at=now)
-    yield SuspendRequested(at=now)
+        yield events.JobRedeployed(at=now, deployment=deployment)
+    yield events.BatchCommitted(at=now, epoch=epoch)
+    yield events.SavepointCompleted(at=now, epoch=epoch)
+    yield events.SavepointFailed(at=now, epoch=epoch)
+    yield events.JobCompleted(at=now, epoch=epoch)
+    yield events.CancelRequested(at=now)
+    yield events.SuspendRequested(at=now)
 
 
-def offered(held: int, free: int) -> tuple[SlotOffer, ...]:
-    return (SlotOffer(worker="worker", held=held, free=free),)
+def offered(held: int, free: int) -> tuple[events.SlotOffer, ...]:
+    return (events.SlotOffer(worker="worker", held=held, free=free),)
 
 
 # ---- a world that helps ---------------------------------------------------------------------------------------------
@@ -268,20 +251,22 @@ def helped(model: Model, place: Place) -> tuple[datetime, Event] | None:
     if event is not None:
         return now, event
     if slots != state.offers:
-        return now, SlotsChanged(at=now, offers=slots)
+        return now, events.SlotsChanged(at=now, offers=slots)
     if isinstance(state.current, Deploying):
-        return now, PlanActivated(at=now, epoch=state.epoch, version=state.version, vertices_read=model.vertices_read)
+        return now, events.PlanActivated(
+            at=now, epoch=state.epoch, version=state.version, vertices_read=model.vertices_read
+        )
     return fired(place) if timers else None
 
 
 def _obeyed(state: SchedulerState, now: datetime) -> Event | None:
-    """The event after the job has started, or after the driver has stopped as requested."""
-    ended = DriverEnded(at=now, epoch=state.epoch, failure=TRANSIENT)
+    """Return the event of a driver that obeys: it starts, or it ends."""
+    ended = events.DriverEnded(at=now, epoch=state.epoch, failure=TRANSIENT)
     match state.current:
         case Created():
-            return SchedulingStarted(at=now)
+            return events.SchedulingStarted(at=now)
         case StopWithSavepoint(saved=False, killed=False):
-            return SavepointCompleted(at=now, epoch=state.epoch)
+            return events.SavepointCompleted(at=now, epoch=state.epoch)
         case StopWithSavepoint() | Canceling() | Failing() | Restarting(stopped_at=None):
             return ended
         case Finished() if state.driver is not None:
@@ -290,7 +275,7 @@ def _obeyed(state: SchedulerState, now: datetime) -> Event | None:
             return None
 
 
-def _all_slots(model: Model, state: SchedulerState) -> tuple[SlotOffer, ...]:
+def _all_slots(model: Model, state: SchedulerState) -> tuple[events.SlotOffer, ...]:
     """The most slots that there ever are; a driver holds those of its plan."""
     total = max(held + free for held, free in model.slots)
     wanted = 0 if state.plan is None or state.driver is None else state.plan.slots

@@ -43,7 +43,7 @@ def required() -> Scenario:
 
 
 def offered() -> Scenario:
-    """More is there than is used, and the job waits for the right moment."""
+    """More slots are available than the plan uses, and the job waits for the end of the cooldown."""
     return Scenario(lower=1, upper=8, restart_strategy="none").given_executing(2).when_slots(held=2, free=2)
 
 

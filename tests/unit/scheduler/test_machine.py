@@ -90,7 +90,7 @@ def test_several_groups_share_the_slots():
 
 def test_what_leads_nowhere_is_quiet_or_reports_it():
     job = Scenario().given_deploying(2)
-    said = len(job.reasons)
+    known_reasons = len(job.reasons)
     job.when_committed().when_slots(free=3)
-    assert len(job.reasons) == said
+    assert len(job.reasons) == known_reasons
     job.when_savepoint_completed().then("Deploying", reason="SavepointCompleted ignored in the state Deploying")

@@ -115,9 +115,9 @@ def signed(job: Scenario, lower: int, upper: int) -> Scenario:
 
 def test_whose_bounds_led_to_a_rescale_is_reported_with_the_reason():
     job = signed(executing().when_slots(held=2, free=2), 1, 4)
-    told = [step.transition.reason for step in job.steps if step.transition is not None]
+    reasons = [step.transition.reason for step in job.steps if step.transition is not None]
     expected = "bounds by alice (REST): 4 slot(s) are available, 2 are used: {'job': 2} -> {'job': 4}"
-    assert expected in told
+    assert expected in reasons
     assert expected in job.reasons
 
 

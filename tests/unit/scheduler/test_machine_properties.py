@@ -8,32 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler import events, machine
 from airflow_adaptive.scheduler.commands import SubmitDriver
 from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.events import (
-    REPARTITION_ERROR,
-    BatchCommitted,
-    CancelRequested,
-    DriverEnded,
-    DriverHeartbeatTimedOut,
-    DriverSubmitted,
-    Event,
-    JobCompleted,
-    JobRedeployed,
-    PlanActivated,
-    PlanRejected,
-    QueryFailed,
-    RequirementsChanged,
-    SavepointCompleted,
-    SavepointFailed,
-    SchedulingStarted,
-    SlotOffer,
-    SlotsChanged,
-    SuspendRequested,
-    TimerFired,
-    TimerName,
-)
+from airflow_adaptive.scheduler.events import REPARTITION_ERROR, Event
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
@@ -118,14 +96,14 @@ class Scheduler(RuleBasedStateMachine):
         before, step = self.state, machine.step(self.state, event)
         check_step(before, event, step)
         self.history.append(event)
-        if isinstance(event, DriverEnded):
+        if isinstance(event, events.DriverEnded):
             self.alive.discard(event.epoch)
         self.alive.update(command.epoch for command in step.commands if isinstance(command, SubmitDriver))
         self.state = step.state
 
     @invariant()
     def at_most_one_driver_lives(self) -> None:
-        """As the world sees it: each that was submitted lives until its end was told."""
+        """Drivers that run: each submitted driver runs until an event reports its end."""
         alive: set[int] = getattr(self, "alive", set())
         assert not alive or alive == {self.state.epoch}
 
@@ -151,12 +129,12 @@ class Scheduler(RuleBasedStateMachine):
             timers = machine.timers(self.state)
             if not timers or timers[0].due > self.now:
                 return
-            self.take(TimerFired(at=self.now, timer=timers[0].name, version=self.state.version))
+            self.take(events.TimerFired(at=self.now, timer=timers[0].name, version=self.state.version))
         raise AssertionError(f"timers never settle: {machine.timers(self.state)}")
 
-    @rule(timer=st.sampled_from(list(TimerName)), older=st.integers(0, 1))
-    def timer_of_another_time(self, timer: TimerName, older: int) -> None:
-        self.take(TimerFired(at=self.now, timer=timer, version=self.state.version - older))
+    @rule(timer=st.sampled_from(list(events.TimerName)), older=st.integers(0, 1))
+    def timer_of_another_time(self, timer: events.TimerName, older: int) -> None:
+        self.take(events.TimerFired(at=self.now, timer=timer, version=self.state.version - older))
 
     @rule(seconds=st.integers(1, 10))
     def clock_goes_back(self, seconds: int) -> None:
@@ -166,12 +144,12 @@ class Scheduler(RuleBasedStateMachine):
 
     @rule()
     def started(self) -> None:
-        self.take(SchedulingStarted(at=self.now))
+        self.take(events.SchedulingStarted(at=self.now))
 
     @rule(held=FEW, free=FEW)
     def slots_changed(self, held: int, free: int) -> None:
-        offers = (SlotOffer(worker="w1", held=held), SlotOffer(worker="w2", free=free))
-        self.take(SlotsChanged(at=self.now, offers=offers))
+        offers = (events.SlotOffer(worker="w1", held=held), events.SlotOffer(worker="w2", free=free))
+        self.take(events.SlotsChanged(at=self.now, offers=offers))
 
     @rule()
     def executors_arrive(self) -> None:
@@ -186,7 +164,7 @@ class Scheduler(RuleBasedStateMachine):
         bounds = ParallelismRange(lower, lower + more)
         names = sorted(self.state.requirements)
         changed = dict.fromkeys(names[:: 1 + (more == 0)], bounds)
-        self.take(RequirementsChanged(at=self.now, requirements={**self.state.requirements, **changed}))
+        self.take(events.RequirementsChanged(at=self.now, requirements={**self.state.requirements, **changed}))
 
     # ---- the driver -------------------------------------------------------------------------------------------------
 
@@ -194,45 +172,57 @@ class Scheduler(RuleBasedStateMachine):
     def plan_activated(self, stale: int, vertices_read: tuple[str, ...] | None = None) -> None:
         version = 0 if self.state.plan is None else self.state.plan.version
         self.take(
-            PlanActivated(at=self.now, epoch=self.state.epoch, version=version + stale, vertices_read=vertices_read)
+            events.PlanActivated(
+                at=self.now, epoch=self.state.epoch, version=version + stale, vertices_read=vertices_read
+            )
         )
 
     @rule(stale=STALE, causes=st.sampled_from([(), (REPARTITION_ERROR,)]))
     def plan_rejected(self, stale: int, causes: tuple[str, ...]) -> None:
         version = 0 if self.state.plan is None else self.state.plan.version
         failure = Failure(error_class="REFUSED", message="can't be done", causes=causes)
-        self.take(PlanRejected(at=self.now, epoch=self.state.epoch, version=version + stale, failure=failure))
+        self.take(events.PlanRejected(at=self.now, epoch=self.state.epoch, version=version + stale, failure=failure))
 
     @rule(deployment=st.sampled_from(["", "new"]))
     def redeployed(self, deployment: str) -> None:
-        self.take(JobRedeployed(at=self.now, deployment=deployment))
+        self.take(events.JobRedeployed(at=self.now, deployment=deployment))
 
-    @rule(kind=st.sampled_from([BatchCommitted, SavepointCompleted, SavepointFailed]), stale=STALE)
-    def batch_or_savepoint(self, kind: type[BatchCommitted | SavepointCompleted | SavepointFailed], stale: int) -> None:
+    @rule(kind=st.sampled_from([events.BatchCommitted, events.SavepointCompleted, events.SavepointFailed]), stale=STALE)
+    def batch_or_savepoint(
+        self, kind: type[events.BatchCommitted | events.SavepointCompleted | events.SavepointFailed], stale: int
+    ) -> None:
         self.take(kind(at=self.now, epoch=self.state.epoch + stale))
 
-    @rule(kind=st.sampled_from([DriverEnded, DriverHeartbeatTimedOut, QueryFailed]), failure=FAILURES, stale=STALE)
-    def failed(self, kind: type[DriverEnded | DriverHeartbeatTimedOut | QueryFailed], failure, stale: int) -> None:
+    @rule(
+        kind=st.sampled_from([events.DriverEnded, events.DriverHeartbeatTimedOut, events.QueryFailed]),
+        failure=FAILURES,
+        stale=STALE,
+    )
+    def failed(
+        self, kind: type[events.DriverEnded | events.DriverHeartbeatTimedOut | events.QueryFailed], failure, stale: int
+    ) -> None:
         self.take(kind(at=self.now, epoch=self.state.epoch + stale, failure=failure))
 
     @rule()
     def submitted(self) -> None:
-        self.take(DriverSubmitted(at=self.now, epoch=self.state.epoch, submission_id=f"driver-{self.state.epoch}"))
+        self.take(
+            events.DriverSubmitted(at=self.now, epoch=self.state.epoch, submission_id=f"driver-{self.state.epoch}")
+        )
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
-    @rule(kind=st.sampled_from(["complete", "cancel", "suspend"]), patience=st.integers(0, 3))
-    def end(self, kind: str, patience: int) -> None:
-        """Not too often: every history would be short."""
-        if patience:
+    @rule(kind=st.sampled_from(["complete", "cancel", "suspend"]), skip=st.integers(0, 3))
+    def end(self, kind: str, skip: int) -> None:
+        """End the job rarely, because every history would be short otherwise."""
+        if skip:
             return
         match kind:
             case "complete":
-                self.take(JobCompleted(at=self.now, epoch=self.state.epoch))
+                self.take(events.JobCompleted(at=self.now, epoch=self.state.epoch))
             case "cancel":
-                self.take(CancelRequested(at=self.now))
+                self.take(events.CancelRequested(at=self.now))
             case _:
-                self.take(SuspendRequested(at=self.now))
+                self.take(events.SuspendRequested(at=self.now))
 
     def teardown(self) -> None:
         """The same history gives the same state."""

@@ -1,4 +1,4 @@
-"""The rescale ladder: each change by the cheapest rung that leads there, and the next one if that does not hold."""
+"""Rescale tiers: each change uses the cheapest tier that reaches the plan, and the next tier if that tier fails."""
 
 from typing import Any
 
@@ -53,8 +53,8 @@ def test_cheapest_tier_is_taken(
     vertices_read: tuple[str, ...] | None, repartitions: bool, redeployed: bool, tier: Tier
 ) -> None:
     current, new = {"read": 1, "other": 2}, {"read": 2, "other": 2}
-    told = cheapest_tier(current, new, vertices_read=vertices_read, repartitions=repartitions, redeployed=redeployed)
-    assert told is (Tier.EXECUTORS if vertices_read == ("other",) else tier)
+    actual = cheapest_tier(current, new, vertices_read=vertices_read, repartitions=repartitions, redeployed=redeployed)
+    assert actual is (Tier.EXECUTORS if vertices_read == ("other",) else tier)
 
 
 # ---- tier 0 ---------------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_deployment_is_noted_by_a_job_that_does_not_run() -> None:
     )
 
 
-# ---- never above the highest rung that is allowed -------------------------------------------------------------------
+# ---- never above the highest allowed tier -------------------------------------------------------------------------
 
 
 def test_more_slots_are_left_alone_if_they_take_a_higher_tier_than_is_allowed() -> None:

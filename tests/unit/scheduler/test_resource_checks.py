@@ -1,4 +1,4 @@
-"""What people are told of slots and plans, and what is derived from the queries' triggers."""
+"""The texts about slots and plans, and the values derived from the trigger intervals of the queries."""
 
 from datetime import timedelta
 
@@ -29,14 +29,14 @@ def test_reason_stays_short_for_a_wide_job():
 
 
 def test_shortage_names_every_vertex_of_a_small_job():
-    told = resource_checks.describe_shortage(wide(2).state)
-    assert told == "have 0 slot(s), need at least 2 (vertex 'v0' at least 2, vertex 'v1' at least 2)"
+    message = resource_checks.describe_shortage(wide(2).state)
+    assert message == "have 0 slot(s), need at least 2 (vertex 'v0' at least 2, vertex 'v1' at least 2)"
 
 
 @pytest.mark.parametrize(
     ("interval_s", "failed_batches", "delay_s"),
     [(None, 2, 10), (0, 2, 10), (2, 2, 10), (60, 2, 180), (60, 4, 300)],
-    ids=["unknown", "as fast as possible", "often", "each minute", "each minute, more patience"],
+    ids=["unknown", "as fast as possible", "often", "each minute", "each minute, more failed batches"],
 )
 def test_rescale_waits_for_one_more_batch_than_may_fail(interval_s: int | None, failed_batches: int, delay_s: int):
     scenario = Scenario(max_failed_batches=failed_batches).given_deploying(4).when_slots(held=4)

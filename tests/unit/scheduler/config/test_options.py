@@ -96,12 +96,12 @@ def test_values_are_read_as_users_write_them():
 
 def test_all_violations_are_reported_at_once():
     with pytest.raises(OptionError) as raised:
-        Options.of({"max_failed_batches": 0, "patience": 1, "stop_timeout": "soon", "below_lower_bound": "panic"})
-    told = str(raised.value)
-    assert "unknown option 'patience': there are resource_wait_timeout, " in told
-    assert "max_failed_batches should have a value of 1 or higher, not 0" in told
-    assert "stop_timeout 'soon' is no duration" in told
-    assert "below_lower_bound 'panic' is none of wait, keep_running" in told
+        Options.of({"max_failed_batches": 0, "waiting_time": 1, "stop_timeout": "soon", "below_lower_bound": "panic"})
+    message = str(raised.value)
+    assert "unknown option 'waiting_time': there are resource_wait_timeout, " in message
+    assert "max_failed_batches should have a value of 1 or higher, not 0" in message
+    assert "stop_timeout 'soon' is no duration" in message
+    assert "below_lower_bound 'panic' is none of wait, keep_running" in message
 
 
 @pytest.mark.parametrize("value", ["two", 2.5, True, None])
@@ -145,7 +145,7 @@ def test_restart_strategy_is_read(written: object, expected: object):
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "message"),
     [
         ("often", r"often is an unknown value of RestartStrategyType\. There are none, fixed-delay"),
         ({"delay": 1}, "None is an unknown value"),
@@ -158,8 +158,8 @@ def test_restart_strategy_is_read(written: object, expected: object):
         ({"type": "failure-rate", "delay": "never"}, "failure-rate: 'never' is no duration"),
     ],
 )
-def test_restart_strategy_is_refused(written: object, told: str):
-    with pytest.raises(OptionError, match=f"restart_strategy .*{told}"):
+def test_restart_strategy_is_refused(written: object, message: str):
+    with pytest.raises(OptionError, match=f"restart_strategy .*{message}"):
         Options.of({"restart_strategy": written})
 
 

@@ -1,4 +1,4 @@
-"""docs/options.md shows the tables of options, strategies and failures; write it anew with `python tests/unit/scheduler/config/test_options_page.py`."""
+"""docs/options.md contains the tables of options, strategies and failures; write the page with `python tests/unit/scheduler/config/test_options_page.py`."""
 
 from __future__ import annotations
 

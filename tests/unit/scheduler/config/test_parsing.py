@@ -50,8 +50,8 @@ def test_reactive_is_a_flag_or_flinks_scheduler_mode(value: object):
 def test_reactive_job_waits_without_end_unless_configured_otherwise():
     reactive = Options.of({"reactive": True})
     assert (reactive.resource_wait_timeout, reactive.resource_stabilization_timeout.total_seconds()) == (None, 0)
-    told = Options.of({"reactive": True, "resource_wait_timeout": "1 min"})
-    assert told.resource_wait_timeout is not None
+    options = Options.of({"reactive": True, "resource_wait_timeout": "1 min"})
+    assert options.resource_wait_timeout is not None
 
 
 @pytest.mark.parametrize("value", ["*.MyError, ValueError", "*.MyError ValueError", ["*.MyError", "ValueError"]])

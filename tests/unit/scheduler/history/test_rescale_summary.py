@@ -1,4 +1,4 @@
-"""Rescales in figures."""
+"""The statistics of rescales."""
 
 import statistics
 from datetime import timedelta

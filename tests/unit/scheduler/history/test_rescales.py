@@ -14,7 +14,7 @@ from tests.support.scheduler.rescale_scenarios import history, idle, newest, req
 SECOND = timedelta(seconds=1)
 
 
-def told(job: Scenario) -> list[tuple[str, str | None]]:
+def causes_and_ends(job: Scenario) -> list[tuple[str, str | None]]:
     """Causes and reasons."""
     return [(record.trigger_cause.value, record.terminated_reason) for record in history(job)]
 
@@ -33,26 +33,26 @@ def test_job_that_has_not_been_started_has_no_record():
 
 def test_job_that_runs_on_what_it_wants_has_no_open_record():
     job = Scenario().given_executing(4).after(600)
-    assert told(job) == [("INITIAL_SCHEDULE", "SUCCEEDED")]
+    assert causes_and_ends(job) == [("INITIAL_SCHEDULE", "SUCCEEDED")]
 
 
 def test_requirements_that_cannot_be_met_now_wait_for_slots_in_an_idle_job():
     job = required().after(10_000)
     assert newest(job).end is None
     job.when_slots(held=2, free=2).after(70).when_slots(held=4).when_plan_activated()
-    assert told(job)[1] == ("UPDATE_REQUIREMENT", "SUCCEEDED")
+    assert causes_and_ends(job)[1] == ("UPDATE_REQUIREMENT", "SUCCEEDED")
 
 
 def test_requirements_that_come_as_the_cooldown_ends_are_not_dropped_with_it():
     job = Scenario(upper=2).given_executing(2)
     job.now += 30 * SECOND
     job.when_requirements(1, 8)
-    assert told(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("UPDATE_REQUIREMENT", None)]
+    assert causes_and_ends(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("UPDATE_REQUIREMENT", None)]
 
 
 def test_requirements_that_change_nothing_are_no_rescale():
     job = idle().when_requirements(1, 2)
-    assert told(job) == [("INITIAL_SCHEDULE", "SUCCEEDED")]
+    assert causes_and_ends(job) == [("INITIAL_SCHEDULE", "SUCCEEDED")]
 
 
 def test_requirements_of_a_job_that_is_ending_are_no_rescale():
@@ -61,12 +61,12 @@ def test_requirements_of_a_job_that_is_ending_are_no_rescale():
 
 def test_slots_that_arrive_while_requirements_wait_are_the_same_rescale():
     job = required().when_slots(held=2, free=2)
-    assert told(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("UPDATE_REQUIREMENT", None)]
+    assert causes_and_ends(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("UPDATE_REQUIREMENT", None)]
 
 
 def test_slots_that_were_there_when_the_plan_was_activated_are_the_next_rescale():
     job = Scenario(lower=1, upper=8).given_deploying(2).when_slots(held=2, free=4).when_plan_activated()
-    assert told(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("NEW_RESOURCE_AVAILABLE", None)]
+    assert causes_and_ends(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("NEW_RESOURCE_AVAILABLE", None)]
 
 
 def test_forced_rescale_has_a_record_too():
@@ -79,7 +79,7 @@ def test_forced_rescale_has_a_record_too():
 
 def test_bound_that_was_raised_while_deploying_stops_the_job_in_a_record_of_its_own():
     job = Scenario().given_deploying(2).when_requirements(3, 4).when_slots(held=2).when_plan_activated()
-    assert told(job) == [
+    assert causes_and_ends(job) == [
         ("INITIAL_SCHEDULE", "RESOURCE_REQUIREMENTS_UPDATED"),
         ("UPDATE_REQUIREMENT", "SUCCEEDED"),
         ("UPDATE_REQUIREMENT", None),
@@ -90,7 +90,7 @@ def test_bound_that_was_raised_while_deploying_stops_the_job_in_a_record_of_its_
 def test_failover_takes_over_the_rescale_that_it_meets():
     job = required().after(5).when_query_failed()
     merged = newest(job)
-    assert told(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("RECOVERABLE_FAILOVER", None)]
+    assert causes_and_ends(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("RECOVERABLE_FAILOVER", None)]
     assert (merged.number, merged.requirements, merged.attempt) == (2, 2, 1)
     assert (merged.start, states(merged)) == (job.now, ["Executing"])
     assert merged.failure == TRANSIENT.summary
@@ -106,7 +106,7 @@ def test_each_failed_deployment_begins_the_failover_again():
 
 def test_failed_stop_with_savepoint_is_no_rescale():
     job = idle().when_suspended().when_savepoint_failed()
-    assert told(job) == [("INITIAL_SCHEDULE", "SUCCEEDED")]
+    assert causes_and_ends(job) == [("INITIAL_SCHEDULE", "SUCCEEDED")]
 
 
 def test_failed_stop_with_savepoint_does_not_end_a_rescale():
@@ -144,4 +144,4 @@ def test_query_that_fails_while_slots_are_replaced_goes_on_with_the_failover():
 def test_job_without_any_slots_waits_in_an_open_record():
     job = idle().when_slots().when_driver_ended().after(10_000)
     assert job.state.name == "WaitingForResources"
-    assert told(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("RECOVERABLE_FAILOVER", None)]
+    assert causes_and_ends(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("RECOVERABLE_FAILOVER", None)]

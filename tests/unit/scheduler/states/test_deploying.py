@@ -22,7 +22,7 @@ def test_slots_that_are_still_to_come_are_awaited():
 
 
 def test_note_of_a_driver_is_reported_with_its_first_plan_only():
-    job, notice = Scenario().given_script().given_deploying(1).when_slots(held=1, free=1), "it is an ordinary script"
+    job, notice = Scenario().given_script().given_deploying(1).when_slots(held=1, free=1), "it is an unmanaged script"
     job.when(replace(job.plan_activated(), notice=notice)).then(
         "Executing", reason=f"the driver has activated the plan; {notice}"
     )
@@ -33,8 +33,8 @@ def test_note_of_a_driver_is_reported_with_its_first_plan_only():
 
 def test_note_of_a_driver_is_reported_while_slots_are_awaited():
     job = Scenario().given_deploying(2).when_slots(held=1, free=1)
-    job.when(replace(job.plan_activated(), notice="an ordinary script"))
-    job.then("Deploying", reason="active on 1 of 2 slot(s), and the other slots have not arrived; an ordinary script")
+    job.when(replace(job.plan_activated(), notice="an unmanaged script"))
+    job.then("Deploying", reason="active on 1 of 2 slot(s), and the other slots have not arrived; an unmanaged script")
 
 
 def test_plan_of_another_version_is_not_taken_for_this_one():

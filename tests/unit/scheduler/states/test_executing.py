@@ -218,7 +218,7 @@ def test_nothing_is_forced_below_the_lower_bound():
     job.after(60).then("Executing", reason="no forced rescale is necessary")
 
 
-# ---- loss of slots, failures, wishes --------------------------------------------------------------------------------
+# ---- loss of slots, failures, requests ------------------------------------------------------------------------------
 
 
 def test_loss_of_slots_never_waits_for_the_cooldown():

@@ -160,7 +160,7 @@ def test_input_may_be_exhausted_during_a_rescale():
     job.apply_without_timers(job.completed()).then("Finished").then_outcome("FINISHED")
 
 
-# ---- wishes ---------------------------------------------------------------------------------------------------------
+# ---- requests -------------------------------------------------------------------------------------------------------
 
 
 def test_cancel_stops_the_living_driver():
