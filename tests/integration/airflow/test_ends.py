@@ -57,7 +57,7 @@ def test_declared_batch_is_run_by_spark_submit_and_reports_it(
     assert run.xcom("return_value") == {"outcome": "FINISHED", "restarts": 0, "rescales": 0}
     assert written(playground, "declared_batch") == ["one", "three", "two"]
     log = airflow.api.task_log("declared_batch", run.run_id, "job")
-    assert "job 'declared_batch' is declared BATCH" in log
+    assert "Job 'declared_batch' is declared BATCH" in log
     assert "on at most 1 core(s)" in log
     assert "--total-executor-cores 1" in log
     assert not (playground / "jobs" / "declared_batch").exists(), "nothing is staged"
