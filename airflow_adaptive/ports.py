@@ -336,6 +336,11 @@ class Clock(Protocol):
         """Return the current time, with the time zone UTC."""
         ...
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds since an arbitrary moment. Clocks of one process agree on durations, but not on the current time."""
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         ...

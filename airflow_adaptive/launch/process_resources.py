@@ -71,7 +71,7 @@ class ProcessResources:
     def __init__(self) -> None:
         """Create no resource before its first use."""
         self.clock = SystemClock()
-        self.files = RateLimiter(FILE_POLLS_PER_SECOND)
+        self.files = RateLimiter(FILE_POLLS_PER_SECOND, self.clock)
         self.store_access = StoreAccess(self.clock)
         self._clients: ResourcePool[StandaloneCluster] = ResourcePool(StandaloneCluster.close)
         self._shared: ResourcePool[SharedCluster] = ResourcePool(SharedCluster.close)

@@ -35,6 +35,11 @@ class SystemClock:
         """Return the current time, with the time zone UTC."""
         return self._started + timedelta(seconds=self._elapsed())
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds since an arbitrary moment."""
+        return self._elapsed()
+
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)

@@ -122,7 +122,7 @@ class Loop:
         self._journal = Journal(ports.channel, spec, self._resolver, self._heartbeat)
         self._diagnosis = DriverLogDiagnosis(ports.cluster)
         self._participant = Participant(ports.shared or SharedCluster(ports.cluster, ports.clock))
-        self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND))
+        self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))
         self._observer = Observer(ports.cluster, ports.channel, self._participant, self._file_polling)
         self._publisher = Publisher(ports.store, self._resolver, self._journal.history, spec.attempt)
         self._steps = StepExecutor(
@@ -177,8 +177,8 @@ class Loop:
 
     async def _run_cycle(self) -> None:
         """Run one cycle; an unusable job directory ends the cycle early, and the next cycle repeats its steps."""
-        began_at, poll_interval = self._now(), self._spec.options.poll_interval
-        self._file_polling.begin_cycle(began_at, poll_interval)
+        poll_interval = self._spec.options.poll_interval
+        self._file_polling.begin_cycle(poll_interval)
         self._steps.begin_cycle()
         try:
             await self._claim()  # (1)

@@ -45,7 +45,6 @@ class AirflowJobStore:
         self._job = job
         self._accessor = AssetStateStoreAccessor(name=job)
         self._task = task
-        self._clock = clock
         self._access = access
         self._request_member = access.request_reads.join()
         self._marker: str | None = None
@@ -63,7 +62,7 @@ class AirflowJobStore:
     async def control_requests(self) -> ControlRequests:
         """Return the control requests of the last successful read; read again if a read is due."""
         is_notified = await self._is_notified()
-        if self._request_member.due(self._clock.now(), REQUEST_INTERVAL, urgent=is_notified):
+        if self._request_member.due(REQUEST_INTERVAL, urgent=is_notified):
             if is_notified:
                 self._reader.read_all_next()
             await self._access.read(lambda: self._log_errors(self._read_requests))
@@ -79,7 +78,7 @@ class AirflowJobStore:
     async def publish_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Write the newest job metrics in the background; if many loops share the access to the stores, in the turn of this job."""
         self._pending_metrics |= metrics
-        if self._metrics_member.due(self._clock.now(), METRICS_INTERVAL):
+        if self._metrics_member.due(METRICS_INTERVAL):
             self._metrics_writer.put(self._pending_metrics)
             self._pending_metrics = {}
 

@@ -40,8 +40,8 @@ class StoreAccess:
 
     def __init__(self, clock: Clock) -> None:
         """Start no thread before the first operation."""
-        self.request_reads = RateLimiter(REQUEST_READS_PER_SECOND)
-        self.metrics_writes = RateLimiter(METRICS_WRITES_PER_SECOND)
+        self.request_reads = RateLimiter(REQUEST_READS_PER_SECOND, clock)
+        self.metrics_writes = RateLimiter(METRICS_WRITES_PER_SECOND, clock)
         self.change_markers = ChangeMarkers(self.read, clock, REQUEST_INTERVAL)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-reads")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-writes")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.scheduler.events import BatchCommitted, Event
@@ -31,9 +31,9 @@ class FilePolling:
         self._member = limiter.join()
         self._is_idle = False
 
-    def begin_cycle(self, now: datetime, interval: timedelta) -> None:
+    def begin_cycle(self, interval: timedelta) -> None:
         """Decide for the cycle that begins now; `interval` is the poll interval of the job."""
-        self.is_due = self._member.due(now, interval, urgent=not self._is_idle)
+        self.is_due = self._member.due(interval, urgent=not self._is_idle)
 
     def end_cycle(self, state: SchedulerState, events: Iterable[Event]) -> None:
         """Note the state of the job after a cycle, and the events of the cycle."""

@@ -48,9 +48,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 class VirtualClock:
     """A `Clock` with the virtual time of the running event loop."""
 
+    def __init__(self, ahead: timedelta = timedelta(0)) -> None:
+        """Start the wall clock at `START`, or ahead of it."""
+        self._started = START + ahead
+
     def now(self) -> datetime:
         """Return the current time, as an aware datetime in UTC."""
-        return START + timedelta(seconds=asyncio.get_running_loop().time())
+        return self._started + timedelta(seconds=self.elapsed)
 
     @property
     def elapsed(self) -> float:

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from random import Random
 
 from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, DriverLog, DriverSubmission, SubmissionStatus
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.loop import Loop, Ports
+from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND
+from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots
 from airflow_adaptive.scheduler.machine import default_requirements
@@ -27,29 +30,34 @@ BOOT_S = 8
 """Ticks from the placement of a driver until its session requests executors."""
 
 LATENCY_S = 0.05
-"""Duration of a call to the cluster, seconds."""
+"""Duration of a call to the cluster by default, seconds."""
 
 
 class DistantCluster:
-    """A `ClusterClient` of a fake cluster whose calls take time."""
+    """A `ClusterClient` of a fake cluster whose calls take time.
 
-    def __init__(self, cluster: FakeCluster, clock: VirtualClock) -> None:
+    Attributes:
+        latency_s: duration of a call, seconds.
+    """
+
+    def __init__(self, cluster: FakeCluster, clock: VirtualClock, latency_s: float = LATENCY_S) -> None:
         self._cluster = cluster
         self._clock = clock
+        self.latency_s = latency_s
 
     async def snapshot(self) -> ClusterSnapshot:
         """See `ClusterClient`."""
-        await self._clock.sleep(LATENCY_S)
+        await self._clock.sleep(self.latency_s)
         return await self._cluster.snapshot()
 
     async def submit(self, submission: DriverSubmission) -> str:
         """See `ClusterClient`."""
-        await self._clock.sleep(LATENCY_S)
+        await self._clock.sleep(self.latency_s)
         return await self._cluster.submit(submission)
 
     async def status(self, submission_id: str) -> SubmissionStatus:
         """See `ClusterClient`."""
-        await self._clock.sleep(LATENCY_S)
+        await self._clock.sleep(self.latency_s)
         return await self._cluster.status(submission_id)
 
     async def driver_log(self, submission_id: str) -> DriverLog:
@@ -58,7 +66,7 @@ class DistantCluster:
 
     async def kill(self, submission_id: str) -> None:
         """See `ClusterClient`."""
-        await self._clock.sleep(LATENCY_S)
+        await self._clock.sleep(self.latency_s)
         await self._cluster.kill(submission_id)
 
     async def close(self) -> None:
@@ -87,11 +95,13 @@ class Competitor:
         spec: the job as deployed.
         triggerer: number of the triggerer that runs the loop of the job.
         starts_s: start of the loop, seconds.
+        clock: clock of the loop.
     """
 
     spec: JobSpec
     triggerer: int
     starts_s: float
+    clock: VirtualClock
     channel: FakeChannel
     drivers: FakeDrivers
     store: FakeStore = field(default_factory=FakeStore)
@@ -142,6 +152,8 @@ class Competition:
         """
         self.cluster = FakeCluster()
         self.jobs: dict[str, Competitor] = {}
+        self.latency_s = LATENCY_S
+        """Duration of a call to the cluster, seconds."""
         self.checks: list[Callable[[], None]] = []
         """Functions that check the cluster and the jobs once per second, and raise an error if a check fails."""
         self.clock = VirtualClock()
@@ -159,14 +171,18 @@ class Competition:
         priority: int = 1,
         triggerer: int = 0,
         starts_s: float = 0.0,
+        clock_ahead: timedelta = timedelta(0),
         **options: object,
     ) -> Competitor:
-        """Add a job."""
+        """Add a job, whose loop may have a wall clock that is ahead of the other clocks."""
         channel = DistantChannel(name, self.clock, lambda: self._random.uniform(0, self._storage_s))
         spec = replace(small_job(name, parallelism, {"resource_wait_timeout": -1, **options}), priority=priority)
         drivers = FakeDrivers(self.cluster, channel)
         drivers.boots = BOOT_S
-        job = Competitor(spec=spec, triggerer=triggerer, starts_s=starts_s, channel=channel, drivers=drivers)
+        clock = VirtualClock(clock_ahead)
+        job = Competitor(
+            spec=spec, triggerer=triggerer, starts_s=starts_s, clock=clock, channel=channel, drivers=drivers
+        )
         self.jobs[name] = job
         return job
 
@@ -205,17 +221,24 @@ class Competition:
         return {name: job.runs_on for name, job in self.jobs.items()}
 
     async def _run(self, seconds: float) -> None:
-        shared = [SharedCluster(DistantCluster(self.cluster, self.clock), self.clock) for _ in range(self._triggerers)]
+        processes = [self._process() for _ in range(self._triggerers)]
         async with asyncio.TaskGroup() as tasks:
-            loops = [tasks.create_task(self._compete(job, shared[job.triggerer])) for job in self.jobs.values()]
+            loops = [tasks.create_task(self._compete(job, *processes[job.triggerer])) for job in self.jobs.values()]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._work()
             for loop in loops:
                 loop.cancel()
 
-    async def _compete(self, job: Competitor, shared: SharedCluster) -> None:
-        ports = Ports(cluster=shared.client, channel=job.channel, store=job.store, clock=self.clock, shared=shared)
+    def _process(self) -> tuple[SharedCluster, RateLimiter]:
+        """The resources that the loops of one triggerer share."""
+        client = DistantCluster(self.cluster, self.clock, self.latency_s)
+        return SharedCluster(client, self.clock), RateLimiter(FILE_POLLS_PER_SECOND, self.clock)
+
+    async def _compete(self, job: Competitor, shared: SharedCluster, files: RateLimiter) -> None:
+        ports = Ports(
+            cluster=shared.client, channel=job.channel, store=job.store, clock=job.clock, shared=shared, files=files
+        )
         job.loop = Loop(job.spec, ports)
         await self.clock.sleep(job.starts_s)
         await job.loop.run()

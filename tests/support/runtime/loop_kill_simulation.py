@@ -76,6 +76,11 @@ class InterceptedPort:
     def now(self) -> Any:
         return self._port.now()
 
+    @property
+    def elapsed(self) -> float:
+        seconds: float = self._port.elapsed
+        return seconds
+
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._port, name)
 

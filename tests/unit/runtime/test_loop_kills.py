@@ -274,6 +274,10 @@ class SetClock:
     def now(self) -> datetime:
         return self._clock.now() + self._ahead
 
+    @property
+    def elapsed(self) -> float:
+        return self._clock.elapsed
+
     async def sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
 

@@ -1,94 +1,109 @@
-"""How often loops look when there are few of them, and when there are many."""
+"""The reads of few members, of many members, and of members whose reads are urgent."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from datetime import timedelta
 
-from airflow_adaptive.runtime.observation.file_polling import FilePolling
-from airflow_adaptive.runtime.rate_limit import RateLimiter
-from airflow_adaptive.scheduler.events import BatchCommitted, Event, SlotsChanged
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.scenario import Scenario
+import pytest
+
+from airflow_adaptive.runtime.rate_limit import RESERVED, RateLimiter
+from airflow_adaptive.testing.fakes.manual_clock import SHORTEST, START, ManualClock
 
 SECOND = timedelta(seconds=1)
 
 
-def looks(members: int, per_second: float, seconds: int) -> Counter[int]:
-    """How often each of so many members looks, all of them asking every second."""
-    limiter = RateLimiter(per_second)
-    turns = [limiter.join() for _ in range(members)]
+class StepClock(ManualClock):
+    """A clock that a test advances."""
+
+    def advance(self, by: timedelta = SECOND) -> None:
+        self._now += by
+
+
+@pytest.fixture
+def clock() -> StepClock:
+    return StepClock()
+
+
+def reads(members: int, per_second: float, seconds: int, *, urgent: int = 0) -> Counter[int]:
+    """Number of reads by member. All members request a read every second; the first `urgent` members cannot wait."""
+    clock = StepClock()
+    limiter = RateLimiter(per_second, clock)
+    joined = [limiter.join() for _ in range(members)]
     counted: Counter[int] = Counter()
-    for second in range(seconds):
-        for number, turn in enumerate(turns):
-            counted[number] += turn.due(START + second * SECOND, SECOND)
+    for _ in range(seconds):
+        for number, member in enumerate(joined):
+            counted[number] += member.due(SECOND, urgent=number < urgent)
+        clock.advance()
     return counted
 
 
-def test_few_look_as_often_as_they_like() -> None:
-    assert set(looks(members=10, per_second=10, seconds=20).values()) == {20}
+def test_few_members_read_with_their_own_interval() -> None:
+    assert set(reads(members=10, per_second=10, seconds=20).values()) == {20}
 
 
-def test_many_look_in_turn_and_as_often_as_each_other() -> None:
-    counted = looks(members=100, per_second=10, seconds=101)
+def test_many_members_read_in_turn_and_equally_often() -> None:
+    counted = reads(members=100, per_second=10, seconds=101)
     assert set(counted.values()) <= {10, 11}
     assert sum(counted.values()) <= 100 + 10 * 101
 
 
-def test_first_look_never_waits() -> None:
-    assert sum(looks(members=100, per_second=10, seconds=1).values()) == 100
+def test_first_read_never_waits() -> None:
+    assert sum(reads(members=100, per_second=10, seconds=1).values()) == 100
 
 
-def test_look_that_can_not_wait_is_made_at_the_cost_of_the_others() -> None:
-    limiter = RateLimiter(10)
+def test_urgent_read_is_allowed_at_the_cost_of_the_other_reads(clock: StepClock) -> None:
+    limiter = RateLimiter(10, clock)
     urgent, other = limiter.join(), limiter.join()
-    assert urgent.due(START, SECOND)
-    assert other.due(START, SECOND)
-    assert all(urgent.due(START + SECOND, SECOND, urgent=True) for _ in range(20))
-    assert not other.due(START + SECOND, SECOND)
-    assert other.due(START + 3 * SECOND, SECOND)
+    assert urgent.due(SECOND)
+    assert other.due(SECOND)
+    clock.advance()
+    assert all(urgent.due(SECOND, urgent=True) for _ in range(20))
+    assert not other.due(SECOND)
+    clock.advance(2 * SECOND)
+    assert other.due(SECOND)
 
 
-def test_round_gets_shorter_when_members_leave() -> None:
-    limiter = RateLimiter(10)
-    turns = [limiter.join() for _ in range(100)]
+@pytest.mark.parametrize("urgent", [101, 1000])
+def test_many_urgent_members_do_not_starve_the_other_members(urgent: int) -> None:
+    """Every second, more members read urgently than the limit allows. An idle member must still read in turn."""
+    counted = reads(members=urgent + 50, per_second=100, seconds=300, urgent=urgent)
+    round_s = math.ceil((urgent + 50) / (100 * RESERVED))
+    others = [counted[number] for number in range(urgent, urgent + 50)]
+    assert min(others) >= 300 // round_s - 1
+    assert max(others) - min(others) <= 1 + 300 // round_s // 10
+    assert min(counted[number] for number in range(urgent)) == 300
+
+
+def test_others_read_more_often_again_when_no_read_is_urgent(clock: StepClock) -> None:
+    limiter = RateLimiter(10, clock)
+    busy = [limiter.join() for _ in range(20)]
+    assert limiter.round == 2 * SECOND
+    for urgent in (True, True, False):
+        for member in busy:
+            member.due(SECOND, urgent=urgent)
+        assert limiter.round == (8 * SECOND if urgent and clock.now() > START else 2 * SECOND)
+        clock.advance()
+    for member in busy:
+        member.due(SECOND, urgent=True)
+        member.unregister()
+    assert limiter.round == timedelta(0)
+
+
+def test_reads_continue_after_a_long_pause_of_the_process(clock: StepClock) -> None:
+    """The machine is suspended for a day, and all members request a read at once."""
+    limiter = RateLimiter(10, clock)
+    members = [limiter.join() for _ in range(5)]
+    for pause in (SHORTEST, timedelta(days=1), SECOND):
+        clock.advance(pause)
+        assert all(member.due(SECOND) for member in members)
+
+
+def test_round_gets_shorter_when_members_leave(clock: StepClock) -> None:
+    limiter = RateLimiter(10, clock)
+    members = [limiter.join() for _ in range(100)]
     assert limiter.round == 10 * SECOND
-    for turn in turns[:50]:
-        turn.unregister()
+    for member in members[:50]:
+        member.unregister()
     assert limiter.round == 5 * SECOND
-
-
-# ---- attention ------------------------------------------------------------------------------------------------------
-
-
-def reads(job: Scenario, *seen: Event, others: int = 1000) -> bool:
-    """Whether files are read a second after a turn in which this was seen, with many other jobs around."""
-    limiter = RateLimiter(10)
-    for _ in range(others):
-        limiter.join()
-    polling = FilePolling(limiter)
-    polling.begin_cycle(START, SECOND)
-    polling.end_cycle(job.state, seen)
-    polling.begin_cycle(START + SECOND, SECOND)
-    return polling.is_due
-
-
-def test_files_of_a_job_that_runs_as_planned_are_read_in_turn() -> None:
-    running = Scenario().given_executing(2)
-    assert not reads(running)
-    assert not reads(running, BatchCommitted(at=START, epoch=1))
-    assert reads(running, others=5)
-
-
-def test_files_of_a_job_with_something_under_way_are_read_at_once() -> None:
-    assert reads(Scenario().given_deploying(2))
-    assert reads(Scenario().given_executing(2).when_canceled())
-    assert reads(Scenario().given_executing(2), SlotsChanged(at=START, offers=()))
-
-
-def test_files_of_a_job_whose_rescale_waits_for_a_batch_are_read_at_once() -> None:
-    assert reads(Scenario().given_executing(2).when_slots(held=2, free=1))
-
-
-def test_job_that_waits_for_slots_has_no_driver_whose_report_is_awaited() -> None:
-    assert not reads(Scenario().given_waiting())

@@ -31,7 +31,7 @@ class Scene:
         self.cluster = FakeCluster()
         self.cluster.add_worker(cores=4, memory_mb=4096)
         self.channel = FakeChannel()
-        self.file_polling = FilePolling(RateLimiter(100))
+        self.file_polling = FilePolling(RateLimiter(100, ManualClock()))
         participant = Participant(SharedCluster(self.cluster, ManualClock()))
         self.observer = Observer(self.cluster, self.channel, participant, self.file_polling)
         self.queried: list[str] = []
