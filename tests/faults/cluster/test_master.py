@@ -63,7 +63,7 @@ def test_master_that_is_killed_and_restarted(mortal_world: JobUnderFault, record
     record("master killed (-9)", f"for two leases; it {recovery_mode} what it knew", job.finish(loop))
 
 
-@pytest.mark.parametrize("memory", ["remembers"])
+@pytest.mark.parametrize("recovery_mode", ["remembers"])
 def test_executor_that_is_given_back_while_there_is_no_master(mortal_world: JobUnderFault, record: Record) -> None:
     """The master must hear of it later: else it counts that executor, and the job never has another in its place."""
     job = mortal_world
@@ -86,7 +86,7 @@ def test_executor_that_is_given_back_while_there_is_no_master(mortal_world: JobU
     record("master killed (-9)", "before an executor was given back", job.finish(loop))
 
 
-@pytest.mark.parametrize("memory", ["remembers"])
+@pytest.mark.parametrize("recovery_mode", ["remembers"])
 def test_address_of_the_master_that_is_of_another_user(mortal_world: JobUnderFault, record: Record) -> None:
     job = mortal_world
     loop = job.start_loop()
@@ -106,7 +106,7 @@ def test_address_of_the_master_that_is_of_another_user(mortal_world: JobUnderFau
     record("another server at the master's address", "for two leases", job.finish(loop))
 
 
-@pytest.mark.parametrize("memory", ["forgets"])
+@pytest.mark.parametrize("recovery_mode", ["forgets"])
 def test_job_that_starts_without_a_master(mortal_world: JobUnderFault, record: Record) -> None:
     job = mortal_world
     kill_master(job.cluster)
@@ -119,7 +119,7 @@ def test_job_that_starts_without_a_master(mortal_world: JobUnderFault, record: R
     record("master killed (-9)", "before the start of the job", job.finish(loop))
 
 
-@pytest.mark.parametrize("memory", ["forgets"])
+@pytest.mark.parametrize("recovery_mode", ["forgets"])
 def test_master_that_dies_right_before_the_submission(mortal_world: JobUnderFault, record: Record) -> None:
     job = mortal_world
     master = master_process(job.cluster)
@@ -132,7 +132,7 @@ def test_master_that_dies_right_before_the_submission(mortal_world: JobUnderFaul
     record("master killed (-9)", "right before the submission", job.finish(loop))
 
 
-@pytest.mark.parametrize("memory", ["forgets"])
+@pytest.mark.parametrize("recovery_mode", ["forgets"])
 def test_master_that_hangs_with_the_submission(mortal_world: JobUnderFault, record: Record) -> None:
     """The master processes the request after the client has stopped waiting for the response."""
     job = mortal_world

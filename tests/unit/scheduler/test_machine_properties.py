@@ -234,4 +234,4 @@ class Scheduler(RuleBasedStateMachine):
 
 
 Scheduler.TestCase.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)
-TestScheduler = pytest.mark.no_cover(Scheduler.TestCase)
+TestScheduler = pytest.mark.timeout(900)(pytest.mark.no_cover(Scheduler.TestCase))

@@ -6,14 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
-from airflow_adaptive.local import guardian
+from airflow_adaptive.local import daemons, guardian
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.errors import LocalClusterError
 from airflow_adaptive.local.waiting import wait_until
@@ -121,8 +121,16 @@ def test_port_that_stays_taken_is_an_error() -> None:
     assert not cluster.directory.exists()
 
 
-def test_master_that_does_not_start_shows_its_log() -> None:
-    cluster = LocalCluster(properties={"spark.master.rest.filters": "no.such.Filter"}, start_timeout_s=5)
+def test_master_that_does_not_start_shows_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timeout of the start begins after the master has written its error, however long the JVM takes until then."""
+    log = tmp_path / "logs" / "master.log"
+
+    def wait_after_error(condition: Callable[[], object], timeout_s: float, what: str) -> object:
+        wait_until(lambda: "no.such.Filter" in log.read_text(), TIMEOUT_S, "the error in the log")
+        return wait_until(condition, timeout_s, what)
+
+    monkeypatch.setattr(daemons, "wait_until", wait_after_error)
+    cluster = LocalCluster(tmp_path, properties={"spark.master.rest.filters": "no.such.Filter"}, start_timeout_s=5)
     with pytest.raises(LocalClusterError, match=r"(?s)start of master: not within 5 s.*no\.such\.Filter"):
         cluster.start()
 
@@ -134,12 +142,24 @@ def test_master_that_ends_shows_its_log() -> None:
 
 
 @contextmanager
+def interruptible() -> Iterator[None]:
+    """Let new processes receive SIGINT, also if this process was started with SIGINT ignored, as in the background of a script."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def command(directory: Path, workers: int) -> Iterator[subprocess.Popen[str]]:
     """The command line's cluster, up."""
     arguments = ["cluster", "--workers", str(workers), "--directory", str(directory)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "airflow_adaptive.local", *arguments], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with interruptible():
+        started = subprocess.Popen(
+            [sys.executable, "-m", "airflow_adaptive.local", *arguments], stdout=subprocess.PIPE, text=True
+        )
+    with started as process:
         assert process.stdout is not None
         try:
             lines = [process.stdout.readline() for _ in range(7)]
