@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from airflow_adaptive.autoscaling.combined import CombinedPolicy as CombinedPolicy
     from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy as LoadPolicy
     from airflow_adaptive.autoscaling.policy import EVERY_VERTEX as EVERY_VERTEX
-    from airflow_adaptive.autoscaling.policy import Advice as Advice
     from airflow_adaptive.autoscaling.policy import Bounds as Bounds
-    from airflow_adaptive.autoscaling.policy import Override as Override
-    from airflow_adaptive.autoscaling.policy import PolicyInput as PolicyInput
-    from airflow_adaptive.autoscaling.policy import QueryMetrics as QueryMetrics
     from airflow_adaptive.autoscaling.policy import RescalePolicy as RescalePolicy
     from airflow_adaptive.autoscaling.policy import RescalePolicyError as RescalePolicyError
-    from airflow_adaptive.autoscaling.policy import VertexLimits as VertexLimits
+    from airflow_adaptive.runtime.requirements.advice import Advice as Advice
+    from airflow_adaptive.runtime.requirements.advice import Override as Override
+    from airflow_adaptive.runtime.requirements.advice import PolicyInput as PolicyInput
+    from airflow_adaptive.runtime.requirements.advice import QueryMetrics as QueryMetrics
+    from airflow_adaptive.runtime.requirements.advice import VertexLimits as VertexLimits
 
 __all__, __getattr__ = lazy_exports(__name__, __file__)

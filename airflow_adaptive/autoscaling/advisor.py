@@ -14,8 +14,8 @@ from typing import Any, Final
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledMemory, ScheduledPolicy
 from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
-from airflow_adaptive.autoscaling.policy import Advice, PolicyInput, RescalePolicyError
-from airflow_adaptive.runtime.requirements.advice import limits_of
+from airflow_adaptive.autoscaling.policy import RescalePolicyError
+from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, limits_of
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.snapshot import decode, encode
 

@@ -11,22 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from airflow_adaptive.runtime.requirements.advice import Advice, Override, PolicyInput, QueryMetrics, VertexLimits
+from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, VertexLimits
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements, expand
-
-__all__ = [
-    "EVERY_VERTEX",
-    "Advice",
-    "Bounds",
-    "Override",
-    "PolicyInput",
-    "QueryMetrics",
-    "RescalePolicy",
-    "RescalePolicyError",
-    "VertexLimits",
-    "dry_run_violations",
-]
-"""The list includes the interface between a loop and a policy (`runtime.requirements.advice`)."""
 
 EVERY_VERTEX = "*"
 """Key in `Bounds` of the bounds for every vertex without a key of its own."""

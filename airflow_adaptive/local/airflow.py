@@ -33,6 +33,12 @@ USERNAME = "admin"
 
 HTTP_TIMEOUT_S = 5.0
 
+START_TIMEOUT_S = 180.0
+"""Maximum time until every component is healthy."""
+
+STOP_GRACE_S = 3.0
+"""Time for processes to end by themselves before they are killed."""
+
 LOG_TAIL_CHARACTERS = 2000
 
 PASSWORD_FILE = "simple_auth_manager_passwords.json.generated"
@@ -80,8 +86,6 @@ class LocalAirflow:
         *,
         config: Config | None = None,
         env: Mapping[str, str] | None = None,
-        start_timeout_s: float = 180.0,
-        stop_grace_s: float = 3.0,
     ) -> None:
         """Describe an Airflow. `start` starts the Airflow.
 
@@ -90,16 +94,12 @@ class LocalAirflow:
             dags_folder: directory of the DAGs.
             config: options that override the defaults of this module.
             env: environment variables of all components, such as `AIRFLOW_CONN_...`, that override the caller's.
-            start_timeout_s: maximum time until every component is healthy, in seconds.
-            stop_grace_s: time for processes to end by themselves before they are killed, in seconds.
         """
         self.home = home.resolve()
         self.url = f"http://{HOST}:{free_port()}"
         self.password = secrets.token_urlsafe()
         self._config = merged(default_config(self.home, dags_folder.resolve(), self.url), config or {})
         self._extra_environment = dict(env or {})
-        self._start_timeout_s = start_timeout_s
-        self._stop_grace_s = stop_grace_s
         self._mark = uuid.uuid4().hex
         self._guard: Guard | None = None
         self._processes: dict[Component, subprocess.Popen[bytes]] = {}
@@ -172,11 +172,11 @@ class LocalAirflow:
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         write_private(self.home / "airflow.cfg", as_text(self._config))
         write_private(self.password_file, json.dumps({USERNAME: self.password}))
-        self._guard = Guard(self._mark, self._stop_grace_s)
+        self._guard = Guard(self._mark, STOP_GRACE_S)
 
     def _migrate(self) -> None:
         process = self._run("db", "migrate")
-        if process.wait(self._start_timeout_s) != 0:
+        if process.wait(START_TIMEOUT_S) != 0:
             raise LocalAirflowError(f"the database cannot be created:\n{self._log_tail('db')}")
         with closing(sqlite3.connect(self.home / "airflow.db")) as database:
             database.execute("PRAGMA journal_mode = WAL")  # The mode is persistent. Readers do not block the writer.
@@ -194,7 +194,7 @@ class LocalAirflow:
             return self._ended(*components) is not None or self._healthy(*components)
 
         try:
-            wait_until(healthy_or_ended, self._start_timeout_s, f"start of Airflow's {', '.join(components)}")
+            wait_until(healthy_or_ended, START_TIMEOUT_S, f"start of Airflow's {', '.join(components)}")
         except TimeoutError as error:
             raise LocalAirflowError(f"{error}; see the logs in {self.home / 'logs'}") from error
         if (ended := self._ended(*components)) is not None:

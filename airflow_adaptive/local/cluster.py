@@ -74,7 +74,6 @@ class LocalCluster:
         properties: Mapping[str, str] | None = None,
         daemon_memory_mb: int = 128,
         start_timeout_s: float = 60.0,
-        stop_grace_s: float = 5.0,
     ) -> None:
         """Describe a cluster. `start` starts the cluster.
 
@@ -84,7 +83,6 @@ class LocalCluster:
             properties: Spark properties of the master and the workers that override the defaults of this module.
             daemon_memory_mb: heap of the master and of each worker, in MiB.
             start_timeout_s: maximum time until a daemon is ready, and until the master detects a change, in seconds.
-            stop_grace_s: time for processes to end by themselves before they are killed, in seconds.
         """
         temporary = Path(tempfile.gettempdir(), f"airflow-adaptive-{uuid.uuid4().hex}")
         self.directory = (directory or temporary).resolve()
@@ -95,7 +93,6 @@ class LocalCluster:
             removed=self.directory / "scratch" if directory else self.directory,
             memory_mb=daemon_memory_mb,
             start_timeout_s=start_timeout_s,
-            stop_grace_s=stop_grace_s,
         )
         self._workers: dict[str, LocalWorker] = {}
         self._worker_count = 0

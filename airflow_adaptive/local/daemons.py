@@ -23,6 +23,9 @@ from airflow_adaptive.local.waiting import wait_until
 
 HOST = "127.0.0.1"
 
+STOP_GRACE_S = 5.0
+"""Time for processes to end by themselves before they are killed."""
+
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The daemons are short-lived and do little work, so they start quickly and use few threads and little memory."""
 
@@ -40,9 +43,7 @@ class Daemons:
         directory: directory with `logs/`, `work/`, `conf/` and `scratch/` of the daemons and their child processes.
     """
 
-    def __init__(
-        self, directory: Path, *, removed: Path, memory_mb: int, start_timeout_s: float, stop_grace_s: float
-    ) -> None:
+    def __init__(self, directory: Path, *, removed: Path, memory_mb: int, start_timeout_s: float) -> None:
         """Describe the daemons without starting a process.
 
         Args:
@@ -50,13 +51,11 @@ class Daemons:
             removed: directory that is deleted at the end.
             memory_mb: heap of each daemon, in MiB.
             start_timeout_s: maximum time until a daemon is ready, in seconds.
-            stop_grace_s: time for processes to end by themselves before they are killed, in seconds.
         """
         self.directory = directory
         self._removed = removed
         self._memory_mb = memory_mb
         self._start_timeout_s = start_timeout_s
-        self._stop_grace_s = stop_grace_s
         self._mark = uuid.uuid4().hex
         self._guard: Guard | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -80,7 +79,7 @@ class Daemons:
             (self.directory / part).mkdir(exist_ok=True)
         self._command = spark.home / "bin" / "spark-class"
         self._environment = self._make_environment(spark.home, java)
-        self._guard = Guard(self._mark, self._stop_grace_s, self._removed)
+        self._guard = Guard(self._mark, STOP_GRACE_S, self._removed)
 
     def stop(self) -> None:
         """End all processes. Does nothing if the daemons are stopped."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from itertools import islice
 
 from airflow_adaptive.autoscaling.calendar.period import Period, days_of
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 from airflow_adaptive.autoscaling.calendar.wall_clock import WallClock, to_utc
-from airflow_adaptive.autoscaling.policy import EVERY_VERTEX, VertexLimits
+from airflow_adaptive.autoscaling.policy import EVERY_VERTEX
+from airflow_adaptive.runtime.requirements.advice import VertexLimits
 from airflow_adaptive.scheduler.job_graph import UPPER_BOUND_MAX_PARALLELISM
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements
 
@@ -76,12 +78,8 @@ def upcoming_changes(
     if limits is not None:
         policy.require(limits)
     lead = policy.lead({}) if lead is None else lead
-    found: list[Change] = []
-    for change in _changes(policy, to_utc(at), limits or _unknown(policy), lead):
-        if len(found) >= n:
-            break
-        found.append(change if limits is not None else _as_declared(change))
-    return found
+    changes = islice(_changes(policy, to_utc(at), limits or _unknown(policy), lead), n)
+    return [change if limits is not None else _as_declared(change) for change in changes]
 
 
 def last_change(policy: ScheduledPolicy, at: datetime, lead: timedelta) -> datetime | None:

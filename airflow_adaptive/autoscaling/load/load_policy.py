@@ -22,13 +22,8 @@ from airflow_adaptive.autoscaling.load.query_load import (
     update_target,
 )
 from airflow_adaptive.autoscaling.load.settings import LoadSettings, setting_violations
-from airflow_adaptive.autoscaling.policy import (
-    Advice,
-    PolicyInput,
-    QueryMetrics,
-    RescalePolicyError,
-    dry_run_violations,
-)
+from airflow_adaptive.autoscaling.policy import RescalePolicyError, dry_run_violations
+from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, QueryMetrics
 from airflow_adaptive.scheduler.config.durations import parse_duration
 from airflow_adaptive.scheduler.errors import did_you_mean
 from airflow_adaptive.scheduler.policies.rescaling import Tier

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_adaptive.autoscaling.load.batch_cost import MAX_SLOTS, effective
-from airflow_adaptive.autoscaling.policy import Advice, PolicyInput, QueryMetrics
+from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, QueryMetrics
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 

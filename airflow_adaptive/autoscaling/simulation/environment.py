@@ -14,10 +14,10 @@ from functools import partial
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from airflow_adaptive.autoscaling.policy import PolicyInput, QueryMetrics, RescalePolicy
+from airflow_adaptive.autoscaling.policy import RescalePolicy
 from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, QueryModel
 from airflow_adaptive.autoscaling.simulation.trace import Trace
-from airflow_adaptive.runtime.requirements.advice import limits_of
+from airflow_adaptive.runtime.requirements.advice import PolicyInput, QueryMetrics, limits_of
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
 from airflow_adaptive.scheduler.config.options import Options

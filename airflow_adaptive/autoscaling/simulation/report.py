@@ -59,22 +59,20 @@ class SimulationMetrics:
 
 def simulation_metrics(name: str, run: Run, query: QueryModel, trace: Trace) -> SimulationMetrics:
     """Compute the metrics of a run."""
-    over, under, held = _Sum(), _Sum(), 0.0
     needed = {rate: slots_for(query, rate) for rate in set(trace.rates)}
-    for seconds, slots, rate in _stretches(run, trace):
-        held += slots * seconds
-        spare = slots - needed[rate]
-        (over if spare > 0 else under).add(seconds, abs(spare))
+    stretches = [(seconds, slots, slots - needed[rate]) for seconds, slots, rate in _stretches(run, trace)]
+    over = [(spare, seconds) for seconds, _, spare in stretches if spare > 0]
+    under = [(-spare, seconds) for seconds, _, spare in stretches if spare < 0]
     batches = run.batches
     rows_in = batches.arrived(run.end)
     return SimulationMetrics(
         name=name,
-        slot_hours=held / HOUR,
-        over_share=over.seconds / run.end,
-        over_slots=over.mean,
-        under_share=under.seconds / run.end,
-        under_slots=under.mean,
-        mean_lag=_mean(batches.lags, batches.spans),
+        slot_hours=sum(slots * seconds for seconds, slots, _ in stretches) / HOUR,
+        over_share=sum(seconds for _, seconds in over) / run.end,
+        over_slots=_mean(over, default=0.0),
+        under_share=sum(seconds for _, seconds in under) / run.end,
+        under_slots=_mean(under, default=0.0),
+        mean_lag=_mean(list(zip(batches.lags, batches.spans, strict=True)), default=math.inf),
         p99_lag=percentile(batches.lags, batches.spans, P99),
         max_lag=max(batches.lags, default=math.inf),
         rescales=run.rescales,
@@ -131,24 +129,10 @@ def _stretches(run: Run, trace: Trace) -> Iterator[tuple[float, int, float]]:
             at = until
 
 
-class _Sum:
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._total = 0.0
-
-    def add(self, seconds: float, size: float) -> None:
-        if size > 0:
-            self.seconds += seconds
-            self._total += seconds * size
-
-    @property
-    def mean(self) -> float:
-        return self._total / self.seconds if self.seconds else 0.0
-
-
-def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    total = sum(weights)
-    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / total if total else math.inf
+def _mean(weighted: Sequence[tuple[float, float]], default: float) -> float:
+    """Mean of values with their weights; the default without a weight."""
+    total = sum(weight for _, weight in weighted)
+    return sum(value * weight for value, weight in weighted) / total if total else default
 
 
 def _cells(row: SimulationMetrics) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ rows: each input row is processed, in process, or waiting.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_adaptive.autoscaling.load.batch_cost import effective
@@ -66,7 +68,6 @@ class Batches:
         self._left = 0.0
         self._oldest = 0.0
         self._committed_at = 0.0
-        self._came, self._read = 0, 0
 
     @property
     def runs(self) -> bool:
@@ -74,12 +75,8 @@ class Batches:
         return self._running is not None
 
     def arrived(self, at: float) -> float:
-        """Input rows until `at`, which must not decrease."""
-        trace, index = self.trace, self._came
-        last = len(trace.rates) - 1
-        while index < last and trace.times[index + 1] <= at:
-            index += 1
-        self._came = index
+        """Input rows until `at`."""
+        trace, index = self.trace, self._segment(self.trace.times, at)
         return trace.totals[index] + trace.rates[index] * (at - trace.times[index])
 
     def waiting(self) -> float:
@@ -138,14 +135,14 @@ class Batches:
         self._committed_at = self.now
 
     def _arrival(self, row: float) -> float:
-        """Time at which a row arrived; callers query rows in order."""
-        trace, index = self.trace, self._read
-        last = len(trace.rates) - 1
-        while index < last and trace.totals[index + 1] <= row:
-            index += 1
-        self._read = index
+        """Time at which a row arrived."""
+        trace, index = self.trace, self._segment(self.trace.totals, row)
         rate = trace.rates[index]
         return trace.times[index] + ((row - trace.totals[index]) / rate if rate > 0 else 0.0)
+
+    def _segment(self, begins: Sequence[float], value: float) -> int:
+        """Index of the last rate of the trace that begins at or before a value."""
+        return min(bisect_right(begins, value), len(self.trace.rates)) - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_adaptive.autoscaling.calendar import declaration
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy, Window
-from airflow_adaptive.autoscaling.policy import PolicyInput, VertexLimits
+from airflow_adaptive.runtime.requirements.advice import PolicyInput, VertexLimits
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 

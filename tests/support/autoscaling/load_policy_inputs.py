@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_adaptive.autoscaling.load.batch_cost import effective
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
-from airflow_adaptive.autoscaling.policy import Advice, PolicyInput, QueryMetrics, VertexLimits
+from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, QueryMetrics, VertexLimits
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 

@@ -19,8 +19,8 @@ from airflow_adaptive.autoscaling.advisor import (
 from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-from airflow_adaptive.autoscaling.policy import PolicyInput, QueryMetrics, RescalePolicyError
-from airflow_adaptive.runtime.requirements.advice import limits_of
+from airflow_adaptive.autoscaling.policy import RescalePolicyError
+from airflow_adaptive.runtime.requirements.advice import PolicyInput, QueryMetrics, limits_of
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 

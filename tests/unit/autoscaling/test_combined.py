@@ -11,7 +11,8 @@ from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-from airflow_adaptive.autoscaling.policy import Advice, Override, RescalePolicyError
+from airflow_adaptive.autoscaling.policy import RescalePolicyError
+from airflow_adaptive.runtime.requirements.advice import Advice, Override
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.support.autoscaling.load_policy_inputs import QUERY, VERTEX, query_metrics, seen

@@ -21,7 +21,8 @@ from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_
 from airflow_adaptive.autoscaling.calendar.period import WEEKDAYS
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy
 from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock
-from airflow_adaptive.autoscaling.policy import Advice, PolicyInput, RescalePolicyError, VertexLimits
+from airflow_adaptive.autoscaling.policy import RescalePolicyError
+from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, VertexLimits
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 

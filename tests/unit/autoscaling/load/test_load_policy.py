@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
-from airflow_adaptive.autoscaling.policy import Override, RescalePolicyError
+from airflow_adaptive.autoscaling.policy import RescalePolicyError
+from airflow_adaptive.runtime.requirements.advice import Override
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange

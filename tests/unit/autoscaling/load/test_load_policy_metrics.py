@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_adaptive.autoscaling.policy import QueryMetrics
+from airflow_adaptive.runtime.requirements.advice import QueryMetrics
 from airflow_adaptive.scheduler import snapshot
 from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, bounds, query_metrics, seen
 from tests.support.autoscaling.observed_load_policy import POLICY, watched

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.autoscaling.policy import QueryMetrics
 from airflow_adaptive.autoscaling.simulation.baselines import (
     DoublingRule,
     DS2Rule,
@@ -15,6 +14,7 @@ from airflow_adaptive.autoscaling.simulation.baselines import (
     DynamicAllocationRule,
     StaticRule,
 )
+from airflow_adaptive.runtime.requirements.advice import QueryMetrics
 from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, query_metrics, seen
 
 
