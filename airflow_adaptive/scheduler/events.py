@@ -26,6 +26,11 @@ class SlotOffer:
     free: int = 0
     address: str = ""
 
+    @property
+    def total(self) -> int:
+        """Number of held and free slots."""
+        return self.held + self.free
+
 
 REPARTITION_ERROR = "RepartitionError"
 """Class name of the error with which a driver rejects a plan because of its state (`job.state.repartition`)."""

@@ -392,7 +392,7 @@ class SchedulerState:
     @property
     def available_slots(self) -> int:
         """Number of slots that the job holds or is offered."""
-        return sum(offer.held + offer.free for offer in self.offers)
+        return sum(offer.total for offer in self.offers)
 
     @property
     def plan(self) -> Plan | None:

@@ -127,14 +127,3 @@ TRANSITIONS: Mapping[type, Mapping[type, States]] = {
     state: {event: _LEADS_TO[state].get(event, frozenset()) for event in EVENTS} for state in STATES
 }
 """State -> event -> states that it may lead to beside staying; an empty set means: stays or ignores."""
-
-
-def as_mermaid() -> str:
-    """The table as a Mermaid state diagram, an edge per pair of states with the events that may lead along it."""
-    lines = ["stateDiagram-v2", "    [*] --> Created"]
-    for source in STATES:
-        for target in STATES:
-            labels = [event.__name__ for event, leads_to in TRANSITIONS[source].items() if target in leads_to]
-            if labels:
-                lines.append(f"    {source.__name__} --> {target.__name__}: {'<br/>'.join(labels)}")
-    return "\n".join([*lines, "    Finished --> [*]"])

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 from airflow_adaptive.scheduler.allocator.load_balancing import (
     LoadBalanceMode,
-    LoadingWeight,
     choose_slots,
-    declared_weight,
     spread,
 )
 from airflow_adaptive.scheduler.allocator.task_placement import GroupSlots, Subtask, place_balanced, place_by_index
@@ -32,7 +30,7 @@ class Assignment:
     Attributes:
         groups: slots of each group with their subtasks.
         workers: worker of each slot.
-        loads: load of each slot, in the weights that `assign` used.
+        loads: sum of the loading weights in each slot.
     """
 
     groups: tuple[GroupSlots, ...]
@@ -43,15 +41,6 @@ class Assignment:
     def slots_per_worker(self) -> dict[str, int]:
         """Number of used slots on each worker. Like the other properties, it contains only workers with used slots."""
         return dict(Counter(self.workers))
-
-    @property
-    def tasks_per_worker(self) -> dict[str, int]:
-        """Number of subtasks on each worker."""
-        tasks: Counter[str] = Counter()
-        slots = (subtasks for group in self.groups for subtasks in group.tasks())
-        for worker, subtasks in zip(self.workers, slots, strict=True):
-            tasks[worker] += subtasks
-        return dict(tasks)
 
     @property
     def load_per_worker(self) -> dict[str, float]:
@@ -81,7 +70,6 @@ def assign(
     parallelism: Parallelism,
     offers: Iterable[SlotOffer],
     mode: LoadBalanceMode,
-    weight: LoadingWeight = declared_weight,
 ) -> Assignment | None:
     """Return the assignment of a plan, None if the offered slots do not suffice.
 
@@ -89,12 +77,11 @@ def assign(
         job: valid graph.
         parallelism: parallelism of every vertex, at least 1.
         offers: slots that the job holds or may take; the mode NONE takes free slots in this order.
-        mode: what is balanced.
-        weight: weight of a subtask, which the mode TASKS balances.
+        mode: what is balanced; TASKS balances the loading weights of the vertices.
     """
     place = place_balanced if mode is LoadBalanceMode.TASKS else place_by_index
     groups = place(job, parallelism)
-    weights = {vertex.name: weight(vertex) for vertex in job.vertices}
+    weights = {vertex.name: vertex.loading_weight for vertex in job.vertices}
     loads = tuple(load for group in groups for load in group.loads(weights))
     workers = choose_slots(offers, len(loads), mode)
     if workers is None:

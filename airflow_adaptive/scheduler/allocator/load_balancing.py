@@ -11,12 +11,10 @@ heavy slot to a worker with one free slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heapreplace
-from typing import Protocol
 
-from airflow_adaptive.scheduler.job_graph import JobVertex
+from airflow_adaptive.scheduler.events import SlotOffer
 
 
 class LoadBalanceMode(StrEnum):
@@ -30,64 +28,7 @@ class LoadBalanceMode(StrEnum):
     """The number of subtasks of each slot, and the load of each worker."""
 
 
-class LoadingWeight(Protocol):
-    """Weight of a subtask of a vertex for load balancing, greater than zero."""
-
-    def __call__(self, vertex: JobVertex, /) -> float:
-        """Return the weight."""
-        ...
-
-
-def number_of_tasks(_: JobVertex) -> float:
-    """Return 1 for every vertex, so that the load is the number of tasks (Flink: DefaultTaskExecutionLoad)."""
-    return 1.0
-
-
-def declared_weight(vertex: JobVertex) -> float:
-    """Return the weight that the job graph declares; the default is 1."""
-    return vertex.loading_weight
-
-
-class Offer(Protocol):
-    """Slots of one worker that the job holds or may take."""
-
-    @property
-    def worker(self) -> str:
-        """Id of the worker; offers with the same worker are added up."""
-        ...
-
-    @property
-    def held(self) -> int:
-        """Number of slots of the executors of the job."""
-        ...
-
-    @property
-    def free(self) -> int:
-        """Number of free slots."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSlots:
-    """Slots of one worker that a plan may use.
-
-    Attributes:
-        worker: id of the worker.
-        held: number of slots of the executors of the job.
-        free: number of free slots.
-    """
-
-    worker: str
-    held: int = 0
-    free: int = 0
-
-    @property
-    def total(self) -> int:
-        """Number of held and free slots."""
-        return self.held + self.free
-
-
-def choose_slots(offers: Iterable[Offer], wanted: int, mode: LoadBalanceMode) -> tuple[WorkerSlots, ...] | None:
+def choose_slots(offers: Iterable[SlotOffer], wanted: int, mode: LoadBalanceMode) -> tuple[SlotOffer, ...] | None:
     """Return the slots from which `spread` chooses the `wanted` slots of a plan, None if the offers have fewer slots.
 
     The mode NONE returns exactly `wanted` slots: first held slots, or held slots of whole workers if the job holds more. The
@@ -104,7 +45,7 @@ def choose_slots(offers: Iterable[Offer], wanted: int, mode: LoadBalanceMode) ->
 
 def spread(
     loads: Sequence[float],
-    workers: Sequence[WorkerSlots],
+    workers: Sequence[SlotOffer],
     mode: LoadBalanceMode,
     initial_load: Mapping[str, float] | None = None,
 ) -> tuple[str, ...]:
@@ -127,51 +68,51 @@ def spread(
 # ---- choosing -------------------------------------------------------------------------------------------------------
 
 
-def _merged(offers: Iterable[Offer]) -> tuple[WorkerSlots, ...]:
-    merged: dict[str, WorkerSlots] = {}
+def _merged(offers: Iterable[SlotOffer]) -> tuple[SlotOffer, ...]:
+    merged: dict[str, SlotOffer] = {}
     for offer in offers:
         known = merged.get(offer.worker)
         held, free = (0, 0) if known is None else (known.held, known.free)
-        merged[offer.worker] = WorkerSlots(worker=offer.worker, held=held + offer.held, free=free + offer.free)
+        merged[offer.worker] = SlotOffer(worker=offer.worker, held=held + offer.held, free=free + offer.free)
     return tuple(merged.values())
 
 
-def _keep(workers: Iterable[WorkerSlots], wanted: int) -> tuple[WorkerSlots, ...]:
+def _keep(workers: Iterable[SlotOffer], wanted: int) -> tuple[SlotOffer, ...]:
     """Return held slots on the fewest workers (Flink: `prefer-minimal-taskmanagers`)."""
-    kept: list[WorkerSlots] = []
+    kept: list[SlotOffer] = []
     for worker in sorted(workers, key=lambda worker: (-worker.held, worker.worker)):
         if wanted <= 0:
             break
-        kept.append(WorkerSlots(worker=worker.worker, held=min(worker.held, wanted)))
+        kept.append(SlotOffer(worker=worker.worker, held=min(worker.held, wanted)))
         wanted -= worker.held
     return tuple(kept)
 
 
-def _add(workers: Iterable[WorkerSlots], missing: int) -> tuple[WorkerSlots, ...]:
+def _add(workers: Iterable[SlotOffer], missing: int) -> tuple[SlotOffer, ...]:
     """Return all held slots, and the missing slots from the free slots in the order of the offers."""
-    chosen: list[WorkerSlots] = []
+    chosen: list[SlotOffer] = []
     for worker in workers:
         added = min(worker.free, missing)
         missing -= added
-        chosen.append(WorkerSlots(worker=worker.worker, held=worker.held, free=added))
+        chosen.append(SlotOffer(worker=worker.worker, held=worker.held, free=added))
     return tuple(worker for worker in chosen if worker.total)
 
 
 # ---- spreading ------------------------------------------------------------------------------------------------------
 
 
-def _in_order(workers: Sequence[WorkerSlots]) -> tuple[str, ...]:
+def _in_order(workers: Sequence[SlotOffer]) -> tuple[str, ...]:
     held = (worker.worker for worker in workers for _ in range(worker.held))
     free = (worker.worker for worker in workers for _ in range(worker.free))
     return (*held, *free)
 
 
-_Pressure = Callable[[float, int, WorkerSlots, int], float]
+_Pressure = Callable[[float, int, SlotOffer, int], float]
 """Returns the pressure on a worker after it took a slot, from the previous pressure, the slot, the worker and its remaining slots."""
 
 
 def _assign_slots(
-    slots: Sequence[int], workers: Iterable[WorkerSlots], initial: Mapping[str, float], pressure_after: _Pressure
+    slots: Sequence[int], workers: Iterable[SlotOffer], initial: Mapping[str, float], pressure_after: _Pressure
 ) -> tuple[str, ...]:
     """Assign each slot, in this order, to the worker with the lowest pressure."""
     ranked = sorted((worker for worker in workers if worker.total), key=lambda worker: worker.worker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 
 LONGEST = timedelta(days=36500)
@@ -62,14 +63,9 @@ def or_never(value: object) -> timedelta | None:
     return None if duration is None or duration < timedelta(0) else duration
 
 
-def positive_or_unset(value: object) -> timedelta | None:
-    """A duration longer than zero, or None. Raises `ValueError`."""
-    return None if value is None else positive(value)
-
-
-def not_negative_or_unset(value: object) -> timedelta | None:
-    """A duration of zero or longer, or None. Raises `ValueError`."""
-    return None if value is None else not_negative(value)
+def or_unset(parse: Callable[[object], timedelta]) -> Callable[[object], timedelta | None]:
+    """A parser that also accepts None."""
+    return lambda value: None if value is None else parse(value)
 
 
 def _read(value: object) -> timedelta:

@@ -12,10 +12,9 @@ from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode
 from airflow_adaptive.scheduler.config.durations import (
     format_duration,
     not_negative,
-    not_negative_or_unset,
     or_never,
+    or_unset,
     positive,
-    positive_or_unset,
 )
 from airflow_adaptive.scheduler.config.parsing import (
     MINIMAL_INCREASE,
@@ -99,7 +98,7 @@ class Options:
     )
     scaling_interval_max: timedelta | None = _option(
         None,
-        positive_or_unset,
+        or_unset(positive),
         "Time without a rescale after which a change below the minimum increase is forced; unset: never.",
         _ADAPTIVE + "scaling-interval.max",
     )
@@ -116,7 +115,7 @@ class Options:
     )
     max_trigger_delay: timedelta | None = _option(
         None,
-        not_negative_or_unset,
+        or_unset(not_negative),
         "Longest time that a rescale waits for a committed batch; unset: (`max_failed_batches` + 1) trigger intervals,"
         " at least 10 s.",
         _ADAPTIVE + "rescale-trigger.max-delay",

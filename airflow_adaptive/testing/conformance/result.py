@@ -48,6 +48,29 @@ def compare_text(what: str, expected: str, actual: str) -> Iterator[Deviation]:
         yield Deviation(what=what, expected=expected, actual=actual)
 
 
+def may_fail(check: Check) -> Check:
+    """Return a check that compares the error of the scheduler, if any, with the error that the vector expects."""
+
+    def with_error(vector: Vector) -> Iterator[Deviation]:
+        expected = _expected_error(vector)
+        try:
+            deviations = list(check(vector))
+        except ValueError as error:
+            yield from compare_text("error", expected or "no error", str(error))
+        else:
+            yield from compare("error", expected, None)
+            yield from deviations
+
+    return with_error
+
+
+def _expected_error(vector: Vector) -> str | None:
+    stated = vector.get("expected")
+    within = stated.get("error") if isinstance(stated, Mapping) else None
+    error: str | None = vector.get("expected_construct_error", vector.get("expected_error", within))
+    return error
+
+
 def require_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Refuse names that a check does not evaluate, so that no vector passes without a complete check.
 

@@ -30,7 +30,7 @@ from airflow_adaptive.scheduler.events import (
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json, to_json
 from airflow_adaptive.scheduler.state import Finished
-from airflow_adaptive.scheduler.transition_table import EVENTS, STATES, TRANSITIONS, as_mermaid
+from airflow_adaptive.scheduler.transition_table import EVENTS, STATES, TRANSITIONS
 from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.support.repository import ROOT
 from tests.support.scheduler.scenarios_by_state import SCENARIOS
@@ -117,6 +117,17 @@ def test_no_state_leads_to_itself():
 
 
 PAGE = (ROOT / "docs" / "state-machine.md").read_text()
+
+
+def as_mermaid() -> str:
+    """The table as a Mermaid state diagram, an edge per pair of states with the events that may lead along it."""
+    lines = ["stateDiagram-v2", "    [*] --> Created"]
+    for source in STATES:
+        for target in STATES:
+            labels = [event.__name__ for event, leads_to in TRANSITIONS[source].items() if target in leads_to]
+            if labels:
+                lines.append(f"    {source.__name__} --> {target.__name__}: {'<br/>'.join(labels)}")
+    return "\n".join([*lines, "    Finished --> [*]"])
 
 
 def test_diagram_is_the_tables():

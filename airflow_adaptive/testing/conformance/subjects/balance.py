@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode, WorkerSlots, choose_slots, spread
+from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode, choose_slots, spread
 from airflow_adaptive.scheduler.allocator.task_placement import place_balanced, place_by_index
 from airflow_adaptive.scheduler.config.parsing import load_balance_mode
+from airflow_adaptive.scheduler.events import SlotOffer
 from airflow_adaptive.testing.conformance.result import (
     DESCRIPTION,
     Deviation,
@@ -68,7 +69,7 @@ def slot_to_tm(vector: Vector) -> Iterator[Deviation]:
 def minimal_taskmanagers(vector: Vector) -> Iterator[Deviation]:
     """`DefaultSlotAssigner#pickSlotsIfNeeded` in application mode: the job holds all slots of the pool."""
     _require_inputs(vector, "groups", "tms")
-    held = [WorkerSlots(worker=worker, held=slots) for worker, slots in vector["tms"].items()]
+    held = [SlotOffer(worker=worker, held=slots) for worker, slots in vector["tms"].items()]
     chosen = choose_slots(held, vector["groups"], LoadBalanceMode.NONE) or ()
     yield from _compare(
         vector,
@@ -95,11 +96,11 @@ def _mode(vector: Vector) -> LoadBalanceMode:
         raise NotApplicableError(str(error)) from error
 
 
-def _workers(vector: Vector) -> Sequence[WorkerSlots]:
+def _workers(vector: Vector) -> Sequence[SlotOffer]:
     if "tms" in vector:
-        return [WorkerSlots(worker=worker, free=slots) for worker, slots in vector["tms"].items()]
+        return [SlotOffer(worker=worker, free=slots) for worker, slots in vector["tms"].items()]
     _require_one_size(vector)
-    return [WorkerSlots(worker=worker, free=n) for worker, n in Counter(s["tm"] for s in vector["slots"]).items()]
+    return [SlotOffer(worker=worker, free=n) for worker, n in Counter(s["tm"] for s in vector["slots"]).items()]
 
 
 def _require_one_size(vector: Vector) -> None:

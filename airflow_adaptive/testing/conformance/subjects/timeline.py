@@ -127,12 +127,12 @@ class _SimulatedJob:
 
     def __init__(self, steps: Sequence[str]) -> None:
         grows = any(_ADD.search(step) for step in steps)
-        self.scenario = Scenario(
+        self.scenario: Scenario = Scenario(
             lower=1,
             upper=CAPACITY + SLOTS_PER_WORKER if grows else CAPACITY,
             restart_strategy={"type": "fixed-delay", "attempts": 1, "delay": 0},
         )
-        self.slots = CAPACITY
+        self.slots: int = CAPACITY
         self._raised = 1
 
     @property
@@ -189,20 +189,6 @@ class _SimulatedJob:
         self.scenario.when_slots(held=held, free=slots - held)
         self.settle()
 
-    # ---- steps ------------------------------------------------------------------------------------------------------
-
-    def run(self, _: re.Match[str]) -> None:
-        self.settle()
-
-    def add(self, _: re.Match[str]) -> None:
-        self.offer(self.slots + SLOTS_PER_WORKER)
-
-    def kill_all(self, _: re.Match[str]) -> None:
-        self.offer(0)
-
-    def kill(self, _: re.Match[str]) -> None:
-        self.offer(max(self.slots - SLOTS_PER_WORKER, 0))
-
     def raise_requirements(self, found: re.Match[str]) -> None:
         self._raised += 1
         self._require(int(found["bound"] or CAPACITY * self._raised))
@@ -216,27 +202,14 @@ class _SimulatedJob:
         self.scenario.when_requirements(1, upper)
         self.settle()
 
-    def wait(self, _: re.Match[str]) -> None:
-        self.scenario.after(_LONG_S)
-
-    def fail_unrecoverably(self, _: re.Match[str]) -> None:
+    def fail_unrecoverably(self) -> None:
+        """A failure fails the job."""
         self.scenario.when_query_failed(HOPELESS).when_driver_ended()
 
-    def fail(self, _: re.Match[str]) -> None:
+    def fail(self) -> None:
+        """A query fails, and the job restarts if the restart strategy allows it."""
         self.scenario.when_query_failed()
         self.settle()
-
-    def finish(self, _: re.Match[str]) -> None:
-        self.scenario.when_completed()
-
-    def cancel(self, _: re.Match[str]) -> None:
-        self.scenario.when_canceled().when_driver_ended()
-
-    def fail_to_stop(self, _: re.Match[str]) -> None:
-        self.scenario.when_suspended().when_savepoint_failed()
-
-    def stop(self, _: re.Match[str]) -> None:
-        self.scenario.when_suspended().when_savepoint_completed().when_driver_ended()
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -248,23 +221,29 @@ _REMOVE = r"\b(kill|terminate|lose|stop|remove)\b"
 _BOUND = r"([^0-9]*(\bto|\bbound|[\[(]) ?(\d+ ?(,|\.\.|-) ?)?(?P<bound>\d+))?"
 _ADD = _pattern(rf"\b(add|start|new|more|another)\b.*({_WORKER}|slots|resources)")
 
-_VOCABULARY: Sequence[tuple[re.Pattern[str], Callable[[_SimulatedJob, re.Match[str]], None]]] = (
-    (_pattern(r"stop.*savepoint.*fail|savepoint.*fails"), _SimulatedJob.fail_to_stop),
-    (_pattern(r"stop.*savepoint|\bsuspend"), _SimulatedJob.stop),
-    (_pattern(rf"{_REMOVE}.*\b(all|both|every|last|remaining)\b.*{_WORKER}"), _SimulatedJob.kill_all),
-    (_pattern(rf"{_REMOVE}.*{_WORKER}"), _SimulatedJob.kill),
+_VOCABULARY: Sequence[tuple[re.Pattern[str], Callable[[_SimulatedJob, re.Match[str]], object]]] = (
+    (
+        _pattern(r"stop.*savepoint.*fail|savepoint.*fails"),
+        lambda job, _: job.scenario.when_suspended().when_savepoint_failed(),
+    ),
+    (
+        _pattern(r"stop.*savepoint|\bsuspend"),
+        lambda job, _: job.scenario.when_suspended().when_savepoint_completed().when_driver_ended(),
+    ),
+    (_pattern(rf"{_REMOVE}.*\b(all|both|every|last|remaining)\b.*{_WORKER}"), lambda job, _: job.offer(0)),
+    (_pattern(rf"{_REMOVE}.*{_WORKER}"), lambda job, _: job.offer(max(job.slots - SLOTS_PER_WORKER, 0))),
     (_pattern(rf"\b(lower|reduce|decrease)\b.*\b(requirements|bound){_BOUND}"), _SimulatedJob.lower_requirements),
     (_pattern(rf"\b(requirements|bound)\b{_BOUND}"), _SimulatedJob.raise_requirements),
-    (_pattern(r"\bcancel"), _SimulatedJob.cancel),
-    (_pattern(r"\bwait.*\b(running|reached)\b"), _SimulatedJob.run),
-    (_pattern(r"\b(wait|timeout|elapse[sd]?|cool ?down|idle|idling)\b"), _SimulatedJob.wait),
+    (_pattern(r"\bcancel"), lambda job, _: job.scenario.when_canceled().when_driver_ended()),
+    (_pattern(r"\bwait.*\b(running|reached)\b"), lambda job, _: job.settle()),
+    (_pattern(r"\b(wait|timeout|elapse[sd]?|cool ?down|idle|idling)\b"), lambda job, _: job.scenario.after(_LONG_S)),
     (
         _pattern(r"non-recoverable|unrecoverable|not recoverable|exhausted|no restart|\bjob fails\b"),
-        _SimulatedJob.fail_unrecoverably,
+        lambda job, _: job.fail_unrecoverably(),
     ),
-    (_pattern(r"\b(fails?|failure|failover|exception)\b"), _SimulatedJob.fail),
-    (_pattern(r"\b(finish(es|ed)?|unblock|end of input)\b"), _SimulatedJob.finish),
-    (_ADD, _SimulatedJob.add),
-    (_pattern(r"\b(running|runs?|executing|submit(ted)?|deployed)\b|\binitial schedul"), _SimulatedJob.run),
+    (_pattern(r"\b(fails?|failure|failover|exception)\b"), lambda job, _: job.fail()),
+    (_pattern(r"\b(finish(es|ed)?|unblock|end of input)\b"), lambda job, _: job.scenario.when_completed()),
+    (_ADD, lambda job, _: job.offer(job.slots + SLOTS_PER_WORKER)),
+    (_pattern(r"\b(running|runs?|executing|submit(ted)?|deployed)\b|\binitial schedul"), lambda job, _: job.settle()),
 )
 """Patterns of the phrases in a step, with their handlers. The first match applies."""

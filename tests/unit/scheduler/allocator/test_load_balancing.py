@@ -8,32 +8,28 @@ from hypothesis import strategies as st
 
 from airflow_adaptive.scheduler.allocator.load_balancing import (
     LoadBalanceMode,
-    WorkerSlots,
     choose_slots,
-    declared_weight,
-    number_of_tasks,
     spread,
 )
-from airflow_adaptive.scheduler.job_graph import JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.events import SlotOffer
 
 NONE, SLOTS, TASKS = LoadBalanceMode.NONE, LoadBalanceMode.SLOTS, LoadBalanceMode.TASKS
 
 
-def free(*slots: int) -> tuple[WorkerSlots, ...]:
+def free(*slots: int) -> tuple[SlotOffer, ...]:
     """Workers a, b, ... with so many free slots."""
     return offers(*((0, count) for count in slots))
 
 
-def offers(*held_and_free: tuple[int, int]) -> tuple[WorkerSlots, ...]:
+def offers(*held_and_free: tuple[int, int]) -> tuple[SlotOffer, ...]:
     """Workers a, b, ... with so many slots."""
     return tuple(
-        WorkerSlots(worker=name, held=held, free=count)
+        SlotOffer(worker=name, held=held, free=count)
         for name, (held, count) in zip("abcdefghijkl", held_and_free, strict=False)
     )
 
 
-def load_of(loads: list[float], workers: tuple[WorkerSlots, ...], mode: LoadBalanceMode = TASKS) -> dict[str, float]:
+def load_of(loads: list[float], workers: tuple[SlotOffer, ...], mode: LoadBalanceMode = TASKS) -> dict[str, float]:
     """The load of each worker."""
     total: dict[str, float] = {}
     for load, worker in zip(loads, spread(loads, workers, mode), strict=True):
@@ -41,21 +37,11 @@ def load_of(loads: list[float], workers: tuple[WorkerSlots, ...], mode: LoadBala
     return total
 
 
-def used(loads: int, workers: tuple[WorkerSlots, ...], mode: LoadBalanceMode) -> dict[str, int]:
+def used(loads: int, workers: tuple[SlotOffer, ...], mode: LoadBalanceMode) -> dict[str, int]:
     """The number of slots that are used on each worker."""
     chosen = choose_slots(workers, loads, mode)
     assert chosen is not None
     return dict(Counter(spread([1.0] * loads, chosen, mode)))
-
-
-# ---- weights --------------------------------------------------------------------------------------------------------
-
-
-def test_declared_weight_is_the_number_of_tasks_unless_one_is_declared():
-    plain = JobVertex(name="a", parallelism=ParallelismRange(1, 4))
-    heavy = JobVertex(name="b", parallelism=ParallelismRange(1, 4), loading_weight=2.5)
-    assert [declared_weight(plain), declared_weight(heavy)] == [number_of_tasks(plain), 2.5]
-    assert number_of_tasks(heavy) == 1.0
 
 
 # ---- choosing -------------------------------------------------------------------------------------------------------
@@ -103,7 +89,7 @@ def test_job_that_stays_keeps_what_it_holds_in_its_order():
 
 def test_offers_of_one_worker_are_taken_together():
     twice = (*offers((1, 1)), *offers((2, 3)))
-    assert choose_slots(twice, 7, SLOTS) == (WorkerSlots(worker="a", held=3, free=4),)
+    assert choose_slots(twice, 7, SLOTS) == (SlotOffer(worker="a", held=3, free=4),)
     assert choose_slots(twice, 8, SLOTS) is None
 
 
@@ -233,5 +219,5 @@ def test_without_balancing_held_slots_are_used_first_and_on_the_fewest_workers(c
 
 
 def test_of_equally_loaded_workers_the_one_with_most_free_slots_is_next_also_after_it_took_one():
-    workers = [WorkerSlots(worker="a", free=3), WorkerSlots(worker="b", free=1)]
+    workers = [SlotOffer(worker="a", free=3), SlotOffer(worker="b", free=1)]
     assert spread([1, 1], workers, LoadBalanceMode.TASKS, {"b": 1}) == ("a", "a")

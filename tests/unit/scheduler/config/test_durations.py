@@ -9,9 +9,9 @@ from airflow_adaptive.scheduler.config.durations import (
     format_duration,
     not_negative,
     or_never,
+    or_unset,
     parse_duration,
     positive,
-    positive_or_unset,
 )
 
 
@@ -68,8 +68,8 @@ def test_ranges_are_checked():
     assert not_negative(0) == timedelta(0)
     with pytest.raises(ValueError, match="'-1 s' must not be negative"):
         not_negative("-1 s")
-    assert positive_or_unset(None) is None
-    assert positive_or_unset("1 s") == timedelta(seconds=1)
+    assert or_unset(positive)(None) is None
+    assert or_unset(positive)("1 s") == timedelta(seconds=1)
 
 
 def test_never_is_none_or_negative():
