@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.data.documents import (
@@ -43,7 +43,7 @@ from airflow_adaptive.runtime.publishing.documents import (
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS, FINEST
 from airflow_adaptive.runtime.requirements import control_requests
 from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice
-from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, REQUESTERS, REQUIREMENTS
+from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, REQUIREMENTS
 from airflow_adaptive.runtime.requirements.resolver import resolve
 from airflow_adaptive.runtime.requirements.sources import (
     ActiveRequirements,
@@ -103,7 +103,7 @@ class PublishedState:
     @property
     def requested_requirements(self) -> Any:
         """The request body of FLIP-291 that a user stored last, None without a request."""
-        return self.documents.get(REQUIREMENTS)
+        return control_requests.requested_value(self.documents.get(REQUIREMENTS))
 
     def resolved_requirements(self, state: SchedulerState, now: datetime, override: Any = None) -> Requirements:
         """The requirements that apply as soon as the control loop has read the control requests.
@@ -139,7 +139,9 @@ class PublishedState:
     @property
     def requesters(self) -> dict[str, RequestRecord]:
         """Key of a control request -> requester of the newest request."""
-        return self._decode(REQUESTERS, TypeAdapter(dict[str, RequestRecord]).validate_python) or {}
+        known = {key: control_requests.decode_requester(self.documents.get(key)) for key in control_requests.KEYS}
+        records = {key: self._decode(key, RequestRecord.model_validate) for key, it in known.items() if it.requested_by}
+        return {key: record for key, record in records.items() if record is not None}
 
     @property
     def transitions(self) -> list[Transition]:

@@ -4,9 +4,13 @@ A control request asks a running job for another desired state or for other reso
 requests under the keys of this module: the asset state store of the Task SDK (`stores.control_requests`) and Airflow's metadata
 database (`plugin.data.metadata_database`). The control loop, the REST API and the command line decode them with this module.
 
-Requests for resource requirements have the form of FLIP-291's request body:
+Each source of requests has a key of its own, whose document contains the request with its requester. A request is therefore one
+write, which no other writer can lose. A request for resource requirements has the form of FLIP-291's request body:
 
-    {"job": {"parallelism": {"lowerBound": 1, "upperBound": 4}}}
+    {
+        "value": {"job": {"parallelism": {"lowerBound": 1, "upperBound": 4}}},
+        "by": "alice", "via": "REST", "at": "2026-01-31T17:00:00+00:00", "until": "2026-01-31T18:00:00+00:00"
+    }
 """
 
 from __future__ import annotations
@@ -28,10 +32,7 @@ REQUIREMENTS: Final = "requirements"
 CALENDAR: Final = "calendar"
 """Key of the resource requirements that the DAG of a calendar sets (`rescale_policy_dag`)."""
 
-REQUESTERS: Final = "requesters"
-"""Key of the requesters: key of a request -> who requested it, when, by which interface, and when the request expires."""
-
-KEYS: Final = (DESIRED_STATE, REQUIREMENTS, CALENDAR, REQUESTERS)
+KEYS: Final = (DESIRED_STATE, REQUIREMENTS, CALENDAR)
 
 BOUNDS: Final = ("lowerBound", "upperBound")
 """Fields of a vertex's parallelism in FLIP-291's request body."""
@@ -49,33 +50,21 @@ class ControlRequest:
     Attributes:
         key: `DESIRED_STATE`, `REQUIREMENTS` or `CALENDAR`.
         value: encoded request.
-        requester: user or task that makes the request.
+        requester: user or task that makes the request; unknown by default.
     """
 
     key: str
     value: Any
-    requester: Requester
+    requester: Requester = Requester()
 
-    def documents(self, requesters: Any, at: datetime) -> dict[str, Any]:
-        """Return the documents to store by key, in the order in which they must be stored.
-
-        A reader reads the requesters before the requests, so a new request never gets the expiry of its predecessor.
-
-        Args:
-            requesters: document that is stored under `REQUESTERS` now.
-            at: time of the request.
-        """
-        others = requesters if isinstance(requesters, Mapping) else {}
-        return {self.key: self.value, REQUESTERS: {**others, self.key: encode_requester(self.requester, at)}}
+    def document(self, at: datetime) -> dict[str, Any]:
+        """Encode the request with its requester; `at` is the time of the request."""
+        requester, until = self.requester, self.requester.expires_at
+        document = {"value": self.value, "by": requester.requested_by, "via": requester.via, "at": at.isoformat()}
+        return document if until is None else {**document, "until": until.isoformat()}
 
 
 # ---- encoding -------------------------------------------------------------------------------------------------------
-
-
-def encode_requester(requester: Requester, at: datetime) -> dict[str, Any]:
-    """Encode a requester with the time of the request."""
-    document = {"by": requester.requested_by, "at": at.isoformat(), "via": requester.via}
-    return document if requester.expires_at is None else {**document, "until": requester.expires_at.isoformat()}
 
 
 def encode_requirements(requirements: Requirements) -> dict[str, Any]:
@@ -91,33 +80,38 @@ def encode_clear(vertices: Iterable[str]) -> dict[str, Any]:
     return encode_requirements(dict.fromkeys(vertices, ParallelismRange(RESET_TO_DEFAULT, RESET_TO_DEFAULT)))
 
 
-def encode(requests: ControlRequests) -> dict[str, Any]:
-    """Encode the desired state and the bounds by key; bounds that are not set are left out."""
-    documents: dict[str, Any] = {
-        key: encode_requirements({vertex: ParallelismRange(*pair) for vertex, pair in bounds.items()})
-        for key, bounds in ((REQUIREMENTS, requests.requirements), (CALENDAR, requests.calendar))
-        if bounds
-    }
-    return {**documents, DESIRED_STATE: requests.desired_state.value}
-
-
 # ---- decoding -------------------------------------------------------------------------------------------------------
 
 
 def decode(documents: Mapping[str, Any]) -> ControlRequests:
     """Decode stored documents by key. A document that is missing or invalid counts as not requested."""
-    requesters = documents.get(REQUESTERS)
+    user, calendar = documents.get(REQUIREMENTS), documents.get(CALENDAR)
     return ControlRequests(
         desired_state=decode_desired_state(documents.get(DESIRED_STATE)) or DesiredState.RUNNING,
-        requirements=_valid(decode_bounds, documents.get(REQUIREMENTS)) or {},
-        requester=decode_requester(requesters, REQUIREMENTS),
-        calendar=_valid(decode_bounds, documents.get(CALENDAR)) or {},
-        calendar_requester=decode_requester(requesters, CALENDAR),
+        requirements=_valid(decode_bounds, requested_value(user)) or {},
+        requester=decode_requester(user),
+        calendar=_valid(decode_bounds, requested_value(calendar)) or {},
+        calendar_requester=decode_requester(calendar),
     )
 
 
-def decode_desired_state(value: Any) -> DesiredState | None:
-    """Return the desired state, None if the value is not a desired state."""
+def requested_value(document: Any) -> Any:
+    """Return the encoded request of a document, None if the document contains no request."""
+    return document.get("value") if isinstance(document, Mapping) else None
+
+
+def validate(key: str, document: Any) -> None:
+    """Check the document of a key. Raises `ValueError` if the document contains no valid request."""
+    value = requested_value(document)
+    if key == DESIRED_STATE:
+        DesiredState(value)
+    else:
+        decode_bounds(value)
+
+
+def decode_desired_state(document: Any) -> DesiredState | None:
+    """Return the requested desired state, None if the document contains none."""
+    value = requested_value(document)
     return DesiredState(value) if isinstance(value, str) and value in {*DesiredState} else None
 
 
@@ -138,9 +132,8 @@ def decode_bounds(body: Any) -> Bounds:
     return bounds
 
 
-def decode_requester(requesters: Any, key: str) -> Requester:
-    """Return the requester of the request that is stored under a key; invalid fields count as unknown."""
-    document = requesters.get(key) if isinstance(requesters, Mapping) else None
+def decode_requester(document: Any) -> Requester:
+    """Return the requester in the document of a request; invalid fields count as unknown."""
     if not isinstance(document, Mapping):
         return Requester()
     by, via, until = (document.get(name) for name in ("by", "via", "until"))

@@ -125,11 +125,11 @@ class AirflowJob(JobUnderFault):
         self.request("PATCH", "", {"is_paused": paused})
 
     def desired_state(self, desired_state: str) -> None:
-        self.airflow.api.set_asset_state(self.job, "desired_state", desired_state)
+        self.airflow.api.set_asset_state(self.job, "desired_state", {"value": desired_state})
 
     def require(self, lower: int, upper: int) -> None:
         bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
-        self.airflow.api.set_asset_state(self.job, "requirements", bounds)
+        self.airflow.api.set_asset_state(self.job, "requirements", {"value": bounds})
 
     def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """A request to Airflow's REST API about the DAG."""

@@ -68,11 +68,11 @@ class Run:
         wait_until(lambda: self.executing(parallelism), TIMEOUT_S, f"{self._dag} at {parallelism}")
 
     def request(self, desired_state: str) -> None:
-        self._api.set_asset_state(self._dag, "desired_state", desired_state)
+        self._api.set_asset_state(self._dag, "desired_state", {"value": desired_state})
 
     def require(self, lower: int, upper: int) -> None:
         bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
-        self._api.set_asset_state(self._dag, "requirements", bounds)
+        self._api.set_asset_state(self._dag, "requirements", {"value": bounds})
 
     def clear(self) -> None:
         self._api.clear_task(self._dag, self.run_id, TASK)

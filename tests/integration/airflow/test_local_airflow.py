@@ -79,10 +79,10 @@ class TestRunningAirflow:
 
     def test_asset_state_is_read_back(self, airflow: AirflowUnderTest) -> None:
         assert airflow.api.asset_state("echoed", "desired_state") is None
-        airflow.api.set_asset_state("echoed", "desired_state", "suspended")
-        assert airflow.api.asset_state("echoed", "desired_state") == "suspended"
+        airflow.api.set_asset_state("echoed", "desired_state", {"value": "suspended"})
+        assert airflow.api.asset_state("echoed", "desired_state") == {"value": "suspended"}
         with pytest.raises(LookupError, match="'unknown'"):
-            airflow.api.set_asset_state("unknown", "desired_state", "suspended")
+            airflow.api.set_asset_state("unknown", "desired_state", {"value": "suspended"})
 
     def test_login_without_the_password_is_rejected(self, airflow: AirflowUnderTest) -> None:
         assert httpx.get(f"{airflow.url}/api/v2/dags").status_code == 401

@@ -78,7 +78,7 @@ def test_filter_is_cleared_and_gone_back_to(airflow_app: AirflowApp, visitor: Vi
 
 def test_many_jobs_come_in_pages(airflow_app: AirflowApp, visitor: Visitor) -> None:
     for number in range(60):
-        airflow_app.show(airflow_app.declare(f"job_{number:03}"), {"desired_state": "running"})
+        airflow_app.show(airflow_app.declare(f"job_{number:03}"), {"desired_state": {"value": "running"}})
     page = visitor.open()
     expect(page.get_by_text(re.compile("1.50 of 60"))).to_be_visible()
     page.get_by_role("button", name="Next").click()
@@ -202,10 +202,10 @@ def test_requirements_are_checked_tried_and_applied(airflow_app: AirflowApp, vis
     expect(apply).to_be_disabled()
     upper.fill("3")
     expect(dialog.get_by_text("The job rescales.")).to_be_visible()
-    assert airflow_app.stored(asset, "requirements") is None
+    assert airflow_app.requested(asset, "requirements") is None
     apply.click()
     expect(dialog).to_have_count(0)
-    assert airflow_app.stored(asset, "requirements")["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
+    assert airflow_app.requested(asset, "requirements")["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
 
 
 def test_requirements_that_another_user_has_changed_are_read_again(airflow_app: AirflowApp, visitor: Visitor) -> None:
@@ -218,7 +218,7 @@ def test_requirements_that_another_user_has_changed_are_read_again(airflow_app: 
     expect(dialog.get_by_role("alert")).to_contain_text("Read them again")
     dialog.get_by_role("button", name="Reload the requirements").click()
     expect(dialog.get_by_label("Upper bound").first).to_have_value("2")
-    assert airflow_app.stored(asset, "requirements") == body
+    assert airflow_app.requested(asset, "requirements") == body
 
 
 @pytest.mark.parametrize(("button", "desired_state"), [("Suspend", "suspended"), ("Cancel job", "canceled")])
@@ -233,11 +233,11 @@ def test_stopping_a_job_is_confirmed_first(
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(opener).to_be_focused()
-    assert airflow_app.stored(asset, "desired_state") == "running"
+    assert airflow_app.requested(asset, "desired_state") == "running"
     opener.click()
     dialog.get_by_role("button", name="Suspend" if desired_state == "suspended" else "Cancel this job").click()
     expect(page.get_by_text(BEING_STOPPED[desired_state], exact=True)).to_be_visible()
-    assert airflow_app.stored(asset, "desired_state") == desired_state
+    assert airflow_app.requested(asset, "desired_state") == desired_state
 
 
 def test_resuming_that_is_refused_gives_the_reason(airflow_app: AirflowApp, visitor: Visitor) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from playwright.sync_api import expect
 
 from airflow_adaptive.runtime.publishing.documents import HISTORY, POLICY, SUMMARY
-from airflow_adaptive.runtime.requirements.control_requests import REQUESTERS, REQUIREMENTS
+from airflow_adaptive.runtime.requirements.control_requests import REQUIREMENTS
 from tests.integration.browser.conftest import Visitor
 from tests.integration.browser.test_pages import editor_of, overflow
 from tests.support.airflow import published_jobs as stories
@@ -154,8 +154,8 @@ def test_bounds_are_set_for_a_while(airflow_app: AirflowApp, visitor: Visitor) -
     length.fill("90 min")
     apply.click()
     expect(dialog).to_have_count(0)
-    assert airflow_app.stored(asset, REQUIREMENTS)["read"] == {"parallelism": {"lowerBound": 2, "upperBound": 3}}
-    ends = datetime.fromisoformat(airflow_app.stored(asset, REQUESTERS)[REQUIREMENTS]["until"]) - datetime.now(UTC)
+    assert airflow_app.requested(asset, REQUIREMENTS)["read"] == {"parallelism": {"lowerBound": 2, "upperBound": 3}}
+    ends = datetime.fromisoformat(airflow_app.stored(asset, REQUIREMENTS)["until"]) - datetime.now(UTC)
     assert timedelta(minutes=88) < ends <= timedelta(minutes=90)
 
 
@@ -168,15 +168,15 @@ def test_bounds_that_a_policy_has_set_are_held_until_a_time(airflow_app: Airflow
     dialog.get_by_label("Date and time").fill("2099-01-01T10:00")
     dialog.get_by_role("button", name="Apply").click()
     expect(dialog).to_have_count(0)
-    until = datetime.fromisoformat(airflow_app.stored(asset, REQUESTERS)[REQUIREMENTS]["until"])
+    until = datetime.fromisoformat(airflow_app.stored(asset, REQUIREMENTS)["until"])
     assert until == datetime(2099, 1, 1, 4, 15, tzinfo=UTC), "ten o'clock in the viewer's zone"
 
 
 def test_bounds_of_a_user_are_cleared(airflow_app: AirflowApp, visitor: Visitor) -> None:
     body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
-    requesters = {REQUIREMENTS: {"by": "alice", "at": soon(minutes=-3), "via": "REST", "until": soon(minutes=57)}}
+    requester = {"by": "alice", "at": soon(minutes=-3), "via": "REST", "until": soon(minutes=57)}
     alice = requirements_source("USER", "alice", via="REST", until=soon(minutes=57))
-    asset = place(airflow_app, alice, policy(active=False), **{REQUIREMENTS: body, REQUESTERS: requesters})
+    asset = place(airflow_app, alice, policy(active=False), **{REQUIREMENTS: {"value": body, **requester}})
     page = visitor.open("jobs/departures")
     expect(bounds_of(page)).to_contain_text(re.compile(r"Set by alice \(REST\), .*, until \d{4}-"))
     expect(bounds_of(page)).to_contain_text("Another source set the active bounds.")
@@ -186,7 +186,7 @@ def test_bounds_of_a_user_are_cleared(airflow_app: AirflowApp, visitor: Visitor)
     expect(dialog).to_contain_text("The rescale policy (by calendar and load) sets the bounds again.")
     dialog.get_by_role("button", name="Clear").click()
     expect(dialog).to_have_count(0)
-    assert airflow_app.stored(asset, REQUIREMENTS) == dict.fromkeys(body, RESET)
+    assert airflow_app.requested(asset, REQUIREMENTS) == dict.fromkeys(body, RESET)
 
 
 def test_viewer_can_t_clear_bounds(airflow_app: AirflowApp, visitor: Visitor) -> None:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_adaptive.runtime.requirements.control_requests import requested_value
+
 API = "/adaptive/api/v1"
 
 RUN = "manual__2013-01-01"
@@ -122,6 +124,10 @@ class AirflowApp:
         with self.session() as session:
             row = session.get(AssetStateStoreModel, (asset_id, key))
             return None if row is None else json.loads(row.value)
+
+    def requested(self, asset_id: int, key: str) -> Any:
+        """The value of a control request, None without one."""
+        return requested_value(self.stored(asset_id, key))
 
     def audit(self) -> list[dict[str, Any]]:
         """Lines that are ours in Airflow's event log."""

@@ -8,6 +8,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time import comms, task_runner
 
+from airflow_adaptive.runtime.requirements.control_requests import KEYS
+
 
 class FakeComms:
     """What a task process or a triggerer has as `SUPERVISOR_COMMS`.
@@ -34,6 +36,11 @@ class FakeComms:
         self.active_runs: set[str] = set()
         self.pushes: list[str] = []
         self.error: Exception | None = None
+
+    @property
+    def requests(self) -> dict[str, Any]:
+        """The values of the control requests, by key."""
+        return {key: self.asset_states[key]["value"] for key in KEYS if key in self.asset_states}
 
     @classmethod
     def install(cls, monkeypatch: pytest.MonkeyPatch) -> FakeComms:

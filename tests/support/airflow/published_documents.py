@@ -98,7 +98,9 @@ def time_series(job: Scenario, points: int = 3) -> Mapping[str, Any]:
 def place(airflow_app: AirflowApp, job: Scenario, dag_id: str = "flights", **more: Any) -> int:
     """Declare the job and show it; returns its Asset's id."""
     asset = airflow_app.declare(job.state.job.job, dag_id)
-    airflow_app.show(asset, {"desired_state": "running", **published(job), **reported(), **time_series(job), **more})
+    airflow_app.show(
+        asset, {"desired_state": {"value": "running"}, **published(job), **reported(), **time_series(job), **more}
+    )
     return asset
 
 

@@ -138,7 +138,13 @@ def reported(job: Scenario) -> Mapping[str, Any]:
 def place(airflow_app: AirflowApp, job: Scenario, dag_id: str = "flights", task_id: str = "stream", **more: Any) -> int:
     """Declare the job and show all of it; returns its Asset's id."""
     asset = airflow_app.declare(job.state.job.job, dag_id, task_id)
-    documents = {"desired_state": "running", **published(job, **SPARK), **reported(job), **time_series(job), **more}
+    documents = {
+        "desired_state": {"value": "running"},
+        **published(job, **SPARK),
+        **reported(job),
+        **time_series(job),
+        **more,
+    }
     airflow_app.show(asset, documents)
     return asset
 

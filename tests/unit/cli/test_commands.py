@@ -32,7 +32,7 @@ def test_desired_state_reaches_the_control_requests(
     ran = run(*command)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("Requested that job 'departures' stops ")
-    assert airflow_app.stored(asset, "desired_state") == desired_state
+    assert airflow_app.requested(asset, "desired_state") == desired_state
     line = {"event": f"adaptive_{command[0]}", "owner": USER, "dag_id": "flights", "job": "departures"}
     assert airflow_app.audit() == [{**line, "via": "CLI", "request": desired_state}]
 
@@ -51,7 +51,7 @@ def test_cancel_requires_a_confirmation(
     monkeypatch.setattr("builtins.input", answer)
     assert run("cancel", "departures").code == code
     assert questions == ["Cancel job 'departures' permanently? [y/N] "]
-    assert airflow_app.stored(asset, "desired_state") == ("running" if code else "canceled")
+    assert airflow_app.requested(asset, "desired_state") == ("running" if code else "canceled")
 
 
 def test_cancel_without_anybody_who_could_confirm_is_refused(
@@ -65,14 +65,14 @@ def test_cancel_without_anybody_who_could_confirm_is_refused(
     assert run("cancel", "departures").err == (
         "Job 'departures' was not canceled, because the cancellation was not confirmed. Use --yes to confirm.\n"
     )
-    assert airflow_app.stored(asset, "desired_state") == "running"
+    assert airflow_app.requested(asset, "desired_state") == "running"
 
 
 def test_suspended_job_is_run_again(airflow_app: AirflowApp, run: Run) -> None:
-    asset = place(airflow_app, suspended(), desired_state="suspended")
+    asset = place(airflow_app, suspended(), desired_state={"value": "suspended"})
     airflow_app.run()
     assert run("resume", "departures").code == 0
-    assert (airflow_app.stored(asset, "desired_state"), airflow_app.task_state(), airflow_app.run_state()) == (
+    assert (airflow_app.requested(asset, "desired_state"), airflow_app.task_state(), airflow_app.run_state()) == (
         "running",
         None,
         "queued",

@@ -62,7 +62,7 @@ def test_job_is_displayed(airflow_app: AirflowApp, run: Run) -> None:
 
 
 def test_job_that_has_published_nothing_is_of_unknown_state(airflow_app: AirflowApp, run: Run) -> None:
-    airflow_app.show(airflow_app.declare("departures"), {"desired_state": "running"})
+    airflow_app.show(airflow_app.declare("departures"), {"desired_state": {"value": "running"}})
     found = properties(run("show", "departures").out)
     assert found["state"] == "unknown since -"
     assert [cell.strip() for cell in run("jobs").out.splitlines()[2].split("|")][:2] == ["departures", "unknown"]

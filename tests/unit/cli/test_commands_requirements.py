@@ -36,8 +36,8 @@ def test_bounds_are_set_and_written_down(airflow_app: AirflowApp, run: Run, boun
     ran = run("requirements", "set", "departures", bounds)
     assert (ran.code, ran.err) == (0, "")
     wanted = {"job": {"parallelism": {"lowerBound": 2, "upperBound": 4}}}
-    assert (airflow_app.stored(asset, "requirements"), requirements(run)["requirements"]) == (wanted, wanted)
-    assert airflow_app.stored(asset, "requesters")["requirements"]["via"] == "CLI"
+    assert (airflow_app.requested(asset, "requirements"), requirements(run)["requirements"]) == (wanted, wanted)
+    assert airflow_app.stored(asset, "requirements")["via"] == "CLI"
     line = {"event": "adaptive_requirements", "owner": USER, "dag_id": "flights", "job": "departures"}
     assert airflow_app.audit() == [{**line, "via": "CLI", "request": wanted}]
     assert list(airflow_app.marks()) == ["departures"]
@@ -73,7 +73,7 @@ def test_bounds_with_violations_are_all_reported_and_change_nothing(airflow_app:
     for violation in ("read", "rite", "write", '"x" must be a whole number'):
         assert any(violation in line for line in ran.err.splitlines())
     assert len(ran.err.splitlines()) >= 3
-    assert (airflow_app.stored(asset, "requirements"), airflow_app.audit()) == (None, [])
+    assert (airflow_app.requested(asset, "requirements"), airflow_app.audit()) == (None, [])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_nonsense_is_refused(airflow_app: AirflowApp, run: Run, bounds: str, how
     assert (ran.code, ran.out) == (1, "")
     assert ran.err
     assert len(ran.err) < 1000
-    assert airflow_app.stored(asset, "requirements") is None
+    assert airflow_app.requested(asset, "requirements") is None
 
 
 def test_bounds_without_a_clear_vertex_are_bad_usage(airflow_app: AirflowApp, run: Run) -> None:
@@ -107,7 +107,7 @@ def test_bounds_are_not_set_over_those_of_another_user(airflow_app: AirflowApp, 
     assert run("requirements", "set", "departures", "2", "--if-version", version).code == 0
     ran = run("requirements", "set", "departures", "3", "--if-version", version)
     assert (ran.code, "have changed since you read them" in ran.err) == (1, True)
-    assert airflow_app.stored(asset, "requirements")["job"]["parallelism"]["upperBound"] == 2
+    assert airflow_app.requested(asset, "requirements")["job"]["parallelism"]["upperBound"] == 2
 
 
 def test_preview_reports_and_changes_nothing(airflow_app: AirflowApp, run: Run) -> None:
@@ -120,7 +120,7 @@ def test_preview_reports_and_changes_nothing(airflow_app: AirflowApp, run: Run) 
     same = json.loads(run("requirements", "set", "departures", "1:4", "--preview", "-o", "json").out)
     assert {*same} == {*answer}
     assert same["consequence"] == answer["consequence"]
-    assert (airflow_app.stored(asset, "requirements"), airflow_app.audit()) == (None, [])
+    assert (airflow_app.requested(asset, "requirements"), airflow_app.audit()) == (None, [])
 
 
 def test_job_that_takes_no_bounds_gives_the_reason(airflow_app: AirflowApp, run: Run) -> None:
@@ -132,11 +132,11 @@ def test_job_that_takes_no_bounds_gives_the_reason(airflow_app: AirflowApp, run:
 def test_bounds_are_set_for_a_while_and_cleared(airflow_app: AirflowApp, run: Run) -> None:
     asset = place(airflow_app, executing())
     assert run("requirements", "set", "departures", "2:3", "--for", "2 h").code == 0
-    assert "until" in airflow_app.stored(asset, "requesters")["requirements"]
+    assert "until" in airflow_app.stored(asset, "requirements")
     assert " until " in properties(run("show", "departures").out)["requested (requirements)"]
     ran = run("requirements", "clear", "departures")
     assert (ran.code, "is cleared" in ran.out) == (0, True)
-    assert airflow_app.stored(asset, "requirements")["job"]["parallelism"] == {"lowerBound": -1, "upperBound": -1}
+    assert airflow_app.requested(asset, "requirements")["job"]["parallelism"] == {"lowerBound": -1, "upperBound": -1}
 
 
 def test_expiry_in_the_past_is_refused(airflow_app: AirflowApp, run: Run) -> None:

@@ -31,10 +31,10 @@ def test_trigger_knows_the_task_instance(make, airflow, map_index, meant):
 
 
 def test_new_attempt_is_announced_and_withdraws_the_desired_state_of_an_earlier_run(make, airflow):
-    airflow.asset_states = {"desired_state": "canceled"}
+    airflow.asset_states = {"desired_state": {"value": "canceled"}}
     instance = FakeInstance()
     trigger = deferral(make().execute, {"ti": instance})
-    assert airflow.asset_states == {"desired_state": "running"}
+    assert airflow.requests == {"desired_state": "running"}
     assert instance.pushed == {"attempt": trigger.spec["attempt"], **dict.fromkeys(LINKS, "")}
 
 
@@ -55,9 +55,9 @@ def test_desired_state_that_a_dead_try_left_is_followed_by_the_next(make, airflo
     """Its attempt too: an end that the dead try had begun is this one's end, not the start of a new life."""
     first = deferral(make().execute, {"ti": FakeInstance()})._job
     begin_log(tmp_path, first, first.attempt)
-    airflow.asset_states = {"desired_state": "suspended"}
+    airflow.asset_states = {"desired_state": {"value": "suspended"}}
     second = deferral(make().execute, {"ti": FakeInstance(try_number=2)})._job
-    assert airflow.asset_states == {"desired_state": "suspended"}
+    assert airflow.requests == {"desired_state": "suspended"}
     assert second.attempt == first.attempt
 
 
@@ -67,9 +67,9 @@ def test_desired_state_that_a_dead_try_left_is_followed_by_the_next(make, airflo
 )
 def test_job_is_to_run_if_its_task_left_no_desired_state_to_stop(make, airflow, tmp_path, desired_state, attempt):
     begin_log(tmp_path, staged(make()), attempt)
-    airflow.asset_states = {"desired_state": desired_state}
+    airflow.asset_states = {"desired_state": {"value": desired_state}}
     spec = deferral(make().execute, {"ti": FakeInstance()})._job
-    assert airflow.asset_states == {"desired_state": "running"}
+    assert airflow.requests == {"desired_state": "running"}
     assert spec.attempt != attempt
 
 
@@ -85,19 +85,19 @@ def test_job_is_to_run_if_its_task_left_no_desired_state_to_stop(make, airflow, 
 )
 def test_desired_state_is_taken_back_when_the_jobs_end_is_reported(make, airflow, event, left):
     """A cleared task therefore runs its job. The desired state of another attempt does not change."""
-    airflow.asset_states = {"desired_state": "suspended"}
+    airflow.asset_states = {"desired_state": {"value": "suspended"}}
     with suppress(AirflowException):
         make().execute_complete({"ti": FakeInstance()}, event)
-    assert airflow.asset_states == left
+    assert airflow.requests == left
 
 
 def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_path):
     first = deferral(make(execution_timeout=timedelta(hours=1)).execute, {"ti": FakeInstance()})
     begin_log(tmp_path, first._job)
     event = {"status": "recycle", "attempt": first.spec["attempt"], "cancel_at": first.cancel_at}
-    airflow.asset_states = {"desired_state": "suspended"}
+    airflow.asset_states = {"desired_state": {"value": "suspended"}}
     assert deferral(make().execute_complete, {"ti": FakeInstance()}, event).serialize() == first.serialize()
-    assert airflow.asset_states == {"desired_state": "suspended"}
+    assert airflow.requests == {"desired_state": "suspended"}
 
 
 def test_what_the_triggerer_stores_has_no_secret_of_the_connection(make, airflow, monkeypatch):

@@ -39,7 +39,7 @@ def body(lower: int, upper: int) -> dict[str, Any]:
 def test_bounds_that_are_to_hold_for_two_hours_are_left_with_when_they_expire(airflow: FakeComms) -> None:
     before = datetime.now(UTC)
     SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=2, hold="2 h").execute(CONTEXT)
-    until = datetime.fromisoformat(airflow.asset_states["requesters"]["requirements"]["until"])
+    until = datetime.fromisoformat(airflow.asset_states["requirements"]["until"])
     assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=1)
 
 
@@ -75,9 +75,9 @@ def test_bounds_are_stored_for_the_job_with_their_requester(
 ) -> None:
     operator = SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=parallelism)
     assert operator.execute(CONTEXT) == body(*bounds)
-    assert airflow.asset_states["requirements"] == body(*expected)
-    assert "until" not in airflow.asset_states["requesters"]["requirements"]
-    assert airflow.asset_states["requesters"]["requirements"]["by"] == "night/shrink/r"
+    assert airflow.requests["requirements"] == body(*expected)
+    assert "until" not in airflow.asset_states["requirements"]
+    assert airflow.asset_states["requirements"]["by"] == "night/shrink/r"
     assert "departures" in str(airflow.variables), "the change marker notifies the loop"
 
 
@@ -142,7 +142,7 @@ def test_job_that_can_not_have_other_bounds_gives_the_reason_in_the_words_of_the
 def test_suspended_job_takes_the_bounds_that_it_is_resumed_with(airflow: FakeComms) -> None:
     airflow.asset_states = published(suspended())
     body = SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=(2, 3)).execute(CONTEXT)
-    assert airflow.asset_states["requirements"] == body == {"job": {"parallelism": {"lowerBound": 2, "upperBound": 3}}}
+    assert airflow.requests["requirements"] == body == {"job": {"parallelism": {"lowerBound": 2, "upperBound": 3}}}
 
 
 @pytest.mark.parametrize("states", [{}, {"summary": {}}, {"summary": SUMMARY, "scheduler": {"format": 99}}])
@@ -173,7 +173,7 @@ def test_stop_requests_and_waits_without_a_worker(
 ) -> None:
     operator = StopAdaptiveJobOperator(task_id="t", job="departures", cancel=cancel)
     trigger = deferred_to(lambda: operator.execute(CONTEXT))
-    assert airflow.asset_states["desired_state"] == desired_state
+    assert airflow.requests["desired_state"] == desired_state
     airflow.asset_states["summary"] = ended(outcome)
     assert operator.execute_complete(CONTEXT, fire(trigger)) == outcome
 

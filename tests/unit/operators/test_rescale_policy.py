@@ -42,8 +42,8 @@ def test_task_sets_what_the_policy_requests_now(airflow):
     operator = ApplyRescalePolicyOperator(task_id=TASK_ID, job="departures", policy=ALWAYS)
     body = operator.execute(CONTEXT)
     assert body == {"job": {"parallelism": {"lowerBound": 2, "upperBound": 3}}}
-    assert airflow.asset_states["calendar"] == body
-    assert airflow.asset_states["requesters"]["calendar"]["by"] == "calendar/set_requirements/r"
+    assert airflow.requests["calendar"] == body
+    assert airflow.asset_states["calendar"]["by"] == "calendar/set_requirements/r"
     assert "requirements" not in airflow.asset_states, "that is where people's bounds are, which win"
 
 

@@ -110,7 +110,7 @@ def test_job_without_a_request_is_to_run(airflow: FakeComms, store: AirflowJobSt
 
 
 def test_desired_state_and_overrides_are_read(airflow: FakeComms, store: AirflowJobStore) -> None:
-    airflow.asset_states = {"desired_state": "suspended", "requirements": BODY}
+    airflow.asset_states = {"desired_state": {"value": "suspended"}, "requirements": {"value": BODY}}
     assert asyncio.run(store.control_requests()) == ControlRequests(
         desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)}
     )
@@ -129,7 +129,7 @@ def test_asking_is_read_by_the_next_look_but_one_not_made_too_soon(
 def test_unreadable_control_requests_stay_as_they_were(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, error: Exception
 ) -> None:
-    airflow.asset_states = {"desired_state": "suspended", "requirements": BODY}
+    airflow.asset_states = {"desired_state": {"value": "suspended"}, "requirements": {"value": BODY}}
     before = asyncio.run(store.control_requests())
     airflow.error = error
     assert read_later(store, clock) == before
@@ -138,7 +138,7 @@ def test_unreadable_control_requests_stay_as_they_were(
 def test_invalid_overrides_do_not_hide_the_desired_state(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    airflow.asset_states = {"desired_state": "canceled", "requirements": {"job": 3}}
+    airflow.asset_states = {"desired_state": {"value": "canceled"}, "requirements": {"value": {"job": 3}}}
     with caplog.at_level(logging.WARNING):
         assert asyncio.run(store.control_requests()) == ControlRequests(desired_state=DesiredState.CANCELED)
         read_later(store, clock)
@@ -148,7 +148,7 @@ def test_invalid_overrides_do_not_hide_the_desired_state(
 
 
 def test_unknown_desired_state_does_not_hide_the_overrides(airflow: FakeComms, store: AirflowJobStore) -> None:
-    airflow.asset_states = {"desired_state": "explode", "requirements": BODY}
+    airflow.asset_states = {"desired_state": {"value": "explode"}, "requirements": {"value": BODY}}
     assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)})
 
 
@@ -233,15 +233,15 @@ def read_all(stores: list[AirflowJobStore]) -> list[DesiredState]:
 def test_inboxes_of_many_jobs_are_read_in_turn(
     airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
 ) -> None:
-    airflow.asset_states = {"desired_state": "suspended"}
+    airflow.asset_states = {"desired_state": {"value": "suspended"}}
     airflow.reads, first = 0, read_all(crowd)
     assert set(first) == {DesiredState.RUNNING}
     for _ in range(13):
         asyncio.run(clock.sleep(1))
         read_all(crowd)
     assert set(read_all(crowd)) == {DesiredState.SUSPENDED}
-    assert airflow.reads <= 4 * 130 + 7, (
-        "two to four operations for an inbox, ten inboxes a second, the signal every two"
+    assert airflow.reads <= 3 * 130 + 7, (
+        "two or three operations for the requests of a job, ten jobs a second, the change markers every two seconds"
     )
 
 
@@ -253,7 +253,7 @@ def test_job_with_a_request_is_read_at_once_however_many_jobs_there_are(
     asyncio.run(clock.sleep(2))
     before = airflow.reads
     assert asyncio.run(crowd[42].control_requests()).desired_state is DesiredState.CANCELED
-    assert airflow.reads == before + 5, "the signal, and all four of the inbox"
+    assert airflow.reads == before + 4, "the change markers, and all three documents of the job"
 
 
 def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
@@ -314,9 +314,9 @@ def test_what_airflow_deleted_with_the_asset_is_brought_back(
         await store.finish()
         return control_requests
 
-    airflow.asset_states = {"desired_state": "suspended", "requirements": BODY}
+    airflow.asset_states = {"desired_state": {"value": "suspended"}, "requirements": {"value": BODY}}
     assert asyncio.run(live()) == ControlRequests(desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)})
-    assert (airflow.asset_states["desired_state"], airflow.asset_states["requirements"]) == ("suspended", BODY)
+    assert airflow.requests == {"desired_state": "suspended", "requirements": BODY}
     assert airflow.asset_states["summary"]["state"] == "Executing"
 
 
@@ -324,35 +324,32 @@ def test_what_airflow_deleted_with_the_asset_is_brought_back(
 
 
 def test_who_has_set_bounds_and_until_when_is_read_with_them(airflow: FakeComms, store: AirflowJobStore) -> None:
-    told = {"by": "alice", "via": "REST", "at": "2013-01-01T00:00:00Z", "until": "2013-01-01T02:00:00+00:00"}
-    airflow.asset_states = {"requirements": BODY, "requesters": {"requirements": told}}
+    by_alice = {"by": "alice", "via": "REST", "at": "2013-01-01T00:00:00Z", "until": "2013-01-01T02:00:00+00:00"}
+    airflow.asset_states = {"requirements": {"value": BODY, **by_alice}}
     requester = Requester(requested_by="alice", via="REST", expires_at=datetime(2013, 1, 1, 2, tzinfo=UTC))
     assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)}, requester=requester)
 
 
 def test_bounds_of_a_calendar_are_kept_apart_from_those_of_users(airflow: FakeComms, store: AirflowJobStore) -> None:
-    airflow.asset_states = {"calendar": BODY, "requesters": {"calendar": {"by": "calendar/set/r", "via": "task"}}}
+    airflow.asset_states = {"calendar": {"value": BODY, "by": "calendar/set/r", "via": "task"}}
     requester = Requester(requested_by="calendar/set/r", via="task")
     assert asyncio.run(store.control_requests()) == ControlRequests(
         calendar={"job": (1, -1)}, calendar_requester=requester
     )
 
 
-@pytest.mark.parametrize("asked", ["nobody", {"requirements": 7}, {"requirements": {"until": "soon"}}, 3])
-def test_requester_in_an_unknown_form_is_not_known(airflow: FakeComms, store: AirflowJobStore, asked: Any) -> None:
-    airflow.asset_states = {"requirements": BODY, "requesters": asked}
+@pytest.mark.parametrize("requester", [{"by": None}, {"by": "", "until": 7}, {"until": "soon"}, {}])
+def test_requester_in_an_unknown_form_is_not_known(airflow: FakeComms, store: AirflowJobStore, requester: Any) -> None:
+    airflow.asset_states = {"requirements": {"value": BODY, **requester}}
     assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)})
 
 
 def test_longer_hold_of_the_same_bounds_is_seen_within_a_few_reads(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
-    airflow.asset_states = {
-        "requirements": BODY,
-        "requesters": {"requirements": {"until": "2013-01-01T02:00:00+00:00"}},
-    }
+    airflow.asset_states = {"requirements": {"value": BODY, "until": "2013-01-01T02:00:00+00:00"}}
     asyncio.run(store.control_requests())
-    airflow.asset_states["requesters"] = {"requirements": {"until": "2013-01-01T03:00:00+00:00"}}
+    airflow.asset_states["requirements"] = {"value": BODY, "until": "2013-01-01T03:00:00+00:00"}
     reads = [read_later(store, clock) for _ in range(READS_BETWEEN + 1)]
     assert reads[-1].requester.expires_at == datetime(2013, 1, 1, 3, tzinfo=UTC)
 
@@ -370,10 +367,9 @@ def test_requester_is_restored_too_when_airflow_has_deleted_the_asset(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
     before = {
-        "desired_state": "running",
-        "requirements": BODY,
-        "calendar": BODY,
-        "requesters": {"requirements": {"by": "alice"}},
+        "desired_state": {"value": "running"},
+        "requirements": {"value": BODY, "by": "alice"},
+        "calendar": {"value": BODY},
     }
     airflow.asset_states = dict(before)
     first = asyncio.run(store.control_requests())

@@ -34,7 +34,7 @@ from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
 from airflow_adaptive.plugin.data.metadata_database import state_store
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.ports import Requester
-from airflow_adaptive.runtime.requirements.control_requests import REQUESTERS, ControlRequest
+from airflow_adaptive.runtime.requirements.control_requests import ControlRequest
 from airflow_adaptive.stores.change_marker import DESCRIPTION, VARIABLE, with_new_marker
 
 log = logging.getLogger(__name__)
@@ -79,9 +79,7 @@ class Change:
             expires_at: expiry of the request, None without an expiry.
         """
         request = ControlRequest(key=key, value=value, requester=replace(self._requester, expires_at=expires_at))
-        requesters = self.documents([REQUESTERS]).get(REQUESTERS)
-        for name, document in request.documents(requesters, datetime.now(UTC)).items():
-            self._set(name, document)
+        self._set(key, request.document(datetime.now(UTC)))
         self._audit(event, value, task)
         self.changed = True
 

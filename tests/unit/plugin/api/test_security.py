@@ -67,8 +67,8 @@ def test_viewer_may_change_nothing(airflow_app: AirflowApp, change: tuple[str, s
     answer = airflow_app.client("viewer").request(*_at(change), json=BODY)
     assert answer.status_code == 403
     assert "permission to edit every DAG" in answer.json()["detail"]
-    assert airflow_app.stored(asset, "desired_state") == "running"
-    assert airflow_app.stored(asset, "requirements") is None
+    assert airflow_app.requested(asset, "desired_state") == "running"
+    assert airflow_app.requested(asset, "requirements") is None
     assert airflow_app.audit() == []
 
 
@@ -163,7 +163,7 @@ def test_page_of_another_site_changes_nothing(airflow_app: AirflowApp, headers: 
     for method, path in [*CHANGING, PREVIEW]:
         answer = airflow_app.client().request(method, API + path, json=BODY, headers=headers)
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:airflow-adaptive:problem:cross-site")
-    assert airflow_app.stored(asset, "desired_state") == "running"
+    assert airflow_app.requested(asset, "desired_state") == "running"
 
 
 @pytest.mark.parametrize(

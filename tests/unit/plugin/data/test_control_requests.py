@@ -28,8 +28,8 @@ def test_desired_state_is_in_the_control_requests_before_it_is_answered(airflow_
         STATES[what],
         "Executing",
     )
-    assert airflow_app.stored(asset, "desired_state") == STATES[what]
-    assert airflow_app.stored(asset, "requesters")["desired_state"]["by"] == "editor"
+    assert airflow_app.requested(asset, "desired_state") == STATES[what]
+    assert airflow_app.stored(asset, "desired_state")["by"] == "editor"
     line = {"event": f"adaptive_{what}", "owner": "editor", "dag_id": "flights"}
     assert airflow_app.audit() == [{**line, "job": "departures", "via": "REST", "request": STATES[what]}]
     assert list(airflow_app.marks()) == ["departures"]
@@ -37,9 +37,9 @@ def test_desired_state_is_in_the_control_requests_before_it_is_answered(airflow_
 
 @pytest.mark.parametrize("what", ["cancel", "suspend", "resume"])
 def test_asking_again_changes_nothing(airflow_app: AirflowApp, what: str) -> None:
-    asset = place(airflow_app, executing(), desired_state="suspended" if what == "resume" else "running")
+    asset = place(airflow_app, executing(), desired_state={"value": "suspended" if what == "resume" else "running"})
     assert [request(airflow_app, what)[0] for _ in range(3)] == [202, 202, 202]
-    assert airflow_app.stored(asset, "desired_state") == STATES[what]
+    assert airflow_app.requested(asset, "desired_state") == STATES[what]
     assert len(airflow_app.audit()) == 1
 
 
@@ -51,15 +51,15 @@ def test_body_may_be_left_out_but_not_its_type(airflow_app: AirflowApp) -> None:
 
 def test_job_that_has_published_nothing_yet_can_be_canceled(airflow_app: AirflowApp) -> None:
     asset = airflow_app.declare("departures")
-    airflow_app.show(asset, {"desired_state": "running"})
+    airflow_app.show(asset, {"desired_state": {"value": "running"}})
     assert request(airflow_app, "cancel") == (202, "")
-    assert airflow_app.stored(asset, "desired_state") == "canceled"
+    assert airflow_app.requested(asset, "desired_state") == "canceled"
 
 
 def test_job_that_has_ended_accepts_no_requests(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing().when_query_failed(HOPELESS).when_driver_ended())
     assert [request(airflow_app, what) for what in ("cancel", "suspend", "resume")] == [(409, "finished")] * 3
-    assert airflow_app.stored(asset, "desired_state") == "running"
+    assert airflow_app.requested(asset, "desired_state") == "running"
     assert airflow_app.audit() == []
 
 
@@ -70,38 +70,38 @@ def test_canceled_job_stays_canceled(airflow_app: AirflowApp) -> None:
 
 
 def test_job_that_is_being_canceled_can_not_be_saved(airflow_app: AirflowApp) -> None:
-    asset = place(airflow_app, executing(), desired_state="canceled")
+    asset = place(airflow_app, executing(), desired_state={"value": "canceled"})
     assert [request(airflow_app, what) for what in ("suspend", "resume")] == [(409, "canceling")] * 2
-    assert airflow_app.stored(asset, "desired_state") == "canceled"
+    assert airflow_app.requested(asset, "desired_state") == "canceled"
 
 
 # ---- suspended jobs -------------------------------------------------------------------------------------------------
 
 
 def test_suspended_job_is_run_again_by_airflow(airflow_app: AirflowApp) -> None:
-    asset = place(airflow_app, suspended(), desired_state="suspended")
+    asset = place(airflow_app, suspended(), desired_state={"value": "suspended"})
     airflow_app.run(state="success")
     assert request(airflow_app, "resume") == (202, "")
     assert airflow_app.task_state() is None
     assert airflow_app.run_state() == "queued"
-    assert airflow_app.stored(asset, "desired_state") == "running"
+    assert airflow_app.requested(asset, "desired_state") == "running"
     assert [line["event"] for line in airflow_app.audit()] == ["adaptive_resume"]
 
 
 def test_job_that_was_resumed_is_not_cleared_again(airflow_app: AirflowApp) -> None:
-    place(airflow_app, suspended(), desired_state="suspended")
+    place(airflow_app, suspended(), desired_state={"value": "suspended"})
     airflow_app.run(state="success")
     assert [request(airflow_app, "resume")[0] for _ in range(3)] == [202, 202, 202]
     assert len(airflow_app.audit()) == 1
 
 
 def test_suspended_job_whose_task_is_about_to_end_is_resumed_a_little_later(airflow_app: AirflowApp) -> None:
-    asset = place(airflow_app, suspended(), desired_state="suspended")
+    asset = place(airflow_app, suspended(), desired_state={"value": "suspended"})
     airflow_app.run(state="deferred")
     answer = airflow_app.client().post(f"{PATH}/resume", json={})
     assert (answer.status_code, answer.headers["retry-after"]) == (409, "5")
     assert airflow_app.task_state() == "deferred"
-    assert airflow_app.stored(asset, "desired_state") == "suspended"
+    assert airflow_app.requested(asset, "desired_state") == "suspended"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_suspended_job_whose_task_is_about_to_end_is_resumed_a_little_later(airf
 def test_task_is_not_cleared_behind_the_back_of_a_scheduler_that_ends_its_run(
     airflow_app: AirflowApp, paused: bool, answer: tuple[int, str], state: str | None
 ) -> None:
-    place(airflow_app, suspended(), desired_state="suspended")
+    place(airflow_app, suspended(), desired_state={"value": "suspended"})
     airflow_app.run(state="success", ends=True)
     airflow_app.pause(paused)
     assert request(airflow_app, "resume") == answer
@@ -118,25 +118,25 @@ def test_task_is_not_cleared_behind_the_back_of_a_scheduler_that_ends_its_run(
 
 
 def test_job_that_stops_is_resumed_when_it_has_stopped(airflow_app: AirflowApp) -> None:
-    place(airflow_app, executing().when_suspended(), desired_state="suspended")
+    place(airflow_app, executing().when_suspended(), desired_state={"value": "suspended"})
     assert request(airflow_app, "resume") == (409, "suspending")
 
 
 def test_suspended_job_whose_run_is_gone_is_not_resumed(airflow_app: AirflowApp) -> None:
-    asset = place(airflow_app, suspended(), desired_state="suspended")
+    asset = place(airflow_app, suspended(), desired_state={"value": "suspended"})
     answer = airflow_app.client().post(f"{PATH}/resume", json={})
     assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (409, "run-gone")
     assert answer.json()["detail"] == (
         f"Run {RUN!r} of DAG 'flights' of job 'departures' does not exist anymore. Trigger flights. The job continues from its "
         "checkpoint."
     )
-    assert airflow_app.stored(asset, "desired_state") == "suspended"
+    assert airflow_app.requested(asset, "desired_state") == "suspended"
     assert airflow_app.audit() == []
 
 
 def test_task_that_does_not_run_the_job_is_not_cleared(airflow_app: AirflowApp) -> None:
     """A user who can write to the state store of an Asset must not be able to clear the tasks of other DAGs."""
-    asset = place(airflow_app, suspended(), desired_state="suspended")
+    asset = place(airflow_app, suspended(), desired_state={"value": "suspended"})
     forged = published(suspended())
     forged["summary"]["task"] = {"dag_id": "payments", "task_id": "pay", "run_id": RUN, "map_index": -1}
     airflow_app.show(asset, forged)
@@ -147,7 +147,7 @@ def test_task_that_does_not_run_the_job_is_not_cleared(airflow_app: AirflowApp) 
 
 
 def test_suspended_job_has_nothing_to_suspend_or_cancel(airflow_app: AirflowApp) -> None:
-    place(airflow_app, suspended(), desired_state="suspended")
+    place(airflow_app, suspended(), desired_state={"value": "suspended"})
     assert request(airflow_app, "suspend") == (202, "")
     assert request(airflow_app, "cancel") == (409, "suspended")
     assert airflow_app.audit() == []

@@ -74,13 +74,13 @@ def body(lower: int, upper: int) -> dict[str, Any]:
 
 
 def test_override_of_a_user_applies_before_the_loop_has_read_it() -> None:
-    found = state_of(executing(), requirements=body(2, 3))
+    found = state_of(executing(), requirements={"value": body(2, 3)})
     assert resolved(found) == (2, 3)
     assert resolved(found, override=body(1, 2)) == (1, 2)
 
 
 def test_advice_of_the_policy_applies_again_after_the_override_is_cleared() -> None:
-    found = state_of(executing(), **with_policy(2, 3), requirements=body(1, 1))
+    found = state_of(executing(), **with_policy(2, 3), requirements={"value": body(1, 1)})
     assert resolved(found) == (1, 1)
     assert resolved(found, override=encode_clear(["job"])) == (2, 3)
 
@@ -90,11 +90,11 @@ def test_advice_that_the_job_cannot_have_is_ignored() -> None:
 
 
 def test_override_that_has_expired_does_not_apply() -> None:
-    requesters = {"requirements": {"by": "eve", "at": NOW.isoformat(), "via": "REST", "until": NOW.isoformat()}}
-    found = state_of(executing(), **with_policy(2, 3), requirements=body(1, 1), requesters=requesters)
+    override = {"value": body(1, 1), "by": "eve", "at": NOW.isoformat(), "via": "REST", "until": NOW.isoformat()}
+    found = state_of(executing(), **with_policy(2, 3), requirements=override)
     assert resolved(found, NOW - timedelta(seconds=1)) == (1, 1)
     assert resolved(found, NOW) == (2, 3)
 
 
 def test_desired_state_is_the_last_request() -> None:
-    assert state_of(desired_state="suspended").desired_state is DesiredState.SUSPENDED
+    assert state_of(desired_state={"value": "suspended"}).desired_state is DesiredState.SUSPENDED

@@ -82,7 +82,7 @@ def test_override_that_is_cleared_or_expired_releases_the_requirements(advice: P
 
 @pytest.mark.parametrize("asked", [None, {}, {"other": 1}, "x"])
 def test_requirements_that_can_not_hold_leave_those_active(asked: object) -> None:
-    assert resolve(decode({"requirements": asked}), None, DECLARED, active(2, 3), START) is None
+    assert resolve(decode({"requirements": {"value": asked}}), None, DECLARED, active(2, 3), START) is None
 
 
 def test_requirements_that_come_into_force_next_are_active() -> None:

@@ -15,7 +15,7 @@ from tests.support.airflow.published_documents import executing, place, scenario
 def three_jobs(airflow_app: AirflowApp) -> None:
     place(airflow_app, executing("departures"))
     place(airflow_app, scenario("arrivals").given_waiting(), dag_id="others")
-    airflow_app.show(airflow_app.declare("delays_2"), {"desired_state": "running"})
+    airflow_app.show(airflow_app.declare("delays_2"), {"desired_state": {"value": "running"}})
 
 
 @pytest.mark.parametrize(

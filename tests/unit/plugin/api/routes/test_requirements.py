@@ -31,7 +31,7 @@ def test_what_was_set_is_there_at_once_and_with_who_set_it(airflow_app: AirflowA
     assert (answer.status_code, answer.json()) == (200, {"job": bounds(2, 8)})
     assert airflow_app.client("viewer").get(PATH).json() == {"job": bounds(2, 8)}
     assert airflow_app.client("viewer").get(PATH).headers["etag"] == answer.headers["etag"]
-    assert decode_bounds(airflow_app.stored(asset, "requirements")) == {"job": (2, 8)}
+    assert decode_bounds(airflow_app.requested(asset, "requirements")) == {"job": (2, 8)}
     requested = airflow_app.client().get(f"{API}/jobs/departures").json()["requesters"]["requirements"]
     assert (requested["by"], requested["via"]) == ("editor", "REST")
     assert airflow_app.audit() == [
@@ -63,7 +63,7 @@ def test_minus_one_resets_a_bound_to_its_default(airflow_app: AirflowApp) -> Non
 
 def test_bounds_in_the_control_requests_that_can_not_hold_are_ignored_as_the_loop_does(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
-    airflow_app.show(asset, {"requirements": {"other": bounds(1, 1)}})
+    airflow_app.show(asset, {"requirements": {"value": {"other": bounds(1, 1)}}})
     assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
 
 
@@ -84,7 +84,7 @@ def test_writer_who_does_not_know_the_newest_bounds_changes_nothing(airflow_app:
     assert airflow_app.client().put(PATH, json={"job": bounds(2, 3)}, headers={"If-Match": read}).status_code == 200
     late = airflow_app.client("admin").put(PATH, json={"job": bounds(1, 8)}, headers={"If-Match": read})
     assert (late.status_code, late.json()["type"].rpartition(":")[2]) == (412, "lost-update")
-    assert airflow_app.stored(asset, "requirements") == {"job": bounds(2, 3)}
+    assert airflow_app.requested(asset, "requirements") == {"job": bounds(2, 3)}
     assert len(airflow_app.audit()) == 1
 
 
@@ -115,7 +115,7 @@ def test_of_many_writers_at_once_one_is_first(airflow_app: AirflowApp) -> None:
         writer.join(60)
     assert sorted(answers.values()) == [200, 412, 412, 412, 412, 412]
     first = next(upper for upper, status in answers.items() if status == 200)
-    assert airflow_app.stored(asset, "requirements") == {"job": bounds(1, first)}
+    assert airflow_app.requested(asset, "requirements") == {"job": bounds(1, first)}
     assert len(airflow_app.audit()) == 1
 
 
@@ -135,7 +135,7 @@ def test_what_the_database_does_not_take_is_not_accepted(
     assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
     assert "could not be persisted and has not been applied" in answer.json()["detail"]
     assert "INSERT" not in answer.text
-    assert (airflow_app.stored(asset, "requirements"), airflow_app.audit(), airflow_app.marks()) == (None, [], {})
+    assert (airflow_app.requested(asset, "requirements"), airflow_app.audit(), airflow_app.marks()) == (None, [], {})
 
 
 def test_preview_reports_what_would_happen_and_changes_nothing(airflow_app: AirflowApp) -> None:
@@ -146,7 +146,7 @@ def test_preview_reports_what_would_happen_and_changes_nothing(airflow_app: Airf
     assert (found["before"], found["after"]) == ({"job": 4}, {"job": 2})
     assert found["requirements"] == {"job": bounds(1, 2)}
     assert found["slots"] == {"available": 4, "minimum": 1, "maximum": 2, "missing": 0}
-    assert airflow_app.stored(asset, "requirements") is None
+    assert airflow_app.requested(asset, "requirements") is None
     assert (airflow_app.audit(), airflow_app.marks()) == ([], {})
 
 

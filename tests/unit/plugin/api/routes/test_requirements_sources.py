@@ -17,7 +17,7 @@ PATH = f"{API}/jobs/departures/resource-requirements"
 def test_bounds_that_are_set_for_two_hours_are_there_with_when_they_expire(airflow_app: AirflowApp, query: str) -> None:
     asset, before = place(airflow_app, executing()), datetime.now(UTC)
     assert airflow_app.client().put(f"{PATH}?{query}", json={"job": bounds(2, 8)}).status_code == 200
-    until = datetime.fromisoformat(airflow_app.stored(asset, "requesters")["requirements"]["until"])
+    until = datetime.fromisoformat(airflow_app.stored(asset, "requirements")["until"])
     assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=1)
     requested = airflow_app.client().get(f"{API}/jobs/departures").json()["requesters"]["requirements"]
     assert datetime.fromisoformat(requested["until"]) == until
@@ -26,7 +26,7 @@ def test_bounds_that_are_set_for_two_hours_are_there_with_when_they_expire(airfl
 def test_bounds_may_be_set_until_a_time_in_any_zone(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
     airflow_app.client().put(PATH, params={"until": "2999-01-31T18:00:00+01:00"}, json={"job": bounds(2, 8)})
-    assert airflow_app.stored(asset, "requesters")["requirements"]["until"] == "2999-01-31T17:00:00+00:00"
+    assert airflow_app.stored(asset, "requirements")["until"] == "2999-01-31T17:00:00+00:00"
 
 
 def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none(airflow_app: AirflowApp) -> None:
@@ -62,10 +62,8 @@ def test_expiry_that_makes_no_sense_is_reported_and_nothing_is_changed(
 
 def test_bounds_that_have_expired_are_not_reported_any_more_and_may_be_set_again(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
-    requested = {
-        "requirements": {"by": "x", "at": "2013-01-01T00:00:00Z", "via": "CLI", "until": "2013-01-01T01:00:00Z"}
-    }
-    airflow_app.show(asset, {"requirements": {"job": bounds(2, 8)}, "requesters": requested})
+    by = {"by": "x", "at": "2013-01-01T00:00:00Z", "via": "CLI", "until": "2013-01-01T01:00:00Z"}
+    airflow_app.show(asset, {"requirements": {"value": {"job": bounds(2, 8)}, **by}})
     assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
     airflow_app.client().put(PATH, json={"job": bounds(2, 8)})
     assert airflow_app.client().get(PATH).json() == {"job": bounds(2, 8)}
@@ -77,7 +75,7 @@ def test_clearing_puts_every_bound_back_and_clearing_again_changes_nothing(airfl
     for _ in range(2):
         answer = airflow_app.client().delete(PATH, headers={"Content-Type": "application/json"})
         assert (answer.status_code, answer.content) == (204, b"")
-    assert airflow_app.stored(asset, "requirements") == {"job": bounds(-1, -1)}
+    assert airflow_app.requested(asset, "requirements") == {"job": bounds(-1, -1)}
     assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
     assert len(airflow_app.audit()) == 2
 
@@ -107,5 +105,5 @@ def test_bounds_that_were_cleared_are_those_of_the_policy_unless_it_only_reports
     airflow_app: AirflowApp, dry_run: bool, found: tuple[int, int]
 ) -> None:
     asset = place(airflow_app, executing().when_requirements(2, 3))
-    airflow_app.show(asset, {"requirements": {"job": bounds(-1, -1)}, **with_policy(2, 3, dry_run=dry_run)})
+    airflow_app.show(asset, {"requirements": {"value": {"job": bounds(-1, -1)}}, **with_policy(2, 3, dry_run=dry_run)})
     assert airflow_app.client().get(PATH).json() == {"job": bounds(*found)}

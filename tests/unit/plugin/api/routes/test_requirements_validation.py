@@ -114,7 +114,7 @@ def test_all_violations_are_reported_and_nothing_is_changed(
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["type"] == "urn:airflow-adaptive:problem:invalid-requirements"
     assert airflow_app.client().get(PATH).headers["etag"] == before
-    assert airflow_app.stored(asset, "requirements") is None
+    assert airflow_app.requested(asset, "requirements") is None
     assert airflow_app.audit() == []
 
 
@@ -142,7 +142,7 @@ def test_body_that_is_no_json_is_refused(airflow_app: AirflowApp, body: bytes, e
     answer = airflow_app.client().put(PATH, content=body, headers={"Content-Type": "application/json"})
     assert (answer.status_code, len(answer.json()["errors"])) == (400, 1)
     assert error in answer.json()["errors"][0]
-    assert airflow_app.stored(asset, "requirements") is None
+    assert airflow_app.requested(asset, "requirements") is None
 
 
 @pytest.mark.parametrize("declares_its_length", [True, False])
@@ -155,7 +155,7 @@ def test_body_of_ten_megabytes_is_refused(airflow_app: AirflowApp, declares_its_
         headers={"Content-Type": "application/json"},
     )
     assert (answer.status_code, answer.json()["detail"]) == (413, "The body is larger than 256 KiB.")
-    assert airflow_app.stored(asset, "requirements") is None
+    assert airflow_app.requested(asset, "requirements") is None
 
 
 def test_many_mistakes_are_reported_in_few_words(airflow_app: AirflowApp) -> None:
@@ -188,12 +188,12 @@ def test_job_that_can_not_have_other_bounds_gives_the_reason(
         answer = airflow_app.client().request(method, path, json={"job": bounds(1, 2)})
         assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (409, kind)
         assert detail in answer.json()["detail"]
-    assert airflow_app.stored(asset, "requirements") is None
+    assert airflow_app.requested(asset, "requirements") is None
 
 
 def test_request_for_a_job_that_has_published_nothing_yet_can_be_repeated_later(airflow_app: AirflowApp) -> None:
     asset = airflow_app.declare("departures")
-    airflow_app.show(asset, {"desired_state": "running"})
+    airflow_app.show(asset, {"desired_state": {"value": "running"}})
     answer = airflow_app.client().put(PATH, json={"job": bounds(1, 2)})
     assert (answer.status_code, answer.headers["retry-after"]) == (409, "5")
     assert airflow_app.client().get(PATH).status_code == 404
@@ -202,4 +202,4 @@ def test_request_for_a_job_that_has_published_nothing_yet_can_be_repeated_later(
 def test_suspended_job_is_resumed_with_the_bounds_that_were_set_meanwhile(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, suspended())
     assert airflow_app.client().put(PATH, json={"job": bounds(2, 3)}).status_code == 200
-    assert airflow_app.stored(asset, "requirements") == {"job": bounds(2, 3)}
+    assert airflow_app.requested(asset, "requirements") == {"job": bounds(2, 3)}

@@ -1,0 +1,59 @@
+"""Control requests in the asset state store: each source has a document of its own, so no request overwrites another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk.execution_time.context import AssetStateStoreAccessor
+
+from airflow_adaptive.ports import Requester
+from airflow_adaptive.runtime.requirements.control_requests import CALENDAR, REQUIREMENTS, ControlRequest
+from airflow_adaptive.stores.control_requests import ControlRequestReader, store_request
+from airflow_adaptive.testing.scenario import START
+from tests.support.airflow.fake_supervisor import FakeComms
+
+ALICE = Requester(requested_by="alice", via="REST", expires_at=START + timedelta(hours=1))
+RUSH_HOUR = Requester(requested_by="rush_hour/set/r", via="task")
+
+
+def bounds(lower: int, upper: int) -> dict[str, Any]:
+    return {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
+
+
+def by_alice() -> None:
+    store_request("departures", ControlRequest(key=REQUIREMENTS, value=bounds(2, 3), requester=ALICE))
+
+
+def by_calendar() -> None:
+    store_request("departures", ControlRequest(key=CALENDAR, value=bounds(1, 4), requester=RUSH_HOUR))
+
+
+class InterruptedComms(FakeComms):
+    """A supervisor that runs another writer between the first answer to a writer and its next message."""
+
+    other: Callable[[], None] | None = None
+
+    def send(self, message: Any) -> Any:
+        answer = super().send(message)
+        other, self.other = self.other, None
+        if other is not None:
+            other()
+        return answer
+
+
+@pytest.mark.parametrize(("first", "second"), [(by_calendar, by_alice), (by_alice, by_calendar)])
+def test_requests_of_a_user_and_a_calendar_at_the_same_time_are_both_kept(
+    monkeypatch: pytest.MonkeyPatch, first: Callable[[], None], second: Callable[[], None]
+) -> None:
+    """One writer sends its first message, the other one stores its whole request, and then the first one continues."""
+    airflow = InterruptedComms.install(monkeypatch)
+    assert isinstance(airflow, InterruptedComms)
+    airflow.other = second
+    first()
+    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    reader.read()
+    assert (reader.requests.requirements, reader.requests.requester) == ({"job": (2, 3)}, ALICE)
+    assert (reader.requests.calendar, reader.requests.calendar_requester) == ({"job": (1, 4)}, RUSH_HOUR)
