@@ -136,7 +136,7 @@ def _accepted(
     try:
         accepted = accept(bounds, declared.requirements, declared.max_parallelism)
     except RequirementsError:
-        return None  # the loop logs the reason (`observation.events.refusal`)
+        return None  # the loop logs the reason (`observation.events.ignored_overrides`)
     return ResolvedRequirements(requirements=accepted, source=source)
 
 

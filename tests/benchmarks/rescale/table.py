@@ -30,7 +30,7 @@ def tables(found: Sequence[Found]) -> Iterator[str]:
 
 def costs(found: Sequence[Found]) -> Iterator[str]:
     """How long no batch ran, and until the new slots were used."""
-    yield "| | repeats | batches missed, median (most) | dead time (s) | p95 (s) | to Flink's | time to effect, up (s) | of it until the slots were there (s) | to Flink's |"
+    yield "| | repeats | batches missed, median (most) | dead time (s) | p95 (s) | to Flink's | time to effect, up (s) | time until the slots were available (s) | to Flink's |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     for each in found:
         if not each.repeats:

@@ -80,7 +80,7 @@ class Readings:
         files, stores, master = self.files - before.files, self.stores - before.stores, self.master - before.master
         return {
             "CPU (cores)": (self.cpu - before.cpu) / wall,
-            "of it the event loop's thread (cores)": (self.own_thread - before.own_thread) / wall,
+            "event loop's thread (cores, included in CPU)": (self.own_thread - before.own_thread) / wall,
             "memory (MiB)": rss_mb(),
             "polls of the master (1/s)": master["state"] / wall,
             "other questions to the master (1/s)": sum(master[it] for it in ("status", "create", "kill")) / wall,

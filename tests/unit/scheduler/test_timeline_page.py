@@ -1,4 +1,4 @@
-"""docs/timeline.md says what the scheduler does: its tables name everything there is, its example is what comes of it."""
+"""docs/timeline.md agrees with the scheduler: the tables contain every code, cause and reason, and the example is the record of a simulated job."""
 
 import json
 import re
@@ -35,12 +35,12 @@ def test_page_names_every_cause():
     assert re.findall(r"^\| `([A-Z_]+)` \| [a-z]", table("Trigger cause"), re.MULTILINE) == list(TriggerCause)
 
 
-def test_page_reports_what_every_reason_states():
+def test_page_names_the_terminal_state_of_every_terminated_reason():
     rows = re.findall(r"^\| `([A-Z_]+)` \| `([A-Z]+)` \|", PAGE, re.MULTILINE)
     assert rows == [(reason.value, reason.terminal_state.value) for reason in TerminatedReason]
 
 
-def test_example_is_what_comes_of_the_story():
+def test_example_is_the_record_of_the_described_rescale():
     job = Scenario(lower=1, upper=8).given_executing(2).after(100).when_slots(held=2, free=2).after(60)
     job.now += timedelta(seconds=3)
     job.when_plan_activated()
@@ -51,6 +51,6 @@ def test_example_is_what_comes_of_the_story():
 
 
 def test_limits_are_those_of_the_scheduler():
-    assert f"the first {MAX_REPORTED}\nonly" in PAGE
-    assert f"more than {MAX_STATES} the newest are kept" in PAGE
+    assert f"at most {MAX_REPORTED} different reasons" in PAGE
+    assert f"at most\n  the newest {MAX_STATES} states" in PAGE
     assert {"p50", "p90", "p95", "p99", "p999"} < set(Durations.__dataclass_fields__)

@@ -1,4 +1,4 @@
-"""docs/options.md contains the tables of options, strategies and failures; write the page with `python tests/unit/scheduler/config/test_options_page.py`."""
+"""docs/options.md contains the tables of options, strategies and failures; write the page with `python -m tests.unit.scheduler.config.test_options_page`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ PAGE = ROOT / "docs" / "options.md"
 
 HEAD = """# Options
 
-Each is a parameter of `AdaptiveSparkOperator`, and an option of the section `[adaptive]` in airflow.cfg for all jobs of a
-deployment; the task's own wins. Durations are a `timedelta`, seconds, or text such as `30 s`, `5 min`, `50 ms`. The names that
-Flink gives them are understood, too, the newer before the older.
+Set an option as a parameter of `AdaptiveSparkOperator`, or in the section `[adaptive]` of `airflow.cfg` for all jobs of a deployment. The parameter of the
+task takes precedence. A duration is a `timedelta`, a number of seconds, or text such as `30 s`, `5 min` or `50 ms`.
+
+Flink's names are also accepted. If both a new and an old name of Flink are set, the new name takes precedence.
 
 | Option | Default | Meaning | In Flink |
 |---|---|---|---|
@@ -25,10 +26,11 @@ Flink gives them are understood, too, the newer before the older.
 STRATEGIES_HEAD = """
 ## Restart strategies
 
-`restart_strategy` is a name, or a mapping of `type` and parameters: `{"type": "fixed-delay", "attempts": 3, "delay": "10 s"}`,
-in airflow.cfg as JSON. Names are read in any case; `off` and `disable` are `none`. Flink's own keys,
-`restart-strategy.fixed-delay.attempts` say, are understood beside the key that names the strategy. A rescale is no failure; the
-loss of executors is one if a query fails by it.
+`restart_strategy` is a name, or a mapping of `type` and parameters, for example `{"type": "fixed-delay", "attempts": 3, "delay": "10 s"}`. In `airflow.cfg`,
+write the mapping as JSON. Names are not case-sensitive, and `off` and `disable` mean `none`. Flink's keys, for example
+`restart-strategy.fixed-delay.attempts`, are accepted together with the key that selects the strategy.
+
+A rescale does not count as a failure. The loss of executors counts as a failure only if a query fails because of the loss.
 
 | Strategy | Parameter | Default | Meaning |
 |---|---|---|---|
@@ -36,20 +38,20 @@ loss of executors is one if a query fails by it.
 
 
 FAILURES_HEAD = """
-## Failures that no restart mends
+## Non-recoverable failures
 
-A failed job restarts as its strategy says, unless the failure itself says that no restart can help: then the job fails at once,
-and its task without a retry. The names of the failure and of all its causes are compared with these patterns:
+The restart strategy decides whether a failed job restarts. A non-recoverable failure fails the job and its task immediately, without a retry. A failure is
+non-recoverable if the exception class or the error condition of the failure or of one of its causes matches one of these patterns:
 
 """
 
 FAILURES_TAIL = """
-Before the job has run for the first time the same goes for what looks like a mistake in the author's function:
+Until the job has run once, the following exceptions are also non-recoverable, because they usually are errors in the job script:
 {code_errors}.
 
-`non_recoverable_failures` adds patterns. `recoverable_failures` beats all others: with `PATH_NOT_FOUND, TABLE_OR_VIEW_NOT_FOUND`
-a job waits for input that does not exist yet. A pattern fits a class with or without its module, and a condition with or without
-its second part; `*` stands for anything.
+The option `non_recoverable_failures` adds patterns. The option `recoverable_failures` takes precedence over all other patterns. For example, set
+`recoverable_failures` to `PATH_NOT_FOUND, TABLE_OR_VIEW_NOT_FOUND` for a job that waits for input that does not exist yet. A pattern matches a class name with
+or without its module, and an error condition with or without its subclass. `*` matches any text.
 """
 
 
