@@ -1,1 +1,1 @@
-"""The one loop of a job and what it needs: it observes the world, takes a step, and carries the step's commands out."""
+"""The control loop of one job: it observes the external systems, steps the scheduler, persists each step and executes its commands."""

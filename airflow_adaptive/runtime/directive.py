@@ -23,7 +23,7 @@ from airflow_adaptive.scheduler.state import (
 
 
 def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Directive:
-    """The directive that the state implies.
+    """Return the directive that follows from the state.
 
     Args:
         state: of the scheduler.
@@ -41,12 +41,12 @@ def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Dir
 
 
 def executors(slots: int, executor: ExecutorShape) -> int:
-    """Number of executors that provide at least this number of slots."""
+    """Return the number of executors that provide at least this number of slots."""
     return math.ceil(slots / executor.cores)
 
 
 def action(state: SchedulerState) -> Action:
-    """The action that the state allows the driver of the current epoch."""
+    """Return the action that the state allows the driver of the current epoch."""
     match state.current:
         case Deploying() | Executing() | RestartingLocally():
             return Action.RUN
@@ -75,12 +75,12 @@ def _driver_plan(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> 
 
 
 def _slots(plan: Plan, vertices: Iterable[JobVertex]) -> int:
-    """Slots of a slot sharing group; of vertices that were deployed since the plan was made it knows nothing."""
+    """Return the slots of a slot sharing group. The plan does not contain vertices that were deployed later; they count as one slot."""
     return max(plan.parallelism.get(vertex.name, 1) for vertex in vertices)
 
 
 def _keep(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> dict[str, int]:
-    """How many executors stay on each worker when surplus ones go; nothing is said while none have to go."""
+    """Return the number of executors to keep on each worker, empty if no executor is surplus."""
     if plan.retained_slots > plan.slots or state.held_slots <= plan.slots:
         return {}
     held = [replace(offer, free=0) for offer in state.offers if offer.held]

@@ -1,7 +1,7 @@
 """The heartbeat of a driver: when the loop first read the newest driver status.
 
-The clocks of the driver and of Airflow are not compared. A driver counts as silent if the sequence number in its status does
-not change for a time that the clock of the loop measures. The heartbeat is part of each journal document, so that a loop that
+The clocks of the driver and of Airflow are not compared. A driver has missed its heartbeat if the sequence number in its status
+does not change for a time that the clock of the loop measures. The heartbeat is part of each journal document, so that a loop that
 takes over continues the measurement instead of starting it again.
 """
 

@@ -140,7 +140,7 @@ class StepExecutor:
         return [event for events in outcomes for event in events]
 
     def _settle_contention(self, source: str) -> None:
-        """Give way to other processes after a plan that found too few slots."""
+        """Delay larger plans after a conflict with another process, which leaves a plan without its slots."""
         match self._state.current:
             case Restarting(failure=None, in_place=False) if source == Deploying.__name__:
                 key = self._spec.directory, self._state.epoch, self._state.version

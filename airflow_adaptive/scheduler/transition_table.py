@@ -1,4 +1,4 @@
-"""The table of transitions: for every state and every event, where it may lead. Total, tested against `step`, drawn."""
+"""The transition table: the states to which each event may lead from each state. The table is total, and tests compare it with `step`."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _CANCEL: States = frozenset({Canceling})
 _STOP: States = frozenset({StopWithSavepoint})
 _NOWHERE: States = frozenset()
 _RESCALE: States = frozenset({Deploying, Restarting})
-"""By executors alone a job is Deploying at once; else something of it restarts."""
+"""A rescale of executors only leads to Deploying; all other rescales lead to Restarting."""
 _LIVING_DRIVER_FAILED: States = frozenset({Restarting, Failing})
 _DRIVER_GONE: States = frozenset({Restarting, Finished})
-"""Where nothing runs that could be stopped, Failing and Canceling are skipped."""
+"""If no query runs, the job skips Failing and Canceling."""
 
 _RUNNING: Mapping[type, States] = {
     DriverEnded: _DRIVER_GONE,
@@ -126,4 +126,4 @@ EVENTS: tuple[type, ...] = get_args(Event)
 TRANSITIONS: Mapping[type, Mapping[type, States]] = {
     state: {event: _LEADS_TO[state].get(event, frozenset()) for event in EVENTS} for state in STATES
 }
-"""State -> event -> states that it may lead to beside staying; an empty set means: stays or ignores."""
+"""State -> event -> possible next states. An empty set means that the state does not change."""

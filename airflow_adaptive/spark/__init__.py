@@ -1,1 +1,1 @@
-"""Clients of Spark's cluster managers, one file or folder each."""
+"""Clients of Spark's cluster managers, with one module or package for each cluster manager."""

@@ -1,1 +1,1 @@
-"""Fakes of the ports, and the contract suites that fakes and real things both pass."""
+"""Fakes of the ports, and the contract suites that the fakes and the real implementations pass."""

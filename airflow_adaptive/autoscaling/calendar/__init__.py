@@ -1,1 +1,1 @@
-"""The scheduled policy: bounds by the calendar."""
+"""The scheduled policy advises bounds by a calendar."""

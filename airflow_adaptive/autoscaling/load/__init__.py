@@ -1,1 +1,1 @@
-"""The load policy: as many slots as the load requires."""
+"""The load policy advises as many slots as the load of the job requires."""

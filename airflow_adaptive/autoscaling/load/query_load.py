@@ -117,7 +117,7 @@ class QueryInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleAllowance:
-    """What the budget of the day leaves: past rescales, whether parallelism may still rise, and fall."""
+    """Remaining rescales of the day: the past rescales, and whether the parallelism may still rise or fall."""
 
     rescales: tuple[datetime, ...]
     up: bool

@@ -144,7 +144,7 @@ class ControlLoop:
         elif self._rescale.has_enough_executors(plan):
             self._deploy(directive, plan)
         else:
-            self._rescale.stop_balancing()  # what was moved would be moved again
+            self._rescale.stop_balancing()  # the next balancing would undo these moves
             self._status.set_in_progress()
         return None
 

@@ -273,7 +273,7 @@ class JobQueries:
         return wanted
 
     def _check_state(self, plan: DriverPlan, writers: Streams) -> None:
-        """Check what a repartition would fail at, while the queries still run. Raises `RepartitionError`."""
+        """Check whether a repartition would fail, while the queries still run. Raises `RepartitionError`."""
         if not plan.repartition or self._plan is None:
             return
         for name, query in self._queries.items():

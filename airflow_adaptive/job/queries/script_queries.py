@@ -251,7 +251,7 @@ class ScriptQueries:
         known.track(query)
 
     def _previous_run(self, name: str | None) -> JobQuery | None:
-        """Return a query that has ended and of which this is another run, as far as the names show."""
+        """Return the ended query with the same name, which this query replaces."""
         ended = [query for query in self._queries if not query.active()]
         alike = [query for query in ended if (query.name == name if name else query.name.startswith(self._job))]
         return alike[0] if alike else None

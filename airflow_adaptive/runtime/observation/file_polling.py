@@ -1,4 +1,4 @@
-"""Decides in which cycles a loop reads the files of its job: in each cycle while a change is in progress, in turn while the job is idle."""
+"""Decides in which cycles a loop reads the files of its job: in each cycle during a change, and at a limited rate while the job is idle."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FILE_POLLS_PER_SECOND = 100.0
 
 
 class FilePolling:
-    """Decides cycle by cycle whether the loop reads the journal and the driver status.
+    """Decides in each cycle whether the loop reads the journal and the driver status.
 
-    A job on its way to another plan, or to its end, cannot wait. The loops of jobs that run as planned share a rate limiter. The
-    shared poll of the cluster still shows in each cycle whether the driver and its executors exist.
+    A job that changes its plan, or that ends, cannot wait. The loops of jobs that run as planned share a rate limiter. The
+    shared poll of the cluster still reports in each cycle whether the driver and its executors exist.
     """
 
     def __init__(self, limiter: RateLimiter) -> None:
@@ -36,7 +36,7 @@ class FilePolling:
         self.is_due = self._member.due(interval, urgent=not self._is_idle)
 
     def end_cycle(self, state: SchedulerState, events: Iterable[Event]) -> None:
-        """Note the state of the job after a cycle, and the events of the cycle."""
+        """Record the state of the job after a cycle, and the events of the cycle."""
         self._is_idle = _is_idle(state) and all(isinstance(event, BatchCommitted) for event in events)
 
     def close(self) -> None:

@@ -58,24 +58,24 @@ class Observer:
 
     @property
     def last_error(self) -> str | None:
-        """Why the cluster did not answer the newest poll, None if it did."""
+        """The reason why the newest poll of the cluster failed, None if the poll succeeded."""
         return self._last_error
 
     @property
     def has_read_status(self) -> bool:
-        """Whether the driver status was readable in each poll since some earlier poll."""
+        """Whether the newest poll could read the driver status."""
         return self._readable_since is not None
 
     def interrupt(self) -> None:
-        """The job directory cannot be used: the silence of a driver says nothing until the directory is readable again."""
+        """Record an outage of the job directory. A missing heartbeat is not evidence of a dead driver until the directory is readable again."""
         self._readable_since = None
 
     async def read_status(self, now: datetime) -> datetime | None:
         """Read the driver status if file polling is due.
 
         Returns:
-            When the status was read. None if the poll cannot decide whether the driver is silent: after a start and after an
-            interruption the driver first gets a grace period to write a status.
+            The time of the read. None if the poll cannot decide whether the driver has missed its heartbeat: after a start and after an
+            outage, the driver first gets a grace period in which to write a status.
 
         Raises:
             JobDirectoryError: the status cannot be read.

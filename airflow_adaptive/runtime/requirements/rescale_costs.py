@@ -11,10 +11,10 @@ from airflow_adaptive.scheduler.state import Deploying, Restarting, WaitingForRe
 from airflow_adaptive.scheduler.timeline import Rescale, TerminatedReason, TriggerCause
 
 RECENT: Final = 10
-"""Number of rescales per tier that count; older rescales say little about the job and the cluster of today."""
+"""Number of rescales per tier that count; older rescales do not represent the current job and cluster."""
 
 UNDER_WAY: Final = frozenset(state.__name__ for state in (Deploying, Restarting, WaitingForResources))
-"""States in which a rescale is carried out. Before these states, the rescale only waits, and the wait may be long."""
+"""States in which a rescale is in progress. Before these states, the rescale only waits, and the wait may be long."""
 
 MAX_WAIT: Final = timedelta(seconds=30)
 """Part of the wait before a rescale that counts: for the end of a batch, or for the cooldown."""

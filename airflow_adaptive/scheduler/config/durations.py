@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: read from several notations, shown in the largest unit that fits."""
+"""Parsing and formatting of durations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 LONGEST = timedelta(days=36500)
-"""Longest duration that is read: beyond it, adding it to a date may leave the calendar."""
+"""Longest accepted duration. The sum of a date and a longer duration could overflow `datetime`."""
 
 _UNITS = {
     timedelta(days=1): ("d", "day", "days"),
@@ -22,12 +22,12 @@ _DURATION = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-zµ]*)\s*", re.ASCII | re.IG
 
 
 def parse_duration(value: object) -> timedelta:
-    """A duration from a timedelta, from seconds, or from text such as "30 s", "5 min", "50 ms" (Flink's notation).
+    """Return the duration for a timedelta, a number of seconds, or text such as "30 s", "5 min" or "50 ms" (Flink's notation).
 
-    A number without a unit is seconds (in Flink's configuration it is milliseconds).
+    A number without a unit is a number of seconds. In Flink's configuration, such a number is a number of milliseconds.
 
     Raises:
-        ValueError: it is none of these, or longer than `LONGEST`.
+        ValueError: the value is not a duration, or is longer than `LONGEST`.
     """
     duration = value if isinstance(value, timedelta) else _read(value)
     if abs(duration) > LONGEST:
@@ -36,13 +36,13 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """The duration as `parse_duration` reads it, in the largest unit that gives a whole number."""
+    """Return the notation of a duration that `parse_duration` accepts, in the largest unit in which the number is whole."""
     unit = next((unit for unit in _UNITS if duration and not duration % unit), timedelta(seconds=1))
     return f"{duration // unit} {_UNITS[unit][0]}"
 
 
 def positive(value: object) -> timedelta:
-    """A duration longer than zero. Raises `ValueError`."""
+    """Return a duration longer than zero. Raises `ValueError`."""
     duration = parse_duration(value)
     if duration <= timedelta(0):
         raise ValueError(f"{value!r} must be longer than zero")
@@ -50,7 +50,7 @@ def positive(value: object) -> timedelta:
 
 
 def not_negative(value: object) -> timedelta:
-    """A duration of zero or longer. Raises `ValueError`."""
+    """Return a duration of zero or longer. Raises `ValueError`."""
     duration = parse_duration(value)
     if duration < timedelta(0):
         raise ValueError(f"{value!r} must not be negative")
@@ -58,7 +58,7 @@ def not_negative(value: object) -> timedelta:
 
 
 def or_never(value: object) -> timedelta | None:
-    """A duration; None, or a negative one as in Flink, means: without end. Raises `ValueError`."""
+    """Return a duration, or None (no limit) for None and, as in Flink, for a negative duration. Raises `ValueError`."""
     duration = None if value is None else parse_duration(value)
     return None if duration is None or duration < timedelta(0) else duration
 

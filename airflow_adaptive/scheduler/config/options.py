@@ -1,4 +1,7 @@
-"""The one table of options: operator parameters, airflow.cfg, documentation and Flink's names all come from it."""
+"""The table of options, from which the operator's parameters, the section of `airflow.cfg`, the documentation and Flink's names are derived.
+
+The table contains the options of the whole loop. The scheduler itself does not read some of them, for example `poll_interval`.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +43,12 @@ _ADAPTIVE = "jobmanager.adaptive-scheduler."
 
 
 class BelowLowerBound(StrEnum):
-    """What a running job does that can't have its lower bound any more."""
+    """Reaction of a running job to fewer slots than its lower bounds require."""
 
     WAIT = "wait"
     """Stop at a batch boundary and wait for resources (FLIP-291)."""
     KEEP_RUNNING = "keep_running"
-    """Go on with what it has (Flink's practice)."""
+    """Continue on the available slots, as Flink does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +56,11 @@ class Option:
     """One row of the table.
 
     Attributes:
-        name: ours.
-        default: what holds if nothing is set, as a person would write it; None if nothing does.
-        doc: one line.
-        flink: Flink's names, the newest first; older ones are fallbacks.
-        parse: reads a value; raises ValueError.
+        name: name of the option.
+        default: default value in its configuration notation, None without a default.
+        doc: description in one line.
+        flink: Flink's names, the newest first. An older name applies if no newer name is set.
+        parse: function that parses a value, and that raises `ValueError`.
     """
 
     name: str
@@ -73,7 +76,7 @@ def _option(default: object, parse: Callable[[object], Any], doc: str, *flink: s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of one job; see `OPTIONS` for the table that is derived from these fields."""
+    """The options of one job. `OPTIONS` is the table that is derived from these fields."""
 
     resource_wait_timeout: timedelta | None = _option(
         timedelta(minutes=5),
@@ -247,20 +250,22 @@ class Options:
     )
 
     def __post_init__(self) -> None:
-        """Check what spans several options. Raises `OptionError`."""
+        """Check the options that depend on each other. Raises `OptionError`."""
         wrong = list(_contradictions({row.name: getattr(self, row.name) for row in fields(self)}))
         if wrong:
             raise OptionError("; ".join(wrong))
 
     @classmethod
     def of(cls, *sources: Mapping[str, object]) -> Options:
-        """Read options by our names or Flink's; ours beat Flink's, a newer Flink name beats an older one.
+        """Parse options by their own names or by Flink's names.
+
+        Own names take precedence over Flink's names, and a newer name of Flink takes precedence over an older name.
 
         Args:
-            sources: what is set, the most particular first (a task's options, then its deployment's).
+            sources: values by name, the source with the highest precedence first.
 
         Raises:
-            OptionError: naming every unknown option and every impossible value.
+            OptionError: an option is unknown or invalid; the message lists every violation.
         """
         folded = fold_flink_parameters(sources, _names(OPTIONS["restart_strategy"]))
         known = {name for option in OPTIONS.values() for name in _names(option)}
@@ -302,7 +307,7 @@ def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _given(option: Option, sources: Iterable[Mapping[str, object]]) -> tuple[str, object] | None:
-    """The name that an option was given by, and its value: the most particular source first, then the newest name."""
+    """Return the name under which an option is set, and its value: from the first source that sets the option, by its newest name."""
     return next(((name, source[name]) for source in sources for name in _names(option) if name in source), None)
 
 

@@ -1,4 +1,4 @@
-"""Restart strategies as people name them: by Flink's names and aliases, with parameters in either spelling."""
+"""Parsing of restart strategies: Flink's names and aliases, with parameters in both spellings."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _FLINK_PREFIXES = tuple(f"{_FLINK}{name}." for name in STRATEGIES)
 
 
 def parse_restart_strategy(value: object) -> RestartStrategy:
-    """A strategy from itself, its name, or a mapping of "type" and its parameters ("max-backoff" or "max_backoff").
+    """Return the strategy for an instance, a name, or a mapping of "type" and parameters ("max-backoff" or "max_backoff").
 
     Raises:
-        ValueError: an unknown strategy or parameter, or an impossible value.
+        ValueError: the strategy or a parameter is unknown, or a value is invalid.
     """
     if isinstance(value, RestartStrategy):
         return value

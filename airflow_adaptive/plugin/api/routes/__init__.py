@@ -1,1 +1,1 @@
-"""The API's routes, by subject."""
+"""The routes of the REST API, with one module for each subject."""
