@@ -142,9 +142,10 @@ def set_requirements(args: Namespace) -> None:
         _print(args, result, tables.preview(result))
         return
     expires_at = control_requests.expiry_of(args.lasts, args.until)
-    requirements = control_requests.set_requirements(
-        job, _requester(), body, lambda version: args.if_version in (None, version), expires_at
-    )
+    with reading() as session:
+        requirements = control_requests.set_requirements(
+            job, _requester(), session, body, lambda version: args.if_version in (None, version), expires_at
+        )
     _print_requirements(args, requirements, state)
 
 
@@ -152,7 +153,8 @@ def set_requirements(args: Namespace) -> None:
 def clear_requirements(args: Namespace) -> None:
     """Clear the requirements override of a job."""
     job = _job(args.job)
-    control_requests.clear_requirements(job, _requester())
+    with reading() as session:
+        control_requests.clear_requirements(job, _requester(), session)
     _write(
         f"The requirements override of job {job.name!r} is cleared. Its policy, a calendar or its DAG sets the bounds."
     )
@@ -166,7 +168,8 @@ def cancel_job(args: Namespace) -> None:
         _fail(
             [f"Job {job.name!r} was not canceled, because the cancellation was not confirmed. Use --yes to confirm."], 1
         )
-    control_requests.cancel(job, _requester())
+    with reading() as session:
+        control_requests.cancel(job, _requester(), session)
     _write(f"Requested that job {job.name!r} stops permanently at a batch boundary.")
 
 
@@ -174,7 +177,8 @@ def cancel_job(args: Namespace) -> None:
 def suspend_job(args: Namespace) -> None:
     """Suspend a job with a savepoint."""
     job = _job(args.job)
-    control_requests.suspend(job, _requester())
+    with reading() as session:
+        control_requests.suspend(job, _requester(), session)
     _write(f"Requested that job {job.name!r} stops with a savepoint.")
 
 
@@ -182,7 +186,8 @@ def suspend_job(args: Namespace) -> None:
 def resume_job(args: Namespace) -> None:
     """Resume a suspended job."""
     job = _job(args.job)
-    control_requests.resume(job, _requester())
+    with reading() as session:
+        control_requests.resume(job, _requester(), session)
     _write(f"Requested that job {job.name!r} continues from its last checkpoint.")
 
 

@@ -21,7 +21,7 @@ from fastapi import Depends, Path, Request
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
-from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, teams_of
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, release, teams_of
 
 MAX_BODY_BYTES: Final = 256 << 10
 """The server refuses a larger body before it reads the body."""
@@ -84,7 +84,9 @@ def _permitted(user: BaseUser, name: str, method: Method, session: Session) -> J
     job = find_job(name, session)
     if job is None:
         raise not_found(f"There is no adaptive job {name!r}. A job exists after its first run.")
-    if not allowed(user, [job], method, session):
+    is_allowed = bool(allowed(user, [job], method, session))
+    release(session)
+    if not is_allowed:
         right = "read" if method == "GET" else "edit"
         raise RequestRefusedError(
             HTTPStatus.FORBIDDEN,

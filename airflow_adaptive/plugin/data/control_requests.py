@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from airflow.utils.state import State
+from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.data.documents import TaskInstance
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, conflict
@@ -119,6 +120,7 @@ def expiry_of(lasts: str | None, until: str | None) -> datetime | None:
 def set_requirements(
     job: Job,
     requester: Requester,
+    session: Session,
     body: Any,
     is_expected: Callable[[str], bool] = lambda _: True,
     expires_at: datetime | None = None,
@@ -128,6 +130,7 @@ def set_requirements(
     Args:
         job: job to change.
         requester: user who makes the request.
+        session: session of the database, which the function commits.
         body: decoded request body of FLIP-291.
         is_expected: returns whether a version of the requirements is a version that the user knows.
         expires_at: time at which the override expires, None for an override that applies until a user clears the override.
@@ -139,7 +142,7 @@ def set_requirements(
         RequestRefusedError: the body is invalid (400), the job accepts no requirements (409), or the requirements have changed
             since the user read them (412).
     """
-    with _change(job, requester) as (made, published):
+    with _change(job, requester, session) as (made, published):
         state = check_rescalable(job, published)
         requirements = resolved_override(body, state, published)
         if not is_expected(version_of(published.resolved_requirements(state, datetime.now(UTC)))):
@@ -151,12 +154,12 @@ def set_requirements(
         return requirements
 
 
-def clear_requirements(job: Job, requester: Requester) -> None:
+def clear_requirements(job: Job, requester: Requester, session: Session) -> None:
     """Clear the user's requirements override. Also allowed after the job has ended, because its next run would inherit it.
 
     The bounds of the rescale policy or of a calendar become active again, or else the bounds that the DAG declares.
     """
-    with _change(job, requester) as (made, published):
+    with _change(job, requester, session) as (made, published):
         requested = published.requested_requirements
         if isinstance(requested, Mapping) and requested and not is_override_cleared(published.control_requests):
             made.request(REQUIREMENTS, encode_clear(requested), "adaptive_requirements", published.summary.task)
@@ -165,31 +168,31 @@ def clear_requirements(job: Job, requester: Requester) -> None:
 # ---- desired state --------------------------------------------------------------------------------------------------
 
 
-def cancel(job: Job, requester: Requester) -> None:
+def cancel(job: Job, requester: Requester, session: Session) -> None:
     """Request that the job stops permanently.
 
     Raises:
         RequestRefusedError: the job has ended with another outcome (409).
     """
-    _stop(job, requester, DesiredState.CANCELED, Outcome.CANCELED)
+    _stop(job, requester, session, DesiredState.CANCELED, Outcome.CANCELED)
 
 
-def suspend(job: Job, requester: Requester) -> None:
+def suspend(job: Job, requester: Requester, session: Session) -> None:
     """Request that the job stops with a savepoint.
 
     Raises:
         RequestRefusedError: the job has ended permanently, or is being canceled (409).
     """
-    _stop(job, requester, DesiredState.SUSPENDED, Outcome.SUSPENDED)
+    _stop(job, requester, session, DesiredState.SUSPENDED, Outcome.SUSPENDED)
 
 
-def resume(job: Job, requester: Requester) -> None:
+def resume(job: Job, requester: Requester, session: Session) -> None:
     """Request that a suspended job runs again: Airflow clears its task, and the job continues from its checkpoint.
 
     Raises:
         RequestRefusedError: the job is not suspended, or its DAG run does not exist anymore (409).
     """
-    with _change(job, requester) as (made, published):
+    with _change(job, requester, session) as (made, published):
         outcome = published.summary.outcome
         if outcome is None:
             _resume_running(job, made, published)
@@ -200,15 +203,15 @@ def resume(job: Job, requester: Requester) -> None:
 
 
 @contextmanager
-def _change(job: Job, requester: Requester) -> Iterator[tuple[Change, PublishedState]]:
+def _change(job: Job, requester: Requester, session: Session) -> Iterator[tuple[Change, PublishedState]]:
     """Lock a job, and yield the change and the published state of the locked job."""
-    with change(job, requester) as made:
+    with change(job, requester, session) as made:
         yield made, PublishedState(documents=made.documents(KEYS), revisions={})
 
 
-def _stop(job: Job, requester: Requester, desired_state: DesiredState, end: Outcome) -> None:
+def _stop(job: Job, requester: Requester, session: Session, desired_state: DesiredState, end: Outcome) -> None:
     """Request a stop. A job that has already ended with the requested outcome is not changed."""
-    with _change(job, requester) as (made, published):
+    with _change(job, requester, session) as (made, published):
         outcome = published.summary.outcome
         if outcome == end:
             return

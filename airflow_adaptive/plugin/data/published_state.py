@@ -28,7 +28,7 @@ from airflow_adaptive.plugin.data.documents import (
     Urls,
 )
 from airflow_adaptive.plugin.data.metadata_database import state_store
-from airflow_adaptive.plugin.data.metadata_database.jobs import Job
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job, release
 from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.publishing.documents import (
     DRIVER,
@@ -213,9 +213,10 @@ def read_published(job: Job, session: Session, keys: Iterable[str] | None = None
 def read_all_published(
     jobs: Sequence[Job], session: Session, keys: Iterable[str] | None = None
 ) -> list[PublishedState]:
-    """Read the published states of several jobs, in the order of the jobs."""
+    """Read the published states of several jobs, in the order of the jobs, and release the connection of the session."""
     ids = [job.asset_id for job in jobs]
     found, written = state_store.documents(ids, keys, session), state_store.revisions(ids, session)
+    release(session)
     return [PublishedState(documents=found[asset_id], revisions=written[asset_id]) for asset_id in ids]
 
 

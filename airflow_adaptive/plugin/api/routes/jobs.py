@@ -66,26 +66,25 @@ def get_job(user: UserDep, job: ReadableJob, session: SessionDep) -> JobDetails:
 @router.post("/jobs/{job}/cancel", operation_id="cancel_job", summary="Cancel", status_code=HTTPStatus.ACCEPTED)
 def cancel_job(user: UserDep, job: EditableJob, session: SessionDep, _: BodyDep) -> JobDetails:
     """Request that the job stops permanently at a batch boundary. Repeating the request changes nothing."""
-    control_requests.cancel(job, requester(user))
+    control_requests.cancel(job, requester(user), session)
     return _after_change(job, session)
 
 
 @router.post("/jobs/{job}/suspend", operation_id="suspend_job", summary="Suspend", status_code=HTTPStatus.ACCEPTED)
 def suspend_job(user: UserDep, job: EditableJob, session: SessionDep, _: BodyDep) -> JobDetails:
     """Request that the job stops with a savepoint. You can resume the job later. Repeating the request changes nothing."""
-    control_requests.suspend(job, requester(user))
+    control_requests.suspend(job, requester(user), session)
     return _after_change(job, session)
 
 
 @router.post("/jobs/{job}/resume", operation_id="resume_job", summary="Resume", status_code=HTTPStatus.ACCEPTED)
 def resume_job(user: UserDep, job: EditableJob, session: SessionDep, _: BodyDep) -> JobDetails:
     """Request that a suspended job continues: Airflow runs its task again. Repeating the request changes nothing."""
-    control_requests.resume(job, requester(user))
+    control_requests.resume(job, requester(user), session)
     return _after_change(job, session)
 
 
 def _after_change(job: Job, session: Session) -> JobDetails:
-    session.commit()  # some isolation levels would return the data from the begin of the request
     return job_details.details(job, read_published(job, session), editable=True)
 
 

@@ -111,6 +111,7 @@ def get_requirements(job: ReadableJob, session: SessionDep, response: Response) 
 def put_requirements(
     user: UserDep,
     job: EditableJob,
+    session: SessionDep,
     body: BodyDep,
     response: Response,
     if_match: IfMatch = None,
@@ -124,7 +125,9 @@ def put_requirements(
     every bound.
     """
     is_expected, expires_at = _expectation(if_match), control_requests.expiry_of(lasts, until)
-    requirements = control_requests.set_requirements(job, requester(user), _decoded(body), is_expected, expires_at)
+    requirements = control_requests.set_requirements(
+        job, requester(user), session, _decoded(body), is_expected, expires_at
+    )
     return _with_etag(requirements, response)
 
 
@@ -134,9 +137,9 @@ def put_requirements(
     summary="Clear the requirements override",
     status_code=HTTPStatus.NO_CONTENT,
 )
-def delete_requirements(user: UserDep, job: EditableJob, _: BodyDep) -> None:
+def delete_requirements(user: UserDep, job: EditableJob, session: SessionDep, _: BodyDep) -> None:
     """Clear the bounds that a user set. The bounds of the rescale policy, a calendar or the DAG become active again."""
-    control_requests.clear_requirements(job, requester(user))
+    control_requests.clear_requirements(job, requester(user), session)
 
 
 @router.post(

@@ -23,7 +23,6 @@ from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.models.variable import Variable
 from airflow.state.metastore import MetastoreBackend
-from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, State
 from sqlalchemy import and_, exists, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -131,21 +130,29 @@ class Change:
 
 
 @contextmanager
-def change(job: Job, requester: Requester) -> Iterator[Change]:
+def change(job: Job, requester: Requester, session: Session) -> Iterator[Change]:
     """Change a job in one transaction, which locks the job. The transaction is rolled back if the block raises an exception.
+
+    The function commits the session at the beginning, because some isolation levels would otherwise return the data from the begin of
+    the request, and at the end, so that the change marker is written without a second connection.
 
     Raises:
         RequestRefusedError: the Asset of the job does not exist anymore (404), or the database did not persist the change (503).
     """
+    made = Change(job, requester, session)
     try:
-        with create_session(scoped=False) as session:
-            _lock(job, session)
-            made = Change(job, requester, session)
-            yield made
+        session.commit()
+        _lock(job, session)
+        yield made
+        session.commit()
     except SQLAlchemyError as error:
+        session.rollback()
         log.exception("A change of job %r could not be persisted", job.name)
         status = HTTPStatus.SERVICE_UNAVAILABLE
         raise RequestRefusedError(status, "not-persisted", NOT_PERSISTED, retry_after_s=RETRY_AFTER_S) from error
+    except BaseException:
+        session.rollback()
+        raise
     if made.changed:
         _notify(job.name)
 

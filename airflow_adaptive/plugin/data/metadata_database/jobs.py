@@ -54,6 +54,15 @@ def reading() -> Iterator[Session]:
         yield session
 
 
+def release(session: Session) -> None:
+    """Return the connection of the session to the pool. The session takes a connection again when it needs one.
+
+    A request must not keep a connection while it waits for a thread of the server: the other requests may occupy all threads and wait
+    for a connection. Airflow's check of a login also waits for a connection, in the event loop.
+    """
+    session.commit()
+
+
 def find_jobs(session: Session) -> list[Job]:
     """All jobs, sorted by name."""
     return _jobs(_job_assets().order_by(AssetModel.name), session)
