@@ -116,14 +116,14 @@ async def test_archives_are_copied_as_they_are(directory: JobDirectory, script: 
 
 async def test_files_of_one_name_are_refused(directory: JobDirectory, script: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    twin = write(tmp_path / "other" / script.name, "")
+    duplicate = write(tmp_path / "other" / script.name, "")
     with pytest.raises(StagingError, match=r"two files of the job have the name 'departures.py'"):
-        await stage(directory, script, [twin])
+        await stage(directory, script, [duplicate])
 
 
 async def test_damaged_copy_is_named(directory: JobDirectory, script: Path) -> None:
     staged = await stage(directory, script)
-    local(staged.script).write_text("print('somebody else')\n")
+    local(staged.script).write_text("print('another author')\n")
     with pytest.raises(StagingError, match="is damaged: remove the file"):
         await stage(directory, script)
 

@@ -1,4 +1,4 @@
-"""A job's past: kept when loops die, when the log is compacted, and when its directory can't be written."""
+"""The past of a job is kept when loops die, when the journal is compacted, and when the job directory cannot be written."""
 
 import asyncio
 import logging
@@ -36,15 +36,15 @@ class FailingChannel(FakeChannel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.records = self.tells = True
+        self.is_writable = self.is_readable = True
 
     async def record(self, document: RescaleDocument) -> bool:
-        if not self.records:
+        if not self.is_writable:
             raise JobDirectoryError("no permission for history")
         return await super().record(document)
 
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
-        if not self.tells:
+        if not self.is_readable:
             raise JobDirectoryError("history can't be read")
         return await super().rescales(limit)
 
@@ -73,14 +73,14 @@ def run(job: Simulation, seconds: float) -> None:
     job.run(RunLimits(recycle_at=job.clock.now() + timedelta(seconds=seconds)))
 
 
-def forget(channel: FakeChannel) -> None:
-    """Compact the log to its newest document."""
+def compact_fully(channel: FakeChannel) -> None:
+    """Compact the journal to its newest document."""
     for number in sorted(channel.journal)[:-1]:
         del channel.journal[number]
 
 
 def grow(channel: FakeChannel, number: int) -> None:
-    """Let the newest document of the log be this number."""
+    """Let the newest document of the journal be this number."""
     newest = decode_journal(channel.journal[max(channel.journal)])
     channel.journal[number] = encode_journal(replace(newest, number=number))
 
@@ -90,7 +90,7 @@ def kept(channel: FakeChannel) -> list[tuple[int, str, str]]:
     return [(rescale["number"], rescale["trigger_cause"], rescale["terminated_reason"]) for rescale in rescales]
 
 
-def shown(job: Simulation) -> list[tuple[int, str, str | None]]:
+def published(job: Simulation) -> list[tuple[int, str, str | None]]:
     rescales = job.store.views[-1].history.rescales
     return [(rescale.number, rescale.trigger_cause, rescale.terminated_reason) for rescale in rescales]
 
@@ -99,12 +99,12 @@ INITIAL = (1, "INITIAL_SCHEDULE", "SUCCEEDED")
 GROWTH = (2, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")
 
 
-# ---- kept and shown -------------------------------------------------------------------------------------------------
+# ---- kept and published -------------------------------------------------------------------------------------------------
 
 
 def test_rescales_are_kept_and_displayed(job: Simulation, channel: FailingChannel) -> None:
     run(job, 60)
-    assert kept(channel) == shown(job) == [INITIAL, GROWTH]
+    assert kept(channel) == published(job) == [INITIAL, GROWTH]
     summary = summarize(job.store.views[-1].history.rescales)
     assert (summary.total, summary.completed, summary.in_progress) == (2, 2, 0)
     assert summary.downtime is not None
@@ -113,15 +113,15 @@ def test_rescales_are_kept_and_displayed(job: Simulation, channel: FailingChanne
 
 def test_rescale_under_way_is_displayed_last(job: Simulation, channel: FailingChannel) -> None:
     run(job, 21)
-    assert shown(job) == [INITIAL, (2, "NEW_RESOURCE_AVAILABLE", None)]
+    assert published(job) == [INITIAL, (2, "NEW_RESOURCE_AVAILABLE", None)]
     assert kept(channel) == [INITIAL]
 
 
-def test_rescales_outlive_the_loop_and_the_log(job: Simulation, channel: FailingChannel) -> None:
+def test_rescales_outlive_the_loop_and_the_journal(job: Simulation, channel: FailingChannel) -> None:
     run(job, 60)
-    forget(channel)
+    compact_fully(channel)
     run(job, 10)
-    assert shown(job) == [INITIAL, GROWTH]
+    assert published(job) == [INITIAL, GROWTH]
     assert len(job.store.views[-1].history.rescales) == 2
 
 
@@ -136,17 +136,17 @@ def test_numbers_count_on_in_the_next_life_of_a_job(job: Simulation, channel: Fa
     assert (newest["requirements"], newest["attempt"]) == (2, 1)
 
 
-def test_numbers_count_on_when_the_log_is_gone(job: Simulation, channel: FailingChannel) -> None:
+def test_numbers_count_on_when_the_journal_is_gone(job: Simulation, channel: FailingChannel) -> None:
     run(job, 60)
     channel.journal.clear()
     run(job, 60)
     assert [number for number, _, _ in kept(channel)] == [1, 2, 3]
 
 
-def test_history_is_as_long_as_it_may_be(channel: FailingChannel) -> None:
+def test_history_keeps_no_more_than_history_size_rescales(channel: FailingChannel) -> None:
     job = simulation(channel, history_size=1)
     run(job, 60)
-    assert shown(job) == [GROWTH]
+    assert published(job) == [GROWTH]
     grow(channel, 99)
     run(job, 1)
     assert kept(channel) == [GROWTH]
@@ -156,22 +156,22 @@ def test_history_is_as_long_as_it_may_be(channel: FailingChannel) -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 2])
-def test_next_loop_keeps_what_a_killed_one_has_only_logged(job: Simulation, channel: FailingChannel, lost: int) -> None:
+def test_next_loop_keeps_what_a_killed_one_has_only_journaled(job: Simulation, channel: FailingChannel, lost: int) -> None:
     run(job, 60)
     for number in range(3 - lost, 3):
         del channel.kept[number]
     run(job, 1)
-    assert kept(channel) == shown(job) == [INITIAL, GROWTH]
+    assert kept(channel) == published(job) == [INITIAL, GROWTH]
 
 
 def test_job_goes_on_when_its_history_can_not_be_written(
     job: Simulation, channel: FailingChannel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    channel.records = False
+    channel.is_writable = False
     with caplog.at_level(logging.WARNING):
         run(job, 60)
     assert job.states[-1] == "Executing"
-    assert shown(job) == [INITIAL, GROWTH]
+    assert published(job) == [INITIAL, GROWTH]
     complaints = [message for message in caplog.messages if "cannot be kept now" in message]
     assert complaints == [
         "The rescales of job 'job' cannot be kept now; the loop tries again: no permission for history"
@@ -179,8 +179,8 @@ def test_job_goes_on_when_its_history_can_not_be_written(
 
 
 def test_history_is_written_when_it_can_be_again(job: Simulation, channel: FailingChannel) -> None:
-    channel.records = False
-    job.clock.at(50, lambda: setattr(channel, "records", True))
+    channel.is_writable = False
+    job.clock.at(50, lambda: setattr(channel, "is_writable", True))
     run(job, 49)
     assert kept(channel) == []
     run(job, 5)
@@ -189,24 +189,24 @@ def test_history_is_written_when_it_can_be_again(job: Simulation, channel: Faili
 
 def test_history_is_read_when_it_can_be_again(job: Simulation, channel: FailingChannel) -> None:
     run(job, 60)
-    forget(channel)
-    channel.tells = False
-    job.clock.at(70, lambda: setattr(channel, "tells", True))
+    compact_fully(channel)
+    channel.is_readable = False
+    job.clock.at(70, lambda: setattr(channel, "is_readable", True))
     run(job, 5)
-    assert shown(job) == []
+    assert published(job) == []
     job.clock.at(75, lambda: job.cluster.add_worker(cores=1, memory_mb=512))
     run(job, 60)
-    assert shown(job) == kept(channel) == [INITIAL, GROWTH, (3, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")]
+    assert published(job) == kept(channel) == [INITIAL, GROWTH, (3, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")]
 
 
-def test_log_is_not_compacted_before_its_rescales_are_kept(channel: FailingChannel) -> None:
+def test_journal_is_not_compacted_before_its_rescales_are_kept(channel: FailingChannel) -> None:
     job = simulation(channel, history_size=1)
-    channel.records = False
+    channel.is_writable = False
     run(job, 60)
     grow(channel, 99)
     run(job, 1)
     assert {1, 100} <= set(channel.journal)
-    channel.records = True
+    channel.is_writable = True
     grow(channel, 199)
     run(job, 1)
     assert GROWTH in kept(channel)
@@ -216,13 +216,13 @@ def test_log_is_not_compacted_before_its_rescales_are_kept(channel: FailingChann
 def test_rescale_that_is_kept_otherwise_stays_as_it_is(
     job: Simulation, channel: FailingChannel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    channel.tells = False
+    channel.is_readable = False
     run(job, 10)
-    asyncio.run(channel.record(RescaleDocument(job="job", number=2, rescale={"somebody": "else's"})))
-    channel.tells = True
+    asyncio.run(channel.record(RescaleDocument(job="job", number=2, rescale={"author": "another loop"})))
+    channel.is_readable = True
     with caplog.at_level(logging.WARNING):
         run(job, 50)
-    assert decode_rescale(channel.kept[2]).rescale == {"somebody": "else's"}
+    assert decode_rescale(channel.kept[2]).rescale == {"author": "another loop"}
     assert "Job job has kept another rescale as number 2" in caplog.messages
     assert job.states[-1] == "Executing"
 

@@ -64,14 +64,14 @@ async def test_untrusted_document_is_reported_once(
     ]
 
 
-async def test_foreign_files_in_the_log_are_left_alone(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_foreign_files_in_the_journal_are_left_alone(directory: JobDirectory, tmp_path: Path) -> None:
     await directory.create(journal_document(1))
     await directory.create(journal_document(2))
-    stranger = tmp_path / JOB / "journal" / ".0000000003.json.crc"
-    stranger.write_bytes(b"")
+    foreign = tmp_path / JOB / "journal" / ".0000000003.json.crc"
+    foreign.write_bytes(b"")
     await directory.compact(1)
     assert await directory.newest() == journal_document(2)
-    assert stranger.exists()
+    assert foreign.exists()
 
 
 async def test_directory_that_no_one_made_is_not_taken_for_a_new_job(directory: JobDirectory, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_directory_that_no_one_made_is_not_taken_for_a_new_job(directory: 
     assert not (tmp_path / JOB).exists()
 
 
-async def test_log_that_is_away_is_not_begun_again(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_journal_that_is_gone_is_not_begun_again(directory: JobDirectory, tmp_path: Path) -> None:
     await directory.create(journal_document(1))
     job, away = tmp_path / JOB, tmp_path / "away"
     job.rename(away)
@@ -92,7 +92,7 @@ async def test_log_that_is_away_is_not_begun_again(directory: JobDirectory, tmp_
     assert await directory.create(journal_document(2))
 
 
-async def test_status_that_is_away_with_the_log_is_an_error(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_status_that_is_gone_with_the_journal_is_an_error(directory: JobDirectory, tmp_path: Path) -> None:
     await directory.create(journal_document(1))
     assert await directory.status() is None
     status = tmp_path / JOB / "status.json"
