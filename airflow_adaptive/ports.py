@@ -239,8 +239,13 @@ class JobChannel(Protocol):
         """
         ...
 
-    async def history(self, limit: int) -> Sequence[JournalDocument]:
-        """Return at most the `limit` newest journal documents, oldest first. Raises `JobDirectoryError`."""
+    async def history(self, limit: int, before: int | None = None) -> Sequence[JournalDocument]:
+        """Return at most the `limit` newest journal documents, oldest first. Raises `JobDirectoryError`.
+
+        Args:
+            limit: greatest number of documents.
+            before: only documents with a lower number; None for all documents.
+        """
         ...
 
     async def compact(self, keep: int) -> None:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from airflow_adaptive.ports import PortError
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
 
 CODE = "code"
 PACKAGE = "airflow_adaptive"
@@ -75,7 +74,14 @@ async def stage(directory: JobDirectory, script: str | Path, py_files: Sequence[
         StagingError: a file is missing, is not Python, or shares its name with another.
         JobDirectoryError: the directory cannot be written now.
     """
-    return await directory.call(_stage, directory.storage, Path(script), [Path(path) for path in py_files])
+    contents = _contents_with_main_program(Path(script), [Path(path) for path in py_files])
+    folder = f"{CODE}/{_digest(contents)}"
+    uris = {name: directory.storage.uri(f"{folder}/{name}") for name in contents}
+    for name, content in contents.items():
+        if not await directory.create_file(f"{folder}/{name}", content):
+            raise StagingError([f"{uris[name]} is damaged: remove the file, and the next deployment stages it again"])
+    main_program, *others = uris
+    return StagedCode(script=uris[main_program], py_files=tuple(uris[name] for name in others))
 
 
 def check_code(script: str | Path, py_files: Sequence[str | Path] = ()) -> None:
@@ -110,21 +116,12 @@ def _zip_entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _stage(storage: Storage, script: Path, py_files: Sequence[Path]) -> StagedCode:
+def _contents_with_main_program(script: Path, py_files: Sequence[Path]) -> dict[str, bytes]:
+    """Return name -> content of all files that are staged, the program that runs the script first. Raises `StagingError`."""
     contents, main_program = _contents([script, *py_files]), f"run_{script.name}"
     if main_program in contents:
         raise StagingError([f"{main_program!r} is the name of the program that runs {script.name!r}: rename the file"])
-    contents[main_program] = MAIN_PROGRAM.format(script=script.name).encode()
-    folder = storage.below(f"{CODE}/{_digest(contents)}")
-    for name, content in contents.items():
-        if not folder.create(name, content):
-            raise StagingError(
-                [f"{folder.uri(name)} is damaged: remove the file, and the next deployment stages it again"]
-            )
-    return StagedCode(
-        script=folder.uri(main_program),
-        py_files=tuple(folder.uri(name) for name in (RUNTIME_ZIP, *(path.name for path in (script, *py_files)))),
-    )
+    return {main_program: MAIN_PROGRAM.format(script=script.name).encode(), **contents}
 
 
 def _contents(paths: Sequence[Path]) -> dict[str, bytes]:

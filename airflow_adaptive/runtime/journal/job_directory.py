@@ -17,9 +17,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from airflow_adaptive.job.protocol.codec import (
@@ -37,6 +37,7 @@ from airflow_adaptive.job.protocol.codec import (
 from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 from airflow_adaptive.ports import ForeignDirectoryError, JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 
 JOURNAL = "journal"
 HISTORY = "history"
@@ -51,13 +52,16 @@ logger = logging.getLogger(__name__)
 READS_AT_ONCE = 16
 """Concurrent reads of a history: it has many small files, and an object store needs about 20 ms for each."""
 
+LEAST_BYTES_PER_S = 1 << 20
+"""Throughput of a slow storage, for the timeout of large files."""
+
 Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
 
 class JobDirectory:
-    """The `JobChannel` over a storage. Blocking work runs in threads and is abandoned after `timeout_s`."""
+    """The `JobChannel` over a storage. Each call to the storage runs in a thread and is abandoned after `timeout_s`."""
 
     def __init__(self, base: Storage, job: str, *, timeout_s: float = 60.0) -> None:
         """Nothing is read or written yet.
@@ -65,7 +69,7 @@ class JobDirectory:
         Args:
             base: storage that contains the directories of all jobs.
             job: id of the job, see `JOB_ID`.
-            timeout_s: seconds that one operation may take.
+            timeout_s: seconds that one call to the storage may take.
 
         Raises:
             ValueError: the id is not a valid name of a folder.
@@ -73,6 +77,7 @@ class JobDirectory:
         if not JOB_ID.fullmatch(job):
             raise ValueError(f"job id {job!r} must match {JOB_ID.pattern}")
         self._job = job
+        self._base = base.location
         self._storage = base.below(job)
         self._timeout_s = timeout_s
         self._reported: set[str] = set()
@@ -98,23 +103,54 @@ class JobDirectory:
 
     async def newest(self) -> JournalDocument | None:
         """See `JobChannel.newest`."""
-        return await self.call(self._newest)
+        newest = await self._first_valid(reversed(await self._numbers()))
+        while newest is not None and (later := await self.read(newest.number + 1)) is not None:
+            newest = later  # The listings of some stores lag behind their reads.
+        self._has_seen_journal = self._has_seen_journal or newest is not None
+        return newest
 
     async def read(self, number: int) -> JournalDocument | None:
         """See `JobChannel.read`."""
-        return await self.call(self._read, number)
+        return await self._journal_document(number)
 
     async def create(self, document: JournalDocument) -> bool:
         """See `JobChannel.create`."""
-        return await self.call(self._create, document)
+        path, data = _path(JOURNAL, document.number), encode_journal(document)
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise ValueError(
+                f"journal document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}"
+            )
+        # Staging creates the directory. A loop that finds no directory therefore does not see a new job, but a storage that is
+        # not mounted.
+        try:
+            is_created = await self.call(self._storage.create, path, data, folders=0 if self._has_seen_journal else 1)
+        except JobDirectoryError:
+            await self._require_journal()
+            raise
+        return is_created and await self._is_newest(document.number, data)
 
-    async def history(self, limit: int) -> Sequence[JournalDocument]:
+    async def history(self, limit: int, before: int | None = None) -> Sequence[JournalDocument]:
         """See `JobChannel.history`."""
-        return await self.call(self._history, limit)
+        numbers = [number for number in await self._numbers(urgent=False) if before is None or number < before]
+        documents: list[JournalDocument] = []
+        while numbers and len(documents) < limit:
+            missing = limit - len(documents)
+            numbers, newest = numbers[:-missing], numbers[-missing:]
+            documents = await self._in_parallel(self._journal_document, newest) + documents
+        return documents
 
     async def compact(self, keep: int) -> None:
         """See `JobChannel.compact`."""
-        await self.call(self._compact, keep)
+        if keep < 1:
+            raise ValueError(f"keep={keep}: the newest document holds the job's state, it must stay")
+        newest = await self.newest()
+        if newest is None:
+            return
+        trusted = [number for number in await self._numbers() if number <= newest.number]
+        for number in trusted[:-keep]:
+            await self.call(self._storage.remove, _path(JOURNAL, number))
+        for number in (await self._numbers(HISTORY))[:-keep]:
+            await self.call(self._storage.remove, _path(HISTORY, number))
 
     async def record(self, document: RescaleDocument) -> bool:
         """See `JobChannel.record`."""
@@ -123,44 +159,68 @@ class JobDirectory:
 
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
         """See `JobChannel.rescales`."""
-        return await self.call(self._rescales, limit)
+        numbers = (await self._numbers(HISTORY, urgent=False))[-limit:] if limit > 0 else []
+        return await self._in_parallel(self._rescale_document, numbers)
 
     async def status(self) -> DriverStatus | None:
         """See `JobChannel.status`."""
-        return await self.call(self._status)
+        status = await self._decoded(STATUS, decode_status)
+        if status is None and self._has_seen_status:
+            await self._require_journal()
+        self._has_seen_status = self._has_seen_status or status is not None
+        if status is not None and status.job != self._job:
+            self._report(STATUS, f"it belongs to job {status.job!r}")
+            return None
+        return status
 
     async def call(
         self, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Run blocking work on the storage in a thread.
+        """Run a blocking call to the storage in a thread.
 
         Raises:
-            JobDirectoryError: the work took longer than `timeout_s`; whether the storage completed the work is unknown.
+            JobDirectoryError: the storage does not answer; whether the storage completes the call is unknown.
         """
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                return await asyncio.to_thread(work, *args, **kwargs)
-        except TimeoutError as error:
-            raise JobDirectoryError(
-                f"the storage of the job directory did not answer within {self._timeout_s:g} s: check that the storage is reachable"
-            ) from error
+        return await self._call(partial(work, *args, **kwargs))
 
-    def _newest(self) -> JournalDocument | None:
-        newest = next(self._newest_first(), None)
-        self._has_seen_journal = self._has_seen_journal or newest is not None
-        return newest
+    async def create_file(self, path: str, data: bytes) -> bool:
+        """Create a file of any size if its name is unused, see `Storage.create`. The timeout grows with the size.
 
-    def _newest_first(self) -> Iterator[JournalDocument]:
-        documents = (self._read(number) for number in reversed(self._numbers()))
-        return (document for document in documents if document is not None)
+        Raises:
+            JobDirectoryError: the storage does not answer; whether the storage completes the call is unknown.
+        """
+        timeout_s = self._timeout_s + len(data) / LEAST_BYTES_PER_S
+        return await self._call(partial(self._storage.create, path, data), timeout_s=timeout_s)
 
-    def _numbers(self, folder: str = JOURNAL) -> list[int]:
-        numbers = (journal_number(name) for name in self._storage.names(folder))
-        return sorted(number for number in numbers if number is not None)
+    async def _call(self, work: Callable[[], Result], *, urgent: bool = True, timeout_s: float | None = None) -> Result:
+        return await StorageThreads.of(self._base).call(work, timeout_s or self._timeout_s, urgent=urgent)
 
-    def _read(self, number: int) -> JournalDocument | None:
+    async def _numbers(self, folder: str = JOURNAL, *, urgent: bool = True) -> list[int]:
+        names = await self._call(partial(self._storage.names, folder), urgent=urgent)
+        return sorted(number for name in names if (number := journal_number(name)) is not None)
+
+    async def _first_valid(self, numbers: Iterable[int]) -> JournalDocument | None:
+        for number in numbers:
+            if (document := await self.read(number)) is not None:
+                return document
+        return None
+
+    async def _in_parallel(
+        self, read: Callable[..., Awaitable[Document | None]], numbers: Iterable[int]
+    ) -> list[Document]:
+        """Read documents; a read waits until no urgent call waits."""
+        limit = asyncio.Semaphore(READS_AT_ONCE)
+
+        async def read_one(number: int) -> Document | None:
+            async with limit:
+                return await read(number, urgent=False)
+
+        documents = await asyncio.gather(*map(read_one, numbers))
+        return [document for document in documents if document is not None]
+
+    async def _journal_document(self, number: int, *, urgent: bool = True) -> JournalDocument | None:
         path = _path(JOURNAL, number)
-        document = self._decoded(path, decode_journal)
+        document = await self._decoded(path, decode_journal, urgent=urgent)
         if document is not None and document.job != self._job:
             raise ForeignDirectoryError(
                 f"{self._storage.uri(path)} was written by job {document.job!r}: give each job a directory of its own"
@@ -170,76 +230,36 @@ class JobDirectory:
             return None
         return document
 
-    def _create(self, document: JournalDocument) -> bool:
-        data = encode_journal(document)
-        if len(data) > MAX_DOCUMENT_BYTES:
-            raise ValueError(
-                f"journal document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}"
-            )
-        # Staging creates the directory. A loop that finds no directory therefore does not see a new job, but a storage that is
-        # not mounted.
-        try:
-            if not self._storage.create(
-                _path(JOURNAL, document.number), data, folders=0 if self._has_seen_journal else 1
-            ):
-                return False
-        except JobDirectoryError:
-            self._require_journal()
-            raise
-        # After a compaction the number of a loop that was frozen is unused again, but its document is not the newest.
-        newest = self._newest()
-        return newest is not None and newest.number == document.number
-
-    def _history(self, limit: int) -> Sequence[JournalDocument]:
-        newest_first = self._newest_first()
-        return [document for document, _ in zip(newest_first, range(limit), strict=False)][::-1]
-
-    def _compact(self, keep: int) -> None:
-        if keep < 1:
-            raise ValueError(f"keep={keep}: the newest document holds the job's state, it must stay")
-        newest = self._newest()
-        if newest is None:
-            return
-        trusted = [number for number in self._numbers() if number <= newest.number]
-        for number in trusted[:-keep]:
-            self._storage.remove(_path(JOURNAL, number))
-        for number in self._numbers(HISTORY)[:-keep]:
-            self._storage.remove(_path(HISTORY, number))
-
-    def _rescales(self, limit: int) -> Sequence[RescaleDocument]:
-        numbers = self._numbers(HISTORY)[-limit:] if limit > 0 else []
-        with ThreadPoolExecutor(READS_AT_ONCE) as readers:
-            documents = list(readers.map(self._rescale, numbers))
-        return [document for document in documents if document is not None]
-
-    def _rescale(self, number: int) -> RescaleDocument | None:
+    async def _rescale_document(self, number: int, *, urgent: bool = True) -> RescaleDocument | None:
         path = _path(HISTORY, number)
-        document = self._decoded(path, decode_rescale)
+        document = await self._decoded(path, decode_rescale, urgent=urgent)
         if document is None or (document.job, document.number) == (self._job, number):
             return document
         self._report(path, f"it is number {document.number} of job {document.job!r}")
         return None
 
-    def _require_journal(self) -> None:
+    async def _is_newest(self, number: int, data: bytes) -> bool:
+        """Whether a document that was just created is the newest, with the content that it was given.
+
+        After a compaction the number of a loop that was frozen is unused again, but its document is not the newest. The document
+        itself may be missing in the listing, because the listings of some stores lag.
+        """
+        newer = (later for later in reversed(await self._numbers()) if later > number)
+        if await self._first_valid(newer) is not None:
+            return False
+        self._has_seen_journal = True
+        return await self.call(self._storage.read, _path(JOURNAL, number), MAX_DOCUMENT_BYTES) == data
+
+    async def _require_journal(self) -> None:
         """Raise an error if the journal disappeared, and with it the checkpoints of the job: no second journal may begin."""
-        if self._has_seen_journal and not self._numbers():
+        if self._has_seen_journal and not await self._numbers():
             raise JobDirectoryError(
                 f"{self._storage.uri(JOURNAL)} was there and is gone: bring the directory of the job back (is the storage "
                 "mounted?); no new journal begins in its place, because the checkpoints would be missing"
             )
 
-    def _status(self) -> DriverStatus | None:
-        status = self._decoded(STATUS, decode_status)
-        if status is None and self._has_seen_status:
-            self._require_journal()
-        self._has_seen_status = self._has_seen_status or status is not None
-        if status is not None and status.job != self._job:
-            self._report(STATUS, f"it belongs to job {status.job!r}")
-            return None
-        return status
-
-    def _decoded(self, path: str, decode: Callable[[bytes], Document]) -> Document | None:
-        data = self._storage.read(path, MAX_DOCUMENT_BYTES)
+    async def _decoded(self, path: str, decode: Callable[[bytes], Document], *, urgent: bool = True) -> Document | None:
+        data = await self._call(partial(self._storage.read, path, MAX_DOCUMENT_BYTES), urgent=urgent)
         if data is None:
             return None
         try:
@@ -270,8 +290,7 @@ async def append(channel: JobChannel, document: JournalDocument) -> JournalDocum
         JobDirectoryError: the journal cannot be written now; whether the document was created is unknown.
     """
     while not await channel.create(document):
-        newest = await channel.newest()
-        if newest is not None and newest.number >= document.number:
+        if await channel.read(document.number) is not None:
             return None
         document = replace(document, number=document.number + 1)
     return document

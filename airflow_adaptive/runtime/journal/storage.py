@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
@@ -58,6 +59,11 @@ class Storage:
         """Return a storage at an fsspec URL or a local path, with the credentials that the library of the filesystem finds."""
         filesystem, root = url_to_fs(url)
         return cls(filesystem, root)
+
+    @property
+    def location(self) -> str:
+        """Protocol and root. Storages with the same location are the same storage."""
+        return f"{self._protocol}://{self._root}"
 
     def below(self, folder: str) -> Storage:
         """Return a storage at a folder of this storage."""
@@ -130,10 +136,13 @@ class Storage:
     def _read(self, path: str, limit: int) -> bytes | None:
         self._filesystem.invalidate_cache(path)
         try:
-            empty = self._filesystem.size(path) == 0  # object stores refuse any range of an empty object
-            return b"" if empty else self._filesystem.cat_file(path, start=0, end=limit + 1)
+            return cast(bytes, self._filesystem.cat_file(path, start=0, end=limit + 1))
         except FileNotFoundError:
             return None
+        except OSError:
+            if self._filesystem.size(path) == 0:  # Object stores refuse any range of an empty object.
+                return b""
+            raise
 
     def _create(self, path: str, data: bytes, *, folders: int | None = None) -> bool:
         try:

@@ -62,9 +62,10 @@ class FakeChannel:
             return False
         return self._trusted()[-1].number == document.number
 
-    async def history(self, limit: int) -> Sequence[JournalDocument]:
+    async def history(self, limit: int, before: int | None = None) -> Sequence[JournalDocument]:
         """See `JobChannel.history`."""
-        return self._trusted()[-limit:] if limit > 0 else []
+        older = [document for document in self._trusted() if before is None or document.number < before]
+        return older[-limit:] if limit > 0 else []
 
     async def compact(self, keep: int) -> None:
         """See `JobChannel.compact`."""

@@ -56,8 +56,9 @@ class UnencodedChannel(FakeChannel):
     async def create(self, document: JournalDocument) -> bool:
         return self._log.setdefault(document.number, document) == document and max(self._log) == document.number
 
-    async def history(self, limit: int) -> Sequence[JournalDocument]:
-        return [self._log[number] for number in sorted(self._log)[-limit:]]
+    async def history(self, limit: int, before: int | None = None) -> Sequence[JournalDocument]:
+        older = [number for number in sorted(self._log) if before is None or number < before]
+        return [self._log[number] for number in older[-limit:]]
 
     async def compact(self, keep: int) -> None:
         for number in sorted(self._log)[:-keep]:

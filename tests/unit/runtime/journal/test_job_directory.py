@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from pathlib import Path
 
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
-from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_status, journal_name
+from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_journal, encode_status, journal_name
 from airflow_adaptive.ports import JobDirectoryError
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory, append
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.testing.contracts.job_channel import JOB, journal_document, status_document
+from tests.support.runtime.slow_storage import HangingFileSystem, LaggingFileSystem
 
 pytestmark = pytest.mark.asyncio
-
-
-class HangingFileSystem(LocalFileSystem):
-    """A disk that does not answer until it is released, like a network file system without its server."""
-
-    def __init__(self) -> None:
-        super().__init__(skip_instance_cache=True)
-        self.released = threading.Event()
-
-    def ls(self, path, detail=False, **kwargs):
-        self.released.wait()
-        return []
 
 
 @pytest.fixture
@@ -126,3 +113,62 @@ async def test_event_loop_goes_on_while_the_storage_does_not_answer() -> None:
     assert not reading.done()
     disk.released.set()
     assert await reading is None
+
+
+# ---- listings that lag ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lagging() -> LaggingFileSystem:
+    return LaggingFileSystem()
+
+
+@pytest.fixture
+def lagging_directory(lagging: LaggingFileSystem, tmp_path: Path) -> JobDirectory:
+    (tmp_path / JOB).mkdir()
+    return JobDirectory(Storage(lagging, str(tmp_path)), JOB)
+
+
+async def test_append_reads_a_document_before_it_skips_its_number_as_damaged(
+    lagging: LaggingFileSystem, lagging_directory: JobDirectory
+) -> None:
+    """Loop A creates document 2; the listing of loop B still ends with document 1; loop B appends document 2."""
+    assert await lagging_directory.create(journal_document(1))
+    assert await lagging_directory.create(journal_document(2, owner="A"))
+    lagging.hidden = {journal_name(2)}
+    assert await append(lagging_directory, journal_document(2, owner="B")) is None
+    assert await lagging_directory.read(3) is None
+
+
+async def test_append_creates_one_document_when_the_listing_lags(
+    lagging: LaggingFileSystem, lagging_directory: JobDirectory
+) -> None:
+    """A loop creates document 2; the listing after the creation still ends with document 1."""
+    assert await lagging_directory.create(journal_document(1))
+    lagging.hidden = {journal_name(2), journal_name(3)}
+    assert await append(lagging_directory, journal_document(2)) == journal_document(2)
+    assert await lagging_directory.read(3) is None
+
+
+async def test_created_document_is_compared_with_the_content_that_it_was_given(
+    lagging_directory: JobDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storage answers that loop B has created document 1, and returns the document of loop A to the next read."""
+    create = lagging_directory.storage.create
+
+    def create_for_another_loop(path: str, data: bytes, *, folders: int | None = None) -> bool:
+        create(path, encode_journal(journal_document(1, owner="A")), folders=folders)
+        return True
+
+    monkeypatch.setattr(lagging_directory.storage, "create", create_for_another_loop)
+    assert not await lagging_directory.create(journal_document(1, owner="B"))
+
+
+async def test_newest_reads_beyond_a_listing_that_lags(
+    lagging: LaggingFileSystem, lagging_directory: JobDirectory
+) -> None:
+    """A loop that claims the journal after an older document than the newest would never succeed."""
+    for number in (1, 2, 3):
+        assert await lagging_directory.create(journal_document(number))
+    lagging.hidden = {journal_name(2), journal_name(3)}
+    assert await lagging_directory.newest() == journal_document(3)

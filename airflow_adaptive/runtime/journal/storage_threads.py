@@ -1,0 +1,158 @@
+"""Threads for the blocking calls to one storage: a storage that hangs blocks nothing else in the process.
+
+Theory: a blocking call cannot be interrupted. A call that takes longer than its timeout is abandoned, and its thread stays occupied
+until the storage answers. Therefore each storage has a limited number of threads of its own, and a circuit breaker: after a timeout
+all calls fail at once, except for one call at a time that checks whether the storage answers again. The threads are daemon threads,
+because `asyncio.run` and the interpreter join the threads of `asyncio.to_thread` and of every `ThreadPoolExecutor` before they end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import weakref
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Final, TypeVar
+
+from airflow_adaptive.ports import JobDirectoryError
+
+Result = TypeVar("Result")
+
+THREADS: Final = 32
+"""Concurrent calls to one storage. At 30 ms per call the threads serve 1,000 calls per second."""
+
+NO_ANSWER: Final = "check that the storage is reachable"
+
+
+class StorageThreads:
+    """Runs blocking calls to one storage for the coroutines of one event loop."""
+
+    def __init__(self, threads: int = THREADS) -> None:
+        """Start no thread before the first call.
+
+        Args:
+            threads: maximum number of threads, including threads whose call was abandoned.
+        """
+        self._free = threads
+        self._idle = 0
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._urgent: deque[asyncio.Future[None]] = deque()
+        self._background: deque[asyncio.Future[None]] = deque()
+        self._is_unresponsive = False
+        self._is_checking = False
+        weakref.finalize(self, self._calls.put, None)
+
+    @classmethod
+    def of(cls, storage: str) -> StorageThreads:
+        """Return the threads of a storage for the running event loop; all jobs on the storage share the threads."""
+        return _threads.setdefault(asyncio.get_running_loop(), defaultdict(cls))[storage]
+
+    async def call(self, work: Callable[[], Result], timeout_s: float, *, urgent: bool = True) -> Result:
+        """Run blocking work in a thread.
+
+        Args:
+            work: calls the storage.
+            timeout_s: time that the work may take, in seconds, without the time in the queue.
+            urgent: whether the work takes precedence over work that is not urgent.
+
+        Raises:
+            JobDirectoryError: the storage does not answer; whether the storage completes the work is unknown.
+        """
+        await self._admit(self._urgent if urgent else self._background)
+        answer = self._start(work)
+        try:
+            answered, _ = await asyncio.wait({answer}, timeout=timeout_s)
+        finally:
+            self._is_checking = False
+        if not answered:
+            error = f"the storage of the job directory did not answer within {timeout_s:g} s: {NO_ANSWER}"
+            self._reject_all(error)
+            raise JobDirectoryError(error)
+        return answer.result()
+
+    async def _admit(self, queue: deque[asyncio.Future[None]]) -> None:
+        """Wait for a free thread. Raises `JobDirectoryError`."""
+        if self._is_unresponsive and (self._is_checking or not self._free):
+            raise JobDirectoryError(f"the storage of the job directory has not answered since a timeout: {NO_ANSWER}")
+        self._is_checking = self._is_unresponsive
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled() and turn.exception() is None:
+                self._hand_over()
+            raise
+        finally:
+            with suppress(ValueError):
+                queue.remove(turn)
+
+    def _start(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Result] = loop.create_future()
+        answer.add_done_callback(self._release)
+        if self._idle:
+            self._idle -= 1
+        else:
+            Thread(target=_serve, args=(self._calls,), name="airflow-adaptive-storage", daemon=True).start()
+        self._calls.put(partial(_run, contextvars.copy_context(), work, loop, answer))
+        return answer
+
+    def _release(self, answer: asyncio.Future[Any]) -> None:
+        """A thread has its answer, maybe long after the call was abandoned: the storage answers."""
+        answer.exception()  # Otherwise asyncio logs the exception of an abandoned call.
+        self._is_unresponsive = False
+        self._idle += 1
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Give a free thread to the next call that waits."""
+        turn = next(self._waiting(), None)
+        if turn is None:
+            self._free += 1
+        else:
+            turn.set_result(None)
+
+    def _reject_all(self, error: str) -> None:
+        self._is_unresponsive = True
+        for turn in self._waiting():
+            turn.set_exception(JobDirectoryError(error))
+
+    def _waiting(self) -> Iterator[asyncio.Future[None]]:
+        """The calls that wait for a thread, urgent calls first; a canceled call does not wait any more."""
+        return (turn for turn in chain(self._urgent, self._background) if not turn.done())
+
+
+_threads: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, StorageThreads]] = weakref.WeakKeyDictionary()
+
+
+def _serve(calls: SimpleQueue[Callable[[], None] | None]) -> None:
+    """Make calls until the owner of the queue is gone. The thread references neither the owner nor a call that was made."""
+    for call in iter(calls.get, None):
+        call()
+        del call
+    calls.put(None)  # for the other threads
+
+
+def _run(
+    context: contextvars.Context,
+    work: Callable[[], Result],
+    loop: asyncio.AbstractEventLoop,
+    answer: asyncio.Future[Result],
+) -> None:
+    report: Callable[[], None]
+    try:
+        report = partial(answer.set_result, context.run(work))
+    except Exception as error:  # noqa: BLE001  the caller raises the error
+        report = partial(answer.set_exception, error)
+    with suppress(RuntimeError):  # The event loop of an abandoned call is closed.
+        loop.call_soon_threadsafe(report)

@@ -1,0 +1,74 @@
+"""Filesystems that answer late, or not before a test releases them."""
+
+import threading
+import time
+from typing import Any
+
+from fsspec.implementations.local import LocalFileSystem
+
+
+class HangingFileSystem(LocalFileSystem):
+    """A local disk that does not answer until it is released, like a network filesystem without its server.
+
+    Attributes:
+        released: set when the filesystem answers again.
+        calls: number of calls that have arrived.
+    """
+
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+        self.calls = 0
+
+    def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
+        self._hang()
+        return super().ls(path, detail=detail, **kwargs)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> Any:
+        self._hang()
+        return super().cat_file(path, start=start, end=end, **kwargs)
+
+    def _hang(self) -> None:
+        self.calls += 1
+        self.released.wait()
+
+
+class SlowFileSystem(LocalFileSystem):
+    """A local disk that answers each call after a delay, like an object store.
+
+    Attributes:
+        delay_s: delay of each call, in seconds.
+    """
+
+    cachable = False
+
+    def __init__(self, delay_s: float) -> None:
+        super().__init__()
+        self.delay_s = delay_s
+
+    def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
+        time.sleep(self.delay_s)
+        return super().ls(path, detail=detail, **kwargs)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> Any:
+        time.sleep(self.delay_s)
+        return super().cat_file(path, start=start, end=end, **kwargs)
+
+
+class LaggingFileSystem(LocalFileSystem):
+    """A local disk whose listings lag behind its reads, like a network filesystem with cached attributes.
+
+    Attributes:
+        hidden: names that no listing contains.
+    """
+
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden: set[str] = set()
+
+    def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
+        return [name for name in super().ls(path, detail=False, **kwargs) if name.rsplit("/", 1)[-1] not in self.hidden]

@@ -1,0 +1,214 @@
+"""A storage that hangs blocks neither other storages, nor the process, nor its own threads without end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.runtime.journal.storage_threads import THREADS, StorageThreads
+from airflow_adaptive.testing.contracts.job_channel import JOB, journal_document
+from tests.support.repository import ROOT
+from tests.support.runtime.slow_storage import HangingFileSystem
+
+LIMIT_S = 60.0
+
+PROGRAM = """
+import asyncio, sys, threading
+from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
+from tests.support.runtime.slow_storage import HangingFileSystem
+
+try:
+    asyncio.run(JobDirectory(Storage(HangingFileSystem(), "/hanging"), "flights", timeout_s=0.1).newest())
+except JobDirectoryError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def hanging() -> Iterator[HangingFileSystem]:
+    filesystem = HangingFileSystem()
+    yield filesystem
+    filesystem.released.set()
+
+
+def blocked_until(event: threading.Event) -> Callable[[], str]:
+    def work() -> str:
+        event.wait()
+        return "late answer"
+
+    return work
+
+
+@pytest.mark.asyncio
+async def test_other_storages_and_name_resolution_continue_while_a_storage_hangs(
+    hanging: HangingFileSystem, tmp_path: Path
+) -> None:
+    """100 loops read a hanging storage; then a job reads another storage, and a client resolves a name."""
+    loops = [
+        asyncio.create_task(JobDirectory(Storage(hanging, "/hanging"), f"job-{number}").newest())
+        for number in range(100)
+    ]
+    await wait_until_async(_holds(lambda: hanging.calls > 0), LIMIT_S, "a call that hangs", 0.01)
+    (tmp_path / JOB).mkdir()
+    healthy = JobDirectory(Storage.at(str(tmp_path)), JOB)
+    async with asyncio.timeout(LIMIT_S):
+        assert await healthy.create(journal_document(1))
+        assert await healthy.newest() == journal_document(1)
+        assert await asyncio.get_running_loop().getaddrinfo("127.0.0.1", 80)
+    assert hanging.calls <= THREADS
+    assert not any(loop.done() for loop in loops)
+    hanging.released.set()
+    assert await asyncio.gather(*loops) == [None] * 100
+
+
+def test_process_ends_while_a_storage_hangs() -> None:
+    """A worker stages code, the storage hangs, and the call is abandoned: neither `asyncio.run` nor the exit waits for its thread."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True, timeout=LIMIT_S
+    )
+    assert "did not answer within 0.1 s" in ran.stdout
+
+
+@pytest.mark.asyncio
+async def test_calls_fail_at_once_after_a_timeout_until_the_storage_answers() -> None:
+    """A call times out; the call that waits for its thread and later calls fail; the storage answers; calls succeed."""
+    released = threading.Event()
+    threads = StorageThreads(1)
+    hangs = asyncio.create_task(threads.call(blocked_until(released), 0.05))
+    await asyncio.sleep(0)
+    waits = asyncio.create_task(threads.call(lambda: "never made", LIMIT_S))
+    with pytest.raises(JobDirectoryError, match=r"did not answer within 0.05 s: check that the storage is reachable"):
+        await hangs
+    with pytest.raises(JobDirectoryError, match="did not answer within"):
+        await waits
+    with pytest.raises(JobDirectoryError, match="has not answered since a timeout"):
+        await threads.call(lambda: "refused", LIMIT_S)
+    released.set()
+
+    async def answers() -> bool:
+        try:
+            return await threads.call(lambda: True, LIMIT_S)
+        except JobDirectoryError:
+            return False
+
+    await wait_until_async(answers, LIMIT_S, "an answer", 0.01)
+
+
+@pytest.mark.asyncio
+async def test_one_call_at_a_time_checks_whether_a_hanging_storage_answers_again() -> None:
+    """A call times out; the next call checks the storage while others fail; the check succeeds; all calls succeed."""
+    never, later = threading.Event(), threading.Event()
+    threads = StorageThreads(3)
+    with pytest.raises(JobDirectoryError):
+        await threads.call(blocked_until(never), 0.05)
+    checks = asyncio.create_task(threads.call(blocked_until(later), LIMIT_S))
+    await asyncio.sleep(0)
+    with pytest.raises(JobDirectoryError, match="has not answered since a timeout"):
+        await threads.call(lambda: "refused", LIMIT_S)
+    later.set()
+    assert await checks == "late answer"
+    assert await threads.call(lambda: "made", LIMIT_S) == "made"
+    never.set()
+
+
+@pytest.mark.asyncio
+async def test_canceled_check_lets_the_next_call_check() -> None:
+    released = threading.Event()
+    threads = StorageThreads(3)
+    with pytest.raises(JobDirectoryError):
+        await threads.call(blocked_until(released), 0.05)
+    checks = asyncio.create_task(threads.call(blocked_until(released), LIMIT_S))
+    await asyncio.sleep(0)
+    checks.cancel()
+    await asyncio.wait({checks})
+    assert await threads.call(lambda: "made", LIMIT_S) == "made"
+    released.set()
+
+
+@pytest.mark.asyncio
+async def test_timeout_does_not_include_the_time_in_the_queue() -> None:
+    """1,000 jobs start together: a call that waits long for its turn and is then answered has not timed out."""
+    released = threading.Event()
+    threads = StorageThreads(1)
+    first = asyncio.create_task(threads.call(blocked_until(released), LIMIT_S))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(threads.call(lambda: "made", LIMIT_S / 2))
+    await asyncio.sleep(0.2)
+    released.set()
+    assert (await first, await second) == ("late answer", "made")
+
+
+@pytest.mark.asyncio
+async def test_urgent_calls_precede_calls_that_read_the_history() -> None:
+    released, order = threading.Event(), list[str]()
+    threads = StorageThreads(1)
+    blocks = asyncio.create_task(threads.call(blocked_until(released), LIMIT_S))
+    await asyncio.sleep(0)
+    calls = []
+    for name in ("history 1", "history 2", "status"):
+        work = threads.call(lambda name=name: order.append(name), LIMIT_S, urgent=name == "status")  # type: ignore[misc]
+        calls.append(asyncio.create_task(work))
+        await asyncio.sleep(0)
+    released.set()
+    await asyncio.gather(blocks, *calls)
+    assert order == ["status", "history 1", "history 2"]
+
+
+@pytest.mark.asyncio
+async def test_canceled_call_gives_its_turn_to_the_next_call() -> None:
+    released = threading.Event()
+    threads = StorageThreads(1)
+    first = asyncio.create_task(threads.call(blocked_until(released), LIMIT_S))
+    await asyncio.sleep(0)
+    canceled = asyncio.create_task(threads.call(lambda: "canceled", LIMIT_S))
+    last = asyncio.create_task(threads.call(lambda: "made", LIMIT_S))
+    await asyncio.sleep(0)
+    canceled.cancel()
+    first.cancel()
+    released.set()
+    assert await last == "made"
+    assert canceled.cancelled()
+
+
+@pytest.mark.asyncio
+async def test_error_of_a_call_reaches_its_caller() -> None:
+    def fail() -> None:
+        raise JobDirectoryError("no permission")
+
+    with pytest.raises(JobDirectoryError, match="no permission"):
+        await StorageThreads().call(fail, LIMIT_S)
+
+
+def test_threads_end_after_their_event_loop() -> None:
+    """Each task of a worker has an event loop of its own: threads of earlier tasks must not remain."""
+    used: list[threading.Thread] = []
+
+    async def use() -> None:
+        threads = StorageThreads.of("file:///jobs")
+        assert StorageThreads.of("file:///jobs") is threads
+        work = [threads.call(lambda: used.append(threading.current_thread()), LIMIT_S) for _ in range(4)]
+        await asyncio.gather(*work)
+
+    asyncio.run(use())
+    gc.collect()
+    wait_until(lambda: not any(thread.is_alive() for thread in used), LIMIT_S, "the end of the threads")
+
+
+def _holds(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        return condition()
+
+    return check
