@@ -156,7 +156,9 @@ def test_history_keeps_no_more_than_history_size_rescales(channel: FailingChanne
 
 
 @pytest.mark.parametrize("lost", [1, 2])
-def test_next_loop_keeps_what_a_killed_one_has_only_journaled(job: Simulation, channel: FailingChannel, lost: int) -> None:
+def test_next_loop_keeps_what_a_killed_one_has_only_journaled(
+    job: Simulation, channel: FailingChannel, lost: int
+) -> None:
     run(job, 60)
     for number in range(3 - lost, 3):
         del channel.kept[number]
