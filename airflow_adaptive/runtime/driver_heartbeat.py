@@ -8,7 +8,7 @@ takes over continues the measurement instead of starting it again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +24,8 @@ class DriverHeartbeat:
         epoch: epoch of the driver.
         received_at: when the loop first read the newest status; the start of the measurement before the first status.
         sequence: sequence number of the newest status, -1 before the first status.
+        formats: formats of journal documents that the driver reads, empty before the first status. The journal does not
+            contain them.
         committed: batches that the newest status counts, None before the first status. The journal does not contain it.
     """
 
@@ -31,6 +33,7 @@ class DriverHeartbeat:
     received_at: datetime
     sequence: int = -1
     committed: int | None = None
+    formats: tuple[int, ...] = ()
 
     @classmethod
     def restore(cls, snapshot: Mapping[str, Any], epoch: int, now: datetime) -> DriverHeartbeat:
@@ -58,7 +61,13 @@ class DriverHeartbeat:
         heartbeat = self if self.epoch == state.epoch else DriverHeartbeat(epoch=state.epoch, received_at=now)
         if status is None or status.sequence == heartbeat.sequence:
             return heartbeat
-        return replace(heartbeat, sequence=status.sequence, received_at=now, committed=committed_batches(status))
+        return DriverHeartbeat(
+            epoch=heartbeat.epoch,
+            received_at=now,
+            sequence=status.sequence,
+            committed=committed_batches(status),
+            formats=status.formats,
+        )
 
 
 class HeartbeatMonitor:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
-from airflow_adaptive.job.protocol.codec import FORMAT
+from airflow_adaptive.job.protocol.documents import FORMATS
 from airflow_adaptive.launch.loop_events import superseded_event
 from airflow_adaptive.ports import DriverLog, DriverSubmission
 from airflow_adaptive.runtime.journal.journal import SupersededError
@@ -142,7 +142,7 @@ def declared(desk: Desk) -> list[Row]:
         Row("directory of another job", desk.refused_log("arrivals"), "Use a different folder for each job."),
         Row(
             "written by a newer version",
-            desk.refused_log("departures", format=FORMAT + 1),
+            desk.refused_log("departures", format=FORMATS[-1] + 1),
             "Install the same version in all Airflow components.",
         ),
     ]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, Protocol
 
-from airflow_adaptive.job.protocol.codec import DocumentError, decode_journal
+from airflow_adaptive.job.control.fence import FencedError
+from airflow_adaptive.job.protocol.codec import DocumentError, NewerFormatError, decode_journal
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 
 LISTING_INTERVAL_S: Final = 10.0
@@ -68,6 +69,7 @@ class JournalReader:
 
         Raises:
             DirectoryError: the read of the journal failed.
+            FencedError: a newer version of airflow-adaptive wrote a document, which may name another driver.
         """
         if self._listing_due():
             self._newest = self._from_listing()
@@ -90,17 +92,17 @@ class JournalReader:
         return self._newest is None or self._listed_at is None or self._clock() - self._listed_at >= LISTING_INTERVAL_S
 
     def _from_listing(self) -> JournalDocument | None:
-        """Return the newest valid document of the listing, even if it is older than a document that was read before.
+        """Return the newest valid document of the listing, or the known one if the listing lags.
 
-        The listing is older if the job directory was deleted and created again.
+        The result is older than the known document only if that document is gone, because the job directory was deleted
+        and created again.
         """
-        for number in sorted(self._files.journal_numbers(), reverse=True):
-            if self._newest is not None and number == self._newest.number:
-                return self._newest
-            document = self._decode(number, self._files.read_journal(number))
-            if document is not None:
-                return document
-        return None
+        known = self._newest
+        if known is not None and self._read(known.number) != known:
+            known = None
+        listed = sorted(self._files.journal_numbers(), reverse=True)
+        documents = (self._read(number) for number in listed if known is None or number > known.number)
+        return next((document for document in documents if document is not None), known)
 
     def _advance(self) -> None:
         """Read on from the newest document, past invalid ones.
@@ -111,11 +113,16 @@ class JournalReader:
         while (data := self._files.read_journal(number := number + 1)) is not None:
             self._newest = self._decode(number, data) or self._newest
 
+    def _read(self, number: int) -> JournalDocument | None:
+        return self._decode(number, self._files.read_journal(number))
+
     def _decode(self, number: int, data: bytes | None) -> JournalDocument | None:
         if data is None:
             return None
         try:
             document = decode_journal(data)
+        except NewerFormatError as error:
+            raise FencedError(f"journal document {number}: {error}") from error
         except DocumentError as error:
             self._ignore(number, str(error))
             return None

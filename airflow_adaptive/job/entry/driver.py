@@ -22,7 +22,7 @@ from airflow_adaptive.job.executors.executor_pool import SparkExecutorPool
 from airflow_adaptive.job.executors.task_balancer import LocalityBalancer, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
 from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
+from airflow_adaptive.job.protocol.documents import FORMATS, DriverState, DriverStatus
 
 log = logging.getLogger(__name__)
 """Unless the script configures logging, warnings go to the driver's output, which the worker keeps."""
@@ -126,4 +126,5 @@ def _identity(spark: SparkSession, settings: DriverSettings, notice: str | None)
         application_id=spark.sparkContext.applicationId,
         ui_url=spark.sparkContext.uiWebUrl,
         notice=notice,
+        formats=FORMATS,
     )

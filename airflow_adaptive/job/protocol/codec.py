@@ -7,13 +7,14 @@ have written it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from airflow_adaptive.job.protocol.documents import (
+    FORMATS,
     Action,
     Count,
     DriverState,
@@ -21,9 +22,6 @@ from airflow_adaptive.job.protocol.documents import (
     JournalDocument,
     RescaleDocument,
 )
-
-FORMAT = 1
-"""Version of the document format. A reader rejects a newer version."""
 
 MAX_DOCUMENT_BYTES = 1 << 20
 """Maximum size of a document in bytes. Readers report and skip a larger document."""
@@ -104,8 +102,13 @@ def decode_status(data: bytes) -> DriverStatus:
     return _build(DriverStatus, _decode(STATUS_KIND, data))
 
 
+def newest_common_format(formats: Iterable[int]) -> int | None:
+    """Return the newest of these formats that this version writes, too, or None."""
+    return max(set(formats).intersection(FORMATS), default=None)
+
+
 def _encode(kind: str, fields: dict[str, Any]) -> bytes:
-    return json.dumps({"kind": kind, "format": FORMAT, **fields}, separators=(",", ":")).encode(ENCODING)
+    return json.dumps({"kind": kind, "format": FORMATS[-1], **fields}, separators=(",", ":")).encode(ENCODING)
 
 
 def _decode(kind: str, data: bytes) -> dict[str, Any]:
@@ -117,11 +120,11 @@ def _decode(kind: str, data: bytes) -> dict[str, Any]:
         raise DocumentError(f"not JSON, or half-written: {error}") from error
     if not isinstance(fields, dict) or fields.pop("kind", None) != kind:
         raise DocumentError(f"not a document of kind {kind!r}")
-    written = fields.pop("format", None)
+    written = fields.get("format")
     if not isinstance(written, int):
         raise DocumentError(f"format {written!r} is not a number")
-    if written > FORMAT:
-        raise NewerFormatError(f"format {written} is newer than {FORMAT}: upgrade airflow-adaptive on this side")
+    if written > FORMATS[-1]:
+        raise NewerFormatError(f"format {written} is newer than {FORMATS[-1]}: upgrade airflow-adaptive on this side")
     return fields
 
 

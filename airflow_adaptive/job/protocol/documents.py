@@ -24,6 +24,10 @@ Count = Annotated[int, "at least 0"]
 """A number that a reader rejects if it is negative."""
 
 
+FORMATS = (1,)
+"""Versions of the document format that this version of airflow-adaptive reads and writes, oldest first."""
+
+
 class Action(StrEnum):
     """The action that a directive requests from the driver."""
 
@@ -149,6 +153,8 @@ class JournalDocument:
         rescales: rescales that ended with the step.
         driver_heartbeat: newest driver status that the loop has read (epoch and sequence), and when the loop read it
             first.
+        format: version of the format in which the document was or is to be written. A loop writes the newest format that
+            its driver reads (`DriverStatus.formats`), and the oldest format before the first status of the driver.
         requirements_resolver: snapshot of the requirements resolver: the active source of the requirements, the newest
             control requests and the memory of the rescale policy; empty while the requirements are the DAG's.
     """
@@ -165,6 +171,7 @@ class JournalDocument:
     rescales: list[dict[str, Any]] = field(default_factory=list)
     driver_heartbeat: dict[str, Any] = field(default_factory=dict)
     requirements_resolver: dict[str, Any] = field(default_factory=dict)
+    format: Count = FORMATS[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +286,7 @@ class DriverStatus:
             old query until the first trigger of the new query, or the time for which all queries were blocked if they
             continued. None before the first rescale, and while a rescale restarts the queries.
         notice: information about this driver for the user, or None.
+        formats: versions of the document format that the driver reads.
     """
 
     job: str
@@ -300,3 +308,4 @@ class DriverStatus:
     vertices_read: tuple[str, ...] | None = None
     downtime_ms: int | None = None
     notice: str | None = None
+    formats: tuple[Count, ...] = ()

@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from airflow_adaptive.job.protocol.documents import JournalDocument
+from airflow_adaptive.job.protocol.codec import newest_common_format
+from airflow_adaptive.job.protocol.documents import FORMATS, JournalDocument
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.directive import directive
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
@@ -297,6 +298,7 @@ class Journal:
             rescales=[_tagged(step.rescale)] if step.rescale else [],
             driver_heartbeat=self._heartbeat.to_snapshot(),
             requirements_resolver=self._resolver.to_snapshot(),
+            format=newest_common_format(self._heartbeat.heartbeat.formats) or FORMATS[0],
         )
 
     def _created(self, epoch: int = 0) -> SchedulerState:

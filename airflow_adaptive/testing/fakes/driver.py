@@ -9,6 +9,7 @@ from typing import Any
 from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.job.protocol.conf import PREFIX
 from airflow_adaptive.job.protocol.documents import (
+    FORMATS,
     Action,
     Directive,
     DriverPlan,
@@ -16,6 +17,7 @@ from airflow_adaptive.job.protocol.documents import (
     DriverStatus,
     ExecutorReport,
     FailureReport,
+    JournalDocument,
     QueryReport,
 )
 from airflow_adaptive.ports import SubmissionState
@@ -33,6 +35,7 @@ class _Session:
     cores: int
     memory_mb: int
     boots: int
+    formats: tuple[int, ...]
     sequence: int = 0
     version: int = 0
     committed: int = 0
@@ -49,6 +52,7 @@ class FakeDrivers:
     Attributes:
         silent: whether the drivers run without reading the journal and without writing a status.
         boots: ticks that a driver needs until its session exists.
+        formats: document formats that a driver reads which starts now.
         commits: whether running queries commit a batch with each tick; otherwise they are idle.
         build_failure: error of the author's function, None if the function succeeds.
         vertices_read: vertices whose parallelism the function reads, None if the driver does not report them.
@@ -61,6 +65,7 @@ class FakeDrivers:
         self._channel = channel
         self._sessions: dict[str, _Session] = {}
         self.boots = 0
+        self.formats: tuple[int, ...] = FORMATS
         self.silent = False
         self.commits = True
         self.build_failure: FailureReport | None = None
@@ -80,6 +85,7 @@ class FakeDrivers:
                     cores=int(submission.conf["spark.executor.cores"]),
                     memory_mb=int(submission.conf["spark.executor.memory"].rstrip("m")),
                     boots=self.boots,
+                    formats=self.formats,
                 )
             if states[submission_id] is SubmissionState.RUNNING and not self.silent:
                 self._act(self._sessions[submission_id])
@@ -99,7 +105,8 @@ class FakeDrivers:
         list(self._sessions.values())[-1].state = DriverState.STOPPED
 
     def _act(self, session: _Session) -> None:
-        directive = self._directive()
+        document = self._newest()
+        directive = None if document is None or document.format not in session.formats else document.directive
         session.boots -= 1
         if session.boots >= 0:
             return
@@ -171,9 +178,10 @@ class FakeDrivers:
                 vertices_read=self.vertices_read,
                 submission_id=session.submission_id,
                 application_id=session.application_id,
+                formats=session.formats,
             )
         )
 
-    def _directive(self) -> Directive | None:
+    def _newest(self) -> JournalDocument | None:
         journal = self._channel.journal
-        return decode_journal(journal[max(journal)]).directive if journal else None
+        return decode_journal(journal[max(journal)]) if journal else None

@@ -12,8 +12,8 @@ from airflow_adaptive.autoscaling.advisor import advisor, policy_from_text
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-from airflow_adaptive.job.protocol.codec import FORMAT, encode_journal, journal_name
-from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
+from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
+from airflow_adaptive.job.protocol.documents import FORMATS, Action, Directive, JournalDocument
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
@@ -155,7 +155,7 @@ def test_one_error_reports_all_violations(make):
     ("job", "content", "message"),
     [
         ("other", {}, "was written by job 'other': give each job a directory of its own"),
-        ("departures", {"format": FORMAT + 1}, "newer than 1: upgrade airflow-adaptive on this side"),
+        ("departures", {"format": FORMATS[-1] + 1}, "newer than 1: upgrade airflow-adaptive on this side"),
     ],
 )
 def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, job, content, message):

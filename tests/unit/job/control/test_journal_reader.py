@@ -2,10 +2,15 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
+from airflow_adaptive.job.control.fence import FencedError
 from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, JournalReader
 from airflow_adaptive.job.protocol.codec import encode_journal
-from airflow_adaptive.job.protocol.documents import Action, JournalDocument
+from airflow_adaptive.job.protocol.documents import FORMATS, Action, JournalDocument
 from tests.support.driver.simulated_driver import directive, plan
+
+FORMAT = FORMATS[-1]
 
 
 class FakeLogFiles:
@@ -14,6 +19,7 @@ class FakeLogFiles:
     def __init__(self) -> None:
         self.files: dict[int, bytes] = {}
         self.listings = 0
+        self.unlisted: set[int] = set()
 
     def write(self, number: int, version: int, *, job: str = "j") -> None:
         document = JournalDocument(
@@ -23,7 +29,7 @@ class FakeLogFiles:
 
     def journal_numbers(self) -> list[int]:
         self.listings += 1
-        return list(self.files)
+        return [number for number in self.files if number not in self.unlisted]
 
     def read_journal(self, number: int) -> bytes | None:
         return self.files.get(number)
@@ -119,6 +125,53 @@ def test_a_half_written_document_is_read_when_it_is_complete():
     assert reading.version() == 1
     reading.log.files[2] = complete
     assert reading.version() == 2
+
+
+def newer_format(data: bytes) -> bytes:
+    """The document as a newer version writes it."""
+    return data.replace(f'"format":{FORMAT},'.encode(), f'"format":{FORMAT + 1},"directives":[],'.encode())
+
+
+@pytest.mark.parametrize("number", [2, 5], ids=["the next one", "one of the listing"])
+def test_a_document_of_a_newer_format_fences_the_driver(number: int):
+    """Airflow is upgraded while the driver runs, and the new loop writes a document that the driver cannot read.
+
+    The driver cannot know whether the document names another driver.
+    """
+    reading = Reading()
+    reading.log.write(1, version=1)
+    assert reading.version() == 1
+    reading.log.write(number, version=2)
+    reading.log.files[number] = newer_format(reading.log.files[number])
+    reading.time += LISTING_INTERVAL_S
+    with pytest.raises(FencedError, match=f"document {number}: format {FORMAT + 1} is newer"):
+        reading.version()
+
+
+def test_an_incomplete_document_of_a_newer_format_is_ignored_until_it_is_complete():
+    reading = Reading()
+    reading.log.write(1, version=1)
+    reading.log.write(2, version=2)
+    complete = newer_format(reading.log.files[2])
+    reading.log.files[2] = complete[:40]
+    assert reading.version() == 1
+    reading.log.files[2] = complete
+    with pytest.raises(FencedError):
+        reading.version()
+
+
+def test_a_listing_that_lags_does_not_bring_back_an_older_directive():
+    """The driver reads the next number before the listing of the store contains it, and then lists the journal."""
+    reading = Reading()
+    reading.log.write(1, version=1)
+    assert reading.version() == 1
+    reading.log.write(2, version=2)
+    assert reading.version() == 2
+    reading.log.unlisted = {2}
+    reading.time += LISTING_INTERVAL_S
+    assert reading.version() == 2
+    reading.log.write(3, version=3)
+    assert reading.version() == 3
 
 
 DAY_S = 86_400.0

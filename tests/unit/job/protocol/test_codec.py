@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive.job.protocol import codec
 from airflow_adaptive.job.protocol.codec import (
     DocumentError,
     decode_journal,
@@ -15,8 +16,10 @@ from airflow_adaptive.job.protocol.codec import (
     encode_status,
     journal_name,
     journal_number,
+    newest_common_format,
 )
 from airflow_adaptive.job.protocol.documents import (
+    FORMATS,
     NONE,
     TASKS,
     Action,
@@ -30,6 +33,7 @@ from airflow_adaptive.job.protocol.documents import (
 )
 from tests.support.driver.simulated_driver import directive, plan
 
+FORMAT = FORMATS[-1]
 PLAN = replace(plan(3), retained_executors=5, load_balance_mode=TASKS, remaining_per_worker={"http://w:8081": 2})
 DOCUMENT = JournalDocument(
     job="j", number=4, at="t", owner="o", directive=directive(Action.RUN, 2, PLAN), scheduler={"state": "x"}
@@ -97,6 +101,22 @@ def test_an_invalid_directive_is_rejected(change: dict[str, Any]):
 def test_an_invalid_journal_document_is_rejected(data: bytes):
     with pytest.raises(DocumentError):
         decode_journal(data)
+
+
+def test_a_document_is_written_in_the_format_that_it_names(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(codec, "FORMATS", (FORMAT, FORMAT + 1))
+    newer = replace(DOCUMENT, format=FORMAT + 1)
+    data = encode_journal(newer)
+    assert json.loads(data)["format"] == FORMAT + 1
+    assert decode_journal(data) == newer
+
+
+@pytest.mark.parametrize(("formats", "newest"), [((), None), ((1,), 1), ((1, 2), 2), ((2, 3), 2), ((3,), None)])
+def test_the_format_for_a_driver_is_the_newest_that_both_sides_know(
+    monkeypatch: pytest.MonkeyPatch, formats: tuple[int, ...], newest: int | None
+):
+    monkeypatch.setattr(codec, "FORMATS", (1, 2))
+    assert newest_common_format(formats) == newest
 
 
 def test_names_of_journal_documents_sort_like_their_numbers():
