@@ -11,10 +11,11 @@ newest step, and observes the external systems again. `runtime.step_executor` ex
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import Clock, ClusterClient, JobChannel, JobDirectoryError, JobStore
 from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant, SharedCluster
@@ -239,19 +240,25 @@ class Loop:
             # The job has no capacity share before the first poll of the cluster, so a timer that is due would find no slots.
             self._steps.defer()
         read_at = await self._observer.read_status(self._now())
-        status = current_driver_status(self.state, self._journal.nonce, self._observer.status)
         self._heartbeat.update(self.state, None, self._now())
         control_requests = await self._ports.store.control_requests()
         self._ignored_overrides.report(ignored_overrides(self.state, control_requests))
-        return JobObservation(status=status, status_read_at=read_at, control_requests=control_requests)
+        return JobObservation(status=self._driver_status(), status_read_at=read_at, control_requests=control_requests)
+
+    def _driver_status(self) -> DriverStatus | None:
+        """The newest status of the driver of the current epoch."""
+        return current_driver_status(self.state, self._journal.nonce, self._observer.status)
 
     async def _observe_cluster(
         self, reported: JobObservation, requirements: ResolvedRequirements | None
     ) -> JobObservation:
-        """Poll the cluster, with the slot demand of the resolved requirements."""
+        """Poll the cluster, with the slot demand of the resolved requirements; read the last status of a driver that has ended."""
         demand = slot_demand(self._spec, with_requirements(self.state, requirements))
         max_age = self._spec.options.poll_interval
         observation = await self._observer.observe_cluster(reported, demand, self.state.driver, max_age)
+        if observation.is_driver_over:
+            await self._observer.read_last_status()
+            observation = replace(observation, status=self._driver_status())
         self._publisher.record_metrics(self.state, observation.status, self._ports.clock.now())
         return observation
 

@@ -82,9 +82,16 @@ class Observer:
         """
         if not self._file_polling.is_due:
             return None
-        self._status = await self._channel.status() or self._status
+        await self.read_last_status()
         self._readable_since = self._readable_since or now
         return now if now - self._readable_since >= GRACE_PERIOD else None
+
+    async def read_last_status(self) -> None:
+        """Read the driver status. Raises `JobDirectoryError`.
+
+        A driver that the cluster reports as ended may have written its last status after the read of this cycle.
+        """
+        self._status = await self._channel.status() or self._status
 
     async def observe_cluster(
         self, observation: JobObservation, demand: SlotDemand, driver: Driver | None, max_age: timedelta

@@ -1,0 +1,91 @@
+"""Observations of a loop whose parts are read at different times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, DesiredState, JobDirectoryError
+from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.testing.fakes.manual_clock import START
+from airflow_adaptive.testing.simulation.one_job import Simulation
+
+
+def just_before_a_poll(simulation: Simulation, at_s: float, happens: Callable[[], None]) -> None:
+    """Let something happen between the read of the driver status and the poll of the cluster."""
+    planned = [happens]
+    poll = simulation.cluster.snapshot
+
+    async def snapshot() -> ClusterSnapshot:
+        if planned and simulation.clock.elapsed >= at_s:
+            planned.pop()()
+        return await poll()
+
+    simulation.cluster.snapshot = snapshot  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def job() -> Simulation:
+    simulation = Simulation(resource_stabilization_timeout="2 s")
+    simulation.cluster.add_worker(cores=5, memory_mb=4096)
+    return simulation
+
+
+def end_driver(job: Simulation) -> None:
+    """Let the driver write its last status and exit."""
+    for _ in range(2):
+        job.drivers.tick(job.cluster.states)
+
+
+def end_of(job: Simulation) -> Finished:
+    """Run the job for at most three minutes, and return its end."""
+    end = job.run(RunLimits(recycle_at=START + timedelta(minutes=3))).current
+    assert isinstance(end, Finished)
+    return end
+
+
+def test_job_that_finishes_between_the_read_of_its_status_and_the_poll_does_not_run_again(job: Simulation) -> None:
+    """The loop reads RUNNING; the driver writes FINISHED and exits; the cluster reports that the driver process has ended."""
+
+    def finish() -> None:
+        job.drivers.finish()
+        end_driver(job)
+
+    just_before_a_poll(job, 30, finish)
+    assert end_of(job).outcome is Outcome.FINISHED
+    assert len(job.cluster.submissions) == 1
+
+
+def test_job_that_stops_between_the_read_of_its_status_and_the_poll_is_suspended(job: Simulation) -> None:
+    """The loop reads RUNNING; the driver stops at a batch boundary and exits; the cluster reports the end of its process."""
+    suspended = ControlRequests(desired_state=DesiredState.SUSPENDED)
+    job.clock.at(30, lambda: setattr(job.store, "requests", suspended))
+    job.drivers.commits = False
+    tick, job.clock.tick = job.clock.tick, lambda: None if 30 <= job.clock.elapsed < 40 else tick()
+    just_before_a_poll(job, 35, lambda: end_driver(job))
+    end = end_of(job)
+    assert (end.outcome, end.cause) == (Outcome.SUSPENDED, None)
+    assert len(job.cluster.submissions) == 1
+
+
+def test_end_of_a_driver_is_not_a_failure_while_its_last_status_cannot_be_read(job: Simulation) -> None:
+    """The driver writes FINISHED and exits, and the job directory is unavailable for three seconds."""
+
+    async def unavailable() -> DriverStatus | None:
+        if 30 <= job.clock.elapsed < 33:
+            raise JobDirectoryError("unavailable")
+        return await read()
+
+    def finish() -> None:
+        job.drivers.finish()
+        end_driver(job)
+        job.channel.status = unavailable  # type: ignore[method-assign]
+
+    read = job.channel.status
+    just_before_a_poll(job, 30, finish)
+    assert end_of(job).outcome is Outcome.FINISHED
+    assert len(job.cluster.submissions) == 1
