@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_adaptive.testing.conformance.result import Deviation, Vector
+from airflow_adaptive.testing.conformance.subjects.conditions import Conditions, Phrase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,24 @@ _FIRST_OVERFLOW = 92
 """Number of the first consecutive attempt at which Flink's default backoff overflows."""
 
 DIFFERENCES = (
+    Difference(
+        area="state_transitions",
+        reason="a rescale is decided on the slots of the same event, so it always has resources; without resources, Flink's scheduler"
+        " fails, and this scheduler keeps its state or waits for slots",
+        explains=lambda vector, deviation: (
+            _is("Executing", "rescale_decision")(vector, deviation) and vector["next_state"] != "Restarting"
+        ),
+    ),
+    Difference(
+        area="state_transitions",
+        reason="a job that restarts for a rescale starts with the parallelism of the rescale, even if more slots have become available"
+        " (FLINK-40379); Flink waits for resources again",
+        explains=lambda vector, deviation: (
+            _is("Restarting", "graph_canceled_and_backoff_elapsed")(vector, deviation)
+            and deviation.actual == "Deploying"
+            and Conditions(vector["condition"]).mentions(Phrase.TARGET_EXCEEDED)
+        ),
+    ),
     Difference(
         area="state_transitions",
         reason="a failure in Deploying is subject to the restart strategy; Flink fails the job (FLINK-22692)",

@@ -15,7 +15,7 @@ from airflow_adaptive.testing.conformance.result import (
     NotApplicableError,
     Vector,
     compare,
-    compare_text,
+    compare_error,
     expect_only,
     may_fail,
 )
@@ -46,7 +46,7 @@ def requirements_query(vector: Vector) -> Iterator[Deviation]:
         scenario.when_requirements(lower, upper)
     expected = vector["expected"]
     if "error" in expected:
-        yield from compare_text("error", expected["error"], "; ".join(scenario.reasons))
+        yield from compare_error(expected["error"], "; ".join(scenario.reasons))
         return
     (bounds,) = scenario.state.requirements.values()
     yield from compare("bounds", expected, {"lowerBound": bounds.lower, "upperBound": bounds.upper})

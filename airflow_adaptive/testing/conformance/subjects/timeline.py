@@ -189,17 +189,15 @@ class _SimulatedJob:
         self.scenario.when_slots(held=held, free=slots - held)
         self.settle()
 
-    def raise_requirements(self, found: re.Match[str]) -> None:
-        self._raised += 1
-        self._require(int(found["bound"] or CAPACITY * self._raised))
-
-    def lower_requirements(self, found: re.Match[str]) -> None:
-        self._require(int(found["bound"] or SLOTS_PER_WORKER))
-
-    def _require(self, upper: int) -> None:
-        if upper > MAX_PARALLELISM:
+    def require(self, step: str) -> None:
+        """A user sets the upper bound that the step states. Without a number, the new bound is below or above the capacity."""
+        upper = _stated_slots(step)
+        if upper is None and not _DOWN.search(step):
+            self._raised += 1
+            upper = CAPACITY * self._raised
+        if upper is not None and upper > MAX_PARALLELISM:
             raise NotApplicableError(f"the upper bound {upper} exceeds the maximum parallelism")
-        self.scenario.when_requirements(1, upper)
+        self.scenario.when_requirements(1, upper or SLOTS_PER_WORKER)
         self.settle()
 
     def fail_unrecoverably(self) -> None:
@@ -212,13 +210,25 @@ class _SimulatedJob:
         self.settle()
 
 
+def _stated_slots(step: str) -> int | None:
+    """Return the number of slots that a step states: a multiple of the capacity, or the last number; None without a number."""
+    if times := _TIMES.search(step):
+        return CAPACITY * int(times[1] or times[3])
+    numbers = _NUMBER.findall(step)
+    return int(numbers[-1]) if numbers else None
+
+
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
 _WORKER = r"(tms?|task ?managers?|workers?)\b"
 _REMOVE = r"\b(kill|terminate|lose|stop|remove)\b"
-_BOUND = r"([^0-9]*(\bto|\bbound|[\[(]) ?(\d+ ?(,|\.\.|-) ?)?(?P<bound>\d+))?"
+_DOWN = _pattern(
+    r"\b(lower(?! bound)|reduce|decrease|shrink|fewer|less|smaller|below|half|down|downscale|(of|per|to) (one|a) (tm|worker))\b"
+)
+_TIMES = _pattern(r"\b(\d+) ?(x|times)\b|\* ?(\d+)")
+_NUMBER = _pattern(r"\d+")
 _ADD = _pattern(rf"\b(add|start|new|more|another)\b.*({_WORKER}|slots|resources)")
 
 _VOCABULARY: Sequence[tuple[re.Pattern[str], Callable[[_SimulatedJob, re.Match[str]], object]]] = (
@@ -232,8 +242,13 @@ _VOCABULARY: Sequence[tuple[re.Pattern[str], Callable[[_SimulatedJob, re.Match[s
     ),
     (_pattern(rf"{_REMOVE}.*\b(all|both|every|last|remaining)\b.*{_WORKER}"), lambda job, _: job.offer(0)),
     (_pattern(rf"{_REMOVE}.*{_WORKER}"), lambda job, _: job.offer(max(job.slots - SLOTS_PER_WORKER, 0))),
-    (_pattern(rf"\b(lower|reduce|decrease)\b.*\b(requirements|bound){_BOUND}"), _SimulatedJob.lower_requirements),
-    (_pattern(rf"\b(requirements|bound)\b{_BOUND}"), _SimulatedJob.raise_requirements),
+    (
+        _pattern(
+            r"\b(requirements|bounds?)\b|\bscale (down|in)\b|\bdown-?scale\b"
+            r"|\b(lower|reduce|decrease|raise|increase) (the )?parallelism\b"
+        ),
+        lambda job, found: job.require(found.string),
+    ),
     (_pattern(r"\bcancel"), lambda job, _: job.scenario.when_canceled().when_driver_ended()),
     (_pattern(r"\bwait.*\b(running|reached)\b"), lambda job, _: job.settle()),
     (_pattern(r"\b(wait|timeout|elapse[sd]?|cool ?down|idle|idling)\b"), lambda job, _: job.scenario.after(_LONG_S)),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from airflow_adaptive.scheduler.events import QueryFailed, RequirementsChanged, SchedulingStarted
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import Executing, WaitingForResources
+from airflow_adaptive.scheduler.state import Executing, StopWithSavepoint, WaitingForResources
 from airflow_adaptive.testing.conformance.result import NotApplicableError
 from airflow_adaptive.testing.conformance.subjects.conditions import DESIRED, NONE, SUFFICIENT, Conditions, Phrase
 from airflow_adaptive.testing.scenario import Scenario
@@ -81,7 +81,8 @@ def _resource_wait_timeout(scenario: Scenario, conditions: Conditions) -> None:
 
 
 def _rescale_decision(scenario: Scenario, conditions: Conditions) -> None:
-    scenario.when_slots(held=SUFFICIENT, free=NONE if conditions.mentions(Phrase.NO_RESOURCES) else SUFFICIENT)
+    none = conditions.mentions(Phrase.NO_RESOURCES, Phrase.NO_PARALLELISM)
+    scenario.when_slots(held=SUFFICIENT, free=NONE if none else SUFFICIENT)
 
 
 # ---- starting and failing -------------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ def _backoff_elapsed(scenario: Scenario, conditions: Conditions) -> None:
     """The scheduler observes the slots, then the backoff elapses."""
     available = conditions.slots or SUFFICIENT
     if conditions.has_target:
-        available = SUFFICIENT if conditions.mentions(Phrase.TARGET_GONE) else TARGET
+        available = TARGET + conditions.mentions(Phrase.TARGET_EXCEEDED) - conditions.mentions(Phrase.TARGET_GONE)
     scenario.when_slots(held=SUFFICIENT, free=available - SUFFICIENT).after(BACKOFF_MS / 1000)
 
 
@@ -146,7 +147,7 @@ def _stop_terminal(scenario: Scenario, conditions: Conditions) -> None:
     """The queries end during the stop. The driver reports the savepoint before it ends."""
     if conditions.mentions(Phrase.FAILED):
         _stop_failed(scenario, conditions)
-        if not conditions.mentions(Phrase.SAVED):
+        if isinstance(scenario.state.current, StopWithSavepoint):
             scenario.when_savepoint_failed()
     elif conditions.mentions(Phrase.FINISHED) and conditions.mentions(Phrase.SAVED):
         scenario.when_savepoint_completed().when_driver_ended()
@@ -155,7 +156,10 @@ def _stop_terminal(scenario: Scenario, conditions: Conditions) -> None:
 
 
 def _stop_failed(scenario: Scenario, conditions: Conditions) -> None:
-    if conditions.mentions(Phrase.SAVED):
+    """A query fails. If the conditions state how the failure is handled, the outcome of the savepoint is known."""
+    handled = conditions.mentions(Phrase.RESTART, Phrase.NO_RESTART, Phrase.SAVEPOINT_KNOWN)
+    pending = conditions.mentions(Phrase.SAVEPOINT_PENDING, Phrase.NOT_SAVED, Phrase.REMEMBERED)
+    if conditions.mentions(Phrase.SAVED) or (handled and not pending):
         scenario.when_savepoint_completed()
     _failed(scenario, conditions)
     if conditions.mentions(Phrase.NOT_SAVED):

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.timeline import (
     Rescale,
@@ -41,6 +43,17 @@ def test_requirements_that_cannot_be_met_now_wait_for_slots_in_an_idle_job():
     assert newest(job).end is None
     job.when_slots(held=2, free=2).after(70).when_slots(held=4).when_plan_activated()
     assert causes_and_ends(job)[1] == ("UPDATE_REQUIREMENT", "SUCCEEDED")
+
+
+@pytest.mark.parametrize("vertices_read", [(), ("job",)], ids=["other executors", "other queries"])
+@pytest.mark.parametrize("held", [4, 2], ids=["surplus slots are held", "surplus slots are released"])
+def test_rescale_to_fewer_slots_completes_its_record(vertices_read: tuple[str, ...], held: int):
+    job = Scenario(upper=4).given_script(*vertices_read).given_executing(4).after(100)
+    job.when_requirements(1, 2).after(100).when_slots(held=held).when_plan_activated().then(
+        "Executing", reason="activated"
+    )
+    assert causes_and_ends(job) == [("INITIAL_SCHEDULE", "SUCCEEDED"), ("UPDATE_REQUIREMENT", "SUCCEEDED")]
+    assert (newest(job).groups.before, newest(job).groups.after) == ({"default": 4}, {"default": 2})
 
 
 def test_requirements_that_come_as_the_cooldown_ends_are_not_dropped_with_it():
