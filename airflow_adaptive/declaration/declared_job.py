@@ -11,6 +11,7 @@ from airflow_adaptive.autoscaling.advisor import require as require_policy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import configured_options
+from airflow_adaptive.declaration.validation import RunningJob
 from airflow_adaptive.launch.job_ports import job_directory
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import attempt_of
@@ -21,6 +22,7 @@ from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json
+from airflow_adaptive.scheduler.state import Finished
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.callback import AsyncCallback
@@ -85,12 +87,12 @@ class DeclaredJob:
             executor=executor,
         )
 
-    async def stage(self, attempt: str, *, begun: bool = False) -> JobSpec:
+    async def stage(self, attempt: str, running: RunningJob | None = None) -> JobSpec:
         """Validate the job without a request to the cluster, and copy its code to the job directory.
 
         Args:
             attempt: token of the attempt that deploys the job.
-            begun: whether the job must have a journal, because the job was deployed before.
+            running: the running job that is deployed again; None for a new attempt.
 
         Raises:
             DeclarationError: the declaration is invalid. The message lists all violations.
@@ -102,8 +104,10 @@ class DeclaredJob:
         self._check()
         driver, executor = self._shapes()
         directory = job_directory(self.job_directory, self.job)
+        if running is not None:
+            validation.unmoved(running, self.conn_id, directory.uri)
         newest = await directory.newest()
-        if newest is None and begun:
+        if newest is None and running is not None:
             raise JobDirectoryError(
                 f"{directory.uri}/journal was there and is gone: bring the directory of the job back"
             )
@@ -125,6 +129,23 @@ class DeclaredJob:
             priority=self.priority,
             rescale_policy=None if self.rescale_policy is None else policy_to_text(self.rescale_policy),
         )
+
+    async def require_unmoved(self, base: str | None) -> None:
+        """Refuse another job directory while the job runs in the directory in which it was deployed last.
+
+        Args:
+            base: folder of the directory in which the job was deployed last, None for a job that was not deployed yet.
+
+        Raises:
+            DeclarationError: the job runs in another directory. The message explains how to move the job.
+            JobDirectoryError: the other directory cannot be read, so the job may still run there.
+        """
+        if base is None or base == self.job_directory:
+            return
+        previous, declared = job_directory(base, self.job), job_directory(self.job_directory, self.job)
+        newest = None if previous.uri == declared.uri else await previous.newest()
+        if newest is not None and not isinstance(from_json(newest.scheduler).current, Finished):
+            validation.unmoved(RunningJob(conn_id=self.conn_id, directory=previous.uri), self.conn_id, declared.uri)
 
     async def last_attempt(self) -> str | None:
         """Return the attempt that wrote the newest document of the journal, None without a journal.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from inspect import signature
 from typing import Any
@@ -18,6 +19,7 @@ from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, Por
 from airflow_adaptive.runtime.spec import MIN_MEMORY_MB, parse_memory
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError, did_you_mean
 from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.spark.address import AddressError
 from airflow_adaptive.spark.secrets import SECRET_PROPERTY
 
 Check = Callable[[], object]
@@ -55,6 +57,19 @@ STREAMING_PARAMETERS = {
 OWN_PREFIX = "spark.airflow.adaptive."
 
 SUPERVISE = "spark.driver.supervise"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
+    """The place of a running job.
+
+    Attributes:
+        conn_id: Airflow connection of the cluster on which the job runs.
+        directory: URI of the job directory as Spark reads it.
+    """
+
+    conn_id: str
+    directory: str
 
 
 class DeclarationError(ValueError):
@@ -262,3 +277,39 @@ def _reject(violations: Iterable[str]) -> None:
     found = list(violations)
     if found:
         raise DeclarationError(found)
+
+
+def unmoved(running: RunningJob, conn_id: str, directory: str) -> None:
+    """Refuse to move a running job: the next loop would begin a new journal, and the driver would keep the old journal.
+
+    Args:
+        running: the running job.
+        conn_id: connection that the DAG declares now.
+        directory: job directory that the DAG declares now.
+
+    Raises:
+        DeclarationError: the declaration names another directory or another cluster. The message explains how to move the job.
+    """
+    how = "A running job cannot move: suspend the job,"
+    violations = []
+    if directory != running.directory:
+        violations.append(
+            f"job_directory leads to {directory!r}, but the job runs in {running.directory!r}. {how} copy that directory to the new "
+            "place, change job_directory, and resume the job"
+        )
+    if conn_id != running.conn_id and not _is_same_cluster(conn_id, running.conn_id):
+        violations.append(
+            f"conn_id {conn_id!r} names another cluster than {running.conn_id!r}, on which the job runs. {how} change conn_id, and "
+            "resume the job"
+        )
+    if violations:
+        raise DeclarationError(violations)
+
+
+def _is_same_cluster(conn_id: str, running: str) -> bool:
+    """Whether two connections name the same masters. A connection that does not exist any more was renamed."""
+    masters = {*AdaptiveSparkHook(conn_id).address().masters}
+    try:
+        return masters == {*AdaptiveSparkHook(running).address().masters}
+    except AddressError:
+        return True

@@ -15,12 +15,13 @@ from typing import Any
 from airflow_adaptive.autoscaling.advisor import advisor
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch.job_ports import job_ports
-from airflow_adaptive.launch.loop_events import error_event, loop_event
+from airflow_adaptive.launch.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive.ports import JobChannel, JobDirectoryError, PortError
 from airflow_adaptive.runtime.journal.journal import attempt_of
 from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
+from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
@@ -53,7 +54,11 @@ async def run_job_loop(
     try:
         async with job_ports(conn_id, base, spec.graph.job, task, spec.options.deploy_timeout, on_rescale) as ports:
             loop = Loop(spec, ports, limits, advisor(spec.rescale_policy))
-            return loop_event(spec, await loop.run(), limits, loop.last_error)
+            state = await loop.run()
+            cancel_at = None if limits is None else limits.cancel_at
+            if isinstance(state.current, Finished):
+                return finished_event(state, state.current, cancel_at, loop.last_error)
+            return recycle_event(spec, conn_id, base, cancel_at)
     except (PortError, AdaptiveSchedulerError, ValueError) as error:
         return error_event(error, None if loop is None else loop.driver)
 

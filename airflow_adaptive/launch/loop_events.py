@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.history.failures import root_cause
 from airflow_adaptive.scheduler.snapshot import encode
@@ -14,26 +13,17 @@ from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.scheduler.state_transitions.recovery import can_recover
 
 
-def loop_event(
-    spec: JobSpec, state: SchedulerState, limits: RunLimits | None, last_error: str | None
-) -> dict[str, Any]:
-    """The event of a loop that returned: `finished` if the job has ended, else `recycle`.
-
-    Args:
-        spec: the job as deployed.
-        state: state of the scheduler at the end of the loop.
-        limits: limits of the run.
-        last_error: last error of the loop, None if there was none.
-    """
-    cancel_at = None if limits is None else limits.cancel_at
-    if not isinstance(state.current, Finished):
-        return recycle_event(spec, cancel_at)
-    return _finished_event(state, state.current, cancel_at, last_error)
-
-
-def _finished_event(
+def finished_event(
     state: SchedulerState, current: Finished, cancel_at: datetime | None, last_error: str | None
 ) -> dict[str, Any]:
+    """The event of a loop whose job has ended.
+
+    Args:
+        state: state of the scheduler at the end of the loop.
+        current: the end of the job.
+        cancel_at: deadline of the task, None without one.
+        last_error: last error of the loop, None if there was none.
+    """
     causes = [cause for cause in (root_cause(state), last_error) if cause]
     return {
         "status": "finished",
@@ -47,10 +37,23 @@ def _finished_event(
     }
 
 
-def recycle_event(spec: JobSpec, cancel_at: datetime | None) -> dict[str, Any]:
-    """The event of a loop that the loop of a new trigger replaces."""
-    deadline = None if cancel_at is None else cancel_at.isoformat()
-    return {"status": "recycle", "attempt": spec.attempt, "cancel_at": deadline, "spec": encode(spec)}
+def recycle_event(spec: JobSpec, conn_id: str, base: str, cancel_at: datetime | None) -> dict[str, Any]:
+    """The event of a loop that the loop of a new trigger replaces.
+
+    Args:
+        spec: the job as deployed.
+        conn_id: Airflow connection of the cluster on which the job runs.
+        base: URI of the folder that contains the directory of the job.
+        cancel_at: deadline of the task, None without one.
+    """
+    return {
+        "status": "recycle",
+        "attempt": spec.attempt,
+        "cancel_at": None if cancel_at is None else cancel_at.isoformat(),
+        "conn_id": conn_id,
+        "base": base,
+        "spec": encode(spec),
+    }
 
 
 def superseded_event(error: SupersededError) -> dict[str, Any]:

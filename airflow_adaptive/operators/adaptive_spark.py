@@ -12,11 +12,11 @@ from uuid import uuid4
 
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
-from airflow.sdk.exceptions import AirflowException
 
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.declaration.operator_arguments import as_list, pop_options
+from airflow_adaptive.declaration.validation import RunningJob
 from airflow_adaptive.launch.job_loop import cancel_job, kill_driver, run_job_loop
 from airflow_adaptive.launch.loop_events import superseded_event
 from airflow_adaptive.launch.task_result import task_result
@@ -34,6 +34,7 @@ from airflow_adaptive.stores.control_requests import (
     requested_desired_state,
     withdraw_desired_state,
 )
+from airflow_adaptive.stores.job_base import deployed_base, record_base
 from airflow_adaptive.stores.task_xcoms import LINKS, XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 
@@ -182,7 +183,7 @@ class AdaptiveSparkOperator(BaseOperator):
         for link in LINKS:
             context["ti"].xcom_push(link, "")  # The URLs are not known yet.
         if self.deferrable:
-            self._defer(spec, task, cancel_at)
+            self._defer(spec, self.conn_id, self.job_directory, task, cancel_at)
         return self._end(context, self._run_in_worker(spec, task, cancel_at))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
@@ -192,7 +193,7 @@ class AdaptiveSparkOperator(BaseOperator):
         """
         if event["status"] == "recycle":
             cancel_at = None if event["cancel_at"] is None else datetime.fromisoformat(event["cancel_at"])
-            self._defer(self._newest_spec(event), TaskKey.of(context), cancel_at)
+            self._defer(*self._redeployed(event), TaskKey.of(context), cancel_at)
         return self._end(context, event)
 
     def on_kill(self) -> None:
@@ -236,13 +237,18 @@ class AdaptiveSparkOperator(BaseOperator):
         request_desired_state(self.job, DesiredState.RUNNING)
         return spec
 
-    def _newest_spec(self, event: Mapping[str, Any]) -> JobSpec:
-        """The job as declared now; or as deployed before, if the declaration is invalid, because the running job must keep its loop."""
+    def _redeployed(self, event: Mapping[str, Any]) -> tuple[JobSpec, str, str]:
+        """The running job as declared now, with its connection and the folder of its directory.
+
+        If the declaration is invalid, or would move the job, the job stays as deployed before, because a running job must keep its loop.
+        """
+        deployed = cast(JobSpec, decode(JobSpec, event["spec"]))
         try:
-            return self._spec(event["attempt"], begun=True)
-        except AirflowException as error:
+            spec = self._spec(event["attempt"], RunningJob(conn_id=event["conn_id"], directory=deployed.directory))
+        except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
             self.log.warning("The job continues as it was deployed before: %s", error)
-            return cast(JobSpec, decode(JobSpec, event["spec"]))
+            return deployed, event["conn_id"], event["base"]
+        return spec, self.conn_id, self.job_directory
 
     def _run_batch(self) -> dict[str, Any]:
         """Submit the script with spark-submit: like Flink's, the adaptive scheduler runs streaming jobs only."""
@@ -265,16 +271,19 @@ class AdaptiveSparkOperator(BaseOperator):
         """The declared job, with rendered templates."""
         return DeclaredJob(**{field.name: getattr(self, field.name) for field in fields(DeclaredJob)})
 
-    def _spec(self, attempt: str, *, begun: bool = False) -> JobSpec:
+    def _spec(self, attempt: str, running: RunningJob | None = None) -> JobSpec:
         """Stage the job as declared now (see `DeclaredJob.stage`)."""
         with validation.airflow_errors(self.job):
-            return asyncio.run(self._declared.stage(attempt, begun=begun))
+            spec = asyncio.run(self._declared.stage(attempt, running))
+            asyncio.run(self._declared.require_unmoved(deployed_base(self.job)))
+        record_base(self.job, self.job_directory)
+        return spec
 
-    def _defer(self, spec: JobSpec, task: TaskKey, cancel_at: datetime | None) -> NoReturn:
+    def _defer(self, spec: JobSpec, conn_id: str, base: str, task: TaskKey, cancel_at: datetime | None) -> NoReturn:
         trigger = AdaptiveJobTrigger(
             spec=encode(spec),
-            conn_id=self.conn_id,
-            base=self.job_directory,
+            conn_id=conn_id,
+            base=base,
             task_key=asdict(task),
             cancel_at=None if cancel_at is None else cancel_at.isoformat(),
             on_rescale=self._on_rescale,

@@ -80,7 +80,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         else:
             self._is_handed_over = True
             finish_in_background(self._wait_for_next_loop(loop))
-            yield TriggerEvent(recycle_event(self._job, cancel_at))
+            yield TriggerEvent(recycle_event(self._job, self.conn_id, self.base, cancel_at))
 
     async def _run_loop(self, limits: RunLimits) -> dict[str, Any]:
         """Run the loop until the job ends or another attempt takes the job over.

@@ -22,11 +22,12 @@ from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
 from airflow_adaptive.job.queries.writers import AdaptiveJobError, require_same_queries, require_writers
-from airflow_adaptive.launch.loop_events import loop_event
+from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, PortError
 from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.simulation.one_job import Simulation
@@ -111,7 +112,9 @@ def falls_silent() -> str:
 def end_of(simulation: Simulation) -> dict[str, Any]:
     """The event by which the trigger tells how a job has ended."""
     loop = simulation.loop()
-    return loop_event(simulation.spec, asyncio.run(loop.run()), None, loop.last_error)
+    state = asyncio.run(loop.run())
+    assert isinstance(state.current, Finished)
+    return finished_event(state, state.current, None, loop.last_error)
 
 
 def too_small() -> Simulation:

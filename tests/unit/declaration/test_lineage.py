@@ -17,8 +17,9 @@ from airflow.utils.state import TaskInstanceState
 from openlineage.client.serde import Serde
 
 from airflow_adaptive.declaration.lineage import FACET
-from airflow_adaptive.launch.loop_events import loop_event
+from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.repository import ROOT
@@ -121,8 +122,8 @@ def test_nothing_else_of_the_declaration_is_reported() -> None:
 
 def test_event_of_a_finished_loop_has_the_parallelism_that_was_active_last() -> None:
     ended = Scenario(resource_stabilization_timeout=0).given_executing(2).when_completed()
-    spec: Any = "is not looked at once the job has ended"
-    assert loop_event(spec, ended.state, None, None)["parallelism"] == {"job": 2}
+    assert isinstance(ended.state.current, Finished)
+    assert finished_event(ended.state, ended.state.current, None, None)["parallelism"] == {"job": 2}
 
 
 def test_operator_does_without_the_provider() -> None:

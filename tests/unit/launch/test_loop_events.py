@@ -6,22 +6,10 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.launch.loop_events import loop_event
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
-
-SPEC = JobSpec(
-    graph=JobGraph.single("job", ParallelismRange.of(1)),
-    options=Options(),
-    directory="file:///jobs/job",
-    script="script.py",
-    py_files=(),
-    attempt="r/1",
-)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +26,7 @@ def test_end_of_a_failed_job_reports_its_root_cause_and_whether_a_retry_may_help
 ) -> None:
     job = Scenario(**options).given_executing(2).when_query_failed(failure)
     job.when_query_failed(Failure(error_class="OTHER", message="")).when_driver_ended()
-    event = loop_event(SPEC, job.state, None, "the cluster does not answer")
+    assert isinstance(job.state.current, Finished)
+    event = finished_event(job.state, job.state.current, None, "the cluster does not answer")
     assert event["cause"] == f"{failure.summary} (and 1 concurrent failure); the cluster does not answer"
     assert event["recoverable"] is recoverable

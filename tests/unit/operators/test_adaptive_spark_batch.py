@@ -92,5 +92,6 @@ def test_bad_batch_names_the_thing(make_batch, changes, named):
 
 
 def test_running_job_is_not_turned_into_a_batch_by_a_new_deployment(make, make_batch):
-    event = {"attempt": "attempt", "spec": encode(staged(make()))}
-    assert make_batch()._newest_spec(event) == decode(JobSpec, event["spec"])
+    event = {"attempt": "attempt", "spec": encode(staged(make())), "conn_id": "spark_default", "base": "file:///jobs"}
+    redeployed = make_batch()._redeployed(event)
+    assert redeployed == (decode(JobSpec, event["spec"]), "spark_default", "file:///jobs")

@@ -1,21 +1,26 @@
 """The task defers to its trigger, resumes, and is killed."""
 
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 
 from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
+from airflow_adaptive.launch.loop_events import recycle_event
 from airflow_adaptive.operators import adaptive_spark
 from airflow_adaptive.ports import ClusterUnreachableError
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.machine import create
-from airflow_adaptive.scheduler.snapshot import decode, encode, to_json
+from airflow_adaptive.scheduler.snapshot import to_json
+from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.stores.task_xcoms import LINKS
+from airflow_adaptive.testing.scenario import Scenario
+from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.support.airflow.operator_fakes import FakeInstance, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")
@@ -38,12 +43,12 @@ def test_new_attempt_is_announced_and_withdraws_the_desired_state_of_an_earlier_
     assert instance.pushed == {"attempt": trigger.spec["attempt"], **dict.fromkeys(LINKS, "")}
 
 
-def begin_log(tmp_path: Path, spec: JobSpec, attempt: str = "") -> Path:
+def begin_log(tmp_path: Path, spec: JobSpec, attempt: str = "", state: SchedulerState | None = None) -> Path:
     """The loop of this job wrote its first document."""
     directive = Directive(epoch=0, nonce="n", version=0, action=Action.STOP, plan=None)
-    state = to_json(create(spec.graph, spec.options))
+    scheduler = to_json(state or create(spec.graph, spec.options))
     document = JournalDocument(
-        job="departures", number=1, at="", owner=f"{attempt}#1", directive=directive, scheduler=state
+        job="departures", number=1, at="", owner=f"{attempt}#1", directive=directive, scheduler=scheduler
     )
     log = tmp_path / "jobs" / "departures" / "journal"
     log.mkdir(parents=True, exist_ok=True)
@@ -94,10 +99,69 @@ def test_desired_state_is_taken_back_when_the_jobs_end_is_reported(make, airflow
 def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_path):
     first = deferral(make(execution_timeout=timedelta(hours=1)).execute, {"ti": FakeInstance()})
     begin_log(tmp_path, first._job)
-    event = {"status": "recycle", "attempt": first.spec["attempt"], "cancel_at": first.cancel_at}
+    event = recycled(first)
     airflow.asset_states = {"desired_state": {"value": "suspended"}}
     assert deferral(make().execute_complete, {"ti": FakeInstance()}, event).serialize() == first.serialize()
     assert airflow.requests == {"desired_state": "suspended"}
+
+
+def recycled(trigger: AdaptiveJobTrigger) -> dict[str, Any]:
+    """The event of a trigger whose lifetime has passed."""
+    cancel_at = None if trigger.cancel_at is None else datetime.fromisoformat(trigger.cancel_at)
+    return recycle_event(trigger._job, trigger.conn_id, trigger.base, cancel_at)
+
+
+@pytest.mark.parametrize("has_journal", [False, True], ids=["empty directory", "directory with an old journal"])
+def test_running_job_stays_in_its_directory_when_the_dag_names_another_one(
+    make, airflow, tmp_path, capsys, has_journal
+):
+    """The job runs, an author edits `job_directory`, and the lifetime of the trigger passes."""
+    first = deferral(make().execute, {"ti": FakeInstance()})
+    begin_log(tmp_path, first._job)
+    if has_journal:
+        begin_log(tmp_path / "other", first._job)
+    moved = make(job_directory=f"file://{tmp_path}/other/jobs", parallelism=(2, 3))
+    assert deferral(moved.execute_complete, {"ti": FakeInstance()}, recycled(first)).serialize() == first.serialize()
+    assert not (tmp_path / "other" / "jobs" / "departures" / "code").exists()
+    assert "A running job cannot move" in capsys.readouterr().out
+
+
+def test_new_run_does_not_begin_a_second_journal_while_the_job_runs_in_another_directory(make, airflow, tmp_path):
+    """The task of a running job fails, an author edits `job_directory`, and the DAG runs again."""
+    first = deferral(make().execute, {"ti": FakeInstance()})
+    begin_log(tmp_path, first._job)
+    with pytest.raises(AirflowFailException, match="A running job cannot move: suspend the job, copy that directory"):
+        make(job_directory=f"file://{tmp_path}/other/jobs").execute({"ti": FakeInstance()})
+
+
+def test_job_that_has_ended_starts_in_another_directory(make, airflow, tmp_path):
+    job = Scenario().given_executing(2).when_canceled().when_driver_ended()
+    first = deferral(make().execute, {"ti": FakeInstance()})
+    begin_log(tmp_path, first._job, state=job.state)
+    moved = make(job_directory=f"file://{tmp_path}/other/jobs")
+    assert deferral(moved.execute, {"ti": FakeInstance()}).base == moved.job_directory
+
+
+def test_running_job_stays_on_its_cluster_when_the_dag_names_another_one(make, airflow, monkeypatch, capsys, tmp_path):
+    """The job runs, an author edits `conn_id`, and the lifetime of the trigger passes."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_OTHER", "spark://other.example.org:7077")
+    first = deferral(make(conn_id="spark_test").execute, {"ti": FakeInstance()})
+    begin_log(tmp_path, first._job)
+    moved = make(conn_id="spark_other")
+    assert deferral(moved.execute_complete, {"ti": FakeInstance()}, recycled(first)).serialize() == first.serialize()
+    assert "A running job cannot move" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_defined", [True, False], ids=["same cluster", "the old connection is gone"])
+def test_running_job_uses_a_renamed_connection(make, airflow, monkeypatch, tmp_path, is_defined):
+    """The job runs, an administrator renames the connection and the author edits `conn_id`; then the trigger is recycled."""
+    first = deferral(make(conn_id="spark_test").execute, {"ti": FakeInstance()})
+    begin_log(tmp_path, first._job)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_RENAMED", "spark://127.0.0.1:1?ui-port=1&rest-port=1")
+    if not is_defined:
+        monkeypatch.delenv("AIRFLOW_CONN_SPARK_TEST")
+    renamed = make(conn_id="spark_renamed")
+    assert deferral(renamed.execute_complete, {"ti": FakeInstance()}, recycled(first)).conn_id == "spark_renamed"
 
 
 def test_what_the_triggerer_stores_has_no_secret_of_the_connection(make, airflow, monkeypatch):
@@ -145,18 +209,20 @@ def test_unknown_connection_is_reported_before_anything_runs(make):
         make(conn_id="nowhere")._spec("attempt")
 
 
-def test_job_runs_on_as_it_was_when_its_new_code_is_broken(make, script):
+def test_job_runs_on_as_it_was_when_its_new_code_is_broken(make, airflow, script):
     operator = make()
-    event = {"attempt": "attempt", "spec": encode(staged(operator))}
+    first = deferral(operator.execute, {"ti": FakeInstance()})
     Path(script).write_text("def broken(:")
-    assert operator._newest_spec(event) == decode(JobSpec, event["spec"])
+    again = deferral(operator.execute_complete, {"ti": FakeInstance()}, recycled(first))
+    assert again.serialize() == first.serialize()
 
 
-def test_recycled_job_whose_directory_is_away_is_not_staged_in_its_place(make, tmp_path):
-    spec = staged(make())
-    log = begin_log(tmp_path, spec)
+def test_recycled_job_whose_directory_is_away_is_not_staged_in_its_place(make, airflow, tmp_path):
+    first = deferral(make().execute, {"ti": FakeInstance()})
+    log = begin_log(tmp_path, first._job)
     log.parent.rename(tmp_path / "away")
-    assert make()._newest_spec({"attempt": "attempt", "spec": encode(spec)}) == spec
+    again = deferral(make().execute_complete, {"ti": FakeInstance()}, recycled(first))
+    assert again.serialize() == first.serialize()
     assert not log.parent.exists()
 
 

@@ -252,6 +252,8 @@ def test_recycled_trigger_requests_the_next_one_with_all_that_it_knows(
         "status": "recycle",
         "attempt": MINE,
         "cancel_at": "2126-01-01T00:00:00+00:00",
+        "conn_id": short_lived.conn_id,
+        "base": short_lived.base,
         "spec": short_lived.spec,
     }
 
