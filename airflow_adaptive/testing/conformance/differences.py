@@ -70,7 +70,7 @@ DIFFERENCES = (
         reason="a rescale is decided on the slots of the same event, so it always has resources; without resources, Flink's scheduler"
         " fails, and this scheduler keeps its state or waits for slots",
         explains=lambda vector, deviation: (
-            _is("Executing", "rescale_decision")(vector, deviation) and vector["next_state"] != "Restarting"
+            _is("Executing", "rescale_decision")(vector, deviation) and deviation.actual != "Restarting"
         ),
     ),
     Difference(

@@ -17,7 +17,9 @@ NONE, SUFFICIENT, DESIRED = 0, 2, 4
 class Phrase(StrEnum):
     """Patterns of the phrases that a condition can contain."""
 
-    NO_PARALLELISM = r"parallelism[^,;(]*(\bnot\b|no longer|absent|missing|unavailable|gone|empty|null|none)"
+    NO_PARALLELISM = (
+        r"parallelism[^,;(]*(\bnot\b|no longer|absent|missing|unavailable|gone|empty|null|none|cannot)|\bnothing\b"
+    )
     NO_RESOURCES = r"neither|not enough|insufficient|(no|without)( any)? (resources|slots)|no (available )?parallelism"
     NOT_DESIRED = r"(not|nor) desired|desired (resources )?(are )?not|\bsufficient"
     DESIRED = r"desired"
@@ -33,16 +35,14 @@ class Phrase(StrEnum):
     UNCHANGED = r"parallelism (is |stays |would be |would stay )?(unchanged|the same)|no change|(does|would) not change"
     CHANGED = r"parallelism (has |would )?changed?\b|other parallelism"
     SLOTS = r"(\d+) (free )?slots? (are |is )?(available|there|free)"
-    SAVEPOINT_PENDING = (
-        r"(savepoint|outcome)[^,;(]*(pending|\bnot\b|unknown|in progress)|(until|waiting for)[^,;(]*(savepoint|outcome)"
-    )
+    SAVEPOINT_PENDING = r"(savepoint|outcome)[^,;(]*(pending|\bnot\b|unknown|in progress|still running)|(until|waiting for)[^,;(]*(savepoint|outcome)"
     SAVEPOINT_KNOWN = r"outcome"
     REMEMBERED = r"remembered|fail(ed|ure) (before|meanwhile|in between|while waiting)"
     NOT_FINISHED = r"not (yet )?(FINISHED|terminal|terminated)|still running"
-    SAVED = r"savepoint (is |was )?(already )?(completed|ok|succeed)"
+    SAVED = r"savepoint (future )?(is |was )?(already )?(completed|done|ok|succeed)"
     NOT_SAVED = r"savepoint (operation )?(fails|failed)"
     NO_TARGET = r"no target|failure restart"
-    TARGET_GONE = r"target[^,;(]*(\bnot\b|differ|no longer|gone|unavailable|missing|lost)|(\bnot\b|differ|no longer|fewer|less|below)[^,;(]*target"
+    TARGET_GONE = r"target[^,;(]*(\bnot\b|differ|no longer|gone|unavailable|missing|lost)|(\bnot\b|differ|no longer|fewer|less|lower|below|!=)[^,;(]*target"
     TARGET_EXCEEDED = r"(more|greater|larger|above)[^,;(]*target"
     TARGET = r"target|rescale restart"
     STALE = r"reject|not accept|unknown (execution|attempt|task)|stale|outdated|(old|earlier|former|previous) (attempt|execution|visit)"

@@ -211,9 +211,11 @@ class _SimulatedJob:
 
 
 def _stated_slots(step: str) -> int | None:
-    """Return the number of slots that a step states: a multiple of the capacity, or the last number; None without a number."""
+    """Return the number of slots that a step states as a multiple of the capacity, as workers, or as its last number."""
     if times := _TIMES.search(step):
         return CAPACITY * int(times[1] or times[3])
+    if workers := _WORKERS.search(step):
+        return SLOTS_PER_WORKER * int(workers[1] or 1)
     numbers = _NUMBER.findall(step)
     return int(numbers[-1]) if numbers else None
 
@@ -224,10 +226,9 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 _WORKER = r"(tms?|task ?managers?|workers?)\b"
 _REMOVE = r"\b(kill|terminate|lose|stop|remove)\b"
-_DOWN = _pattern(
-    r"\b(lower(?! bound)|reduce|decrease|shrink|fewer|less|smaller|below|half|down|downscale|(of|per|to) (one|a) (tm|worker))\b"
-)
+_DOWN = _pattern(r"\b(lower(?! bound)|reduce|decrease|shrink|fewer|less|smaller|below|half|down|downscale)\b")
 _TIMES = _pattern(r"\b(\d+) ?(x|times)\b|\* ?(\d+)")
+_WORKERS = _pattern(rf"\b(\d+) {_WORKER}|\b(one|a|single) {_WORKER}|slots[ _]?per[ _]?(tm|task)")
 _NUMBER = _pattern(r"\d+")
 _ADD = _pattern(rf"\b(add|start|new|more|another)\b.*({_WORKER}|slots|resources)")
 
