@@ -17,8 +17,8 @@ from airflow_adaptive.plugin.api.security import get_user
 API: Final = "/api/v1"
 
 DESCRIPTION: Final = """
-Monitor and control adaptive jobs. Log in as for Airflow's own API. To read a job, you need the permission to read every DAG that names
-the Asset of the job. To change a job, you need the permission to edit all of these DAGs. Errors are RFC 9457 problem details.
+Monitor and control adaptive jobs. Log in as for Airflow's own API. To read a job, you need the permission to read every DAG whose
+tasks run the job. To change a job, you need the permission to edit all of these DAGs. Errors are RFC 9457 problem details.
 """
 
 

@@ -11,6 +11,9 @@ from airflow_adaptive.plugin.api import schemas
 from airflow_adaptive.plugin.data import documents
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.plugin.data.published_state import PublishedState
+from airflow_adaptive.runtime.publishing.documents import METRICS, POLICY, SCHEDULER, SUMMARY
+from airflow_adaptive.runtime.publishing.time_series import FINEST
+from airflow_adaptive.runtime.requirements import control_requests
 from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
 from airflow_adaptive.runtime.requirements.dry_run import Preview
 from airflow_adaptive.scheduler import machine
@@ -18,6 +21,9 @@ from airflow_adaptive.scheduler.allocator.assignment import Assignment, assign
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots, used_slots
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Plan, Restarting, SchedulerState
+
+KEYS: Final = (*control_requests.KEYS, SUMMARY, SCHEDULER, POLICY, f"{METRICS}{FINEST}")
+"""Documents that the details of a job need."""
 
 MAX_SUBTASKS: Final = 5000
 """Maximum number of subtasks that the plan lists. A larger plan contains slots and loads of workers without subtasks."""

@@ -27,8 +27,11 @@ TAGS: Final = [
 
 ALWAYS: Final = {
     "401": ("not-authenticated", "The request has no valid login."),
-    "403": ("forbidden", "You do not have the permission for every DAG that names the job."),
-    "404": ("not-found", "The job does not exist, or has not published the requested information yet."),
+    "403": ("forbidden", "You do not have the permission for every DAG that runs the job."),
+    "404": (
+        "not-found",
+        "The job does not exist, you may not read the job, or the job has not published the requested information yet.",
+    ),
     "422": ("invalid-parameters", "A parameter is invalid."),
     "500": ("internal", "An internal error occurred."),
 }

@@ -40,7 +40,7 @@ class JobItem(Summary):
     """A job in a list."""
 
     job: str = Field(examples=["departures"])
-    dag_ids: list[str] = Field(description="DAGs that name the Asset of the job.")
+    dag_ids: list[str] = Field(description="DAGs that name the Asset of the job and that you may read.")
     desired_state: DesiredState | None = Field(description="Last requested state.")
     published_at: datetime | None = Field(description="Time of the last publication of the job; null if there is none.")
     metrics: CurrentMetrics | None = None

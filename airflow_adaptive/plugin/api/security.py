@@ -1,34 +1,32 @@
-"""Access control: Airflow's login, and Airflow's permissions on the DAGs that name the Asset of a job.
+"""Access control: Airflow's login, and Airflow's permissions on the DAGs whose tasks run a job.
 
-This is the only module that imports Airflow's security dependencies. Every request requires a login. Reading a job requires the
-permission to read every DAG that names the Asset of the job, and changing a job requires the permission to edit all of these DAGs.
+This is the only module that imports Airflow's security dependencies. Every request requires a login. The DAGs whose tasks run a job
+decide who may read and change the job. A DAG that is only scheduled on the Asset of the job decides nothing, so its author cannot lock
+out the owners of the job. A job that a user may not read does not exist for this user.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from http import HTTPStatus
-from typing import Annotated, Final, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Final
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
+from airflow.api_fastapi.auth.managers.models.batch_apis import IsAuthorizedDagRequest
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.common.db.common import SessionDep as SessionDep  # noqa: PLC0414  the routes import it from here
 from airflow.api_fastapi.core_api.security import get_user as get_user  # noqa: PLC0414  the app imports it from here
-from airflow.configuration import conf
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, release, teams_of
 
-MAX_BODY_BYTES: Final = 256 << 10
-"""The server refuses a larger body before it reads the body."""
-
 MAX_NAME_CHARACTERS: Final = 250
-
-Method = Literal["GET", "PUT"]
 
 UserDep = Annotated[BaseUser, Depends(get_user)]
 """The logged-in user; 401 without a login."""
@@ -46,117 +44,167 @@ JobName = Annotated[
 ]
 
 
-def allowed(user: BaseUser, jobs: Iterable[Job], method: Method, session: Session) -> list[Job]:
-    """The jobs that the user may read (GET) or edit (PUT): the user has the permission for every DAG that names the job."""
-    named = list(jobs)
-    dags = sorted({dag_id for job in named for dag_id in job.dag_ids})
-    teams = teams_of(dags, session)
+class Right(Enum):
+    """A right beside the right to read a job. The value is what Airflow's own API requires for the same data or action."""
+
+    EDIT = (("PUT", None),)
+    """Change the requirements, cancel and suspend."""
+
+    CLEAR = (("PUT", DagAccessEntity.TASK_INSTANCE),)
+    """Clear the task of a suspended job."""
+
+    TASK = (("GET", DagAccessEntity.RUN), ("GET", DagAccessEntity.TASK_INSTANCE))
+    """See the task instance that runs the job."""
+
+    HISTORY = (("GET", DagAccessEntity.XCOM),)
+    """See transitions, decisions and rescales, which are also XComs of the task."""
+
+    LOGS = (("GET", DagAccessEntity.TASK_LOGS),)
+    """See failures, messages that quote failures, and the addresses of the output of the driver."""
+
+
+NEEDED: Final[Mapping[Right, str]] = {
+    Right.EDIT: "edit",
+    Right.CLEAR: "clear task instances of",
+    Right.TASK: "read the task instances of",
+    Right.HISTORY: "read the XComs of",
+    Right.LOGS: "read the task logs of",
+}
+"""Right -> permission that a user needs on every DAG that runs the job."""
+
+DISPLAYED: Final = (Right.TASK, Right.HISTORY, Right.LOGS)
+"""Rights that decide which fields of a job a user sees."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """A job that a user may read, and the rights of the user.
+
+    Attributes:
+        job: job, with the DAGs that the user may read.
+        rights: rights of the user, as far as the route needs them.
+    """
+
+    job: Job
+    rights: frozenset[Right]
+
+
+def readable(user: BaseUser, jobs: Iterable[Job], session: Session) -> list[Job]:
+    """The jobs that the user may read, with the DAGs that the user may read."""
+    found = list(jobs)
+    dags = _granted(user, {dag_id for job in found for dag_id in job.dag_ids}, session)
+    return [replace(job, dag_ids=job.dag_ids & dags) for job in found if dags.issuperset(job.runner_dag_ids)]
+
+
+def rights_of(
+    user: BaseUser, jobs: Collection[Job], session: Session, rights: Collection[Right]
+) -> list[frozenset[Right]]:
+    """The rights of the user on each job: one call of the auth manager for a user who has all rights on all jobs."""
+    dags = frozenset(dag_id for job in jobs for dag_id in job.runner_dag_ids)
+    teams = teams_of(sorted(dags), session)
+    if _has(user, dags, rights, teams):
+        return [frozenset(rights) for _ in jobs]
+    return [frozenset(right for right in rights if _has(user, job.runner_dag_ids, [right], teams)) for job in jobs]
+
+
+def _has(user: BaseUser, dags: Iterable[str], rights: Iterable[Right], teams: Mapping[str, str | None]) -> bool:
+    """Whether the user has these rights on these DAGs."""
+    return _are_authorized(
+        user,
+        [
+            (method, entity, DagDetails(id=dag_id, team_name=teams.get(dag_id)))
+            for dag_id in sorted(dags)
+            for right in rights
+            for method, entity in right.value
+        ],
+    )
+
+
+def _are_authorized(
+    user: BaseUser, requests: Iterable[tuple[ResourceMethod, DagAccessEntity | None, DagDetails]]
+) -> bool:
+    batch: list[IsAuthorizedDagRequest] = [
+        {"method": method, "access_entity": entity, "details": details} for method, entity, details in requests
+    ]
+    return not batch or get_auth_manager().batch_is_authorized_dag(batch, user=user)
+
+
+def _granted(user: BaseUser, dags: Collection[str], session: Session) -> frozenset[str]:
+    """The DAGs that the user may read: one call of the auth manager if these are all DAGs, and else one call for each team."""
+    teams = teams_of(sorted(dags), session)
+    details = [DagDetails(id=dag_id, team_name=teams.get(dag_id)) for dag_id in sorted(dags)]
+    if _are_authorized(user, (("GET", None, one) for one in details)):
+        return frozenset(dags)
+    by_team: dict[str | None, set[str]] = {}
+    for dag_id in dags:
+        by_team.setdefault(teams.get(dag_id), set()).add(dag_id)
     manager = get_auth_manager()
-    granted = {
-        dag_id
-        for dag_id in dags
-        if manager.is_authorized_dag(
-            method=method, details=DagDetails(id=dag_id, team_name=teams.get(dag_id)), user=user
+    return frozenset().union(
+        *(
+            manager.filter_authorized_dag_ids(dag_ids=dag_ids, user=user, method="GET", team_name=team)
+            for team, dag_ids in by_team.items()
         )
-    }
-    return [job for job in named if job.dag_ids and granted.issuperset(job.dag_ids)]
+    )
 
 
-def readable_job(user: UserDep, name: JobName, session: SessionDep) -> Job:
-    """Return the job if the user may read the job.
+def access_with(*required: Right) -> Callable[[BaseUser, str, Session], Access]:
+    """Return a dependency that returns a job if the user may read the job and has these rights.
 
-    Raises:
-        RequestRefusedError: the job does not exist (404), or the user does not have the permission (403).
+    The dependency raises `RequestRefusedError` if the job does not exist for the user (404), or if the user does not have a right (403).
     """
-    return _permitted(user, name, "GET", session)
+
+    def access(user: UserDep, name: JobName, session: SessionDep) -> Access:
+        job = _readable_job(user, name, session)
+        _require(user, job, required, session)
+        (rights,) = rights_of(user, [job], session, DISPLAYED)
+        release(session)
+        return Access(job=job, rights=rights.union(required))
+
+    return access
 
 
-def editable_job(user: UserDep, name: JobName, session: SessionDep) -> Job:
-    """Return the job if the user may change the job.
+def job_with(*required: Right) -> Callable[[BaseUser, str, Session], Job]:
+    """Return a dependency as `access_with` does, for routes that need no other right."""
 
-    Raises:
-        RequestRefusedError: the job does not exist (404), or the user does not have the permission (403).
-    """
-    return _permitted(user, name, "PUT", session)
+    def job(user: UserDep, name: JobName, session: SessionDep) -> Job:
+        found = _readable_job(user, name, session)
+        _require(user, found, required, session)
+        release(session)
+        return found
 
-
-def _permitted(user: BaseUser, name: str, method: Method, session: Session) -> Job:
-    job = find_job(name, session)
-    if job is None:
-        raise not_found(f"There is no adaptive job {name!r}. A job exists after its first run.")
-    is_allowed = bool(allowed(user, [job], method, session))
-    release(session)
-    if not is_allowed:
-        right = "read" if method == "GET" else "edit"
-        raise RequestRefusedError(
-            HTTPStatus.FORBIDDEN,
-            "forbidden",
-            f"You need the permission to {right} every DAG that names job {name!r}.",
-        )
     return job
 
 
-ReadableJob = Annotated[Job, Depends(readable_job)]
-EditableJob = Annotated[Job, Depends(editable_job)]
+def is_editable(user: BaseUser, job: Job, session: Session) -> bool:
+    """Whether the user may change the job."""
+    (rights,) = rights_of(user, [job], session, [Right.EDIT])
+    release(session)
+    return bool(rights)
 
 
-# ---- request bodies -------------------------------------------------------------------------------------------------
+def _readable_job(user: BaseUser, name: str, session: Session) -> Job:
+    job = find_job(name, session)
+    found = readable(user, [] if job is None else [job], session)
+    if not found:
+        release(session)
+        raise not_found(f"There is no adaptive job {name!r} that you may read. A job exists after its first run.")
+    return found[0]
 
 
-async def body_of(user: UserDep, request: Request) -> bytes:
-    """Return the body of a request that can change a job.
-
-    The dependency on the user guarantees that the server reads no body without a login.
-
-    Raises:
-        RequestRefusedError: the request comes from another site (403), or the body is too large (413) or not JSON (415).
-    """
-    _refuse_foreign(request)
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise RequestRefusedError(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            "unsupported-media-type",
-            "Send the header Content-Type: application/json, even without a body. The header blocks forms of other sites.",
-        )
-    return await _limited(request)
+def _require(user: BaseUser, job: Job, required: Sequence[Right], session: Session) -> None:
+    (rights,) = rights_of(user, [job], session, required)
+    missing = next((right for right in required if right not in rights), None)
+    if missing is not None:
+        release(session)
+        detail = f"You need the permission to {NEEDED[missing]} every DAG that runs job {job.name!r}."
+        raise RequestRefusedError(HTTPStatus.FORBIDDEN, "forbidden", detail)
 
 
-BodyDep = Annotated[bytes, Depends(body_of)]
-
-
-async def _limited(request: Request) -> bytes:
-    length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > MAX_BODY_BYTES:
-        raise _too_large()
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise _too_large()
-    return bytes(body)
-
-
-def _too_large() -> RequestRefusedError:
-    detail = f"The body is larger than {MAX_BODY_BYTES >> 10} KiB."
-    return RequestRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", detail)
-
-
-def _refuse_foreign(request: Request) -> None:
-    """Refuse a request that a page of another site makes a browser send with the cookie of the user.
-
-    Raises:
-        RequestRefusedError: the request comes from another site (403).
-    """
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site in ("same-origin", "none"):
-        return
-    if site == "cross-site" or (origin is not None and urlsplit(origin).netloc not in _own_hosts(request)):
-        raise RequestRefusedError(HTTPStatus.FORBIDDEN, "cross-site", "Pages of other sites may not change jobs.")
-
-
-def _own_hosts(request: Request) -> set[str]:
-    """Host names of this server. A page cannot make a browser send other host names."""
-    hosts = {request.headers.get("host"), request.headers.get("x-forwarded-host")}
-    hosts.add(urlsplit(conf.get("api", "base_url", fallback="") or "").netloc)
-    return {host for host in hosts if host}
+ReadableJob = Annotated[Job, Depends(job_with())]
+EditableJob = Annotated[Job, Depends(job_with(Right.EDIT))]
+HistoryJob = Annotated[Job, Depends(job_with(Right.HISTORY))]
+LogsJob = Annotated[Job, Depends(job_with(Right.LOGS))]
+MessagesJob = Annotated[Job, Depends(job_with(Right.HISTORY, Right.LOGS))]
+ReadableAccess = Annotated[Access, Depends(access_with())]
+EditableAccess = Annotated[Access, Depends(access_with(Right.EDIT))]
+ResumableAccess = Annotated[Access, Depends(access_with(Right.EDIT, Right.CLEAR))]

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import TypeVar
+
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 
+from airflow_adaptive.plugin.api.schemas import JobItem
+from airflow_adaptive.plugin.api.security import Right
+from airflow_adaptive.plugin.data.documents import Urls
 from airflow_adaptive.plugin.data.errors import not_found
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.plugin.data.published_state import PublishedState
@@ -12,6 +18,21 @@ from airflow_adaptive.scheduler.state import SchedulerState
 
 VIA = "REST"
 """Interface of the requests."""
+
+
+Item = TypeVar("Item", bound=JobItem)
+
+
+def visible(item: Item, rights: Collection[Right]) -> Item:
+    """Return the fields of a job that a user with these rights may see. The other fields are null."""
+    hidden: dict[str, object] = {}
+    if Right.TASK not in rights:
+        hidden |= {"task": None, "attempt": None}
+    if Right.LOGS not in rights:
+        hidden |= {"cause": None, "urls": Urls(), "last_transition": None}
+    if Right.HISTORY not in rights:
+        hidden |= {"last_transition": None}
+    return item.model_copy(update=hidden) if hidden else item
 
 
 def published_state(job: Job, published: PublishedState) -> SchedulerState:

@@ -18,8 +18,9 @@ from fastapi.responses import StreamingResponse
 
 from airflow_adaptive.plugin.api import job_details
 from airflow_adaptive.plugin.api.feed import Feed, TooManySubscribersError, Update
+from airflow_adaptive.plugin.api.routes.common import visible
 from airflow_adaptive.plugin.api.schemas import JobDetails, Step
-from airflow_adaptive.plugin.api.security import ReadableJob, SessionDep, UserDep, allowed
+from airflow_adaptive.plugin.api.security import Access, ReadableAccess, SessionDep, UserDep, is_editable
 from airflow_adaptive.plugin.data.documents import Metrics
 from airflow_adaptive.plugin.data.errors import RequestRefusedError
 from airflow_adaptive.plugin.data.metadata_database import state_store
@@ -73,7 +74,7 @@ class JobUpdate:
         }
     },
 )
-def watch_job(user: UserDep, job: ReadableJob, session: SessionDep) -> StreamingResponse:
+def watch_job(user: UserDep, access: ReadableAccess, session: SessionDep) -> StreamingResponse:
     """Stream the details and the new metrics of the job after each change (server-sent events)."""
     try:
         FEED.check_capacity()
@@ -82,13 +83,14 @@ def watch_job(user: UserDep, job: ReadableJob, session: SessionDep) -> Streaming
         raise RequestRefusedError(
             HTTPStatus.SERVICE_UNAVAILABLE, "too-many-subscribers", detail, retry_after_s=RETRY_AFTER_S
         ) from error
-    editable = bool(allowed(user, [job], "PUT", session))
+    editable = is_editable(user, access.job, session)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(job, editable), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_events(access, editable), media_type="text/event-stream", headers=headers)
 
 
-async def _events(job: Job, editable: bool) -> AsyncIterator[str]:
+async def _events(access: Access, editable: bool) -> AsyncIterator[str]:
     """The stream of one subscriber."""
+    job = access.job
     yield f"retry: {RECONNECT_MS}\n\n"
     last_sent: list[Any] | None = None
     async for update in FEED.subscribe(job.asset_id, lambda revision: poll(job, revision)):
@@ -97,10 +99,16 @@ async def _events(job: Job, editable: bool) -> AsyncIterator[str]:
         elif update.content is None:
             yield _event("gone", {"job": job.name})
         else:
-            yield _event("job", update.content.job.model_copy(update={"editable": editable}).model_dump(mode="json"))
+            yield _event("job", _details(update.content.job, access, editable).model_dump(mode="json"))
             page, last_sent = _new_points(update.content.metrics, last_sent)
             if page.points:
                 yield _event("metrics", page.model_dump(mode="json"))
+
+
+def _details(found: JobDetails, access: Access, editable: bool) -> JobDetails:
+    """The details that the subscriber may see."""
+    own = {"editable": editable, "dag_ids": [dag_id for dag_id in found.dag_ids if dag_id in access.job.dag_ids]}
+    return visible(found.model_copy(update=own), access.rights)
 
 
 def poll(job: Job, last_revision: Hashable) -> Update | None:
@@ -113,7 +121,7 @@ def poll(job: Job, last_revision: Hashable) -> Update | None:
         revision = (tuple(sorted(written.items())), found.dag_ids)
         if revision == last_revision:
             return None
-        documents = state_store.documents([job.asset_id], None, session)[job.asset_id]
+        documents = state_store.documents([job.asset_id], job_details.KEYS, session)[job.asset_id]
         published = PublishedState(documents=documents, revisions=written)
         content = JobUpdate(job=job_details.details(found, published), metrics=published.metrics(Step.TEN_SECONDS))
         return Update(revision=revision, content=content)

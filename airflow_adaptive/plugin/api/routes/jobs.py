@@ -10,9 +10,21 @@ from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.api import job_details
-from airflow_adaptive.plugin.api.routes.common import requester
+from airflow_adaptive.plugin.api.request_body import BodyDep
+from airflow_adaptive.plugin.api.routes.common import requester, visible
 from airflow_adaptive.plugin.api.schemas import JobCollection, JobDetails, Step
-from airflow_adaptive.plugin.api.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep, allowed
+from airflow_adaptive.plugin.api.security import (
+    DISPLAYED,
+    Access,
+    EditableAccess,
+    ReadableAccess,
+    ResumableAccess,
+    SessionDep,
+    UserDep,
+    is_editable,
+    readable,
+    rights_of,
+)
 from airflow_adaptive.plugin.data import control_requests
 from airflow_adaptive.plugin.data.documents import SchedulerStateName
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_jobs
@@ -46,46 +58,47 @@ def list_jobs(
     offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
 ) -> JobCollection:
     """List the jobs that you may read, sorted by name."""
-    jobs = [job for job in find_jobs(session) if _is_named(job, name_pattern, dag_id, task_id)]
-    readable = allowed(user, jobs, "GET", session)
+    named = [job for job in find_jobs(session) if _is_named(job, name_pattern, dag_id, task_id)]
+    jobs = [job for job in readable(user, named, session) if dag_id is None or dag_id in job.dag_ids]
     if state is not None:
-        found = read_all_published(readable, session, [SUMMARY])
-        readable = [job for job, published in zip(readable, found, strict=True) if published.summary.state in state]
-    page = readable[offset : offset + limit]
+        found = read_all_published(jobs, session, [SUMMARY])
+        jobs = [job for job, published in zip(jobs, found, strict=True) if published.summary.state in state]
+    page = jobs[offset : offset + limit]
+    rights = rights_of(user, page, session, DISPLAYED)
     items = map(job_details.item, page, read_all_published(page, session, KEYS))
-    return JobCollection(jobs=list(items), total_entries=len(readable))
+    return JobCollection(jobs=list(map(visible, items, rights)), total_entries=len(jobs))
 
 
 @router.get("/jobs/{job}", operation_id="get_job", summary="Get a job")
-def get_job(user: UserDep, job: ReadableJob, session: SessionDep) -> JobDetails:
+def get_job(user: UserDep, access: ReadableAccess, session: SessionDep) -> JobDetails:
     """Get all details of a job: state, deadlines, bounds, options and control requests."""
-    editable = bool(allowed(user, [job], "PUT", session))
-    return job_details.details(job, read_published(job, session), editable=editable)
+    return _details(access, session, is_editable(user, access.job, session))
 
 
 @router.post("/jobs/{job}/cancel", operation_id="cancel_job", summary="Cancel", status_code=HTTPStatus.ACCEPTED)
-def cancel_job(user: UserDep, job: EditableJob, session: SessionDep, _: BodyDep) -> JobDetails:
+def cancel_job(user: UserDep, access: EditableAccess, session: SessionDep, _: BodyDep) -> JobDetails:
     """Request that the job stops permanently at a batch boundary. Repeating the request changes nothing."""
-    control_requests.cancel(job, requester(user), session)
-    return _after_change(job, session)
+    control_requests.cancel(access.job, requester(user), session)
+    return _details(access, session, editable=True)
 
 
 @router.post("/jobs/{job}/suspend", operation_id="suspend_job", summary="Suspend", status_code=HTTPStatus.ACCEPTED)
-def suspend_job(user: UserDep, job: EditableJob, session: SessionDep, _: BodyDep) -> JobDetails:
+def suspend_job(user: UserDep, access: EditableAccess, session: SessionDep, _: BodyDep) -> JobDetails:
     """Request that the job stops with a savepoint. You can resume the job later. Repeating the request changes nothing."""
-    control_requests.suspend(job, requester(user), session)
-    return _after_change(job, session)
+    control_requests.suspend(access.job, requester(user), session)
+    return _details(access, session, editable=True)
 
 
 @router.post("/jobs/{job}/resume", operation_id="resume_job", summary="Resume", status_code=HTTPStatus.ACCEPTED)
-def resume_job(user: UserDep, job: EditableJob, session: SessionDep, _: BodyDep) -> JobDetails:
+def resume_job(user: UserDep, access: ResumableAccess, session: SessionDep, _: BodyDep) -> JobDetails:
     """Request that a suspended job continues: Airflow runs its task again. Repeating the request changes nothing."""
-    control_requests.resume(job, requester(user), session)
-    return _after_change(job, session)
+    control_requests.resume(access.job, requester(user), session)
+    return _details(access, session, editable=True)
 
 
-def _after_change(job: Job, session: Session) -> JobDetails:
-    return job_details.details(job, read_published(job, session), editable=True)
+def _details(access: Access, session: Session, editable: bool) -> JobDetails:
+    published = read_published(access.job, session, job_details.KEYS)
+    return visible(job_details.details(access.job, published, editable=editable), access.rights)
 
 
 def _is_named(job: Job, pattern: str | None, dag_id: str | None, task_id: str | None) -> bool:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from airflow_adaptive.plugin.api import job_details, schemas
 from airflow_adaptive.plugin.api.routes.common import published_state
-from airflow_adaptive.plugin.api.security import ReadableJob, SessionDep
+from airflow_adaptive.plugin.api.security import LogsJob, MessagesJob, ReadableJob, SessionDep
 from airflow_adaptive.plugin.data.documents import Metrics
 from airflow_adaptive.plugin.data.published_state import read_published
 from airflow_adaptive.runtime.publishing.documents import DRIVER, HISTORY, METRICS, SCHEDULER
@@ -44,14 +44,14 @@ def get_metrics(
 
 
 @router.get("/transitions", operation_id="get_transitions", summary="Get transitions and decisions")
-def get_transitions(job: ReadableJob, session: SessionDep) -> schemas.Timeline:
+def get_transitions(job: MessagesJob, session: SessionDep) -> schemas.Timeline:
     """Get the state transitions and the decisions of the scheduler with their reasons, newest first."""
     published = read_published(job, session, (HISTORY,))
     return schemas.Timeline(transitions=published.transitions[::-1], decisions=published.decisions[::-1])
 
 
 @router.get("/failures", operation_id="get_failures", summary="Get failures")
-def get_failures(job: ReadableJob, session: SessionDep) -> schemas.Failures:
+def get_failures(job: LogsJob, session: SessionDep) -> schemas.Failures:
     """Get the recent failures with their root causes, newest first."""
     state = read_published(job, session, (SCHEDULER,)).state
     failures = job_details.failures(state)[::-1]

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 
 from airflow_adaptive.plugin.api import job_details, schemas
+from airflow_adaptive.plugin.api.request_body import BodyDep
 from airflow_adaptive.plugin.api.routes.common import published_state, requester
-from airflow_adaptive.plugin.api.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep
+from airflow_adaptive.plugin.api.security import EditableJob, ReadableJob, SessionDep, UserDep
 from airflow_adaptive.plugin.data import control_requests
 from airflow_adaptive.plugin.data.published_state import read_published
 from airflow_adaptive.runtime.publishing.documents import POLICY, SCHEDULER, SUMMARY

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.api import flink_rescales, rescale_schemas
 from airflow_adaptive.plugin.api.routes.common import published_state
-from airflow_adaptive.plugin.api.security import ReadableJob, SessionDep
+from airflow_adaptive.plugin.api.security import HistoryJob, MessagesJob, ReadableJob, SessionDep
 from airflow_adaptive.plugin.data.errors import not_found
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.plugin.data.published_state import PublishedState, read_published
@@ -36,27 +36,27 @@ def get_config(job: ReadableJob, session: SessionDep) -> rescale_schemas.Rescale
 
 
 @router.get("/overview", operation_id="get_rescales_overview", summary="Get counts and the latest rescales")
-def get_overview(job: ReadableJob, session: SessionDep) -> rescale_schemas.RescalesOverview:
+def get_overview(job: MessagesJob, session: SessionDep) -> rescale_schemas.RescalesOverview:
     """Get the number of rescales, and the latest completed, failed and ignored rescale."""
     published = _published(job, session)
     return flink_rescales.overview(job.name, published.rescales, published.groups)
 
 
 @router.get("/history", operation_id="get_rescale_history", summary="Get the history of rescales")
-def get_history(job: ReadableJob, session: SessionDep) -> list[rescale_schemas.RescaleDetails]:
+def get_history(job: MessagesJob, session: SessionDep) -> list[rescale_schemas.RescaleDetails]:
     """Get the recent rescales, newest first."""
     published = _published(job, session)
     return flink_rescales.history(job.name, published.rescales, published.groups)
 
 
 @router.get("/summary", operation_id="get_rescales_summary", summary="Get statistics of rescales")
-def get_summary(job: ReadableJob, session: SessionDep) -> rescale_schemas.RescalesSummary:
+def get_summary(job: HistoryJob, session: SessionDep) -> rescale_schemas.RescalesSummary:
     """Get the number of rescales, their durations and their downtimes."""
     return flink_rescales.summary(_published(job, session).rescales)
 
 
 @router.get("/details/{rescale_id}", operation_id="get_rescale", summary="Get a rescale")
-def get_details(job: ReadableJob, session: SessionDep, rescale_id: RescaleId) -> rescale_schemas.RescaleDetails:
+def get_details(job: MessagesJob, session: SessionDep, rescale_id: RescaleId) -> rescale_schemas.RescaleDetails:
     """Get all details of a rescale, including the states of the scheduler."""
     published = _published(job, session)
     found = flink_rescales.find(job.name, published.rescales, rescale_id.lower())

@@ -46,6 +46,11 @@ class Job:
     dag_ids: frozenset[str]
     tasks: tuple[tuple[str, str], ...]
 
+    @property
+    def runner_dag_ids(self) -> frozenset[str]:
+        """DAGs whose tasks run the job. A DAG that only consumes the Asset is not one of them."""
+        return frozenset(dag_id for dag_id, _ in self.tasks)
+
 
 @contextmanager
 def reading() -> Iterator[Session]:

@@ -1,8 +1,6 @@
-"""Nothing without login; who may read or edit the DAGs that name a job may read or change it."""
+"""Every request requires a login, and a request that changes a job comes from the page, or has the token of the user."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
@@ -77,62 +75,6 @@ def test_cookie_of_the_login_will_do(airflow_app: AirflowApp) -> None:
     client = airflow_app.client(None)
     client.cookies.set("_token", airflow_app.token("viewer"))
     assert client.get(f"{API}/jobs/departures").json()["editable"] is False
-
-
-# ---- every DAG that names the job -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def secret_dag(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A DAG that only the administrator may see."""
-    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager  # noqa: PLC0415
-
-    authorized = SimpleAuthManager.is_authorized_dag
-
-    def is_authorized_dag(self: Any, *, details: Any = None, user: Any, **rest: Any) -> bool:
-        hidden = details is not None and details.id == "secret" and user.username != "admin"
-        return not hidden and authorized(self, details=details, user=user, **rest)
-
-    monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", is_authorized_dag)
-
-
-@pytest.mark.usefixtures("secret_dag")
-def test_job_is_hidden_from_who_may_not_read_one_of_its_dags(airflow_app: AirflowApp) -> None:
-    place(airflow_app, executing("arrivals"))
-    hidden = place(airflow_app, executing())
-    airflow_app.schedule_on(hidden, "secret")
-    editor = airflow_app.client()
-    assert [job["job"] for job in editor.get(f"{API}/jobs").json()["jobs"]] == ["arrivals"]
-    assert editor.get(f"{API}/jobs").json()["total_entries"] == 1
-    assert editor.get(f"{API}/jobs/departures").status_code == 403
-    assert editor.put(f"{API}/jobs/departures/resource-requirements", json=BODY).status_code == 403
-    admin = airflow_app.client("admin").get(f"{API}/jobs").json()
-    assert [(job["job"], job["dag_ids"]) for job in admin["jobs"]] == [
-        ("arrivals", ["flights"]),
-        ("departures", ["flights", "secret"]),
-    ]
-
-
-@pytest.mark.parametrize("by", ["name", "uri"])
-@pytest.mark.usefixtures("secret_dag")
-def test_dag_that_is_scheduled_on_the_jobs_name_names_it(airflow_app: AirflowApp, by: str) -> None:
-    from airflow.models.asset import (  # noqa: PLC0415
-        AssetModel,
-        DagScheduleAssetNameReference,
-        DagScheduleAssetUriReference,
-    )
-
-    asset = place(airflow_app, executing())
-    airflow_app.dag("secret")
-    with airflow_app.session() as session:
-        model = {"name": DagScheduleAssetNameReference, "uri": DagScheduleAssetUriReference}[by]
-        value = getattr(session.get(AssetModel, asset), by)
-        session.add(model(**{by: value}, dag_id="secret"))
-    try:
-        assert airflow_app.client().get(f"{API}/jobs/departures").status_code == 403
-    finally:
-        with airflow_app.session() as session:
-            session.query(model).delete()
 
 
 def test_asset_that_no_task_runs_is_no_job(airflow_app: AirflowApp) -> None:

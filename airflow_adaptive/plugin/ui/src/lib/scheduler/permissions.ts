@@ -3,7 +3,7 @@ import type { JobDetails } from "../../api/types";
 
 export type Action = "requirements" | "suspend" | "resume" | "cancel";
 
-const NOT_ALLOWED = "This needs the permission to edit every DAG that names the job.";
+const NOT_ALLOWED = "This needs the permission to edit every DAG that runs the job.";
 
 /** The reason why an action is not possible; null if the action is possible. */
 export const refusal = (action: Action, details: JobDetails): string | null => {
