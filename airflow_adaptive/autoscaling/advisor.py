@@ -75,7 +75,7 @@ def require(policy: object, graph: JobGraph, *, reactive: bool = False) -> None:
     """
     if not isinstance(policy, Policy):
         kinds = " or a ".join(kind.__name__ for kind in MEMORIES)
-        raise RescalePolicyError("job", [f"rescale_policy is a {type(policy).__name__}: give a {kinds}"])
+        raise RescalePolicyError("job", [f"rescale_policy must be a {kinds}, not a {type(policy).__name__}"])
     if reactive:
         violation = "rescale_policy has no effect on a job in reactive mode, which takes all available slots: remove one of the two"
         raise RescalePolicyError("job", [violation])

@@ -53,7 +53,7 @@ class CombinedPolicy:
         """Check the parts. Raises `RescalePolicyError`."""
         parts = (("calendar", self.calendar, ScheduledPolicy), ("load", self.load, LoadPolicy))
         wrong = [
-            f"{name} is a {type(part).__name__}: give a {kind.__name__}"
+            f"{name} must be a {kind.__name__}, not a {type(part).__name__}"
             for name, part, kind in parts
             if not isinstance(part, kind)
         ]

@@ -55,7 +55,9 @@ class Bounds:
     def violations(self, limits: Mapping[str, VertexLimits] | None = None) -> list[str]:
         """Return every violation: contradictions, and bounds that exceed the limits of the job if the limits are known."""
         wrong = (
-            [] if self.vertices else ["no vertex has bounds: give a number, a pair (lower, upper), or vertex: bounds"]
+            []
+            if self.vertices
+            else ["no vertex has bounds: use a number, a pair (lower, upper), or a mapping of vertices to bounds"]
         )
         for name, given in self.vertices.items():
             wrong += _crossed(name, given)
@@ -109,7 +111,7 @@ class RescalePolicy(Protocol[Memory]):
 
 def dry_run_violations(dry_run: object) -> list[str]:
     """Return the violations of the value of a policy's `dry_run`."""
-    return [] if isinstance(dry_run, bool) else [f"dry_run is {dry_run!r}: give True or False"]
+    return [] if isinstance(dry_run, bool) else [f"dry_run must be True or False, not {dry_run!r}"]
 
 
 def _range(given: Any) -> ParallelismRange:

@@ -129,5 +129,5 @@ def parse_memory(text: str, name: str = "memory") -> int:
     """
     matched = _MEMORY.fullmatch(str(text).strip())
     if matched is None or int(matched[1]) == 0:
-        raise ValueError(f"{name} {text!r} is no memory size: give '512m' or '2g', say")
+        raise ValueError(f"{name} {text!r} is not a memory size: use, for example, '512m' or '2g'")
     return int(matched[1]) * _MIB[matched[2][0].lower()]

@@ -131,7 +131,7 @@ def _locations(host: str) -> list[str]:
         raise AddressError(f"host {host!r} is not a standalone cluster: only spark://host:port is supported")
     locations = [location.strip() for location in rest.split(",") if location.strip()]
     if scheme != SCHEME or not locations:
-        raise AddressError(f"host {host!r} names no master: give spark://host:port, or spark://h1:port,h2:port")
+        raise AddressError(f"host {host!r} names no master: use spark://host:port, or spark://h1:port,h2:port")
     return locations
 
 
@@ -164,7 +164,7 @@ def _port(name: str, value: object) -> int:
     except ValueError:
         port = 0
     if not 0 < port <= MAX_PORT:
-        raise AddressError(f"{name} {value!r} is not a port: give 1..{MAX_PORT}")
+        raise AddressError(f"{name} {value!r} is not a port: use 1..{MAX_PORT}")
     return port
 
 

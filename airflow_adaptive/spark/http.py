@@ -91,7 +91,7 @@ def _check(response: httpx.Response, url: str, hint: str) -> None:
         raise NoAnswerError(f"{url}: the server failed ({response.status_code}): {hint}")
     if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
         raise ForeignAnswerError(
-            f"{url}: access denied ({response.status_code}): give the bearer token that the master's filter requires as "
+            f"{url}: access denied ({response.status_code}): set the bearer token that the master's filter requires as "
             "the connection's password"
         )
 

@@ -35,7 +35,7 @@ def test_what_is_wrong_with_a_dag_of_a_policy_is_one_error_that_lists_everything
     with pytest.raises(RescalePolicyError) as reported:
         rescale_policy_dag("calendar", job=" ", policy=LoadPolicy(), lead="soon", schedule="@daily")  # type: ignore[arg-type]
     for violation in (
-        "rescale_policy_dag 'calendar': job is ' ': give the id of the job",
+        "rescale_policy_dag 'calendar': job must be the id of a job, not ' '",
         "schedule must not be set: the policy determines the schedule",
         "policy is a LoadPolicy: use the result of scheduled_policy()",
         "lead: 'soon'",

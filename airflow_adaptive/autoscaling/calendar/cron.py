@@ -73,7 +73,7 @@ def parse_cron(expression: str) -> Cron:
     minutes, hours, days, months, weekdays = fields
     if numbered and "*" not in days:  # croniter supports neither both nor one of them
         raise ValueError(
-            f"cron {expression!r} has a day of month and a numbered weekday: give each a window of its own"
+            f"cron {expression!r} has a day of month and a numbered weekday: use a separate window for each"
         )
     return Cron(
         minutes=tuple(60 * hour + minute for hour in _all(hours, 24) for minute in _all(minutes, 60)),

@@ -74,7 +74,7 @@ def _zone(zone: Any) -> list[str]:
 def _names(policy: ScheduledPolicy) -> list[str]:
     names = [period.name for period in _periods(policy)]
     return [
-        f"{names.count(name)} windows or excluded periods have the name {name!r}: give each its own"
+        f"{names.count(name)} windows or excluded periods have the name {name!r}: use a different name for each"
         for name in dict.fromkeys(names)
         if names.count(name) > 1
     ]
@@ -197,7 +197,7 @@ def _together(policy: ScheduledPolicy) -> list[str]:
     begins = {period.name: [day for day in days if period.begins_on(day, holidays)] for period in periods}
     wrong = [f"{each.name!r} never begins: {_never(each, policy)}" for each in periods if not begins[each.name]]
     wrong += [
-        f"windows {one.when.name!r} and {other.when.name!r} overlap and have the same priority ({_when(begin)}): give one of them"
+        f"windows {one.when.name!r} and {other.when.name!r} overlap and have the same priority ({_when(begin)}): assign one of them"
         " a higher priority"
         for one, other in combinations(policy.windows, 2)
         if one.priority == other.priority

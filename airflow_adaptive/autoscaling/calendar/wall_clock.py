@@ -49,7 +49,7 @@ def to_utc(at: datetime) -> datetime:
         ValueError: the instant has no time zone.
     """
     if at.tzinfo is None:
-        raise ValueError(f"{at} has no time zone: give one, such as UTC")
+        raise ValueError(f"{at} has no time zone: add one, for example UTC")
     there = at.astimezone(UTC)
     return datetime.combine(date(there.year, there.month, there.day), there.time(), UTC)
 

@@ -55,20 +55,20 @@ def _kinds(settings: LoadSettings) -> Iterator[str]:
         value = getattr(settings, row.name)
         if isinstance(row.default, timedelta):
             if not isinstance(value, timedelta) or not NO_TIME < value <= LONGEST:
-                yield f"{row.name} is {value!r}: give a duration longer than zero"
+                yield f"{row.name} must be a duration longer than zero, not {value!r}"
         elif isinstance(row.default, int):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                yield f"{row.name} is {value!r}: give a whole number of at least 1"
+                yield f"{row.name} must be a whole number of at least 1, not {value!r}"
         elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            yield f"{row.name} is {value!r}: give a number"
+            yield f"{row.name} must be a number, not {value!r}"
 
 
 def _ranges(settings: LoadSettings) -> Iterator[str]:
     if not 0 < settings.target < settings.high <= 1:
-        yield f"target {settings.target} and high {settings.high}: give 0 < target < high <= 1"
+        yield f"target {settings.target} and high {settings.high} must satisfy 0 < target < high <= 1"
     if not settings.up_factor > 1:
-        yield f"up_factor is {settings.up_factor}: give a number above 1"
+        yield f"up_factor must be a number above 1, not {settings.up_factor}"
     if not 0 <= settings.down_factor < 1:
-        yield f"down_factor is {settings.down_factor}: give a number from 0 to below 1"
+        yield f"down_factor must be a number from 0 to below 1, not {settings.down_factor}"
     if not 0 <= settings.effectiveness < 1:
-        yield f"effectiveness is {settings.effectiveness}: give a number from 0 to below 1"
+        yield f"effectiveness must be a number from 0 to below 1, not {settings.effectiveness}"

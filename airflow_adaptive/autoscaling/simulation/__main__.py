@@ -62,14 +62,14 @@ def simulation_shape(trace: Trace, arguments: argparse.Namespace) -> SimulationS
         RescalePolicyError: lists every invalid number.
     """
     wrong = [
-        f"--{name.replace('_', '-')} is {getattr(arguments, name)}: give a number above 0"
+        f"--{name.replace('_', '-')} must be a number above 0, not {getattr(arguments, name)}"
         for name in ("slots", "trigger", "every", "partitions")
         if not 0 < getattr(arguments, name) < math.inf
     ]
     if not wrong and not 0 <= arguments.fixed < arguments.trigger:
-        wrong.append(f"--fixed is {arguments.fixed}: give at least 0, and less than --trigger ({arguments.trigger})")
+        wrong.append(f"--fixed must be at least 0 and less than --trigger ({arguments.trigger}), not {arguments.fixed}")
     if arguments.slot_rate is not None and not 0 < arguments.slot_rate < math.inf:
-        wrong.append(f"--slot-rate is {arguments.slot_rate}: give a number above 0")
+        wrong.append(f"--slot-rate must be a number above 0, not {arguments.slot_rate}")
     if wrong:
         raise RescalePolicyError("simulation", wrong)
     at_peak = (

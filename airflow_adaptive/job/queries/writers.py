@@ -128,11 +128,11 @@ def _named(writers: Sequence[DataStreamWriter], function: str, job: str) -> Stre
         names = [names[0] or job]
     if nameless := [str(number) for number, name in enumerate(names, start=1) if not name]:
         raise AdaptiveJobError(
-            f"{function}() returned queries without a name (number {', '.join(nameless)} of {len(names)}): give each "
-            "its own .queryName(...), which identifies its checkpoint"
+            f"{function}() returned queries without a name (number {', '.join(nameless)} of {len(names)}): add "
+            ".queryName(...) to each query, because the name identifies its checkpoint"
         )
     if double := [repr(name) for name, count in Counter(names).items() if count > 1]:
         raise AdaptiveJobError(
-            f"{function}() returned several queries of the name {', '.join(double)}: give each its own .queryName(...)"
+            f"{function}() returned several queries of the name {', '.join(double)}: use a different .queryName(...) for each"
         )
     return {str(name): writer for name, writer in zip(names, writers, strict=True)}

@@ -239,7 +239,7 @@ def _first_line(error: Exception) -> str:
 
 def _require_count(checkpoint: str, partitions: int) -> None:
     if partitions < 1:
-        raise RepartitionError(f"{_problem(checkpoint, partitions)}: give at least 1")
+        raise RepartitionError(f"{_problem(checkpoint, partitions)}: use at least 1")
 
 
 def _problem(checkpoint: str, partitions: int) -> str:
@@ -255,5 +255,5 @@ def _explaining_version_errors(checkpoint: str) -> Iterator[None]:
         if NEWER not in _first_line(error):
             raise
         raise RepartitionError(
-            f"checkpoint {checkpoint}: upgrade Spark, or give the query a new one: {_first_line(error)}"
+            f"checkpoint {checkpoint}: upgrade Spark, or use a new checkpoint for the query: {_first_line(error)}"
         ) from None

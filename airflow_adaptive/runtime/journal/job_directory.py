@@ -223,7 +223,7 @@ class JobDirectory:
         document = await self._decoded(path, decode_journal, urgent=urgent)
         if document is not None and document.job != self._job:
             raise ForeignDirectoryError(
-                f"{self._storage.uri(path)} was written by job {document.job!r}: give each job a directory of its own"
+                f"{self._storage.uri(path)} was written by job {document.job!r}: use a separate directory for each job"
             )
         if document is not None and document.number != number:
             self._report(path, f"the document has number {document.number}")

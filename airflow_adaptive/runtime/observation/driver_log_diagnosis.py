@@ -90,8 +90,8 @@ HINTS = (
         re.compile(r'Cannot run program "'),
         "Python is missing on {worker}: install it there, or name another in PYSPARK_PYTHON of `env`",
     ),
-    (re.compile("UnsupportedClassVersionError"), "Java on {worker} is too old for its Spark: give it 17 or later"),
-    (re.compile("No module named "), "install it on the workers, or give it in `py_files`"),
+    (re.compile("UnsupportedClassVersionError"), "Java on {worker} is too old for its Spark: install Java 17 or later"),
+    (re.compile("No module named "), "install it on the workers, or add it to `py_files`"),
 )
 """Fixes for messages that do not contain a fix."""
 

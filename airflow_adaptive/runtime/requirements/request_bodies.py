@@ -197,14 +197,14 @@ def parse_expiry(duration: str | None, until: str | None, now: datetime) -> date
         ValueError: both are given, or one is invalid.
     """
     if duration is not None and until is not None:
-        raise ValueError("A duration and an expiry are given: give one of the two.")
+        raise ValueError("A duration and an expiry are given: use one of the two.")
     if duration is not None:
         return now + positive(duration)
     if until is None:
         return None
     expires_at = _parse_time(until)
     if expires_at <= now:
-        raise ValueError(f"{_quoted(until)} is in the past: give a time in the future.")
+        raise ValueError(f"{_quoted(until)} is in the past: use a time in the future.")
     return expires_at.astimezone(UTC)
 
 
@@ -212,7 +212,7 @@ def _parse_time(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        hint = "give ISO 8601 with a time zone, as 2026-01-31T18:00:00Z (in a URL a + is %2B)"
+        hint = "use ISO 8601 with a time zone, for example 2026-01-31T18:00:00Z (in a URL a + is %2B)"
         raise ValueError(f"{_quoted(text)} is not a time: {hint}") from error
     if at.tzinfo is None:
         raise ValueError(f"{_quoted(text)} has no time zone: add Z, or an offset such as +01:00 (in a URL %2B01:00).")

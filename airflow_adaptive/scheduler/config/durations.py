@@ -75,7 +75,7 @@ def _read(value: object) -> timedelta:
     unit = _UNIT_BY_NAME.get(matched[2].lower() or "s") if matched else None
     if matched is None or unit is None:
         raise ValueError(
-            f"{value!r} is no duration: give a timedelta, seconds, or text such as '30 s', '5 min', '50 ms'"
+            f"{value!r} is not a duration: use a timedelta, a number of seconds, or text such as '30 s', '5 min' or '50 ms'"
         )
     return _times(float(matched[1]), unit, value)
 
@@ -84,4 +84,4 @@ def _times(number: float, unit: timedelta, value: object) -> timedelta:
     try:
         return number * unit
     except (OverflowError, ValueError) as error:
-        raise ValueError(f"{value!r} is no duration: {error}") from error
+        raise ValueError(f"{value!r} is not a duration: {error}") from error

@@ -329,7 +329,7 @@ def _as_text(value: object) -> str | int | None:
     return value if value is None or isinstance(value, int) else str(value)
 
 
-NO_SUCH_OPTION = f": there are {', '.join(row.name for row in fields(Options))}"
+NO_SUCH_OPTION = f": the options are {', '.join(row.name for row in fields(Options))}"
 
 DEFAULTS = Options()
 

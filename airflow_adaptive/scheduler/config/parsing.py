@@ -33,7 +33,7 @@ def one_or_more(value: object) -> int:
     try:
         number = int(str(value))
     except ValueError:
-        raise ValueError(f"{value!r} is no whole number") from None
+        raise ValueError(f"{value!r} is not a whole number") from None
     if number < 1:
         raise ValueError(f"should have a value of 1 or higher, not {value!r}")
     return number
@@ -85,7 +85,7 @@ def patterns(value: object) -> tuple[str, ...]:
         return ()
     items = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) else value
     if not isinstance(items, Sequence) or not all(isinstance(item, str) for item in items):
-        raise ValueError(f"{value!r} is no list of patterns: write 'ValueError, *.MyError', say")
+        raise ValueError(f"{value!r} is not a list of patterns: use, for example, 'ValueError, *.MyError'")
     return tuple(item for item in items if item)
 
 

@@ -50,7 +50,7 @@ def parse_restart_strategy(value: object) -> RestartStrategy:
     given = settings.pop("type", None)
     name = _main_name(given) if isinstance(given, str) else ""
     if name not in STRATEGIES:
-        raise ValueError(f"{given} is an unknown value of RestartStrategyType. There are {', '.join(STRATEGIES)}")
+        raise ValueError(f"{given} is an unknown value of RestartStrategyType. The types are {', '.join(STRATEGIES)}")
     defaults = {f.name: f.default for f in fields(STRATEGIES[name])}
     parameters = {str(key).replace("-", "_"): item for key, item in settings.items()}
     unknown = sorted(set(parameters) - set(defaults))
@@ -126,4 +126,4 @@ def _read(value: object, default: object) -> Any:
     try:
         return float(str(value)) if isinstance(default, float) else int(str(value))
     except ValueError:
-        raise ValueError(f"{value!r} is no number") from None
+        raise ValueError(f"{value!r} is not a number") from None

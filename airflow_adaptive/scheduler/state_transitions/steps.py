@@ -40,7 +40,7 @@ class Step:
 
 
 def stay(state: SchedulerState, event: Event, reason: Reason | None = None) -> Step:
-    """Stay in the state; give a reason if the event needs an explanation."""
+    """Stay in the state, with a reason if the event needs an explanation."""
     return Step(state=state, decision=None if reason is None else _decision(state, event, reason))
 
 

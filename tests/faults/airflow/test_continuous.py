@@ -49,4 +49,4 @@ def test_next_run_goes_on_with_the_job(job: AirflowJob, record: Record, end: str
     assert (job.try_number(), job.task_state()) == (1, "deferred")
     job.pause(True)
     job.set_state("failed")
-    record("one run of a `@continuous` DAG after the other", end, job.outcome())
+    record("consecutive runs of a `@continuous` DAG", end, job.outcome())

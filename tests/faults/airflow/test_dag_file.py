@@ -41,7 +41,9 @@ def test_broken_file(job: AirflowJob, record: Record) -> None:
     job.recover()
     file.write_text(text)
     job.wait_loop(owner)
-    record("DAG file broken", "for longer than the trigger lives; the driver dies meanwhile", job.suspend())
+    record(
+        "DAG file broken", "for longer than the lifetime of the trigger; the driver dies in the meantime", job.suspend()
+    )
 
 
 def test_removed_file(job: AirflowJob, record: Record) -> None:
@@ -58,7 +60,11 @@ def test_removed_file(job: AirflowJob, record: Record) -> None:
     owner = job.owner()
     file.write_text(text)
     job.wait_loop(owner)
-    record("DAG file removed, put back", "for longer than the trigger lives; the driver dies meanwhile", job.suspend())
+    record(
+        "DAG file removed, put back",
+        "for longer than the lifetime of the trigger; the driver dies in the meantime",
+        job.suspend(),
+    )
 
 
 def test_task_that_is_away_from_the_file_for_a_while(job: AirflowJob, record: Record) -> None:
@@ -74,7 +80,7 @@ def test_task_that_is_away_from_the_file_for_a_while(job: AirflowJob, record: Re
     job.wait_for("the task", lambda: job.airflow.api._find(f"/api/v2/dags/{job.dag}/tasks/job"))
     job.start()
     job.recover()
-    record("DAG file changed", "the task is away, and comes back", job.suspend())
+    record("DAG file changed", "the task is removed from the DAG and added again", job.suspend())
 
 
 def test_changed_file(job: AirflowJob, record: Record) -> None:
@@ -89,4 +95,4 @@ def test_changed_file(job: AirflowJob, record: Record) -> None:
     replace_driver(job)
     job.recover()
     assert marker.exists()
-    record("DAG file changed", "other bounds and another script, between two slices", job.suspend())
+    record("DAG file changed", "other bounds and another script, between two triggers", job.suspend())

@@ -23,7 +23,7 @@ def clean(job: AirflowJob, table: str) -> None:
     assert job.command("db", "clean", "--tables", table, *before).wait() == 0
 
 
-@pytest.mark.parametrize("meanwhile", ["", ", the scheduler being frozen"], ids=["", "frozen scheduler"])
+@pytest.mark.parametrize("meanwhile", ["", ", while the scheduler is frozen"], ids=["", "frozen scheduler"])
 def test_live_trigger_that_is_cleaned_away(job: AirflowJob, record: Record, meanwhile: str) -> None:
     """Airflow loses the task instance as well, and creates it again: a new attempt, which adopts the driver."""
     job.begin()
@@ -37,7 +37,7 @@ def test_live_trigger_that_is_cleaned_away(job: AirflowJob, record: Record, mean
     job.wait_for("its loop", lambda: job.owner().startswith(job.xcom("attempt")))
     job.recover()
     assert job.epoch() == 1
-    record("`airflow db clean`", f"the trigger's row, and with it the task instance{meanwhile}", job.suspend())
+    record("`airflow db clean`", f"the row of the trigger, with the task instance{meanwhile}", job.suspend())
 
 
 def test_live_run_that_is_cleaned_away(job: AirflowJob, record: Record) -> None:
@@ -48,4 +48,4 @@ def test_live_run_that_is_cleaned_away(job: AirflowJob, record: Record) -> None:
     job.wait_for("the end of the driver", lambda: not job.cluster.state()["activedrivers"])
     job.start()
     job.recover()
-    record("`airflow db clean`", "the row of the DAG run, and all that belongs to it", job.suspend())
+    record("`airflow db clean`", "the row of the DAG run, with all rows that depend on it", job.suspend())

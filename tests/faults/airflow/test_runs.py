@@ -29,7 +29,7 @@ ENDS: dict[str, Callable[[AirflowJob], None]] = {
     "the task is marked success": lambda job: job.set_state("success"),
     "the DAG run is marked failed": lambda job: job.mark_run("failed"),
     "the DAG run is marked failed and deleted": end_and_delete_run,
-    "the DAG is deleted, its file is not": lambda job: job.request("DELETE", ""),
+    "the DAG is deleted, but not its file": lambda job: job.request("DELETE", ""),
 }
 
 
@@ -45,7 +45,7 @@ def test_job_that_is_ended_and_goes_on_in_another_run(job: AirflowJob, record: R
     wait_driver_gone(job)
     job.start()
     job.recover()
-    record("the job is ended, and run again", end, job.suspend())
+    record("the job is ended and started again", end, job.suspend())
 
 
 @pytest.mark.parametrize("state", ["scheduled", "running"])
@@ -69,7 +69,7 @@ def test_task_that_is_marked_failed_between_two_slices(job: AirflowJob, record: 
     job.deploy()
     job.start()
     job.recover()
-    record("the job is ended, and run again", f"between two slices, the task being {state}", job.suspend())
+    record("the job is ended and started again", f"between two triggers, while the task is {state}", job.suspend())
 
 
 def test_job_that_is_cleared(job: AirflowJob, record: Record) -> None:
@@ -90,7 +90,7 @@ def test_job_that_failed_is_tried_again(job: AirflowJob, record: Record) -> None
     job.wait_for("the next try", lambda: job.try_number() == 2)
     job.recover()
     assert (job.epoch(), job.task_state()) == (2, "deferred")
-    record("the task fails and is tried again", "the driver is killed, restart strategy none", job.suspend())
+    record("the task fails and is retried", "the driver is killed, with the restart strategy none", job.suspend())
 
 
 def test_paused_dag_does_not_stop_its_job(job: AirflowJob, record: Record) -> None:
@@ -106,7 +106,11 @@ def test_paused_dag_does_not_stop_its_job(job: AirflowJob, record: Record) -> No
     assert (job.owner(), job.task_state()) == (owner, "scheduled")
     job.pause(False)
     job.wait_loop(owner)
-    record("the DAG is paused", "for longer than the trigger lives; the driver dies meanwhile", job.suspend())
+    record(
+        "the DAG is paused",
+        "for longer than the lifetime of the trigger; the driver dies in the meantime",
+        job.suspend(),
+    )
 
 
 def test_execution_timeout_holds_across_triggers(job: AirflowJob, record: Record) -> None:
@@ -160,7 +164,7 @@ def test_xcoms_of_a_restless_job_stay_small(job: AirflowJob, record: Record) -> 
     sizes = f"SELECT sum(length(value)) FROM xcom WHERE dag_id = '{job.dag}' AND run_id = '{job.run_id}'"
     ((size,),) = job.database(sizes)
     assert size < 64 << 10
-    record("many transitions", "more than are shown; all XComs stay under 64 KiB", job.suspend())
+    record("many transitions", "more than the XComs contain; all XComs stay under 64 KiB", job.suspend())
 
 
 def test_worker_that_is_to_report_a_suspension_is_killed(job: AirflowJob, record: Record) -> None:
@@ -178,4 +182,4 @@ def test_worker_that_is_to_report_a_suspension_is_killed(job: AirflowJob, record
     assert (job.try_number(), job.epoch()) == (2, epoch)
     job.start()
     job.recover()
-    record("Airflow's worker killed (-9)", "before it tells of a suspension", job.suspend())
+    record("Airflow's worker killed (-9)", "before it reports the suspension", job.suspend())

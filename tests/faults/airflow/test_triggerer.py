@@ -68,5 +68,7 @@ def test_triggerer_that_thaws_when_another_has_taken_over(
     job.run_well()
     assert (job.owner(), job.epoch(), job.task_state()) == (other, 2, "deferred")
     record(
-        "Airflow's triggerer is frozen, thawed", "when another had taken over and replaced the driver", job.suspend()
+        "Airflow's triggerer is frozen, then resumed",
+        "until another triggerer had taken over and replaced the driver",
+        job.suspend(),
     )

@@ -29,7 +29,10 @@ Record = Callable[[str, str, Outcome], None]
 LONG_S = 2 * LEASE_S
 
 
-@pytest.fixture(params=["remembers", "forgets"])
+RECOVERY = {"recovers": "with its recovery directory", "starts empty": "without its recovery directory"}
+
+
+@pytest.fixture(params=list(RECOVERY))
 def recovery_mode(request: pytest.FixtureRequest) -> str:
     """Whether the master knows after a restart what it knew before (`spark.deploy.recoveryMode`)."""
     return str(request.param)
@@ -38,7 +41,7 @@ def recovery_mode(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def mortal_world(make_job: Callable[..., JobUnderFault], recovery_mode: str, tmp_path: Path) -> Iterator[JobUnderFault]:
     """A job on a cluster whose master may be killed."""
-    properties = recovering(tmp_path / "master") if recovery_mode == "remembers" else {}
+    properties = recovering(tmp_path / "master") if recovery_mode == "recovers" else {}
     with LocalCluster(tmp_path / "cluster", properties=properties) as cluster:
         cluster.add_worker(**WORKER)
         yield make_job(cluster=cluster)
@@ -57,13 +60,13 @@ def test_master_that_is_killed_and_restarted(mortal_world: JobUnderFault, record
     wait_for_workers(job.cluster)
     job.feed()
     job.recover()
-    if recovery_mode == "remembers":
+    if recovery_mode == "recovers":
         assert job.epoch() == 1
     assert job.logged("the cluster does not answer")
-    record("master killed (-9)", f"for two leases; it {recovery_mode} what it knew", job.finish(loop))
+    record("master killed (-9)", f"for two leases, {RECOVERY[recovery_mode]}", job.finish(loop))
 
 
-@pytest.mark.parametrize("recovery_mode", ["remembers"])
+@pytest.mark.parametrize("recovery_mode", ["recovers"])
 def test_executor_that_is_given_back_while_there_is_no_master(mortal_world: JobUnderFault, record: Record) -> None:
     """The master must hear of it later: else it counts that executor, and the job never has another in its place."""
     job = mortal_world
@@ -83,10 +86,10 @@ def test_executor_that_is_given_back_while_there_is_no_master(mortal_world: JobU
     job.feed()
     job.recover()
     assert job.epoch() == 1
-    record("master killed (-9)", "before an executor was given back", job.finish(loop))
+    record("master killed (-9)", "before an executor was released", job.finish(loop))
 
 
-@pytest.mark.parametrize("recovery_mode", ["remembers"])
+@pytest.mark.parametrize("recovery_mode", ["recovers"])
 def test_address_of_the_master_that_is_of_another_user(mortal_world: JobUnderFault, record: Record) -> None:
     job = mortal_world
     loop = job.start_loop()
@@ -103,10 +106,10 @@ def test_address_of_the_master_that_is_of_another_user(mortal_world: JobUnderFau
     job.recover()
     assert job.epoch() == 1
     assert job.logged("is not JSON", "is this its web UI")
-    record("another server at the master's address", "for two leases", job.finish(loop))
+    record("another server at the address of the master", "for two leases", job.finish(loop))
 
 
-@pytest.mark.parametrize("recovery_mode", ["forgets"])
+@pytest.mark.parametrize("recovery_mode", ["starts empty"])
 def test_job_that_starts_without_a_master(mortal_world: JobUnderFault, record: Record) -> None:
     job = mortal_world
     kill_master(job.cluster)
@@ -119,7 +122,7 @@ def test_job_that_starts_without_a_master(mortal_world: JobUnderFault, record: R
     record("master killed (-9)", "before the start of the job", job.finish(loop))
 
 
-@pytest.mark.parametrize("recovery_mode", ["forgets"])
+@pytest.mark.parametrize("recovery_mode", ["starts empty"])
 def test_master_that_dies_right_before_the_submission(mortal_world: JobUnderFault, record: Record) -> None:
     job = mortal_world
     master = master_process(job.cluster)
@@ -129,10 +132,10 @@ def test_master_that_dies_right_before_the_submission(mortal_world: JobUnderFaul
     job.wait_for("an explanation", lambda: job.logged("NOT_SUBMITTED"))
     restart_master(job.cluster)
     job.recover()
-    record("master killed (-9)", "right before the submission", job.finish(loop))
+    record("master killed (-9)", "immediately before the submission", job.finish(loop))
 
 
-@pytest.mark.parametrize("recovery_mode", ["forgets"])
+@pytest.mark.parametrize("recovery_mode", ["starts empty"])
 def test_master_that_hangs_with_the_submission(mortal_world: JobUnderFault, record: Record) -> None:
     """The master processes the request after the client has stopped waiting for the response."""
     job = mortal_world
@@ -143,7 +146,7 @@ def test_master_that_hangs_with_the_submission(mortal_world: JobUnderFault, reco
     job.wait_for("an explanation", lambda: job.logged("The outcome of SubmitDriver is unknown"))
     master.resume()
     job.recover()
-    record("master frozen, thawed", "with the submission under way", job.finish(loop))
+    record("master frozen, then resumed", "during the submission", job.finish(loop))
 
 
 def executors(job: JobUnderFault) -> int:

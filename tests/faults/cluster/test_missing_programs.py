@@ -77,7 +77,7 @@ def test_java_that_is_missing_for_the_driver(
     worker = add_worker(fault_cluster, java, **WORKER)
     job = make_job(options=BACKOFF)
     outcome = run_without(java, job, worker)
-    record("Java missing on a worker", "that gets the driver, until it was there", outcome)
+    record("Java missing on a worker", "that runs the driver, until Java was installed", outcome)
 
 
 def test_java_that_is_missing_for_the_executors(
@@ -89,7 +89,7 @@ def test_java_that_is_missing_for_the_executors(
     worker = add_worker(fault_cluster, java, cores=2, memory_mb=1024)
     job = make_job(options=BACKOFF, conf={"spark.log.level": "INFO"}, driver=DriverShape(cores=1, memory_mb=1200))
     outcome = run_without(java, job, worker)
-    record("Java missing on a worker", "that gets the executors, until it was there", outcome)
+    record("Java missing on a worker", "that runs the executors, until Java was installed", outcome)
 
 
 def test_python_that_is_missing_everywhere(job: JobUnderFault, record: Record) -> None:

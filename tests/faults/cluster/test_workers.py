@@ -52,7 +52,7 @@ def test_executor_that_is_killed(job: JobUnderFault, record: Record) -> None:
     job.fault()
     job.recover()
     assert job.epoch() == 1
-    record("executor killed (-9)", "the only one", job.finish(loop))
+    record("executor killed (-9)", "the only executor", job.finish(loop))
 
 
 def test_worker_that_is_killed_without_the_driver_on_it(wide_world: JobUnderFault, record: Record) -> None:
@@ -88,4 +88,4 @@ def test_last_worker_that_is_killed_and_replaced(job: JobUnderFault, record: Rec
     job.wait_for("the wait for slots", lambda: job.is_in("WaitingForResources"))
     job.cluster.add_worker(cores=worker.cores, memory_mb=worker.memory_mb)
     job.recover()
-    record("worker killed (-9)", "the only one, and replaced when the job waited for slots", job.finish(loop))
+    record("worker killed (-9)", "the only worker, and replaced when the job waited for slots", job.finish(loop))

@@ -56,7 +56,7 @@ def test_driver_that_hangs_and_thaws(job: JobUnderFault, record: Record, part: s
         job.wait_for("the next driver", lambda: job.epoch() == 2)
         job.recover()
     job.wait_for("the end of the old driver", lambda: not any(process.is_running() for process in old))
-    record("driver frozen, thawed", f"{part}, until the next had taken over", job.finish(loop))
+    record("driver frozen, then resumed", f"{part}, until the next driver had taken over", job.finish(loop))
 
 
 def test_driver_that_hangs_on_a_lost_worker_and_thaws(job: JobUnderFault, record: Record) -> None:
@@ -73,7 +73,11 @@ def test_driver_that_hangs_on_a_lost_worker_and_thaws(job: JobUnderFault, record
         assert job.since_fault() >= LEASE_S
         job.recover()
     job.wait_for("the end of the old driver", lambda: not any(process.is_running() for process in old))
-    record("driver frozen, thawed", "both, on a worker that was lost, until the next had taken over", job.finish(loop))
+    record(
+        "driver frozen, then resumed",
+        "both, on a worker that was lost, until the next driver had taken over",
+        job.finish(loop),
+    )
 
 
 def test_driver_that_hangs_shortly(job: JobUnderFault, record: Record) -> None:
@@ -84,7 +88,7 @@ def test_driver_that_hangs_shortly(job: JobUnderFault, record: Record) -> None:
         job.wait_for("a third of the lease", lambda: job.since_fault() > LEASE_S / 3)
     job.recover()
     assert job.epoch() == 1
-    record("driver frozen, thawed", "both, for a third of the lease", job.finish(loop))
+    record("driver frozen, then resumed", "both, for a third of the lease", job.finish(loop))
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -120,7 +124,7 @@ def test_report_that_is_damaged(job: JobUnderFault, record: Record, damage: str)
     job.fault()
     job.recover()
     assert job.epoch() == 1
-    record("report damaged", damage, job.finish(loop))
+    record("driver status damaged", damage, job.finish(loop))
 
 
 def test_report_of_another_epoch(job: JobUnderFault, record: Record) -> None:
@@ -134,4 +138,4 @@ def test_report_of_another_epoch(job: JobUnderFault, record: Record) -> None:
     job.fault()
     job.recover()
     assert job.epoch() == 2
-    record("report damaged", "the old driver's", job.finish(loop))
+    record("driver status damaged", "the status of the previous driver", job.finish(loop))

@@ -39,7 +39,7 @@ def test_driver_that_dies_before_its_first_report(job: JobUnderFault, record: Re
     job.fault()
     job.recover()
     assert job.epoch() == 2
-    record("driver killed (-9)", "before its first report", job.finish(loop))
+    record("driver killed (-9)", "before its first driver status", job.finish(loop))
 
 
 def test_driver_that_hangs_before_its_first_report(hasty_world: JobUnderFault, record: Record) -> None:
@@ -52,7 +52,11 @@ def test_driver_that_hangs_before_its_first_report(hasty_world: JobUnderFault, r
         job.wait_for("the next driver", lambda: job.epoch() == 2)
         job.recover()
     job.wait_for("the end of the old driver", lambda: not any(process.is_running() for process in old))
-    record("driver frozen, thawed", "before its first report, until the next had taken over", job.finish(loop))
+    record(
+        "driver frozen, then resumed",
+        "before its first driver status, until the next driver had taken over",
+        job.finish(loop),
+    )
 
 
 def test_next_driver_that_dies_before_its_first_report(job: JobUnderFault, record: Record) -> None:
@@ -67,4 +71,4 @@ def test_next_driver_that_dies_before_its_first_report(job: JobUnderFault, recor
     job.fault()
     job.wait_for("a third driver", lambda: job.epoch() == 3)
     job.recover()
-    record("driver killed (-9)", "and the next one before its first report", job.finish(loop))
+    record("driver killed (-9)", "and the next driver before its first driver status", job.finish(loop))

@@ -23,19 +23,19 @@ def _go_on(job: JobUnderFault, record: Record, point: str, attempt: str = "1") -
 
 
 START = {
-    "create:before:claim": "start: before the log was claimed",
-    "create:after:claim": "start: the log was claimed",
+    "create:before:claim": "start: before the journal was claimed",
+    "create:after:claim": "start: the journal was claimed",
     "create:before:SubmitDriver": "start: before the intent to submit was written",
-    "link:before:SubmitDriver": "start: while it was written",
-    "link:after:SubmitDriver": "start: while it was written, in the journal already",
-    "create:after:SubmitDriver": "start: the intent was written, nothing done",
+    "link:before:SubmitDriver": "start: while the intent to submit was written",
+    "link:after:SubmitDriver": "start: while the intent to submit was written, and was already in the journal",
+    "create:after:SubmitDriver": "start: the intent to submit was written, and nothing was sent",
     "http:before:submit": "start: before the POST was sent",
-    "http:sent:submit": "start: the POST was sent, not answered",
-    "http:answered:submit": "start: the POST was accepted, the answer not read",
-    "create:before:submitted": "start: the answer was read, not written",
-    "create:after:submitted": "start: the driver's name was written",
-    "create:before:Executing": "start: before it was written that the plan is active",
-    "create:after:Executing": "start: it was written that the plan is active",
+    "http:sent:submit": "start: the POST was sent, and the master had not responded",
+    "http:answered:submit": "start: the POST was accepted, and the response was not read",
+    "create:before:submitted": "start: the response was read, and not written",
+    "create:after:submitted": "start: the identifier of the driver was written",
+    "create:before:Executing": "start: before the activation of the plan was written",
+    "create:after:Executing": "start: the activation of the plan was written",
 }
 
 
@@ -95,12 +95,12 @@ def test_failure_of_the_query(job: JobUnderFault, record: Record, point: str) ->
 KILL = {
     "create:before:KillDriver": "hanging driver: before the intent to kill was written",
     "create:after:KillDriver": "hanging driver: the intent to kill was written",
-    "http:before:kill": "hanging driver: before the kill was sent",
-    "http:sent:kill": "hanging driver: the kill was sent, not answered",
-    "http:answered:kill": "hanging driver: the kill was accepted, the answer not read",
-    "create:before:SubmitDriver": "hanging driver: before the intent to submit the next was written",
-    "create:after:SubmitDriver": "hanging driver: the intent to submit the next was written",
-    "http:answered:submit": "hanging driver: the next was accepted, the answer not read",
+    "http:before:kill": "hanging driver: before the kill request was sent",
+    "http:sent:kill": "hanging driver: the kill request was sent, and the master had not responded",
+    "http:answered:kill": "hanging driver: the kill request was accepted, and the response was not read",
+    "create:before:SubmitDriver": "hanging driver: before the intent to submit the next driver was written",
+    "create:after:SubmitDriver": "hanging driver: the intent to submit the next driver was written",
+    "http:answered:submit": "hanging driver: the next driver was accepted, and the response was not read",
 }
 
 
@@ -118,17 +118,17 @@ def test_hanging_driver(job: JobUnderFault, record: Record, point: str) -> None:
 DEAD = {
     "create:before:Restarting": "dead driver: before the decision was written",
     "create:after:Restarting": "dead driver: the decision was written",
-    "create:before:SubmitDriver": "dead driver: before the intent to submit the next was written",
-    "link:before:SubmitDriver": "dead driver: while it was written",
-    "link:after:SubmitDriver": "dead driver: while it was written, in the journal already",
-    "create:after:SubmitDriver": "dead driver: the intent to submit the next was written",
+    "create:before:SubmitDriver": "dead driver: before the intent to submit the next driver was written",
+    "link:before:SubmitDriver": "dead driver: while the intent to submit was written",
+    "link:after:SubmitDriver": "dead driver: while the intent to submit was written, and was already in the journal",
+    "create:after:SubmitDriver": "dead driver: the intent to submit the next driver was written",
     "http:before:submit": "dead driver: before the POST was sent",
-    "http:sent:submit": "dead driver: the next was sent, not answered",
-    "http:answered:submit": "dead driver: the next was accepted, the answer not read",
-    "create:before:submitted": "dead driver: the answer was read, not written",
-    "create:after:submitted": "dead driver: the next one's name was written",
-    "create:before:Executing": "dead driver: before it was written that the plan is active",
-    "create:after:Executing": "dead driver: it was written that the plan is active",
+    "http:sent:submit": "dead driver: the next submission was sent, and the master had not responded",
+    "http:answered:submit": "dead driver: the next driver was accepted, and the response was not read",
+    "create:before:submitted": "dead driver: the response was read, and not written",
+    "create:after:submitted": "dead driver: the identifier of the next driver was written",
+    "create:before:Executing": "dead driver: before the activation of the plan was written",
+    "create:after:Executing": "dead driver: the activation of the plan was written",
 }
 
 
@@ -144,11 +144,11 @@ def test_dead_driver(job: JobUnderFault, record: Record, point: str) -> None:
 END = {
     ("suspend", "create:before:StopWithSavepoint"): "suspend: before the request was written",
     ("suspend", "create:after:StopWithSavepoint"): "suspend: the request was written",
-    ("suspend", "create:before:Finished"): "suspend: before the end was written",
-    ("suspend", "create:after:Finished"): "suspend: the end was written",
+    ("suspend", "create:before:Finished"): "suspend: before the end of the job was written",
+    ("suspend", "create:after:Finished"): "suspend: the end of the job was written",
     ("cancel", "create:before:Canceling"): "cancel: before the request was written",
     ("cancel", "create:after:Canceling"): "cancel: the request was written",
-    ("cancel", "create:after:Finished"): "cancel: the end was written",
+    ("cancel", "create:after:Finished"): "cancel: the end of the job was written",
 }
 
 
@@ -166,10 +166,10 @@ def test_end(job: JobUnderFault, record: Record, desired_state: str, point: str)
 
 
 AGAIN = {
-    "create:before:claim": "next attempt: before the log was claimed",
-    "create:after:claim": "next attempt: the log was claimed",
-    "create:before:again": "next attempt: before the new life was written",
-    "create:after:again": "next attempt: the new life was written",
+    "create:before:claim": "next attempt: before the journal was claimed",
+    "create:after:claim": "next attempt: the journal was claimed",
+    "create:before:again": "next attempt: before the first document of the new attempt was written",
+    "create:after:again": "next attempt: the first document of the new attempt was written",
 }
 
 

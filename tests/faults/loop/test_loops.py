@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(900)
 Record = Callable[[str, str, Outcome], None]
 
 
-@pytest.mark.parametrize("attempt", ["1", "2"], ids=["twin", "next attempt"])
+@pytest.mark.parametrize("attempt", ["1", "2"], ids=["duplicate", "next attempt"])
 def test_loop_that_thaws_yields_to_the_one_that_took_over(job: JobUnderFault, record: Record, attempt: str) -> None:
     sleeper = job.start_loop()
     job.run_well()
@@ -31,8 +31,8 @@ def test_loop_that_thaws_yields_to_the_one_that_took_over(job: JobUnderFault, re
     assert newest is not None
     assert before is not None
     assert newest.owner == before.owner
-    who = "its twin" if attempt == "1" else "the next attempt"
-    record("loop frozen, thawed", f"when {who} had taken over and replaced the driver", job.finish(loop))
+    who = "a duplicate loop" if attempt == "1" else "the next attempt"
+    record("loop frozen, then resumed", f"until {who} had taken over and replaced the driver", job.finish(loop))
 
 
 def test_loop_that_is_frozen_alone_goes_on(job: JobUnderFault, record: Record) -> None:
@@ -45,7 +45,7 @@ def test_loop_that_is_frozen_alone_goes_on(job: JobUnderFault, record: Record) -
         job.wait_for("longer than the lease", lambda: job.since_fault() > 2 * LEASE_S)
     job.recover()
     assert job.epoch() == epoch, "it lost its driver"
-    record("loop frozen, thawed", "alone, for two leases", job.finish(loop))
+    record("loop frozen, then resumed", "alone, for two leases", job.finish(loop))
 
 
 def test_two_loops_that_start_at_once(job: JobUnderFault, record: Record) -> None:
@@ -54,7 +54,7 @@ def test_two_loops_that_start_at_once(job: JobUnderFault, record: Record) -> Non
     job.wait_for("one to yield", lambda: any(loop.poll() is not None for loop in loops))
     (loop,) = [loop for loop in loops if loop.poll() is None]
     job.recover()
-    record("two loops of one attempt", "started at once", job.finish(loop))
+    record("two loops of one attempt", "started at the same time", job.finish(loop))
 
 
 def test_loops_that_live_shorter_than_the_lease_replace_a_driver_that_no_one_knows_of(
@@ -72,7 +72,7 @@ def test_loops_that_live_shorter_than_the_lease_replace_a_driver_that_no_one_kno
     loop = job.start_loop()
     job.recover()
     assert loops > 2
-    record("loops that live 5 s", "a driver that died unknown", job.finish(loop))
+    record("loops that live 5 s", "a driver that ended before any loop knew it", job.finish(loop))
 
 
 def test_loop_that_is_killed_again_and_again(job: JobUnderFault, record: Record) -> None:
@@ -87,4 +87,4 @@ def test_loop_that_is_killed_again_and_again(job: JobUnderFault, record: Record)
             break
     loop = job.start_loop()
     job.recover()
-    record("loop killed (-9)", "again and again, each later than the one before", job.finish(loop))
+    record("loop killed (-9)", "repeatedly, each time at a later step", job.finish(loop))

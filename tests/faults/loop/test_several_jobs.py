@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(1200)
 Record = Callable[..., None]
 MakeWorld = Callable[..., JobUnderFault]
 
-PROCESSES = {1: "under one process of loops", 2: "under two"}
+PROCESSES = {1: "in one process of loops", 2: "in two processes of loops"}
 
 TIMEOUT_S = 600.0
 """Twenty JVMs on two cores."""
@@ -122,4 +122,4 @@ def test_ten_jobs_where_there_is_room_for_four(
         return all(job.recovery_s for job in jobs)
 
     jobs[0].wait_for("rows of all jobs", all_had_their_turn, TIMEOUT_S)
-    record("ten jobs, room for four", PROCESSES[processes], *finish(jobs, loops))
+    record("ten jobs, slots for four", PROCESSES[processes], *finish(jobs, loops))

@@ -28,11 +28,11 @@ api-server                 | a       | A         | A         | a         | a    
 """
 
 REASONS = {
-    "n": "there is none. A job that waits has given back its executors, and its driver has ended.",
+    "n": "not applicable. A job that waits has released its executors, and its driver has ended.",
     "w": "as in `Executing`. No worker takes part in a deferred task; with `deferrable=False` the worker is the loop's process.",
-    "s": "as in `Executing`. The scheduler takes no part in what loop and driver do; it sees a deferred task.",
-    "a": "as in `Executing`. The loop shows its transitions through the api-server, later if that is away.",
-    "=": "in the table above, as *requirements accepted, then a process killed*.",
+    "s": "as in `Executing`. The scheduler only manages the deferred task, and does not affect the loop and the driver.",
+    "a": "as in `Executing`. The loop publishes its transitions through the api-server, and repeats the publication while the api-server is down.",
+    "=": "see *requirements accepted, then a process killed* in the table above.",
 }
 
 

@@ -25,7 +25,7 @@ LONG_S = 3 * LEASE_S
 SHORT_S = LEASE_S / 4
 DURATIONS = {SHORT_S: "for a quarter of the lease", LONG_S: "for three leases"}
 
-MEANWHILE = "and the loop killed meanwhile"
+MEANWHILE = "and the loop is killed in the meantime"
 
 SIZE_MB = 4
 

@@ -136,7 +136,7 @@ def test_parts_of_a_combined_policy_have_no_dry_run_of_their_own():
 
 
 def test_combined_policy_of_other_things_is_refused():
-    with pytest.raises(RescalePolicyError, match="calendar is a LoadPolicy: give a ScheduledPolicy"):
+    with pytest.raises(RescalePolicyError, match="calendar must be a ScheduledPolicy, not a LoadPolicy"):
         CombinedPolicy(calendar=LoadPolicy())  # type: ignore[arg-type]
 
 
@@ -149,5 +149,5 @@ def test_combined_policy_of_other_things_is_refused():
     ],
 )
 def test_dry_run_that_is_neither_on_nor_off_is_refused(make: Any):
-    with pytest.raises(RescalePolicyError, match="dry_run is .*: give True or False"):
+    with pytest.raises(RescalePolicyError, match="dry_run must be True or False, not"):
         make()

@@ -51,7 +51,10 @@ def test_wrong_type_in_a_graph_is_a_violation() -> None:
         (
             0,
             "much",
-            ["driver_memory 'much' is no memory size: give '512m' or '2g', say", "driver_cores 0 must be 1 or more"],
+            [
+                "driver_memory 'much' is not a memory size: use, for example, '512m' or '2g'",
+                "driver_cores 0 must be 1 or more",
+            ],
         ),
         (
             0,

@@ -80,7 +80,7 @@ def test_killing_the_task_of_a_batch_kills_the_batch(make_batch):
         ({"job_type": "eternal"}, "job_type 'eternal' is not one of streaming, batch"),
         ({"parallelism": (4, 1)}, "lower bound 4 of vertex 'job' is higher"),
         ({"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}, "spark.hadoop.fs.s3a.secret.key"),
-        ({"executor_memory": "much"}, "'much' is no memory size"),
+        ({"executor_memory": "much"}, "'much' is not a memory size"),
         ({"conn_id": "nowhere"}, "connection 'nowhere' is not defined"),
         ({"application_args": "--day"}, "application_args must be a list"),
     ],

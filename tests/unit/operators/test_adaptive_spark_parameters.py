@@ -54,7 +54,7 @@ def test_another_policy_is_no_reason_for_another_driver(make):
     [
         (
             {"rescale_policy": "daily"},
-            "rescale_policy is a str: give a ScheduledPolicy or a LoadPolicy or a CombinedPolicy",
+            "rescale_policy must be a ScheduledPolicy or a LoadPolicy or a CombinedPolicy, not a str",
         ),
         (
             {"rescale_policy": TOO_MUCH},
@@ -92,7 +92,7 @@ def test_job_graph_replaces_the_bounds(make):
         ({"parallelism": (0, 1)}, "greater than zero"),
         ({"parallelism": (1, 8), "max_parallelism": 4}, "exceeds its maximum parallelism 4"),
         ({"stop_timeout": "soon"}, "stop_timeout"),
-        ({"executor_memory": "much"}, "'much' is no memory size"),
+        ({"executor_memory": "much"}, "'much' is not a memory size"),
         ({"application": "/nowhere/job.py"}, "/nowhere/job.py"),
         ({"job": "no/path"}, "job id 'no/path'"),
         ({"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}, "spark.hadoop.fs.s3a.secret.key"),
@@ -142,7 +142,7 @@ def test_one_error_reports_all_violations(make):
         "application_args must be a list",
         "'spark.executor.memory'] would have no effect",
         "'spark.my.password']: Airflow would store these secrets in clear text",
-        "driver_memory 'much' is no memory size",
+        "driver_memory 'much' is not a memory size",
         "executor_cores 0",
         "stop_timeout 'soon'",
         "poll_interval 'never'",
@@ -154,7 +154,7 @@ def test_one_error_reports_all_violations(make):
 @pytest.mark.parametrize(
     ("job", "content", "message"),
     [
-        ("other", {}, "was written by job 'other': give each job a directory of its own"),
+        ("other", {}, "was written by job 'other': use a separate directory for each job"),
         ("departures", {"format": FORMATS[-1] + 1}, "newer than 1: upgrade airflow-adaptive on this side"),
     ],
 )

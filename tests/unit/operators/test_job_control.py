@@ -46,7 +46,7 @@ def test_bounds_that_are_to_hold_for_two_hours_are_left_with_when_they_expire(ai
 @pytest.mark.parametrize(
     ("given", "violation"),
     [
-        ({"parallelism": 2, "hold": "for a while"}, "'for a while' is no duration"),
+        ({"parallelism": 2, "hold": "for a while"}, "'for a while' is not a duration"),
         ({"parallelism": 2, "hold": 0}, "must be longer than zero"),
         ({"parallelism": None, "hold": "2 h"}, "hold has no effect without parallelism"),
     ],

@@ -72,7 +72,7 @@ def test_an_unhappy_end_is_reported(changes: dict[str, Any], event: dict[str, An
     ("changes", "named"),
     [
         ({"parallelism": (4, 1)}, "lower bound 4"),
-        ({"driver_memory": "much"}, "'much' is no memory size"),
+        ({"driver_memory": "much"}, "'much' is not a memory size"),
         ({"resource_stabilization_timeout": "soon"}, "resource_stabilization_timeout"),
     ],
 )

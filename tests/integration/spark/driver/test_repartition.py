@@ -48,14 +48,14 @@ def test_the_query_keeps_the_trigger_of_its_script(trials):
 @pytest.mark.parametrize(
     ("what", "expected"),
     [
-        ("zero", "cannot have 0 partition(s): give at least 1"),
+        ("zero", "cannot have 0 partition(s): use at least 1"),
         ("format", "checkpointFormatVersion=1: set that, not 2"),
         ("keyless", "operator 0 (stateStoreSave) has no key, so it is always in one partition"),
         ("operator", "operator 0 (globalLimit): Spark cannot read it"),
         ("another", "the state belongs to another query, of stateStoreSave, and this query has dedupe"),
         ("provider", "operator 0 (stateStoreSave): Spark repartitions only RocksDB's state"),
         ("escaped", "characters in its path that are escaped in a URI"),
-        ("newer", "upgrade Spark, or give the query a new one"),
+        ("newer", "upgrade Spark, or use a new checkpoint for the query"),
     ],
 )
 def test_what_can_not_work_is_found_out_before_anything_is_changed(trials, what, expected):

@@ -45,7 +45,7 @@ def test_expression_that_fires_in_each_hour_is_known_as_such():
     [
         ("nonsense", "must have five fields"),
         ("0 25 * * *", "cannot be parsed: .* out of range"),
-        ("0 8 1 * 5#3", "give each a window of its own"),
+        ("0 8 1 * 5#3", "use a separate window for each"),
         ("@sometimes", "cannot be parsed"),
         ("H 3 * * *", "uses random times"),
         ("R(0-10) 3 * * *", "uses random times"),

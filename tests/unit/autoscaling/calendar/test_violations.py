@@ -79,7 +79,10 @@ def refused(**options: Any) -> tuple[str, ...]:
         ({"windows": ["day"]}, "window 'day' must be the result of window()"),
         ({"look_ahead": LookAhead(at_most=timedelta(days=2))}, "look_ahead: at_most 2 days"),
         ({"excluded": [period("x")]}, "the excluded periods cover all of the time"),
-        ({"excluded": [period("day", start="01:00", end="02:00")]}, "have the name 'day': give each its own"),
+        (
+            {"excluded": [period("day", start="01:00", end="02:00")]},
+            "have the name 'day': use a different name for each",
+        ),
     ],
 )
 def test_violation_is_reported_with_its_name_and_the_fix(options, reported):

@@ -227,11 +227,13 @@ def test_settings_that_make_no_sense_are_reported_all_at_once():
     with pytest.raises(RescalePolicyError) as caught:
         LoadPolicy(target=0.9, high=0.8, up_factor=1.0, down_factor=1.0, effectiveness=-0.1)
     assert len(caught.value.violations) == 4
-    with pytest.raises(RescalePolicyError, match="rescales_per_day is 1.5"):
+    with pytest.raises(RescalePolicyError, match="rescales_per_day must be a whole number of at least 1, not 1.5"):
         LoadPolicy.of({"rescales_per_day": 1.5})
-    with pytest.raises(RescalePolicyError, match="rescales_per_day is 0"):
+    with pytest.raises(RescalePolicyError, match="rescales_per_day must be a whole number of at least 1, not 0"):
         LoadPolicy(rescales_per_day=0)
-    with pytest.raises(RescalePolicyError, match=r"target is nan.*; up_delay is "):
+    with pytest.raises(
+        RescalePolicyError, match=r"target must be a number, not nan; up_delay must be a duration longer than zero"
+    ):
         LoadPolicy(up_delay=timedelta(0), target=math.nan)
 
 

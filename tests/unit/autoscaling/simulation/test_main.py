@@ -87,9 +87,12 @@ def test_calendar_and_both_together_are_tried_in_the_same_way(small: Path, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "reported"),
     [
-        (["--slots", "0", "--trigger", "-1"], "--slots is 0.*--trigger is -1"),
-        (["--fixed", "10"], "--fixed is 10.0: give at least 0, and less than --trigger"),
-        (["--slot-rate", "nan"], "--slot-rate is nan"),
+        (
+            ["--slots", "0", "--trigger", "-1"],
+            "--slots must be a number above 0, not 0.*--trigger must be a number above 0, not -1",
+        ),
+        (["--fixed", "10"], "--fixed must be at least 0 and less than --trigger \\(10.0\\), not 10.0"),
+        (["--slot-rate", "nan"], "--slot-rate must be a number above 0, not nan"),
         (["--settings", "{"], "is neither a JSON object"),
         (["--settings", "/nowhere.json"], "nor a file with one"),
         (["--settings", '{"target": 2}'], "0 < target < high <= 1"),

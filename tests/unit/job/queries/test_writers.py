@@ -73,8 +73,8 @@ def test_a_batch_among_queries_is_rejected():
 
 def test_several_queries_without_names_are_rejected_with_their_numbers():
     assert refusal([Stream(), Stream("a"), Stream()]) == (
-        "departures() returned queries without a name (number 1, 3 of 3): give each its own .queryName(...), "
-        "which identifies its checkpoint"
+        "departures() returned queries without a name (number 1, 3 of 3): add .queryName(...) to each query, "
+        "because the name identifies its checkpoint"
     )
 
 

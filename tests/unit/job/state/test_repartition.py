@@ -48,7 +48,7 @@ def test_stateful_operators_are_read_from_an_explained_plan(lines, kinds):
 
 
 def test_a_rejection_is_reported_with_its_own_message():
-    error = RepartitionError("state in file:///jobs/flights can't have 0 partition(s): give at least 1")
+    error = RepartitionError("state in file:///jobs/flights can't have 0 partition(s): use at least 1")
     report = report_build_failure(error)
     assert report.message.startswith(str(error))
     assert report.error_class.endswith("RepartitionError")

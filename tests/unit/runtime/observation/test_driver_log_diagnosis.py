@@ -77,7 +77,7 @@ def explained(log: DriverLog, *, reported: bool = False) -> Failure:
 def test_script_that_does_not_import_names_module_line_and_fix() -> None:
     failure = explained(IMPORT_ERROR)
     assert failure.summary == (
-        "ModuleNotFoundError: No module named 'airports' (departures.py:3): install it on the workers, or give it in "
+        "ModuleNotFoundError: No module named 'airports' (departures.py:3): install it on the workers, or add it to "
         "`py_files`"
     )
     assert not is_recoverable(failure)

@@ -39,13 +39,15 @@ def test_duration_is_read(written: object, expected: timedelta):
 
 @pytest.mark.parametrize("written", ["", "s", "5 parsecs", "5 5 s", "1e3 s", "nan", None, True, [1], "٣ s", "5 s\n6 s"])
 def test_duration_is_refused_with_what_would_do(written: object):
-    with pytest.raises(ValueError, match="is no duration: give a timedelta, seconds, or text such as '30 s'"):
+    with pytest.raises(
+        ValueError, match="is not a duration: use a timedelta, a number of seconds, or text such as '30 s'"
+    ):
         parse_duration(written)
 
 
 @pytest.mark.parametrize("written", [float("nan"), float("inf"), "9" * 400])
 def test_duration_that_is_no_number_is_refused(written: object):
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(written)
 
 

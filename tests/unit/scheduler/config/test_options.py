@@ -98,15 +98,15 @@ def test_all_violations_are_reported_at_once():
     with pytest.raises(OptionError) as raised:
         Options.of({"max_failed_batches": 0, "waiting_time": 1, "stop_timeout": "soon", "below_lower_bound": "panic"})
     message = str(raised.value)
-    assert "unknown option 'waiting_time': there are resource_wait_timeout, " in message
+    assert "unknown option 'waiting_time': the options are resource_wait_timeout, " in message
     assert "max_failed_batches should have a value of 1 or higher, not 0" in message
-    assert "stop_timeout 'soon' is no duration" in message
+    assert "stop_timeout 'soon' is not a duration" in message
     assert "below_lower_bound 'panic' is none of wait, keep_running" in message
 
 
 @pytest.mark.parametrize("value", ["two", 2.5, True, None])
 def test_count_must_be_a_whole_number(value: object):
-    with pytest.raises(OptionError, match="history_size .* is no whole number"):
+    with pytest.raises(OptionError, match="history_size .* is not a whole number"):
         Options.of({"history_size": value})
 
 
@@ -147,15 +147,15 @@ def test_restart_strategy_is_read(written: object, expected: object):
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("often", r"often is an unknown value of RestartStrategyType\. There are none, fixed-delay"),
+        ("often", r"often is an unknown value of RestartStrategyType\. The types are none, fixed-delay"),
         ({"delay": 1}, "None is an unknown value"),
         ({"type": "none", "delay": 1}, "none has no parameter delay; it has none"),
         ({"type": "fixed-delay", "tries": 1}, "fixed-delay has no parameter tries; it has attempts, delay"),
-        ({"type": "fixed-delay", "attempts": "many"}, "fixed-delay: 'many' is no number"),
-        ({"type": "fixed-delay", "attempts": 1.5}, r"fixed-delay: 1\.5 is no number"),
+        ({"type": "fixed-delay", "attempts": "many"}, "fixed-delay: 'many' is not a number"),
+        ({"type": "fixed-delay", "attempts": 1.5}, r"fixed-delay: 1\.5 is not a number"),
         ({"type": "exponential-delay", "backoff-multiplier": "nan"}, "Backoff multiplier must be greater than 1"),
         ({"type": "exponential-delay", "initial-backoff": "2 min"}, "cannot be higher than maximum backoff"),
-        ({"type": "failure-rate", "delay": "never"}, "failure-rate: 'never' is no duration"),
+        ({"type": "failure-rate", "delay": "never"}, "failure-rate: 'never' is not a duration"),
     ],
 )
 def test_restart_strategy_is_refused(written: object, message: str):
@@ -242,7 +242,7 @@ def test_violations_of_all_kinds_are_reported_at_once():
     for complaint in (
         "unknown option 'speed'",
         "poll_interval 0 must be longer than zero",
-        "max_failed_batches 'many' is no whole number",
+        "max_failed_batches 'many' is not a whole number",
         "scaling_interval_max (10 s) must be longer than scaling_interval_min (30 s)",
     ):
         assert complaint in message

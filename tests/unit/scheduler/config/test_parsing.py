@@ -68,8 +68,8 @@ def test_no_patterns_is_an_empty_list():
     [
         ("reactive", "perhaps", "reactive 'perhaps' is neither true nor false"),
         ("load_balance_mode", "workers", "load_balance_mode 'workers' is none of none, slots, tasks"),
-        ("non_recoverable_failures", [1], "non_recoverable_failures \\[1\\] is no list of patterns"),
-        ("recoverable_failures", 7, "recoverable_failures 7 is no list of patterns"),
+        ("non_recoverable_failures", [1], "non_recoverable_failures \\[1\\] is not a list of patterns"),
+        ("recoverable_failures", 7, "recoverable_failures 7 is not a list of patterns"),
         ("scale_up_controller", "maximal", "'maximal' is neither minimal-increase nor an importable 'module:Class'"),
         ("scale_up_controller", "nowhere:Class", "'nowhere:Class' is neither .* No module named 'nowhere'"),
         ("scale_up_controller", f"{__name__}:Missing", "neither .* has no attribute 'Missing'"),

@@ -41,11 +41,11 @@ def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none
 @pytest.mark.parametrize(
     ("query", "found"),
     [
-        ({"for": "2h", "until": "2999-01-01T00:00:00Z"}, "give one of the two"),
-        ({"for": "soon"}, "'soon' is no duration"),
+        ({"for": "2h", "until": "2999-01-01T00:00:00Z"}, "use one of the two"),
+        ({"for": "soon"}, "'soon' is not a duration"),
         ({"for": "-2h"}, "must be longer than zero"),
-        ({"for": ""}, "is no duration"),
-        ({"until": "tomorrow"}, "is not a time: give ISO 8601"),
+        ({"for": ""}, "is not a duration"),
+        ({"until": "tomorrow"}, "is not a time: use ISO 8601"),
         ({"until": "2999-01-01T00:00:00"}, "has no time zone: add Z"),
         ({"until": "1999-01-01T00:00:00Z"}, "is in the past"),
     ],
