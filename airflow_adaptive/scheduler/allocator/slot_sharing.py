@@ -8,31 +8,18 @@ with equal ranges are ordered by name (Flink: by identity hash).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import Parallelism, Requirements
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GroupBounds:
-    name: str
-    minimum: int
-    maximum: int
-
-    @property
-    def range(self) -> int:
-        return self.maximum - self.minimum
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.requirements import Parallelism, ParallelismRange, Requirements
 
 
 def required_slots(job: JobGraph, requirements: Requirements) -> int:
     """Return the desired number of slots: the sum of the largest upper bound of each group."""
-    return sum(group.maximum for group in _bounds(job, requirements))
+    return sum(bounds.upper for bounds in _bounds(job, requirements).values())
 
 
 def minimum_slots(job: JobGraph, requirements: Requirements) -> int:
     """Return the minimum number of slots: the sum of the largest lower bound of each group (FLINK-33960)."""
-    return sum(group.minimum for group in _bounds(job, requirements))
+    return sum(bounds.lower for bounds in _bounds(job, requirements).values())
 
 
 def used_slots(job: JobGraph, parallelism: Parallelism) -> int:
@@ -42,23 +29,20 @@ def used_slots(job: JobGraph, parallelism: Parallelism) -> int:
 
 def determine_parallelism(job: JobGraph, requirements: Requirements, slots: int) -> Parallelism | None:
     """Return the parallelism on this number of slots, None if it is less than the minimum."""
-    groups = sorted(_bounds(job, requirements), key=lambda group: (group.range, group.name))
-    missing = sum(group.minimum for group in groups)
+    groups = sorted(_bounds(job, requirements).items(), key=lambda group: (group[1].upper - group[1].lower, group[0]))
+    missing = sum(bounds.lower for _, bounds in groups)
     if slots < missing:
         return None
     granted: dict[str, int] = {}
-    for position, group in enumerate(groups):
+    for position, (name, bounds) in enumerate(groups):
         fair_share = (slots - missing) // (len(groups) - position)
-        granted[group.name] = group.minimum + min(fair_share, group.range)
-        slots -= granted[group.name]
-        missing -= group.minimum
+        granted[name] = min(bounds.lower + fair_share, bounds.upper)
+        slots -= granted[name]
+        missing -= bounds.lower
     return {v.name: min(requirements[v.name].upper, granted[v.slot_sharing_group]) for v in job.vertices}
 
 
-def _bounds(job: JobGraph, requirements: Requirements) -> list[_GroupBounds]:
-    return [_group_bounds(name, vertices, requirements) for name, vertices in job.groups.items()]
-
-
-def _group_bounds(name: str, vertices: tuple[JobVertex, ...], requirements: Requirements) -> _GroupBounds:
-    bounds = [requirements[vertex.name] for vertex in vertices]
-    return _GroupBounds(name=name, minimum=max(b.lower for b in bounds), maximum=max(b.upper for b in bounds))
+def _bounds(job: JobGraph, requirements: Requirements) -> dict[str, ParallelismRange]:
+    """Return the minimum and the maximum number of slots of each group."""
+    bounds = {name: [requirements[vertex.name] for vertex in vertices] for name, vertices in job.groups.items()}
+    return {name: ParallelismRange(max(b.lower for b in of), max(b.upper for b in of)) for name, of in bounds.items()}

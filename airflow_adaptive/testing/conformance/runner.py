@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_adaptive.testing.conformance.differences import reason_for
@@ -73,13 +73,16 @@ def run(areas: Mapping[str, Sequence[Vector]]) -> dict[str, AreaResult]:
 
 
 def _run_area(area: str, vectors: Sequence[Vector]) -> AreaResult:
-    result, check = AreaResult(), CHECKS.get(area) or _not_applicable(area)
+    result = AreaResult()
+    if area not in CHECKS:
+        reason = NOT_APPLICABLE.get(area, "the scheduler has no counterpart to this area")
+        return AreaResult(not_applicable=[f"{vector.get('id', '?')}: {reason}" for vector in vectors])
     for vector in vectors:
         name = vector.get("id", "?")
         try:
-            deviations = list(check(vector))
-        except NotApplicableError as reason:
-            result.not_applicable.append(f"{name}: {reason}")
+            deviations = list(CHECKS[area](vector))
+        except NotApplicableError as error:
+            result.not_applicable.append(f"{name}: {error}")
             continue
         except Exception as error:  # noqa: BLE001  an invalid vector must not prevent the checks of the other vectors
             result.deviating.append(f"{name}: the check failed: {type(error).__name__} {error}")
@@ -102,10 +105,3 @@ def _add(result: AreaResult, area: str, vector: Vector, deviations: list[Deviati
 
 def _describe(deviation: Deviation) -> str:
     return f"{deviation.what}: expected {deviation.expected!r}, got {deviation.actual!r}"
-
-
-def _not_applicable(area: str) -> Check:
-    def refuse(_: Vector) -> Iterator[Deviation]:
-        raise NotApplicableError(NOT_APPLICABLE.get(area, "the scheduler has no counterpart to this area"))
-
-    return refuse

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, get_args, get_type_hints
+from typing import Any, Self
 from unittest import mock
 
 from airflow_adaptive.scheduler import machine, snapshot
@@ -23,9 +23,6 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.scheduler.state_transitions.steps import Step
-
-_EVENTS = {kind.__name__: kind for kind in get_args(Event)}
-_TYPE = "type"
 
 
 class HistoryError(AdaptiveSchedulerError):
@@ -175,11 +172,10 @@ def decode_event(data: Mapping[str, Any]) -> Event:
     Raises:
         HistoryError: the type of the event is unknown.
     """
-    kind = _EVENTS.get(data.get(_TYPE, ""))
-    if kind is None:
-        raise HistoryError(f"unknown type of event: {data.get(_TYPE)!r}")
-    hints = get_type_hints(kind)
-    event: Event = kind(**{name: snapshot.decode(hints[name], item) for name, item in data.items() if name != _TYPE})
+    try:
+        event: Event = snapshot.decode(Event, data)
+    except KeyError as error:
+        raise HistoryError(f"unknown type of event: {data.get('type')!r}") from error
     return event
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive.scheduler.job_graph import DEFAULT_SLOT_SHARING_GROUP, JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
 
 JOB = "vector"
@@ -14,21 +14,6 @@ JOB = "vector"
 def graph(vertices: list[Mapping[str, Any]]) -> JobGraph:
     """Return the graph of the vertices of a vector."""
     return JobGraph(job=JOB, vertices=tuple(_vertex(described) for described in vertices))
-
-
-def graph_of(bounds: Mapping[str, tuple[int, int, int]]) -> JobGraph:
-    """Return a graph.
-
-    Args:
-        bounds: lower bound, upper bound and maximum parallelism of each vertex, by name.
-    """
-    return JobGraph(
-        job=JOB,
-        vertices=tuple(
-            JobVertex(name=name, parallelism=ParallelismRange(lower, upper), max_parallelism=maximum)
-            for name, (lower, upper, maximum) in bounds.items()
-        ),
-    )
 
 
 def requirements(described: Mapping[str, Mapping[str, int]], lower: str, upper: str) -> Requirements:
@@ -47,6 +32,6 @@ def _vertex(described: Mapping[str, Any]) -> JobVertex:
         name=described["name"],
         parallelism=ParallelismRange(described["lower"], described["upper"]),
         max_parallelism=described.get("max_parallelism"),
-        slot_sharing_group=described["group"],
+        slot_sharing_group=described.get("group", DEFAULT_SLOT_SHARING_GROUP),
         co_location=described.get("colocation"),
     )

@@ -19,7 +19,7 @@ from airflow_adaptive.testing.conformance.result import (
     expect_only,
     may_fail,
 )
-from airflow_adaptive.testing.conformance.subjects.job_graphs import graph_of, requirements
+from airflow_adaptive.testing.conformance.subjects.job_graphs import graph, requirements
 from airflow_adaptive.testing.scenario import START, Scenario
 
 _NOT_CONFIGURED = -1
@@ -40,8 +40,8 @@ def requirements_query(vector: Vector) -> Iterator[Deviation]:
     expect_only(vector, "expected")
     mode, parallelism = vector.get("scheduler_mode") or "", vector["parallelism"]
     maximum = vector.get("max_parallelism") or default_max_parallelism(parallelism)
-    graph = JobGraph.single("vector", ParallelismRange(1, parallelism), max_parallelism=maximum)
-    scenario = Scenario(graph=graph, reactive=mode.lower() == "reactive")
+    job = JobGraph.single("vector", ParallelismRange(1, parallelism), max_parallelism=maximum)
+    scenario = Scenario(graph=job, reactive=mode.lower() == "reactive")
     for lower, upper in vector.get("updates") or []:
         scenario.when_requirements(lower, upper)
     expected = vector["expected"]
@@ -56,8 +56,7 @@ def requirements_query(vector: Vector) -> Iterator[Deviation]:
 def apply_requirements(vector: Vector) -> Iterator[Deviation]:
     """`DefaultVertexParallelismStore#applyJobResourceRequirements`."""
     expect_only(vector, "expected")
-    described = vector["current"]
-    job = graph_of({name: (v["lower"], v["upper"], v["max"]) for name, v in described.items()})
+    job = graph([{**v, "name": name, "max_parallelism": v["max"]} for name, v in vector["current"].items()])
     before = machine.create(job, Options(slot_request_max_interval=timedelta(0)))
     requested = requirements(vector["requirements"], "lower", "upper")
     accepted = accept(requested, job.requirements, job.max_parallelism)

@@ -10,9 +10,6 @@ from airflow_adaptive.scheduler.config.restart_strategies import parse_restart_s
 from airflow_adaptive.scheduler.policies.restart_backoff import (
     MILLISECOND,
     ExponentialDelay,
-    FailureRate,
-    FixedDelay,
-    NoRestart,
     RestartRecord,
     RestartStrategy,
     backoff,
@@ -31,13 +28,6 @@ from airflow_adaptive.testing.scenario import START
 _SAMPLES = 4000
 """Number of evenly spaced jitter values, which is sufficient to produce every possible backoff."""
 _NO_JITTER = 0.5
-
-_FLINK_CLASS = {
-    NoRestart: "NoRestartBackoffTimeStrategy",
-    FixedDelay: "FixedDelayRestartBackoffTimeStrategy",
-    FailureRate: "FailureRateRestartBackoffTimeStrategy",
-    ExponentialDelay: "ExponentialDelayRestartBackoffTimeStrategy",
-}
 
 
 @may_fail
@@ -87,7 +77,8 @@ def restart_strategy_loader(vector: Vector) -> Iterator[Deviation]:
     job, cluster = vector.get("job_config") or {}, vector.get("cluster_config") or {}
     strategy = Options.of(_named_by(job, cluster)).restart_strategy
     if "expected_class" in vector:
-        yield from compare("class", vector["expected_class"], _FLINK_CLASS[type(strategy)])
+        flink_class = f"{type(strategy).__name__.removesuffix('Restart')}RestartBackoffTimeStrategy"
+        yield from compare("class", vector["expected_class"], flink_class)
     for name, value in map(_parameter, vector.get("expected_params", {}).items()):
         yield from compare(name, value, getattr(strategy, name, None))
 
