@@ -9,7 +9,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE as SECRET_CONF_VARIABLE  # noqa: PLC0414  exported to clients
+from airflow_adaptive.job.protocol.documents import SECRET_ENV_VARIABLE as SECRET_ENV_VARIABLE  # noqa: PLC0414
 from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
+from airflow_adaptive.job.protocol.secret_names import SECRET_NAME_PATTERN as SECRET_NAME_PATTERN  # noqa: PLC0414
+from airflow_adaptive.job.protocol.secret_names import URL_CREDENTIALS_PATTERN as URL_CREDENTIALS_PATTERN  # noqa: PLC0414
+from airflow_adaptive.job.protocol.secret_names import is_secret as is_secret  # noqa: PLC0414
+from airflow_adaptive.job.protocol.secret_names import is_secret_name as is_secret_name  # noqa: PLC0414
+from airflow_adaptive.job.protocol.secret_names import secret_assignments as secret_assignments  # noqa: PLC0414
+from airflow_adaptive.job.protocol.secret_names import url_passwords as url_passwords  # noqa: PLC0414
 
 if TYPE_CHECKING:
     from airflow_adaptive.runtime.publishing.job_view import JobView
@@ -169,6 +176,8 @@ class DriverSubmission:
         conf: Spark properties. They may contain secrets and are never logged. Properties with secret names reach the driver
             in its environment (`SECRET_CONF_VARIABLE`) and not as arguments.
         env: environment of the driver process.
+        secret_env: secret variables of the environment of the driver process. They are never logged, and the driver removes their
+            values from its reports.
         driver_cores: cores of the driver.
         driver_memory_mb: heap of the driver, MiB.
     """
@@ -179,6 +188,7 @@ class DriverSubmission:
     args: Sequence[str] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     driver_cores: int = 1
     driver_memory_mb: int = 1024
 

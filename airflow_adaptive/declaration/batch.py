@@ -20,9 +20,9 @@ from airflow.sdk import BaseHook
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.local.distribution import find_spark
 from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.ports import is_secret
 from airflow_adaptive.runtime.directive import executors
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
-from airflow_adaptive.spark.secrets import SECRET_PROPERTY
 
 PYTHON_VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 """Environment variables that select the Python interpreter of the driver, by precedence."""
@@ -77,23 +77,24 @@ class BatchSubmission:
             AddressError: the connection does not describe a standalone cluster.
             AirflowException: spark-submit failed. The message contains the end of the output.
         """
-        properties = AdaptiveSparkHook(self._batch.conn_id).address().conf
-        secret = {name: value for name, value in properties.items() if SECRET_PROPERTY.search(name)}
+        address = AdaptiveSparkHook(self._batch.conn_id).address()
+        properties, env = address.conf, {**address.secret_env, **self._batch.env}
+        secret = {name: value for name, value in properties.items() if is_secret(name, value)}
         conf = {name: value for name, value in properties.items() if name not in secret} | dict(self._batch.conf)
         if not secret:
-            self._submit(conf, None)
+            self._submit(conf, env, None)
             return
         with tempfile.NamedTemporaryFile("w", prefix="spark-", suffix=".conf", encoding="utf-8") as file:
             file.write(default_properties(os.environ | self._batch.env) + as_properties(secret))
             file.flush()
-            self._submit(conf, file.name)
+            self._submit(conf, env, file.name)
 
     def kill(self) -> None:
         """Kill spark-submit and the driver."""
         if self._hook is not None:
             self._hook.on_kill()
 
-    def _submit(self, conf: Mapping[str, str], properties_file: str | None) -> None:
+    def _submit(self, conf: Mapping[str, str], env: Mapping[str, str], properties_file: str | None) -> None:
         batch = self._batch
         self._hook = SparkSubmitHook(
             conf=dict(conf),
@@ -101,7 +102,7 @@ class BatchSubmission:
             name=batch.job,
             application_args=list(batch.args),
             py_files=",".join(batch.py_files) or None,
-            env_vars=environment(batch.env),
+            env_vars=environment(env),
             total_executor_cores=batch.cores,
             executor_cores=batch.executor.cores,
             executor_memory=f"{batch.executor.memory_mb}m",

@@ -50,6 +50,7 @@ class DeclaredJob:
     py_files: Sequence[str]
     conf: Mapping[str, str] | None
     env: Mapping[str, str] | None
+    not_secret: Sequence[str]
     driver_cores: int
     driver_memory: str
     executor_cores: int
@@ -170,15 +171,22 @@ class DeclaredJob:
                 lambda: validation.one_of(JobType, job_type=self.job_type),
                 lambda: validation.priority(self.priority),
                 lambda: validation.texts(conn_id=self.conn_id, job_directory=self.job_directory),
-                lambda: validation.lists(application_args=self.application_args, py_files=self.py_files),
+                lambda: validation.lists(
+                    application_args=self.application_args, py_files=self.py_files, not_secret=self.not_secret
+                ),
                 lambda: validation.mappings(conf=self.conf, env=self.env),
-                lambda: validation.no_secrets(conf=self.conf, env=self.env),
+                lambda: validation.no_secrets(
+                    conf=self.conf,
+                    env=self.env,
+                    arguments={"application_args": self.application_args},
+                    not_secret=self.not_secret,
+                ),
                 lambda: validation.no_overridden_properties(self.conf, streaming=streaming),
                 lambda: validation.graph(self.graph),
                 lambda: validation.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
                 lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
                 lambda: self._check_policy(streaming),
-                lambda: validation.callback(on_rescale_callback=self.on_rescale_callback),
+                lambda: validation.callback(on_rescale_callback=self.on_rescale_callback, not_secret=self.not_secret),
                 lambda: validation.cluster(str(self.conn_id), streaming=streaming),
                 *(streaming_checks if streaming else ()),
             ]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from inspect import signature
+from itertools import pairwise
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -15,12 +16,17 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, PortError
+from airflow_adaptive.ports import (
+    ForeignDirectoryError,
+    JobDirectoryError,
+    PortError,
+    is_secret,
+    secret_assignments,
+)
 from airflow_adaptive.runtime.spec import MIN_MEMORY_MB, parse_memory
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError, did_you_mean
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.spark.address import AddressError
-from airflow_adaptive.spark.secrets import SECRET_PROPERTY
 
 Check = Callable[[], object]
 """Raises an exception for a violation. The return value is ignored."""
@@ -179,17 +185,49 @@ def mappings(**values: object) -> None:
     _reject(f"{name} must be a mapping, as {{'name': 'value'}}" for name in wrong)  # The value may contain a secret.
 
 
-def no_secrets(**properties: Mapping[str, str] | None) -> None:
-    """Reject names of secrets, because Airflow stores the arguments of a trigger in clear text. Raises `DeclarationError`."""
-    names = [(name, str(key)) for name, values in properties.items() for key in _mapping(values)]
-    secrets = [f"{name}[{key!r}]" for name, key in names if SECRET_PROPERTY.search(key)]
+def no_secrets(
+    *, not_secret: Collection[str] = (), arguments: Mapping[str, object] | None = None, **properties: object
+) -> None:
+    """Reject secrets, because Airflow stores the arguments of a trigger in clear text. Raises `DeclarationError`.
+
+    Args:
+        not_secret: names that look like names of secrets, and are not.
+        arguments: name of a parameter -> list of arguments of a script.
+        properties: name of a parameter -> mapping of names to values.
+    """
+    found = [(name, key) for name, values in properties.items() for key in _secret_properties(values)]
+    found += [(name, key) for name, values in (arguments or {}).items() for key in _secret_arguments(values)]
+    secrets = dict.fromkeys(f"{name}[{key!r}]" for name, key in found if key not in not_secret)
     if secrets:
         raise DeclarationError(
             [
-                f"{', '.join(secrets)}: Airflow would store these secrets in clear text. Set them as Spark properties in the "
-                "field 'conf' of the connection's extra"
+                f"{', '.join(secrets)}: Airflow would store these secrets in clear text. Set them in the extra field of the "
+                "connection: Spark properties in 'conf', environment variables in 'secret-env'. If a value is not secret, add its "
+                "name to the parameter 'not_secret'"
             ]
         )
+
+
+def _secret_properties(properties: object) -> Iterator[str]:
+    for key, value in _mapping(properties).items():
+        name, text = str(key), str(value)
+        if is_secret(name, text) or any(secret_assignments(text)):
+            yield name
+
+
+def _secret_arguments(arguments: object) -> Iterator[str]:
+    """Names of options with secrets. An argument without a name is identified by its index."""
+    texts = [str(argument) for argument in arguments] if isinstance(arguments, list | tuple) else []
+    for index, (previous, text) in enumerate(pairwise(["", *texts])):
+        yield from secret_assignments(text)
+        option = text.partition("=")[0] if text.startswith("-") else previous if _is_option(previous) else ""
+        if is_secret(option if option == previous else "", text):
+            yield option or str(index)
+
+
+def _is_option(text: str) -> bool:
+    """Whether an argument is an option whose value is the next argument."""
+    return text.startswith("-") and "=" not in text
 
 
 def size(shape: Callable[..., object], name: str, cores: object, memory: str) -> None:
@@ -211,7 +249,7 @@ def no_overridden_properties(conf: Mapping[str, str] | None, *, streaming: bool 
     _reject(f"conf[{violation}" for violation in _overridden(_mapping(conf), streaming))
 
 
-def callback(**callbacks: object) -> None:
+def callback(*, not_secret: Collection[str] = (), **callbacks: object) -> None:
     """Reject a callback that cannot reach the triggerer or has secret arguments. Raises `DeclarationError`."""
     for name, value in callbacks.items():
         if value is None:
@@ -220,7 +258,7 @@ def callback(**callbacks: object) -> None:
             raise DeclarationError(
                 [f"{name} must be an AsyncCallback, for example AsyncCallback(SmtpNotifier, kwargs={{...}})"]
             )
-        no_secrets(**{f"{name}.kwargs": value.kwargs})
+        no_secrets(not_secret=not_secret, **{f"{name}.kwargs": value.kwargs})
         try:
             json.dumps(value.kwargs)
         except (TypeError, ValueError) as error:

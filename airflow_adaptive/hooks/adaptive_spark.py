@@ -24,6 +24,7 @@ class AdaptiveSparkHook(BaseHook):
     - extra `verify`: true, false, or the path of a file with certificate authorities.
     - extra `conf`: Spark properties of every driver. The environment of the driver process passes secret properties; no command line contains
       them.
+    - extra `secret-env`: secret environment variables of every driver.
     """
 
     conn_name_attr: ClassVar[str] = "spark_conn_id"

@@ -73,11 +73,13 @@ class AdaptiveSparkOperator(BaseOperator):
             The operator submits its script with spark-submit, and logs a warning.
         priority: priority of the job among all adaptive jobs on the cluster. If the free slots are not sufficient for all jobs, a job
             with a higher number receives slots first. A job never gives slots up for a job with a higher priority.
-        conn_id: Airflow connection of type `spark`. Its extra field `conf` is the place for secret Spark properties. (templated)
-        application_args: arguments of the script. (templated)
+        conn_id: Airflow connection of type `spark`. Its extra fields `conf` and `secret-env` are the places for secret Spark properties
+            and secret environment variables. (templated)
+        application_args: arguments of the script, without secrets. (templated)
         py_files: paths of additional Python modules and zip files, readable by Airflow. (templated)
         conf: Spark properties, without secrets. (templated)
         env: environment of the driver process, without secrets. (templated)
+        not_secret: names in `conf`, `env` and `application_args` that look like names of secrets, and whose values are not secret.
         driver_cores: cores of the driver.
         driver_memory: heap of the driver, for example "1g".
         executor_cores: cores of an executor. Each core is a slot.
@@ -121,6 +123,7 @@ class AdaptiveSparkOperator(BaseOperator):
         py_files: Sequence[str] = (),
         conf: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
+        not_secret: Sequence[str] = (),
         driver_cores: int = 1,
         driver_memory: str = "1g",
         executor_cores: int = 1,
@@ -148,6 +151,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self.py_files = py_files
         self.conf = conf
         self.env = env
+        self.not_secret = not_secret
         self.driver_cores = driver_cores
         self.driver_memory = driver_memory
         self.executor_cores = executor_cores

@@ -78,6 +78,7 @@ class ClusterAddress:
         timeout_s: maximum time for a connection to a master, and for its response, in seconds.
         verify: whether to check https certificates, or the file of the certificate authorities.
         conf: Spark properties of every driver on the cluster; the place for secret ones.
+        secret_env: secret environment variables of every driver on the cluster.
     """
 
     masters: tuple[MasterAddress, ...]
@@ -85,6 +86,7 @@ class ClusterAddress:
     timeout_s: float = DEFAULT_TIMEOUT_S
     verify: bool | str = True
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def master_url(self) -> str:
@@ -94,7 +96,7 @@ class ClusterAddress:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not appear in any output."""
-        return (*([self.token] if self.token else []), *secret_values(self.conf))
+        return (*([self.token] if self.token else []), *secret_values(self.conf), *self.secret_env.values())
 
     def tls(self) -> ssl.SSLContext | bool:
         """Return the `verify` argument of httpx."""
@@ -109,7 +111,8 @@ def parse_address(host: str | None, port: int | None, password: str | None, extr
         port: port of masters without a port in `host`.
         password: bearer token, if the masters require one.
         extra: `ui-port`, `rest-port`, `ui-scheme`, `rest-scheme`, `timeout` (seconds), `verify` (true, false, or a file
-            of certificate authorities), `conf` (Spark properties). Other fields are ignored.
+            of certificate authorities), `conf` (Spark properties), `secret-env` (environment variables). Other fields are
+            ignored.
 
     Raises:
         AddressError: the fields do not describe a standalone cluster.
@@ -119,7 +122,8 @@ def parse_address(host: str | None, port: int | None, password: str | None, extr
         token=password or None,
         timeout_s=_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
         verify=_verify(extra.get("verify", True)),
-        conf=_conf(extra.get("conf", {})),
+        conf=_texts("conf", extra.get("conf", {})),
+        secret_env=_texts("secret-env", extra.get("secret-env", {})),
     )
 
 
@@ -192,7 +196,7 @@ def _verify(value: object) -> bool | str:
     raise AddressError(f"verify {value!r} must be true, false or the path of a file of authorities")
 
 
-def _conf(conf: Any) -> Mapping[str, str]:
-    if not isinstance(conf, Mapping):
-        raise AddressError("extra conf must be an object of Spark properties")  # its value may be a secret
-    return {str(name): str(value) for name, value in conf.items()}
+def _texts(name: str, values: Any) -> Mapping[str, str]:
+    if not isinstance(values, Mapping):
+        raise AddressError(f"extra {name} must be an object of names and values")  # its value may be a secret
+    return {str(key): str(value) for key, value in values.items()}

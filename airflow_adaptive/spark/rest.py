@@ -13,6 +13,9 @@ from typing import Any
 from airflow_adaptive import __version__
 from airflow_adaptive.ports import (
     SECRET_CONF_VARIABLE,
+    SECRET_ENV_VARIABLE,
+    SECRET_NAME_PATTERN,
+    URL_CREDENTIALS_PATTERN,
     ActiveDriver,
     ClusterSnapshot,
     DriverSubmission,
@@ -21,9 +24,10 @@ from airflow_adaptive.ports import (
     SubmissionState,
     SubmissionStatus,
     Worker,
+    is_secret,
+    is_secret_name,
 )
 from airflow_adaptive.spark.errors import NotLeadingError, ProtocolError, RefusalError
-from airflow_adaptive.spark.secrets import SECRET_PATTERN, SECRET_PROPERTY
 from airflow_adaptive.spark.worker_log import log_pages
 
 LEADER = "ALIVE"
@@ -36,6 +40,9 @@ PYTHON_DRIVER = "org.apache.spark.deploy.SparkSubmit"
 """Main class of a Python driver. The server does not support Python, but it can run spark-submit in client mode."""
 
 REDACTION = "spark.redaction.regex"
+
+LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.")
+"""Properties that spark-submit reads before the driver can set properties."""
 
 LOST_WORKER = "its worker was lost: it may be running still"
 
@@ -71,7 +78,7 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
 
     Properties become arguments of the driver's process, which all users of its host can list. Secret properties are in
     its environment instead, as JSON in the variable `SECRET_CONF_VARIABLE`; the job's runtime sets them on the session.
-    Spark's web pages and event logs redact the same properties, unless a property overrides this.
+    A property that spark-submit reads itself remains an argument, unless its name is secret. Spark's web pages and event logs redact the same properties, unless a property overrides this.
 
     Args:
         submission: driver to submit.
@@ -81,9 +88,9 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
         SubmissionRefusedError: see `check_submission`.
     """
     check_submission(submission)
-    secret = {name: value for name, value in submission.conf.items() if SECRET_PROPERTY.search(name)}
+    secret = {name: value for name, value in submission.conf.items() if _is_secret_property(name, value)}
     conf = {name: value for name, value in submission.conf.items() if name not in secret}
-    conf.setdefault(REDACTION, f"(?i){SECRET_PATTERN}")
+    conf.setdefault(REDACTION, f"{SECRET_NAME_PATTERN}|{URL_CREDENTIALS_PATTERN}")
     return {
         "action": "CreateSubmissionRequest",
         "clientSparkVersion": f"airflow-adaptive/{__version__}",
@@ -101,9 +108,15 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
         "environmentVariables": {
             "SPARK_ENV_LOADED": "1",  # the worker has already read its spark-env.sh
             **submission.env,
+            **submission.secret_env,
             **({SECRET_CONF_VARIABLE: json.dumps(secret)} if secret else {}),
+            **({SECRET_ENV_VARIABLE: json.dumps(list(submission.secret_env))} if submission.secret_env else {}),
         },
     }
+
+
+def _is_secret_property(name: str, value: str) -> bool:
+    return is_secret(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES))
 
 
 def _arguments(submission: DriverSubmission, conf: Mapping[str, str], master_url: str) -> list[str]:

@@ -1,14 +1,10 @@
-"""Determines which Spark properties are secret, and masks their values in output."""
+"""Masks secret values in output."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
-SECRET_PATTERN = "secret|password|passwd|passphrase|token|access[._-]?key|(?:account|api|private)[._-]?key(?![a-z])"
-"""Pattern of secret names. The default of `spark.redaction.regex` lacks the keys of Azure and of service accounts."""
-
-SECRET_PROPERTY = re.compile(SECRET_PATTERN, re.IGNORECASE)
+from airflow_adaptive.ports import is_secret, url_passwords
 
 SHORTEST = 5
 """Minimum length of a masked value. Shorter values also occur in ordinary words; Airflow has the same limit (`[logging]
@@ -20,8 +16,9 @@ MASK = "***"
 
 
 def secret_values(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of properties with secret names."""
-    return tuple(value for name, value in properties.items() if SECRET_PROPERTY.search(name))
+    """Return the secret values of properties, and the passwords in URLs."""
+    secret = [value for name, value in properties.items() if is_secret(name, value)]
+    return (*secret, *(password for value in secret for password in url_passwords(value)))
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:

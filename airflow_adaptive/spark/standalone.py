@@ -71,7 +71,9 @@ class StandaloneCluster:
         Raises `NotSubmittedError`, `ClusterUnreachableError` (whether it was accepted is unknown) or
         `SubmissionRefusedError`.
         """
-        submission = replace(submission, conf={**self._address.conf, **submission.conf})
+        address = self._address
+        secret_env = {name: value for name, value in address.secret_env.items() if name not in submission.env}
+        submission = replace(submission, conf={**address.conf, **submission.conf}, secret_env=secret_env)
         request = create_request(submission, self._address.master_url)
 
         async def create(master: MasterAddress) -> str:

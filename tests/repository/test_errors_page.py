@@ -122,7 +122,7 @@ def declared(desk: Desk) -> list[Row]:
         Row(
             "secret in the DAG",
             desk.refusal(conf={"spark.hadoop.fs.s3a.secret.key": "..."}),
-            'Move the secret to the extra field of the connection: `{"conf": {...}}`. See [secrets](runbook.md#secrets).',
+            'Move the secret to the extra field of the connection: `{"conf": {...}}` or `{"secret-env": {...}}`. See [secrets](runbook.md#secrets).',
         ),
         Row(
             "several violations",

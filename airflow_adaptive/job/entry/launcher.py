@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE
+from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
 from airflow_adaptive.job.protocol.failures import register_secrets
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def launch(script: Path) -> None:
     Raises:
         SystemExit: exit code of the script or of the job.
     """
+    _register_secret_variables()
     _set_secret_properties()
     error: BaseException | None = None
     script_watch = _intercept_queries()
@@ -45,6 +46,12 @@ def launch(script: Path) -> None:
         sys.exit(script_watch.finish(error))
     if error is not None:
         _exit(error)
+
+
+def _register_secret_variables() -> None:
+    """Remove the values of secret environment variables from the reports of this process. The script reads the variables."""
+    names: list[str] = json.loads(os.environ.pop(SECRET_ENV_VARIABLE, "[]"))
+    register_secrets(os.environ[name] for name in names if name in os.environ)
 
 
 def _set_secret_properties() -> None:

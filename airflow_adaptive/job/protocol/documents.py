@@ -19,6 +19,8 @@ SECRET_CONF_VARIABLE = "AIRFLOW_ADAPTIVE_SECRET_CONF"
 """Environment variable of the driver: Spark properties with secret values, as a JSON object. Arguments of a process are
 not secret."""
 
+SECRET_ENV_VARIABLE = "AIRFLOW_ADAPTIVE_SECRET_ENV"
+"""Environment variable of the driver: names of the environment variables with secret values, as a JSON list."""
 
 Count = Annotated[int, "at least 0"]
 """A number that a reader rejects if it is negative."""

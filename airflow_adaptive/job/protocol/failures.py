@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive.job.protocol.secret_names import TERMS
 
 MAX_MESSAGE_CHARACTERS: Final = 2000
 
@@ -41,10 +42,7 @@ LIBRARY_PATHS: Final = ("pyspark", "py4j", "airflow_adaptive")
 """Parts of the paths of code that does not belong to the author of the script."""
 
 SECRETS: Final = (
-    re.compile(
-        r"((?:password|passwd|passphrase|pwd|secret|token|credential|(?:access|account|api|private)[._-]?key)[\w.-]*[\"']?\s*[=:]\s*[\"']?)[^\s\"',;)&]+",
-        re.IGNORECASE,
-    ),
+    re.compile(rf"((?:{TERMS})[\w.-]*[\"']?\s*[=:]\s*[\"']?)[^\s\"',;)&]+"),
     re.compile(r"(://)[^/\s:@]+:[^/\s@]+(?=@)"),
 )
 """Patterns of secrets: the text after the first group is a secret."""

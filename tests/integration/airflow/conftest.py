@@ -60,7 +60,9 @@ SECRET_CONF = {
     "spark.hadoop.fs.s3a.secret.key": f"{MARK}-s3-key",
     "spark.hadoop.fs.azure.account.key.flights": f"{MARK}-azure-key",
     "spark.my.jdbc.password": f"{MARK}-jdbc-password",
+    "spark.my.broker": f"amqp://me:{MARK}-broker@h1",
 }
+SECRET_ENV = {"DB_LOGIN": f"{MARK}-login"}
 
 DAGS = dedent(
     """
@@ -180,7 +182,10 @@ def spark_connection(spark_master: LocalCluster) -> dict[str, str]:
         "conf": {"spark.hadoop.my.secret.key": SECRET},
     }
     connection = {"conn_type": "spark", "host": spark_master.master_url, "extra": extra}
-    secretive = connection | {"password": f"{MARK}-bearer", "extra": extra | {"conf": SECRET_CONF}}
+    secretive = connection | {
+        "password": f"{MARK}-bearer",
+        "extra": extra | {"conf": SECRET_CONF, "secret-env": SECRET_ENV},
+    }
     return {
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
         "AIRFLOW_CONN_SPARK_SECRETIVE": json.dumps(secretive),

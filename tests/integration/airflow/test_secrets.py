@@ -15,7 +15,7 @@ import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.integration.airflow.conftest import MARK, SECRET_CONF
+from tests.integration.airflow.conftest import MARK, SECRET_CONF, SECRET_ENV
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Run, no_driver_runs
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.servers.smtp_server import SmtpServer
@@ -26,6 +26,7 @@ JOB = "secretive"
 
 SCRIPT = dedent(
     """
+    import os
     import sys
     from hashlib import sha256
     from pathlib import Path
@@ -37,6 +38,7 @@ SCRIPT = dedent(
     def count(spark, parallelism):
         conf = spark.sparkContext.getConf()
         secrets = [value for name, value in sorted(conf.getAll()) if sha256(name.encode()).hexdigest() in NAMES]
+        secrets.append(os.environ["DB_LOGIN"])
         if sha256("".join(secrets).encode()).hexdigest() != digest:
             raise ValueError("the secrets did not arrive")
 
@@ -83,7 +85,8 @@ DAG = dedent(
 def run(airflow: AirflowUnderTest, spark_cluster: LocalCluster, playground: Path) -> Run:
     """A job whose secrets have arrived in its driver."""
     names = [sha256(name.encode()).hexdigest() for name in SECRET_CONF]
-    digest = sha256("".join(SECRET_CONF[name] for name in sorted(SECRET_CONF)).encode()).hexdigest()
+    secrets = [*(SECRET_CONF[name] for name in sorted(SECRET_CONF)), *SECRET_ENV.values()]
+    digest = sha256("".join(secrets).encode()).hexdigest()
     (playground / JOB / "input").mkdir(parents=True)
     (playground / JOB / "input" / "lines.txt").write_text("one\n")
     (playground / f"{JOB}.py").write_text(f"NAMES = {names}\n{SCRIPT}")

@@ -110,6 +110,17 @@ def test_batch_is_submitted_with_all_that_was_declared(submitted: Submitted) -> 
     assert submitted["file"] is None
 
 
+def test_secret_variables_of_the_connection_are_in_the_environment_only(
+    submitted: Submitted, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: Any
+) -> None:
+    variables = {"DB_LOGIN": "hush", "REGION": "hush-too"}
+    connect(monkeypatch, **{"spark-binary": "spark3-submit", "secret-env": variables})
+    BatchSubmission(BATCH).run()
+    assert submitted["env"]["DB_LOGIN"] == "hush"
+    assert submitted["env"]["REGION"] == "eu", "the declaration takes precedence"
+    assert "hush" not in " ".join(submitted["arguments"]) + caplog.text + "".join(capfd.readouterr())
+
+
 def test_slots_are_cores_of_whole_executors(submitted: Submitted) -> None:
     BatchSubmission(BATCH).run()
     assert (submitted.option("--executor-cores"), submitted.option("--total-executor-cores")) == ("2", "4")

@@ -95,6 +95,48 @@ def test_properties_are_checked_only_where_there_are_some(wrong: Any) -> None:
     assert violations(lambda: validation.no_secrets(conf=wrong)) == []
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"conf": {"spark.my.credential": "hush"}}, "conf['spark.my.credential']"),
+        ({"env": {"MYSQL_PWD": "hush"}}, "env['MYSQL_PWD']"),
+        ({"env": {"BROKER": "amqp://me:hush@h1"}}, "env['BROKER']"),
+        ({"conf": {"spark.my.url": "jdbc:db://h1?password=hush"}}, "conf['spark.my.url']"),
+        ({"application_args": ["--db-password", "hush"]}, "application_args['--db-password']"),
+        ({"application_args": ["--db-password=hush"]}, "application_args['--db-password']"),
+        ({"application_args": ["--broker", "amqp://me:hush@h1"]}, "application_args['--broker']"),
+        ({"application_args": ["--broker=amqp://me:hush@h1"]}, "application_args['--broker']"),
+        ({"application_args": ["in", "amqp://me:hush@h1"]}, "application_args['1']"),
+        ({"application_args": ["--conf", "spark.my.token=hush"]}, "application_args['spark.my.token']"),
+    ],
+)
+def test_secret_is_named_without_its_value_and_can_be_declared_public(given: Any, named: str) -> None:
+    def check(*not_secret: str) -> list[str]:
+        arguments = {name: value for name, value in given.items() if isinstance(value, list)}
+        properties = {name: value for name, value in given.items() if name not in arguments}
+        return violations(lambda: validation.no_secrets(arguments=arguments, not_secret=not_secret, **properties))
+
+    (violation,) = check()
+    assert violation.startswith(f"{named}: Airflow would store these secrets in clear text")
+    assert "hush" not in violation
+    assert check(named.split("'")[1]) == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--max-tokens", "512"],
+        ["--token-file", "/run/x"],
+        ["--use-token"],
+        ["--use-token", "--verbose"],
+        ["password"],
+        "x",
+    ],
+)
+def test_arguments_without_secrets_are_accepted(args: Any) -> None:
+    assert violations(lambda: validation.no_secrets(arguments={"application_args": args})) == []
+
+
 def test_connection_is_checked_for_properties_too(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"conf": {"spark.executor.cores": "4", "spark.my.secret": "hush"}}
     connection = {"conn_type": "spark", "host": "spark://h1:7077", "extra": extra}

@@ -182,6 +182,14 @@ def test_secret_is_named_and_not_displayed(make):
     assert "hush" not in str(raised.value)
 
 
+def test_name_that_only_looks_like_a_secret_can_be_declared_public(make):
+    public = {"env": {"MY_TOKEN": "public"}, "application_args": ["--key-secret", "1"]}
+    with pytest.raises(AirflowFailException, match=re.escape("env['MY_TOKEN'], application_args['--key-secret']")):
+        make(**public)._spec("attempt")
+    spec = staged(make(**public, not_secret=["MY_TOKEN", "--key-secret"]))
+    assert (spec.env, spec.args) == ({"MY_TOKEN": "public"}, ("--key-secret", "1"))
+
+
 def test_job_directory_that_does_not_answer_may_be_retried(make, tmp_path):
     (tmp_path / "jobs").write_text("no directory")
     with pytest.raises(AirflowException, match="departures") as raised:

@@ -87,6 +87,7 @@ def test_ipv6_host_is_bracketed_in_urls() -> None:
         ("timeout", "inf"),
         ("verify", 1),
         ("conf", "spark.x=1"),
+        ("secret-env", "X=1"),
     ],
 )
 def test_extra_that_makes_no_sense_is_named(extra: str, value: object) -> None:
@@ -115,4 +116,11 @@ def test_token_is_the_password_and_never_displayed() -> None:
 def test_properties_of_every_driver_are_never_displayed() -> None:
     address = parse(conf={"spark.hadoop.fs.s3a.secret.key": "hush"})
     assert address.conf == {"spark.hadoop.fs.s3a.secret.key": "hush"}
+    assert "hush" not in repr(address)
+
+
+def test_secret_variables_of_every_driver_are_never_displayed() -> None:
+    address = parse_address("spark://h1", None, None, {"secret-env": {"DB_LOGIN": "hush", "DB_PORT": 1}})
+    assert address.secret_env == {"DB_LOGIN": "hush", "DB_PORT": "1"}
+    assert "hush" in address.secrets
     assert "hush" not in repr(address)

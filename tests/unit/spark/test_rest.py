@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.ports import (
     SECRET_CONF_VARIABLE,
+    SECRET_ENV_VARIABLE,
     ActiveDriver,
     DriverSubmission,
     SubmissionState,
@@ -117,14 +119,45 @@ def test_secret_properties_travel_in_the_environment_only() -> None:
     assert "hush" not in json.dumps(request)
 
 
-@pytest.mark.parametrize(("conf", "pattern"), [({}, "api"), ({"spark.redaction.regex": "(?i)mine"}, "(?i)mine")])
-def test_what_is_secret_to_us_is_to_sparks_pages(conf: dict[str, str], pattern: str) -> None:
-    (message,) = [
-        argument
-        for argument in create_request(DriverSubmission(name="n", script="s.py", conf=conf), MASTER_URL)["appArgs"]
-        if argument.startswith("spark.redaction.regex=")
-    ]
-    assert pattern in message
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.my.api-key", "hush"),
+        ("spark.hadoop.fs.azure.sas.flights", "hush"),
+        ("spark.my.url", "amqp://me:hush@h1"),
+    ],
+)
+def test_spark_redacts_the_properties_that_are_secret(name: str, value: str) -> None:
+    pattern = redaction_pattern({})
+    assert re.search(pattern, name) or re.search(pattern, value)
+    assert not re.search(pattern, "spark.sql.shuffle.partitions")
+
+
+def test_redaction_of_the_user_takes_precedence() -> None:
+    assert redaction_pattern({"spark.redaction.regex": "(?i)mine"}) == "(?i)mine"
+
+
+def redaction_pattern(conf: dict[str, str]) -> str:
+    """The pattern of names and values that Spark's pages redact."""
+    arguments = create_request(DriverSubmission(name="n", script="s.py", conf=conf), MASTER_URL)["appArgs"]
+    (argument,) = [argument for argument in arguments if argument.startswith("spark.redaction.regex=")]
+    return str(argument.partition("=")[2])
+
+
+def test_url_with_a_password_travels_in_the_environment_unless_spark_submit_reads_it() -> None:
+    conf = {"spark.my.url": "amqp://me:hush@h1", "spark.jars.repositories": "https://me:hush@repo"}
+    request = create_request(DriverSubmission(name="n", script="s.py", conf=conf), MASTER_URL)
+    assert json.loads(request["environmentVariables"][SECRET_CONF_VARIABLE]) == {"spark.my.url": "amqp://me:hush@h1"}
+    assert "spark.jars.repositories=https://me:hush@repo" in request["appArgs"]
+
+
+def test_secret_variables_are_in_the_environment_and_the_driver_knows_their_names() -> None:
+    submission = DriverSubmission(name="n", script="s.py", secret_env={"DB_LOGIN": "hush"})
+    request = create_request(submission, MASTER_URL)
+    environment = request.pop("environmentVariables")
+    assert environment == {"SPARK_ENV_LOADED": "1", "DB_LOGIN": "hush", SECRET_ENV_VARIABLE: '["DB_LOGIN"]'}
+    assert "hush" not in json.dumps(request)
+    assert "hush" not in repr(submission)
 
 
 def test_environment_has_no_secrets_when_there_are_none() -> None:

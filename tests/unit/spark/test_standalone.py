@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
 from airflow_adaptive.local.cluster import HOST, free_port
-from airflow_adaptive.ports import ClusterUnreachableError, DriverSubmission, SubmissionRefusedError, SubmissionState
+from airflow_adaptive.ports import (
+    SECRET_ENV_VARIABLE,
+    ClusterUnreachableError,
+    DriverSubmission,
+    SubmissionRefusedError,
+    SubmissionState,
+)
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 
@@ -38,8 +45,8 @@ class Masters:
 
 
 @asynccontextmanager
-async def client(masters: Masters, *, token: str | None = None) -> AsyncIterator[StandaloneCluster]:
-    address = ClusterAddress(masters=tuple(MasterAddress(host=host) for host in masters.answers), token=token)
+async def client(masters: Masters, **options: Any) -> AsyncIterator[StandaloneCluster]:
+    address = ClusterAddress(masters=tuple(MasterAddress(host=host) for host in masters.answers), **options)
     cluster = StandaloneCluster(address, transport=httpx.MockTransport(masters))
     yield cluster
     await cluster.close()
@@ -108,6 +115,22 @@ async def test_application_is_given_all_masters() -> None:
         await cluster.submit(SUBMISSION)
     (body,) = bodies
     assert body["appArgs"][:2] == ["--master", "spark://h1:7077,h2:7077"]
+
+
+@pytest.mark.asyncio
+async def test_driver_has_the_secret_variables_of_the_connection_unless_the_job_sets_them() -> None:
+    bodies = []
+
+    def create(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        return master()(request)
+
+    async with client(Masters(h1=create), secret_env={"DB_LOGIN": "hush", "REGION": "us"}) as cluster:
+        await cluster.submit(replace(SUBMISSION, env={"REGION": "eu"}))
+    (body,) = bodies
+    environment = body["environmentVariables"]
+    assert (environment["DB_LOGIN"], environment["REGION"]) == ("hush", "eu")
+    assert environment[SECRET_ENV_VARIABLE] == '["DB_LOGIN"]'
 
 
 @pytest.mark.asyncio

@@ -23,12 +23,16 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(tmp_path, runtime):
-    def run(source: str, *arguments: str, options: tuple[str, ...] = WITHOUT) -> subprocess.CompletedProcess[str]:
+    def run(
+        source: str, *arguments: str, options: tuple[str, ...] = WITHOUT, **env: str
+    ) -> subprocess.CompletedProcess[str]:
         (tmp_path / "departures.py").write_text(source)
         program = tmp_path / "run_departures.py"
         program.write_text(MAIN_PROGRAM.format(script="departures.py"))
         command = [sys.executable, *options, str(program), *arguments]
-        return subprocess.run(command, env={"PYTHONPATH": str(runtime)}, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, env={"PYTHONPATH": str(runtime)} | env, capture_output=True, text=True, check=False
+        )
 
     return run
 
@@ -82,3 +86,9 @@ def test_script_chooses_its_exit_code(run, argument, code, stderr):
 def test_launcher_waits_for_the_threads_of_the_script(run):
     ran = run("import threading\nthreading.Timer(0.1, print, ['last']).start()\nprint('first')\n")
     assert (ran.returncode, ran.stdout) == (0, "first\nlast\n")
+
+
+def test_script_reads_secret_variables_and_reports_do_not_contain_their_values(run):
+    source = "import os\nfrom airflow_adaptive.job.protocol.failures import redact\nprint(redact('login ' + os.environ['DB_LOGIN']))\n"
+    ran = run(source, DB_LOGIN="hush-hush", AIRFLOW_ADAPTIVE_SECRET_ENV='["DB_LOGIN", "GONE"]')
+    assert (ran.returncode, ran.stdout) == (0, "login ***\n")

@@ -1,0 +1,118 @@
+"""Names and values that are secret, recognized by one list of terms.
+
+A term is a sequence of words. A name contains the term in any notation: `access.key`, `ACCESS_KEY`, `accessKey`, `accesskey`. A term ends
+where its last word ends, so `MAX_TOKENS` and `TOKENIZERS_PARALLELISM` do not contain the term `token`. The patterns need no flags, because
+Spark uses them as Java regular expressions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+AIRFLOW_TERMS: Final = (
+    *("access key", "access token", "api key", "auth header", "authorization$", "bearer", "connection string", "dsn"),
+    *(
+        "keyfile dict",
+        "passphrase",
+        "passwd",
+        "password",
+        "private key",
+        "secret",
+        "service key",
+        "token",
+        "webhook url",
+    ),
+)
+"""`DEFAULT_SENSITIVE_FIELDS` of Airflow's secrets masker (Airflow 3.3).
+
+The list omits `proxy`, `proxies` and `service_account`, because the names of Spark's properties contain these words for addresses and
+switches (`fs.s3a.proxy.host`, `google.cloud.auth.service.account.enable`). `authorization` must be the last word, as of a header.
+"""
+
+SPARK_TERMS: Final = ("secret", "password", "token", "access key", "credential")
+"""Default of the property `spark.redaction.regex` (Spark 4.3)."""
+
+HADOOP_TERMS: Final = ("account key", "encryption key", "keystore pass", "session key")
+"""Hadoop's `hadoop.security.sensitive-config-keys` (Hadoop 3.4). The terms of Airflow and Spark contain the other keys."""
+
+MORE_TERMS: Final = ("jaas config", "pwd", "sas", "secret key", "storage key", "truststore pass", "user info")
+"""Kafka's `sasl.jaas.config`, `MYSQL_PWD` and similar variables, shared access signatures of Azure (`fs.azure.sas.*`), keys that are
+written as one word (`secretkey`), and Confluent's `basic.auth.user.info`."""
+
+ABOUT_SECRETS: Final = (
+    *(
+        "alias",
+        "algorithm",
+        "class",
+        "enable",
+        "enabled",
+        "endpoint",
+        "file",
+        "interval",
+        "length",
+        "limit",
+        "location",
+    ),
+    *("mechanism", "name", "parallelism", "path", "provider", "size", "timeout", "ttl", "type"),
+)
+"""Words at the end of names that describe a secret and do not contain the secret, as in `oauth.token.endpoint`."""
+
+FLAGS: Final = ("", "true", "false")
+"""Values that are not secret, whatever their name."""
+
+SHORT: Final = 3
+"""Terms of at most this number of letters must be words of their own: `MYSQL_PWD` is secret, `OLDPWD` is not."""
+
+
+def _in_any_case(word: str) -> str:
+    return f"[{word[0]}{word[0].upper()}]{word[1:]}"
+
+
+def _term_pattern(term: str) -> str:
+    words = term.rstrip("$").split()
+    plural = "" if term in ("token", "credential") else "s?"
+    end = r"(?![\w.-])" if term.endswith("$") else ""
+    mixed, upper = "[ ._-]?".join(map(_in_any_case, words)), "[ ._-]?".join(map(str.upper, words))
+    if len(term) <= SHORT:
+        mixed = rf"(?:(?<![A-Za-z]){mixed}|(?<=[a-z]){term.capitalize()})"
+        upper = rf"(?<![A-Za-z]){upper}"
+    return rf"{mixed}{plural}(?![a-z]){end}|{upper}{plural.upper()}(?![A-Z]){end}"
+
+
+TERMS: Final = "|".join(map(_term_pattern, dict.fromkeys(AIRFLOW_TERMS + SPARK_TERMS + HADOOP_TERMS + MORE_TERMS)))
+"""Pattern of the terms in a text."""
+
+_AFTER_SEPARATOR: Final = "|".join(f"{_in_any_case(word)}|{word.upper()}" for word in ABOUT_SECRETS)
+_IN_CAMEL_CASE: Final = "|".join(map(str.capitalize, ABOUT_SECRETS))
+
+SECRET_NAME_PATTERN: Final = rf"^(?!PWD$|.*(?:[._-](?:{_AFTER_SEPARATOR})|[a-z](?:{_IN_CAMEL_CASE}))$).*(?:{TERMS})"
+"""Pattern of names of secrets. `PWD` is the working directory of a process."""
+
+URL_CREDENTIALS_PATTERN: Final = r"://[^/\s:@]*:([^/\s@]+)@"
+"""Pattern of a user name and a password in a URL. The group is the password."""
+
+_SECRET_NAME: Final = re.compile(SECRET_NAME_PATTERN)
+_URL_CREDENTIALS: Final = re.compile(URL_CREDENTIALS_PATTERN)
+_ASSIGNMENT: Final = re.compile(r"([\w.-]+)=([^\s&;,]*)")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a property, an environment variable or an option has the name of a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def url_passwords(value: str) -> list[str]:
+    """Return the passwords in the URLs of a value."""
+    return _URL_CREDENTIALS.findall(value)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a property or an environment variable has a secret value."""
+    return value.strip().lower() not in FLAGS and (is_secret_name(name) or bool(url_passwords(value)))
+
+
+def secret_assignments(text: str) -> Iterator[str]:
+    """Return the names of the secrets that a text assigns, as in `--password=...`, `jdbc:...&password=...` and `-Dmy.token=...`."""
+    return (name for name, value in _ASSIGNMENT.findall(text) if is_secret_name(name) and value.lower() not in FLAGS)

@@ -1,0 +1,91 @@
+"""Names and values that are secret."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from airflow._shared.secrets_masker.secrets_masker import DEFAULT_SENSITIVE_FIELDS
+
+from airflow_adaptive.job.protocol.secret_names import (
+    SECRET_NAME_PATTERN,
+    is_secret,
+    is_secret_name,
+    secret_assignments,
+    url_passwords,
+)
+
+OMITTED = {"proxy", "proxies", "service_account"}
+"""Words of Airflow's list that name addresses and switches of Spark."""
+
+HADOOP_KEYS = (
+    "fs.s3a.secret.key",
+    "fs.s3a.bucket.flights.session.token",
+    "fs.s3a.session.key",
+    "fs.s3a.encryption.key",
+    "fs.s3a.server-side-encryption.key",
+    "fs.azure.account.key.flights.dfs.core.windows.net",
+    "fs.azure.account.oauth2.client.secret",
+    "fs.adl.oauth2.refresh.token",
+    "fs.gs.auth.service.account.private.key",
+    "ssl.keystore.pass",
+    "dfs.adls.oauth2.credential",
+)
+"""Examples of `hadoop.security.sensitive-config-keys` that contain a secret."""
+
+
+def test_names_that_airflow_masks_are_secret() -> None:
+    names = set(DEFAULT_SENSITIVE_FIELDS) - OMITTED
+    assert {name for name in names if not is_secret_name(name)} == set()
+
+
+@pytest.mark.parametrize("term", ["secret", "password", "token", "access.key", "accesskey", "credential"])
+def test_names_that_spark_redacts_are_secret(term: str) -> None:
+    assert is_secret_name(f"spark.my.{term}")
+
+
+@pytest.mark.parametrize("name", HADOOP_KEYS)
+def test_names_that_hadoop_redacts_are_secret(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("notation", ["my.api.key", "MY_API_KEY", "myApiKey", "my-api-key", "myapikey", "MyApiKeys"])
+def test_notation_of_a_name_does_not_matter(notation: str) -> None:
+    assert is_secret_name(notation)
+
+
+@pytest.mark.parametrize(
+    "name", ["TOKENIZERS_PARALLELISM", "MAX_TOKENS", "passwordless", "SECRETARY", "KANSAS", "OLDPWD", "PWD"]
+)
+def test_word_that_only_begins_or_ends_like_a_term_is_not_secret(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["oauth.token.endpoint", "SECRET_FILE", "passwordProvider", "fs.azure.sas.token.provider.type"]
+)
+def test_name_that_describes_a_secret_is_not_secret(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize("value", ["", "true", "False"])
+def test_flag_is_not_secret(value: str) -> None:
+    assert not is_secret("spark.hadoop.hadoop.security.authorization", value)
+    assert not is_secret("USE_TOKEN", value)
+
+
+def test_url_with_a_password_is_secret_whatever_its_name() -> None:
+    assert is_secret("BROKER", "amqp://me:hush@h1:5672,amqp://me:hush2@h2")
+    assert url_passwords("amqp://me:hush@h1:5672,amqp://me:hush2@h2") == ["hush", "hush2"]
+    assert not is_secret("BROKER", "abfss://flights@account.dfs.core.windows.net/x:y")
+    assert not is_secret("MASTERS", "spark://h1:7077,h2:7077")
+
+
+def test_assigned_secrets_of_a_text_are_named() -> None:
+    text = "jdbc:postgresql://h/db?user=me&password=hush --max-tokens=5 -Dmy.token=x --use-token=true"
+    assert list(secret_assignments(text)) == ["password", "-Dmy.token"]
+
+
+def test_pattern_needs_no_flags() -> None:
+    assert re.compile(SECRET_NAME_PATTERN).flags == re.compile("").flags
+    assert "(?i)" not in SECRET_NAME_PATTERN
