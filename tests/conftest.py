@@ -63,7 +63,7 @@ def markers_of(path: Path) -> Sequence[str]:
 
 @pytest.fixture
 def spark_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection to a cluster that nobody will reach."""
+    """A connection to a cluster that does not exist."""
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://spark%3A%2F%2F127.0.0.1:1")
 
 
