@@ -166,6 +166,7 @@ class Loop:
         finally:
             self._participant.unregister()
             self._file_polling.close()
+            self._journal.close()
         return self.state
 
     async def cancel(self) -> SchedulerState:
@@ -272,7 +273,7 @@ class Loop:
             status=reported.status,
             costs=self._journal.history.rescale_costs,
             at=self._ports.clock.now(),
-            consult_policy=self._file_polling.is_due,
+            consult_policy=self._file_polling.is_due and not self._journal.history.is_pending,
         )
         return self._resolver.resolve(given)
 

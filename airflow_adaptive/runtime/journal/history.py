@@ -7,9 +7,11 @@ loop writes that document.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -32,6 +34,10 @@ MAX_TRANSITIONS = 200
 
 MAX_DECISIONS = 20
 """Newest decisions in memory."""
+
+
+PENDING_TIMEOUT_S = 60.0
+"""Time for which the published state waits for a past that is being read, in seconds. A shorter past would replace a longer one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +69,13 @@ class History:
         self._channel = channel
         self._job = job
         self._size = size
+        self._before: int | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._deadline = 0.0
+        """Time of the event loop until which the first read is worth waiting for."""
+        self._newer: deque[JournalDocument] = deque(maxlen=MAX_TRANSITIONS)
+        """Documents that were taken since `open`, until the older documents are read."""
+        self._is_journal_read = False
         self._is_read = False
         self._errors = OnceLogger(log)
         self._costs: tuple[int, Mapping[Tier, timedelta]] = (0, {})
@@ -73,15 +86,21 @@ class History:
         """Rescales that have ended, oldest first."""
 
     @property
-    def newest(self) -> int:
-        """Number of the newest rescale that has ended, 0 without any."""
-        return max((rescale.number for rescale in self.rescales), default=0)
+    def is_read(self) -> bool:
+        """Whether the past is complete."""
+        return self._is_read
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the first read is in progress and worth waiting for."""
+        return asyncio.get_running_loop().time() < self._deadline
 
     @property
     def rescale_costs(self) -> Mapping[Tier, timedelta]:
         """How long the rescales of each tier took, see `requirements.rescale_costs`."""
-        if self.newest != self._costs[0]:
-            self._costs = (self.newest, rescale_costs(self.rescales))
+        newest = _newest(self.rescales)
+        if newest != self._costs[0]:
+            self._costs = (newest, rescale_costs(self.rescales))
         return self._costs[1]
 
     @property
@@ -89,17 +108,46 @@ class History:
         """Whether each rescale of the journal has a document of its own, so that the journal may be compacted."""
         return self._is_read and not self._unkept
 
-    async def open(self) -> None:
-        """Read the past. Raises `JobDirectoryError` if the journal cannot be read."""
-        self._is_read = False
-        for past in (self._transitions, self._decisions, self.rescales, self._unkept):
+    async def newest_number(self) -> int:
+        """Read the number of the newest rescale that has ended, 0 without any or if the rescales cannot be read."""
+        kept: Sequence[RescaleDocument] = ()
+        with self._reporting():
+            kept = await self._channel.rescales(1)
+        return kept[-1].number if kept else 0
+
+    async def open(self, before: int | None = None) -> None:
+        """Read the past in the background, because a loop that takes over must not wait for hundreds of documents.
+
+        Args:
+            before: only the journal documents with a lower number; None for all documents.
+        """
+        self.close()
+        for past in (self._transitions, self._decisions, self.rescales, self._unkept, self._newer):
             past.clear()
-        for document in await self._channel.history(MAX_TRANSITIONS):
-            self.take(document)
-        await self.keep()
+        self._is_read = self._is_journal_read = False
+        self._before = before
+        self._deadline = asyncio.get_running_loop().time() + PENDING_TIMEOUT_S
+        self._reading = asyncio.create_task(self._read())
+        await asyncio.sleep(0)
+
+    async def wait(self) -> None:
+        """Wait until the past is read, or until the read has failed or takes too long."""
+        if self._reading is not None and self.is_pending:
+            await asyncio.wait({self._reading}, timeout=PENDING_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._reading is not None:
+            self._reading.cancel()
+        self._deadline = 0.0
 
     def take(self, document: JournalDocument) -> None:
-        """Add the records of a journal document."""
+        """Add the records of a new journal document."""
+        if not self._is_journal_read:
+            self._newer.append(document)
+        self._add(document)
+
+    def _add(self, document: JournalDocument) -> None:
         self._transitions.extend(_trusted(Transition, document.transitions))
         self._decisions.extend(_trusted(Decision, document.decisions))
         rescales = list(_trusted(Rescale, document.rescales))
@@ -108,14 +156,21 @@ class History:
 
     async def keep(self) -> None:
         """Give each rescale a document of its own; a failure is repeated with the next call."""
-        if self.is_kept:
+        if not self._is_read and self._reading is not None and self._reading.done():
+            self._reading.result()
+            self._reading = asyncio.create_task(self._read())
+        if not self._is_read or not self._unkept:
             return
-        try:
-            if not self._is_read:
-                self._merge(await self._channel.rescales(self._size))
+        with self._reporting():
             while self._unkept:
                 await self._keep(self._unkept[0])
                 self._unkept.popleft()
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Report a job directory that cannot be used, once."""
+        try:
+            yield
             self._errors.report(None)
         except JobDirectoryError as error:
             self._errors.report(f"The rescales of job {self._job!r} cannot be kept now; the loop tries again: {error}")
@@ -129,7 +184,23 @@ class History:
             rescales=(*self.rescales, *(() if current is None else (current,))),
         )
 
-    def _merge(self, kept: Sequence[RescaleDocument]) -> None:
+    async def _read(self) -> None:
+        with self._reporting():
+            if not self._is_journal_read:
+                self._merge_journal(await self._channel.history(MAX_TRANSITIONS, self._before))
+            self._merge_rescales(await self._channel.rescales(self._size))
+        self._deadline = 0.0
+
+    def _merge_journal(self, older: Sequence[JournalDocument]) -> None:
+        """Put the records of older documents before the records that were taken since `open`."""
+        for past in (self._transitions, self._decisions, self.rescales, self._unkept):
+            past.clear()
+        for document in (*older, *self._newer):
+            self._add(document)
+        self._newer.clear()
+        self._is_journal_read = True
+
+    def _merge_rescales(self, kept: Sequence[RescaleDocument]) -> None:
         """Put the kept rescales before the rescales that only the journal contains."""
         newest = kept[-1].number if kept else 0
         journaled = [rescale for rescale in self.rescales if rescale.number > newest]
@@ -145,6 +216,10 @@ class History:
 
     def _document(self, rescale: Rescale) -> RescaleDocument:
         return RescaleDocument(job=self._job, number=rescale.number, rescale=encode(rescale))
+
+
+def _newest(rescales: Iterable[Rescale]) -> int:
+    return max((rescale.number for rescale in rescales), default=0)
 
 
 def _trusted(kind: type[Record], records: Iterable[Mapping[str, Any]]) -> Iterator[Record]:

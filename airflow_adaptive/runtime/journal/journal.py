@@ -94,6 +94,7 @@ class Journal:
         self._clock_offset = timedelta(0)
         """Time by which the clock was behind the newest document when this loop opened the journal."""
         self._log_entries: deque[tuple[ReasonCode, str]] = deque()
+        self._is_compaction_due = False
         self._inherits_end = False
         self._redeclared: Requirements | None = None
         self._nonce = uuid4().hex
@@ -153,16 +154,17 @@ class Journal:
     async def _claim(self, newest: JournalDocument | None, clock: datetime) -> SchedulerState:
         """Claim the journal after its newest document."""
         self._unconfirmed = None
-        await self._history.open()
-        state = self._begin_journal(clock) if newest is None else await self._continue_journal(newest, clock)
+        begin = self._begin_journal(clock) if newest is None else self._continue_journal(newest, clock)
+        state = await begin
         await self._create(state, self.time(clock))
+        await self._history.open(before=self._number)
         return state
 
-    def _begin_journal(self, now: datetime) -> SchedulerState:
+    async def _begin_journal(self, now: datetime) -> SchedulerState:
         """The state of a job that has no journal yet."""
         created = self._created()
         self._heartbeat.restore({}, created.epoch, now)
-        return replace(created, timeline=Timeline(number=self._history.newest))
+        return replace(created, timeline=Timeline(number=await self._history.newest_number()))
 
     async def _continue_journal(self, newest: JournalDocument, clock: datetime) -> SchedulerState:
         """The state that the newest document contains, adapted to the deployment."""
@@ -251,7 +253,7 @@ class Journal:
             self._log_entries.popleft()
 
     async def check(self) -> None:
-        """Check whether another loop has written since, and keep the history complete.
+        """Check whether another loop has written since, keep the history complete, and compact the journal if it is time.
 
         Raises:
             JobDirectoryError: the directory cannot be used.
@@ -261,6 +263,11 @@ class Journal:
         if newer is not None and newer.owner != self._owner:
             raise SupersededError(newer.number, newer.owner)
         await self._history.keep()
+        await self._compact()
+
+    def close(self) -> None:
+        """Stop all work in the background."""
+        self._history.close()
 
     async def _create(self, state: SchedulerState, now: datetime, step: Step | None = None) -> None:
         self._unconfirmed = self._unconfirmed or self._document(state, now, step)
@@ -270,14 +277,16 @@ class Journal:
             raise SupersededError(self._unconfirmed.number, "" if newest is None else newest.owner)
         self._unconfirmed = None
         self._number, self._written_at, self._written_source = document.number, now, self._resolver.source_identity
+        self._is_compaction_due = self._is_compaction_due or document.number % _COMPACT_EVERY == 0
         self._history.take(document)
         await self._history.keep()
         await self._compact()
 
     async def _compact(self) -> None:
         """Remove old documents from time to time; a failed removal is repeated at the next compaction."""
-        if self._number % _COMPACT_EVERY != 0 or not self._history.is_kept:
+        if not self._is_compaction_due or not self._history.is_kept:
             return
+        self._is_compaction_due = False
         try:
             await self._channel.compact(self._spec.options.history_size)
         except JobDirectoryError as error:

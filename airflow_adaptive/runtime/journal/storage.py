@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
+from weakref import WeakSet
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
@@ -39,6 +40,10 @@ ADVICE = {
 GENERAL_ADVICE = "check that the storage answers, and check its address and credentials"
 
 
+_proven: WeakSet[AbstractFileSystem] = WeakSet()
+"""Filesystems that create a file only if it is absent."""
+
+
 class Storage:
     """Blocking access to the files under a root, for calls in a thread. Each failure is a `JobDirectoryError`."""
 
@@ -52,7 +57,6 @@ class Storage:
         self._filesystem = filesystem
         self._root = root.rstrip("/")
         self._local = isinstance(filesystem, LocalFileSystem)
-        self._proven = self._local
 
     @classmethod
     def at(cls, url: str) -> Storage:
@@ -161,7 +165,7 @@ class Storage:
 
     def _require_create_if_absent(self) -> None:
         """Refuse a filesystem on which a "create" overwrites, because two loops could both take themselves for the first."""
-        if self._proven:
+        if self._local or self._filesystem in _proven:
             return
         probe = self._path(PROBE)
         if not _knows_create_mode(self._filesystem):
@@ -169,7 +173,7 @@ class Storage:
         self._create(probe, b"first")
         if self._create(probe, b"second"):
             self._refuse("its server ignores If-None-Match on PUT")
-        self._proven = True
+        _proven.add(self._filesystem)
 
     def _refuse(self, reason: str) -> None:
         raise JobDirectoryError(

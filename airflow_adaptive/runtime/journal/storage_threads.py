@@ -27,6 +27,9 @@ Result = TypeVar("Result")
 THREADS: Final = 32
 """Concurrent calls to one storage. At 30 ms per call the threads serve 1,000 calls per second."""
 
+BACKGROUND_SHARE: Final = 8
+"""One in so many calls is not urgent, although urgent calls wait, so that a busy process reads the history of its jobs, too."""
+
 NO_ANSWER: Final = "check that the storage is reachable"
 
 
@@ -44,6 +47,7 @@ class StorageThreads:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._urgent: deque[asyncio.Future[None]] = deque()
         self._background: deque[asyncio.Future[None]] = deque()
+        self._handovers = 0
         self._is_unresponsive = False
         self._is_checking = False
         weakref.finalize(self, self._calls.put, None)
@@ -116,6 +120,7 @@ class StorageThreads:
 
     def _hand_over(self) -> None:
         """Give a free thread to the next call that waits."""
+        self._handovers += 1
         turn = next(self._waiting(), None)
         if turn is None:
             self._free += 1
@@ -128,8 +133,11 @@ class StorageThreads:
             turn.set_exception(JobDirectoryError(error))
 
     def _waiting(self) -> Iterator[asyncio.Future[None]]:
-        """The calls that wait for a thread, urgent calls first; a canceled call does not wait any more."""
-        return (turn for turn in chain(self._urgent, self._background) if not turn.done())
+        """The calls that wait for a thread, urgent calls mostly first; a canceled call does not wait any more."""
+        queues = [self._urgent, self._background]
+        if self._handovers % BACKGROUND_SHARE == 0:
+            queues.reverse()
+        return (turn for turn in chain(*queues) if not turn.done())
 
 
 _threads: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, StorageThreads]] = weakref.WeakKeyDictionary()

@@ -18,7 +18,7 @@ from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.runtime.requirements.advice import PolicyAdvice
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.requirements.sources import RequirementsSource
-from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.scheduler.state import Finished, SchedulerState
 
 
 class Publisher:
@@ -39,7 +39,7 @@ class Publisher:
         self._attempt = attempt
         self._metrics = JobMetrics()
         self._urls = Urls()
-        self._published: tuple[SchedulerState, Urls, RequirementsSource | None] | None = None
+        self._published: tuple[SchedulerState, Urls, RequirementsSource | None, bool] | None = None
         self._policy: PolicyAdvice | None = None
 
     async def restore(self) -> None:
@@ -55,10 +55,16 @@ class Publisher:
         self._urls = self._urls.updated(observation, submission_id)
 
     async def publish(self, state: SchedulerState) -> None:
-        """Publish the job view and the job metrics, as far as they have changed."""
+        """Publish the job view and the job metrics, as far as they have changed.
+
+        The view of a job that has not ended waits until the history is read.
+        """
+        if isinstance(state.current, Finished):
+            await self._history.wait()
         requirements_source = self._resolver.requirements_source
-        if (state, self._urls, requirements_source) != self._published:
-            self._published = (state, self._urls, requirements_source)
+        content = (state, self._urls, requirements_source, self._history.is_read)
+        if content != self._published and not self._history.is_pending:
+            self._published = content
             self._policy = self._resolver.policy
             await self._store.publish(
                 job_view(

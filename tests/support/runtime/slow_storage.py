@@ -4,6 +4,7 @@ import threading
 import time
 from typing import Any
 
+from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 
@@ -72,3 +73,41 @@ class LaggingFileSystem(LocalFileSystem):
 
     def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
         return [name for name in super().ls(path, detail=False, **kwargs) if name.rsplit("/", 1)[-1] not in self.hidden]
+
+
+class MemoryStore(AbstractFileSystem):
+    """An object store in memory that many jobs can list without a delay.
+
+    Attributes:
+        files: path -> content.
+        calls: operation and path of each call, without repetitions, in order.
+    """
+
+    protocol = "memory-store"
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: dict[str, bytes] = {}
+        self.calls: dict[tuple[str, str], None] = {}
+        self._folders: dict[str, list[str]] = {}
+
+    def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
+        self.calls["list", path] = None
+        if not self._folders:
+            for name in self.files:
+                self._folders.setdefault(name.rpartition("/")[0], []).append(name)
+        return self._folders.get(path, [])
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> Any:
+        self.calls["read", path] = None
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path][start:end]
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        self.calls["create", path] = None
+        if path in self.files:
+            raise FileExistsError(path)
+        self.files[path] = value
+        self._folders.setdefault(path.rpartition("/")[0], []).append(path)

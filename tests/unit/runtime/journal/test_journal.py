@@ -1,0 +1,238 @@
+"""The journal: one loop claims it, persists each step, and notices another loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.job.protocol.codec import decode_journal, encode_journal, encode_status, journal_name
+from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.journal import Journal, SupersededError, attempt_of
+from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
+from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.events import SchedulingStarted
+from airflow_adaptive.scheduler.state import Created, SchedulerState, WaitingForResources
+from airflow_adaptive.scheduler.state_transitions.steps import Step
+from airflow_adaptive.scheduler.timeline import ReasonCode
+from airflow_adaptive.testing.contracts.job_channel import status_document
+from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.manual_clock import START
+from airflow_adaptive.testing.fakes.virtual_time import run as run_in_virtual_time
+from airflow_adaptive.testing.simulation.one_job import small_job
+from tests.support.runtime.slow_storage import MemoryStore
+
+JOBS = 1000
+DOCUMENTS = 200
+"""Documents of each journal."""
+
+READ_S = 0.03
+"""Latency of one call to an object store, in seconds."""
+
+
+def journal(channel: Any, attempt: str = "attempt-1", job: str = "job") -> Journal:
+    return Journal(channel, replace(small_job(job, (1, 4), {}), attempt=attempt))
+
+
+def documents(channel: FakeChannel) -> list[Any]:
+    return [decode_journal(channel.journal[number]) for number in sorted(channel.journal)]
+
+
+# ---- one journal ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def channel() -> FakeChannel:
+    return FakeChannel()
+
+
+@pytest.mark.asyncio
+async def test_first_loop_begins_the_journal_with_a_document(channel: FakeChannel) -> None:
+    state = await journal(channel).open(START)
+    assert isinstance(state.current, Created)
+    assert [(it.number, attempt_of(it.owner)) for it in documents(channel)] == [(1, "attempt-1")]
+
+
+@pytest.mark.asyncio
+async def test_step_is_persisted_and_adopted_by_the_next_loop(channel: FakeChannel) -> None:
+    first = journal(channel)
+    created = await first.open(START)
+    step = machine.step(created, SchedulingStarted(at=START))
+    await first.save(step, created, START)
+    adopted = await journal(channel, "attempt-2").open(START)
+    assert isinstance(adopted.current, WaitingForResources)
+    assert [len(it.transitions) for it in documents(channel)] == [0, 1, 0]
+
+
+@pytest.mark.asyncio
+async def test_step_that_changes_nothing_is_not_persisted(channel: FakeChannel) -> None:
+    opened = journal(channel)
+    created = await opened.open(START)
+    await opened.save(Step(state=created), created, START)
+    assert len(channel.journal) == 1
+
+
+@pytest.mark.asyncio
+async def test_loop_that_was_superseded_notices_before_and_while_it_writes(channel: FakeChannel) -> None:
+    first, second = journal(channel), journal(channel, "attempt-2")
+    created = await first.open(START)
+    await second.open(START)
+    with pytest.raises(SupersededError) as noticed:
+        await first.check()
+    assert noticed.value.attempt == "attempt-2"
+    with pytest.raises(SupersededError):
+        await first.save(machine.step(created, SchedulingStarted(at=START)), created, START)
+    await second.check()
+
+
+@pytest.mark.asyncio
+async def test_document_is_renewed_only_after_the_trigger_lifetime(channel: FakeChannel) -> None:
+    opened = journal(channel)
+    state = await opened.open(START)
+    await opened.renew(state, START + timedelta(hours=11))
+    assert len(channel.journal) == 1
+    await opened.renew(state, START + timedelta(hours=12))
+    assert len(channel.journal) == 2
+
+
+@pytest.mark.asyncio
+async def test_time_continues_if_the_clock_was_set_back_between_two_loops(channel: FakeChannel) -> None:
+    await journal(channel).open(START)
+    later = journal(channel)
+    await later.open(START - timedelta(minutes=5))
+    assert later.time(START - timedelta(minutes=5)) == START
+
+
+@pytest.mark.asyncio
+async def test_log_entry_whose_document_fails_is_written_again(channel: FakeChannel) -> None:
+    opened = journal(channel)
+    state = await opened.open(START)
+    opened.add_log_entry(ReasonCode.REQUIREMENTS_NOTICE, "ignored")
+    channel.available = False
+    with pytest.raises(JobDirectoryError):
+        await opened.write_log_entries(state, START)
+    channel.available = True
+    await opened.write_log_entries(state, START)
+    await opened.write_log_entries(state, START)
+    assert [decision["reason"] for it in documents(channel) for decision in it.decisions] == ["ignored"]
+
+
+# ---- takeover -------------------------------------------------------------------------------------------------------
+
+
+def store_with_journals(jobs: int) -> MemoryStore:
+    """An object store with the journal, and the status of the driver, of each job."""
+    store, fake = MemoryStore(), FakeChannel("job-0")
+    asyncio.run(journal(fake, job="job-0").open(START))
+    fields = json.loads(fake.journal[1])
+    for job in (f"job-{number}" for number in range(jobs)):
+        newest = json.dumps({**fields, "job": job}).encode()
+        for number in range(1, DOCUMENTS + 1):
+            path = f"jobs/{job}/journal/{journal_name(number)}"
+            store.files[path] = newest.replace(b'"number": 1', b'"number": %d' % number, 1)
+        store.files[f"jobs/{job}/status.json"] = encode_status(status_document(job=job))
+    return store
+
+
+def answer_in_virtual_time(delay_s: float) -> Callable[..., asyncio.Future[Any]]:
+    """A replacement of the thread of a call: the storage answers after a virtual delay."""
+
+    def start(threads: StorageThreads, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        async def answer() -> Any:
+            await asyncio.sleep(delay_s)
+            return work()
+
+        task = asyncio.get_running_loop().create_task(answer())
+        task.add_done_callback(threads._release)
+        return task
+
+    return start
+
+
+async def take_over(store: MemoryStore, job: str) -> tuple[float, Journal]:
+    """Claim the journal of a job and read the status of its driver; return the seconds that this takes."""
+    opened = journal(JobDirectory(Storage(store, "jobs"), job), "attempt-2", job)
+    state = await opened.open(START)
+    assert isinstance(state, SchedulerState)
+    assert f"jobs/{job}/journal/{journal_name(DOCUMENTS + 1)}" in store.files
+    assert ("read", f"jobs/{job}/status.json") in store.calls
+    return asyncio.get_running_loop().time(), opened
+
+
+def test_claim_reads_the_newest_document_and_not_the_history(tmp_path: Path) -> None:
+    """A loop takes over a journal of 200 documents: only a few reads come before the creation of its own document."""
+    store = store_with_journals(1)
+    asyncio.run(take_over(store, "job-0"))
+    created = next(index for index, (operation, _) in enumerate(store.calls) if operation == "create")
+    assert created < 8
+
+
+@pytest.mark.parametrize("delay_s", [READ_S, 0.16, 2.0])
+def test_one_takeover_succeeds_on_a_slow_storage(monkeypatch: pytest.MonkeyPatch, delay_s: float) -> None:
+    monkeypatch.setattr(StorageThreads, "_start", answer_in_virtual_time(delay_s))
+    elapsed, _ = run_in_virtual_time(take_over(store_with_journals(1), "job-0"))
+    assert elapsed < 12 * delay_s
+
+
+def test_1000_loops_claim_their_journals_within_a_minute_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The triggerer restarts: 1,000 loops claim journals of 200 documents at once, at 30 ms per call to the storage."""
+    monkeypatch.setattr(StorageThreads, "_start", answer_in_virtual_time(READ_S))
+    store = store_with_journals(JOBS)
+
+    async def restart() -> float:
+        taken = await asyncio.gather(*(take_over(store, f"job-{number}") for number in range(JOBS)))
+        for _, opened in taken:
+            opened.close()
+        return max(elapsed for elapsed, _ in taken)
+
+    assert run_in_virtual_time(restart()) < 60
+
+
+def test_history_is_read_in_parallel_after_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 documents at 30 ms take 6 s one after the other, and less than 1 s in parallel."""
+    monkeypatch.setattr(StorageThreads, "_start", answer_in_virtual_time(READ_S))
+    store = store_with_journals(1)
+
+    async def read() -> float:
+        claimed, opened = await take_over(store, "job-0")
+        assert opened.history.is_pending
+        await opened.history.wait()
+        assert opened.history.is_read
+        return asyncio.get_running_loop().time() - claimed
+
+    assert run_in_virtual_time(read()) < 1
+
+
+@pytest.mark.asyncio
+async def test_records_that_are_taken_while_the_history_is_read_come_last(
+    channel: FakeChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop takes over and makes a step before the read of the older documents has ended."""
+    first = journal(channel)
+    created = await first.open(START)
+    await first.save(machine.step(created, SchedulingStarted(at=START)), created, START)
+    answered, history = asyncio.Event(), channel.history
+
+    async def late_history(limit: int, before: int | None = None) -> Any:
+        await answered.wait()
+        return await history(limit, before)
+
+    monkeypatch.setattr(channel, "history", late_history)
+    second = journal(channel, "attempt-2")
+    state = await second.open(START)
+    second.add_log_entry(ReasonCode.REQUIREMENTS_NOTICE, "newer")
+    await second.write_log_entries(state, START)
+    assert [decision.reason for decision in second.history.at(state).decisions] == ["newer"]
+    answered.set()
+    await second.history.wait()
+    assert [decision.reason for decision in second.history.at(state).decisions][-1] == "newer"
+    assert [transition.target for transition in second.history.at(state).transitions] == ["WaitingForResources"]
+    assert encode_journal(documents(channel)[-1]) == channel.journal[max(channel.journal)]
