@@ -89,7 +89,7 @@ def with_driver(act: Callable[[Simulation, str], None], **options: Any) -> Simul
     """A job whose driver never reports, until something happens to it."""
     simulation = Simulation(resource_stabilization_timeout="2 s", restart_strategy="none", **options)
     simulation.cluster.add_worker(cores=2, memory_mb=1024)
-    simulation.drivers.silent = True
+    simulation.drivers.hang = True
     simulation.clock.at(20, lambda: act(simulation, next(reversed(simulation.cluster.submissions))))
     return simulation
 
@@ -105,7 +105,7 @@ def dies(log: DriverLog) -> Callable[[Simulation, str], None]:
 def falls_silent() -> str:
     simulation = Simulation(resource_stabilization_timeout="2 s", restart_strategy="none")
     simulation.cluster.add_worker(cores=2, memory_mb=1024)
-    simulation.clock.at(60, lambda: setattr(simulation.drivers, "silent", True))
+    simulation.clock.at(60, lambda: setattr(simulation.drivers, "hang", True))
     return failed(simulation)
 
 

@@ -17,14 +17,25 @@ from typing import Final
 
 from tests.support.repository import ROOT
 
-TERMS: Final = tomllib.loads(Path(__file__).with_name("retired_terms.toml").read_text())
-WORDS: Final = frozenset(TERMS["identifiers"]["words"])
-NAMES: Final = frozenset(TERMS["definitions"]["names"])
-PHRASES: Final = re.compile("|".join(TERMS["text"]["phrases"]), re.IGNORECASE)
+ROWS: Final = tomllib.loads(Path(__file__).with_name("retired_terms.toml").read_text())["rows"]
+WORDS: Final = frozenset(word for row in ROWS for word in row.get("identifiers", ()))
+NAMES: Final = frozenset(name for row in ROWS for name in row.get("definitions", ()))
+PHRASES: Final = re.compile("|".join(phrase for row in ROWS for phrase in row.get("phrases", ())), re.IGNORECASE)
 WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 NAME: Final = re.compile(r"[A-Za-z_]\w*")
 CODE: Final = ("airflow_adaptive", "dags")
-PROSE: Final = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "Makefile")
+PROSE: Final = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "docs",
+    ".github",
+    ".ci",
+    "Makefile",
+    "pyproject.toml",
+)
+SUFFIXES: Final = (".py", ".ts", ".tsx", ".md", ".html", ".yml", ".yaml", ".sh", "")
 GENERATED: Final = {"node_modules", "dist", "generated", "__pycache__"}
 HISTORY: Final = ("docs/adr/0019-",)
 """Documents that quote retired terms on purpose."""
@@ -38,12 +49,17 @@ def violations(paths: Iterable[str] = (*CODE, *PROSE)) -> Iterator[str]:
             yield from (f"{name}:{line}: {term}" for line, term in in_file(path, text))
 
 
+def has_rule(term: str) -> bool:
+    """Whether an identifier, a definition or a phrase that consists of the term is found."""
+    return _is_retired(term) or term.lower() in NAMES or PHRASES.search(term) is not None
+
+
 def files(paths: Iterable[str]) -> Iterator[Path]:
     """Files with code or prose below the paths."""
     for path in map(ROOT.joinpath, paths):
         found = [path] if path.is_file() else sorted(path.rglob("*"))
         for file in found:
-            is_source = file.suffix in (".py", ".ts", ".tsx", ".md") or file == path
+            is_source = file.suffix in SUFFIXES or file == path
             if is_source and file.is_file() and not GENERATED & set(file.parts):
                 yield file
 

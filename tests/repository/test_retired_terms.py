@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,14 @@ from tests.repository import retired_terms
 
 def test_no_retired_term_is_in_code_documentation_or_ui() -> None:
     assert list(retired_terms.violations()) == []
+
+
+@pytest.mark.parametrize("row", retired_terms.ROWS, ids=lambda row: row["retired"][0])
+def test_each_retired_term_has_a_rule_or_an_exemption(row: dict[str, Any]) -> None:
+    exempt = row.get("exempt", {})
+    assert [term for term in row["retired"] if retired_terms.has_rule(term) == (term in exempt)] == []
+    assert set(exempt) <= set(row["retired"])
+    assert row["use"]
 
 
 @pytest.mark.parametrize(

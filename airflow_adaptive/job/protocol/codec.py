@@ -94,7 +94,7 @@ def decode_rescale(data: bytes) -> RescaleDocument:
 def decode_status(data: bytes) -> DriverStatus:
     """Decode a driver status.
 
-    The metrics may be any numbers, so that implausible metrics do not make the driver appear silent.
+    The metrics may be any numbers, so that implausible metrics do not invalidate a heartbeat.
 
     Raises:
         DocumentError: the document is invalid; the message gives the reason.

@@ -109,19 +109,19 @@ def _process_events(
     heartbeat: DriverHeartbeat,
     now: datetime,
 ) -> Iterator[Event]:
-    """Events that follow from the state of the driver process, and from a heartbeat timeout."""
+    """Yield the events that follow from the state of the driver process, and from a heartbeat timeout."""
     epoch, options = state.epoch, state.options
-    silent = _time_without_heartbeat(state, observation, heartbeat)
+    elapsed = _time_without_heartbeat(state, observation, heartbeat)
     if observation.is_driver_over:
         yield events.DriverEnded(at=now, epoch=epoch, failure=_end_of_driver(state, observation))
-    elif silent >= options.driver_lease_timeout + LEASE_MARGIN and _is_unaccounted(observation.submission):
-        message = f"the driver has written no status for {silent.total_seconds():g} s: its lease has expired"
+    elif elapsed >= options.driver_lease_timeout + LEASE_MARGIN and _is_unaccounted(observation.submission):
+        message = f"the driver has written no status for {elapsed.total_seconds():g} s: its lease has expired"
         failure = Failure(error_class=LEASE_OVER, message=message)
         # While the directive allows queries, a driver that starts late could still run one: the timeout stops the driver first.
         over = events.DriverHeartbeatTimedOut if action(state) is Action.RUN else events.DriverEnded
         yield over(at=now, epoch=epoch, failure=failure)
-    elif silent >= options.driver_heartbeat_timeout and isinstance(state.current, Executing | RestartingLocally):
-        message = f"the driver has written no status for {silent.total_seconds():g} s"
+    elif elapsed >= options.driver_heartbeat_timeout and isinstance(state.current, Executing | RestartingLocally):
+        message = f"the driver has written no status for {elapsed.total_seconds():g} s"
         failure = Failure(error_class=DRIVER_HEARTBEAT_TIMEOUT, message=message)
         yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
 

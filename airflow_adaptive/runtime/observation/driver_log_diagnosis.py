@@ -174,7 +174,7 @@ def _without_executors(failure: Failure, stderr: str) -> Failure:
 
 
 def _is_failure(state: SchedulerState, observation: JobObservation) -> bool:
-    """Whether the end of the driver is a failure; a driver also ends when its directive says so."""
+    """Return whether the end of the driver is a failure. A driver also ends if its directive requires the end."""
     ended_in_order = observation.status is not None and observation.status.state in (
         DriverState.STOPPED,
         DriverState.FINISHED,

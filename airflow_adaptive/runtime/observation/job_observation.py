@@ -12,12 +12,12 @@ from airflow_adaptive.runtime.cluster.free_capacity import Executors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobObservation:
-    """What the external systems report at one moment; None for what is unknown at that moment.
+    """The state of the external systems at one moment. Unknown values are None.
 
     Attributes:
         status: status of the driver of the current epoch.
-        status_read_at: when the status was read, None if this poll cannot decide whether the driver is silent.
-        control_requests: what users and programs request.
+        status_read_at: when the status was read, None if this poll cannot decide whether the driver has missed its heartbeat.
+        control_requests: requests of users and programs.
         cluster: workers and grants.
         share: capacity share of the job: executors by worker, in addition to those that the job has.
         submission: state of the driver process.

@@ -247,7 +247,7 @@ class FakeCluster:
 
     def _answer(self) -> None:
         if not self.answers:
-            raise ClusterUnreachableError(f"{MASTER_URL}: no answer: it was made to keep silent")
+            raise ClusterUnreachableError(f"{MASTER_URL}: no response, as the test requires")
 
     def _living(self) -> dict[str, ActiveDriver]:
         states = (SubmissionState.SUBMITTED, SubmissionState.RUNNING)

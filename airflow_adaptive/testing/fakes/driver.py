@@ -50,7 +50,7 @@ class FakeDrivers:
     """All driver processes of one job on a `FakeCluster`.
 
     Attributes:
-        silent: whether the drivers run without reading the journal and without writing a status.
+        hang: whether the drivers hang: they run, but neither read the journal nor write a status.
         boots: ticks that a driver needs until its session exists.
         formats: document formats that a driver reads which starts now.
         commits: whether running queries commit a batch with each tick; otherwise they are idle.
@@ -66,7 +66,7 @@ class FakeDrivers:
         self._sessions: dict[str, _Session] = {}
         self.boots = 0
         self.formats: tuple[int, ...] = FORMATS
-        self.silent = False
+        self.hang = False
         self.commits = True
         self.build_failure: FailureReport | None = None
         self.vertices_read: tuple[str, ...] | None = None
@@ -87,7 +87,7 @@ class FakeDrivers:
                     boots=self.boots,
                     formats=self.formats,
                 )
-            if states[submission_id] is SubmissionState.RUNNING and not self.silent:
+            if states[submission_id] is SubmissionState.RUNNING and not self.hang:
                 self._act(self._sessions[submission_id])
 
     def fail_query(self, error_class: str = "SparkException", message: str = "a task failed") -> None:

@@ -99,7 +99,7 @@ class FakeChannel:
 
     def _require_available(self) -> None:
         if not self.available:
-            raise JobDirectoryError(f"the directory of job {self.job!r} is not available: the test says so")
+            raise JobDirectoryError(f"the directory of job {self.job!r} is not available, as the test requires")
 
     def _trusted(self) -> list[JournalDocument]:
         """Valid documents, oldest first; a document of a newer format raises an error, as in a real job directory."""

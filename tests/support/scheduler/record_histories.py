@@ -75,9 +75,9 @@ def driver_and_query_fail(job: Simulation) -> None:
 
 def driver_hangs(job: Simulation) -> None:
     """A driver misses its heartbeat, is killed and replaced; the next driver ignores a STOP request."""
-    job.clock.at(20, lambda: setattr(job.drivers, "silent", True))
-    job.clock.at(100, lambda: setattr(job.drivers, "silent", False))
-    job.clock.at(160, lambda: setattr(job.drivers, "silent", True))
+    job.clock.at(20, lambda: setattr(job.drivers, "hang", True))
+    job.clock.at(100, lambda: setattr(job.drivers, "hang", False))
+    job.clock.at(160, lambda: setattr(job.drivers, "hang", True))
     job.clock.at(161, request(job, DesiredState.CANCELED))
 
 

@@ -140,7 +140,7 @@ def test_canceled_job_stops_its_driver(small: Simulation) -> None:
 
 def test_driver_that_does_not_stop_is_killed(small: Simulation) -> None:
     def hang() -> None:
-        small.drivers.silent = True
+        small.drivers.hang = True
         small.store.requests = ControlRequests(desired_state=DesiredState.CANCELED)
 
     small.clock.at(20, hang)
@@ -150,8 +150,8 @@ def test_driver_that_does_not_stop_is_killed(small: Simulation) -> None:
 
 
 def test_hanging_driver_is_killed_and_replaced(small: Simulation) -> None:
-    small.clock.at(20, lambda: setattr(small.drivers, "silent", True))
-    small.clock.at(100, lambda: setattr(small.drivers, "silent", False))
+    small.clock.at(20, lambda: setattr(small.drivers, "hang", True))
+    small.clock.at(100, lambda: setattr(small.drivers, "hang", False))
     small.clock.at(160, request(small, DesiredState.SUSPENDED))
     small.run()
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]

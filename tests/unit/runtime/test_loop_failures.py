@@ -93,9 +93,9 @@ def test_lost_answer_to_a_submission_doubles_no_driver(small: Simulation) -> Non
 
 
 def test_report_that_is_being_replaced_is_no_loss(small: Simulation) -> None:
-    small.clock.at(20, lambda: setattr(small.drivers, "silent", True))
+    small.clock.at(20, lambda: setattr(small.drivers, "hang", True))
     small.clock.at(20, lambda: setattr(small.channel, "reported", None))
-    small.clock.at(23, lambda: setattr(small.drivers, "silent", False))
+    small.clock.at(23, lambda: setattr(small.drivers, "hang", False))
     small.clock.at(40, request(small, DesiredState.SUSPENDED))
     small.run()
     assert "RestartingLocally" not in small.states
@@ -103,8 +103,8 @@ def test_report_that_is_being_replaced_is_no_loss(small: Simulation) -> None:
 
 def test_next_loop_that_finds_no_report_yet_loses_no_slot(small: Simulation) -> None:
     small.run(RunLimits(recycle_at=START + timedelta(seconds=20)))
-    small.drivers.silent, small.channel.reported = True, None
-    small.clock.at(25, lambda: setattr(small.drivers, "silent", False))
+    small.drivers.hang, small.channel.reported = True, None
+    small.clock.at(25, lambda: setattr(small.drivers, "hang", False))
     small.clock.at(40, request(small, DesiredState.SUSPENDED))
     small.run()
     assert "RestartingLocally" not in small.states
@@ -118,7 +118,7 @@ def test_slots_of_a_dead_driver_are_not_counted_twice(small: Simulation) -> None
 
 
 def test_script_that_never_runs_its_job_fails_with_the_advice(small: Simulation) -> None:
-    small.drivers.silent = True
+    small.drivers.hang = True
     small.clock.at(10, lambda: small.cluster.finish_driver(newest_driver(small)))
     end = small.run_to_end()
     assert end.cause is not None

@@ -69,14 +69,14 @@ def test_next_attempt_starts_a_finished_job_again_under_the_next_epoch(small: Si
 
 def test_next_attempt_waits_for_the_end_of_the_job_that_it_finds_ending(small: Simulation) -> None:
     def hang() -> None:
-        small.drivers.silent = True
+        small.drivers.hang = True
         small.store.requests = ControlRequests(desired_state=DesiredState.CANCELED)
 
     small.clock.at(20, hang)
     small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     small.spec = replace(small.spec, attempt="attempt-2")
     small.store.requests = ControlRequests()
-    small.clock.at(85, lambda: setattr(small.drivers, "silent", False))
+    small.clock.at(85, lambda: setattr(small.drivers, "hang", False))
     small.clock.at(150, request(small, DesiredState.SUSPENDED))
     state = small.run()
     assert outcome(state) is Outcome.SUSPENDED

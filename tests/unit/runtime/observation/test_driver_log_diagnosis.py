@@ -182,7 +182,7 @@ def job() -> Simulation:
     """A job whose drivers never report, with room for one."""
     simulation = Simulation(resource_stabilization_timeout="2 s", driver_heartbeat_timeout="10 min")
     simulation.cluster.add_worker(cores=2, memory_mb=1024)
-    simulation.drivers.silent = True
+    simulation.drivers.hang = True
     return simulation
 
 
@@ -208,7 +208,7 @@ def test_log_that_can_not_be_read_delays_nothing(job: Simulation, monkeypatch: p
 
     monkeypatch.setattr(job.cluster, "driver_log", unreachable)
     job.clock.at(20, lambda: end_driver(job, IMPORT_ERROR))
-    job.clock.at(25, lambda: setattr(job.drivers, "silent", False))
+    job.clock.at(25, lambda: setattr(job.drivers, "hang", False))
     job.clock.at(60, job.drivers.finish)
     assert job.run_to_end().outcome is Outcome.FINISHED
     assert len(job.cluster.submissions) == 2
@@ -216,7 +216,7 @@ def test_log_that_can_not_be_read_delays_nothing(job: Simulation, monkeypatch: p
 
 def test_log_is_reported_once_for_the_same_failure(job: Simulation, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger=driver_log_diagnosis.__name__)
-    job.drivers.silent = False
+    job.drivers.hang = False
     job.clock.at(20, job.drivers.fail_query)
     job.clock.at(60, job.drivers.finish)
     job.run_to_end()
@@ -226,7 +226,7 @@ def test_log_is_reported_once_for_the_same_failure(job: Simulation, caplog: pyte
 def test_log_of_a_driver_that_ends_in_order_is_not_read(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     queried: list[str] = []
     monkeypatch.setattr(job.cluster, "driver_log", queried.append)
-    job.drivers.silent = False
+    job.drivers.hang = False
     job.clock.at(20, job.drivers.finish)
     assert job.run_to_end().outcome is Outcome.FINISHED
     assert queried == []
