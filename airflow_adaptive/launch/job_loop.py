@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import PurePath
 from typing import Any
 
 from airflow_adaptive.autoscaling.advisor import advisor
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.launch.job_ports import job_ports
+from airflow_adaptive.launch.job_ports import job_directory, job_ports
 from airflow_adaptive.launch.loop_events import error_event, finished_event, recycle_event
+from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import JobChannel, JobDirectoryError, PortError
-from airflow_adaptive.runtime.journal.journal import attempt_of
+from airflow_adaptive.runtime.journal.journal import SupersededError, attempt_of
 from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
-from airflow_adaptive.scheduler.state import Finished
+from airflow_adaptive.scheduler.errors import SnapshotError
+from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
@@ -29,6 +32,10 @@ log = logging.getLogger(__name__)
 
 KILL_GRACE = timedelta(seconds=10)
 """Longest graceful stop of a killed task. Airflow gives `on_kill` 30 s (`[triggerer] on_kill_timeout`)."""
+
+FIRST_RESTART_DELAY = timedelta(seconds=1)
+MAX_RESTART_DELAY = timedelta(minutes=1)
+"""Delay before a failed loop is restarted; each further failure doubles the delay. A loop that runs for longer resets the delay."""
 
 ATTEMPT_SEARCH_DEPTH = 20
 """Number of journal documents among which an attempt searches for its own.
@@ -47,20 +54,57 @@ async def run_job_loop(
 ) -> dict[str, Any]:
     """Run the loop of a job until the loop ends, and return the event that resumes the task (see `loop_events`).
 
+    A loop that fails is restarted with backoff, because the driver of the job must not run without a loop. The loop ends with an
+    error only if a restart cannot help: another version owns the journal, the job directory is lost, or the job was never deployed.
+
     Raises:
         SupersededError: another loop has taken the job over.
     """
-    loop: Loop | None = None
+    delay, failure, clock = FIRST_RESTART_DELAY, None, ProcessResources.current().clock
+    while True:
+        began_at, loop = clock.now(), None
+        try:
+            async with job_ports(conn_id, base, spec.graph.job, task, spec.options.deploy_timeout, on_rescale) as ports:
+                loop = Loop(spec, ports, limits, advisor(spec.rescale_policy), failure)
+                return _loop_event(spec, conn_id, base, limits, loop, await loop.run())
+        except SupersededError:
+            raise
+        except (PortError, SnapshotError) as error:
+            return error_event(error, None if loop is None else loop.driver)
+        except Exception as error:
+            if loop is None and not await _is_deployed(base, spec.graph.job):
+                return error_event(error, None)
+            log.exception("The control loop of job %s failed. It is restarted.", spec.graph.job)
+            failure = _location(error)
+        delay = FIRST_RESTART_DELAY if clock.now() - began_at > MAX_RESTART_DELAY else delay
+        await clock.sleep(delay.total_seconds())
+        delay = min(2 * delay, MAX_RESTART_DELAY)
+
+
+def _loop_event(
+    spec: JobSpec, conn_id: str, base: str, limits: RunLimits | None, loop: Loop, state: SchedulerState
+) -> dict[str, Any]:
+    cancel_at = None if limits is None else limits.cancel_at
+    if isinstance(state.current, Finished):
+        return finished_event(state, state.current, cancel_at, loop.last_error)
+    return recycle_event(spec, conn_id, base, cancel_at)
+
+
+async def _is_deployed(base: str, job: str) -> bool:
+    """Whether the job has a journal, so that a driver may run. An unreadable journal may exist."""
     try:
-        async with job_ports(conn_id, base, spec.graph.job, task, spec.options.deploy_timeout, on_rescale) as ports:
-            loop = Loop(spec, ports, limits, advisor(spec.rescale_policy))
-            state = await loop.run()
-            cancel_at = None if limits is None else limits.cancel_at
-            if isinstance(state.current, Finished):
-                return finished_event(state, state.current, cancel_at, loop.last_error)
-            return recycle_event(spec, conn_id, base, cancel_at)
-    except (PortError, AdaptiveSchedulerError, ValueError) as error:
-        return error_event(error, None if loop is None else loop.driver)
+        channel = await ProcessResources.current().store_access.read(lambda: job_directory(base, job))
+        return await channel.newest() is not None
+    except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
+        log.warning("The job directory cannot be read, so a driver of the job may run: %s", error)
+        return True
+
+
+def _location(error: Exception) -> str:
+    """The class and the place of an exception. Its message may contain a secret, and the timeline is not masked."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{PurePath(frame.filename).name}, line {frame.lineno}"
+    return f"{type(error).__name__} at {place}; the log of the task contains the details"
 
 
 async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> None:

@@ -44,6 +44,7 @@ from airflow_adaptive.runtime.step_executor import StepExecutor
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import CancelRequested, Event
 from airflow_adaptive.scheduler.state import Canceling, Finished, SchedulerState
+from airflow_adaptive.scheduler.timeline import ReasonCode
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,7 @@ class Loop:
         ports: Ports,
         limits: RunLimits | None = None,
         advisor: Advisor | None = None,
+        restart_reason: str | None = None,
     ) -> None:
         """Nothing is done before `run`.
 
@@ -110,6 +112,7 @@ class Loop:
             ports: the external systems.
             limits: when to return early; never by default.
             advisor: the job's rescale policy, None without one.
+            restart_reason: failure of the loop that this loop replaces, for the timeline; None without a failure.
         """
         self._spec = spec
         self._ports = ports
@@ -121,6 +124,9 @@ class Loop:
         self._resolver = RequirementsResolver(advisor)
         self._heartbeat = HeartbeatMonitor()
         self._journal = Journal(ports.channel, spec, self._resolver, self._heartbeat)
+        if restart_reason is not None:
+            text = f"the control loop failed and was restarted: {restart_reason}"
+            self._journal.add_log_entry(ReasonCode.LOOP_RESTARTED, text)
         self._diagnosis = DriverLogDiagnosis(ports.cluster)
         self._participant = Participant(ports.shared or SharedCluster(ports.cluster, ports.clock))
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))

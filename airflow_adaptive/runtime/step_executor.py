@@ -7,8 +7,10 @@ not repeated on recovery: the scheduler derives from the observation what is mis
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from airflow_adaptive.ports import Clock, ClusterClient
@@ -19,10 +21,15 @@ from airflow_adaptive.runtime.journal.journal import Journal
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.config.parsing import MINIMAL_INCREASE
+from airflow_adaptive.scheduler.errors import ScaleUpControllerError
 from airflow_adaptive.scheduler.events import Event, TimerFired
 from airflow_adaptive.scheduler.policies.jitter import jitter
 from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, SchedulerState
 from airflow_adaptive.scheduler.state_transitions.steps import Step
+from airflow_adaptive.scheduler.timeline import ReasonCode
+
+log = logging.getLogger(__name__)
 
 Publish = Callable[[SchedulerState], Awaitable[None]]
 """Publishes a state that the job has just entered."""
@@ -62,6 +69,7 @@ class StepExecutor:
         self._state = machine.create(spec.graph, spec.options)
         self._unsaved: Step | None = None
         self._is_deferred = False
+        self._controller_failure: str | None = None
 
     @property
     def state(self) -> SchedulerState:
@@ -101,11 +109,25 @@ class StepExecutor:
         """
         waiting = deque(events)
         while waiting:
-            step = machine.step(self._state, waiting.popleft())
+            step = self._step(waiting.popleft())
             if step.state is self._state or self._participant.admits(slot_demand(self._spec, step.state), self._now()):
                 waiting.extend(await self._persist_and_execute(step))
             else:
                 self._is_deferred = True
+
+    def _step(self, event: Event) -> Step:
+        """Step on an event. If the job's own scale-up controller fails, the default controller decides."""
+        try:
+            return machine.step(self._state, event)
+        except ScaleUpControllerError as error:
+            text = f"{error}; {MINIMAL_INCREASE} decides instead"
+            if text != self._controller_failure:
+                self._controller_failure = text
+                log.warning("%s", text, exc_info=error)
+                self._journal.add_log_entry(ReasonCode.SCALE_UP_CONTROLLER_FAILED, text)
+            options = replace(self._state.options, scale_up_controller=MINIMAL_INCREASE)
+            step = machine.step(replace(self._state, options=options), event)
+            return replace(step, state=replace(step.state, options=self._state.options))
 
     async def fire_timers(self, until: datetime) -> None:
         """Fire the timers that are due, one at a time, because each may change the next one. Raises as `take`.

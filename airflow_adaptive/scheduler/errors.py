@@ -4,6 +4,7 @@ AdaptiveSchedulerError
 ├── JobGraphError       the declared graph is invalid; contains all violations
 ├── RequirementsError   the resource requirements are invalid; contains all violations
 ├── OptionError         the name or the value of an option is invalid
+├── ScaleUpControllerError a scale-up controller of a DAG author cannot be loaded, or has failed
 ├── SnapshotError       a saved state cannot be read
 └── SchedulerUsageError a bug in this package: the caller violated a precondition
 """
@@ -40,6 +41,10 @@ class RequirementsError(_ListedError):
 
 class OptionError(AdaptiveSchedulerError, ValueError):
     """An option is unknown or has an invalid value. The message contains the option, the value and the valid values."""
+
+
+class ScaleUpControllerError(AdaptiveSchedulerError, ValueError):
+    """A scale-up controller of a DAG author cannot be loaded, or has failed."""
 
 
 class SnapshotError(AdaptiveSchedulerError, ValueError):

@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_type_hints
 
 from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, driver_document
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
+from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.scheduler.state import SchedulerState
 
 FINEST: Final = 10
@@ -54,6 +55,8 @@ class Point(NamedTuple):
 
 
 COLUMNS: Final = Point._fields
+
+_TYPES: Final = get_type_hints(Point)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +218,10 @@ def _worst(before: int | None, now: int | None) -> int | None:
     return max((value for value in (before, now) if value is not None), default=None)
 
 
-def _points(page: Any) -> Iterator[Point]:
-    """Yield the points of a published page; none if the page is invalid."""
+def _points(page: Any) -> list[Point]:
+    """The points of a published page; none if the page is invalid. The store may contain anything."""
     try:
-        columns, rows = page["columns"], page["points"]
-        yield from (Point(**dict(zip(columns, row, strict=True))) for row in rows)
-    except (KeyError, TypeError, ValueError):
-        return
+        rows = [dict(zip(page["columns"], row, strict=True)) for row in page["points"]]
+        return [Point(**{name: decode(_TYPES[name], value) for name, value in row.items()}) for row in rows]
+    except (LookupError, TypeError, ValueError):
+        return []

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cache
 from pkgutil import resolve_name
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode
-from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, ScaleUpController, Tier
+from airflow_adaptive.scheduler.errors import ScaleUpControllerError
+from airflow_adaptive.scheduler.policies.rescaling import CustomController, MinimalIncrease, ScaleUpController, Tier
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -104,14 +105,15 @@ def load_scale_up_controller(name: str, min_increase: int) -> ScaleUpController:
         min_increase: smallest increase that `minimal-increase` accepts.
 
     Raises:
-        ValueError: the class cannot be loaded, or is not a `ScaleUpController`.
+        ScaleUpControllerError: the class cannot be loaded, or is not a `ScaleUpController`.
     """
     if name == MINIMAL_INCREASE:
         return MinimalIncrease(min_increase=min_increase)
     try:
         controller = resolve_name(name)()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"{name!r} is neither {MINIMAL_INCREASE} nor an importable 'module:Class': {error}") from error
+    except Exception as error:
+        text = f"{name!r} is neither {MINIMAL_INCREASE} nor an importable 'module:Class': {error}"
+        raise ScaleUpControllerError(text) from error
     if not callable(getattr(controller, "can_scale_up", None)):
-        raise ValueError(f"{name!r} has no method can_scale_up(current, new)")  # noqa: TRY004  readers raise ValueError
-    return cast(ScaleUpController, controller)
+        raise ScaleUpControllerError(f"{name!r} has no method can_scale_up(current, new)")
+    return CustomController(name=name, controller=controller)

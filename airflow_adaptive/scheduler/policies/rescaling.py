@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from airflow_adaptive.scheduler.errors import ScaleUpControllerError
 from airflow_adaptive.scheduler.requirements import Parallelism, Requirements
 
 
@@ -49,6 +50,28 @@ class MinimalIncrease:
     def can_scale_up(self, current: Parallelism, new: Parallelism) -> bool:
         """Return whether the cumulative parallelism grows by at least `min_increase`."""
         return sum(new.values()) - sum(current.values()) >= self.min_increase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomController:
+    """The controller of a DAG author, whose code may raise any exception.
+
+    Attributes:
+        name: name of the class.
+        controller: instance of the class.
+    """
+
+    name: str
+    controller: ScaleUpController
+
+    def can_scale_up(self, current: Parallelism, new: Parallelism) -> bool:
+        """Return what the controller decides. Raises `ScaleUpControllerError` if the controller fails."""
+        try:
+            return bool(self.controller.can_scale_up(current, new))
+        except Exception as error:
+            raise ScaleUpControllerError(
+                f"scale_up_controller {self.name!r} failed ({type(error).__name__})"
+            ) from error
 
 
 def parallelism_changed(current: Parallelism, new: Parallelism) -> bool:

@@ -1,9 +1,11 @@
-"""Observations of a loop whose parts are read at different times."""
+"""Observations of a loop whose parts are read at different times, and of loops that share the resources of a process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
+from airflow_adaptive.testing.simulation.several_jobs import Competition
 
 
 def just_before_a_poll(simulation: Simulation, at_s: float, happens: Callable[[], None]) -> None:
@@ -89,3 +92,34 @@ def test_end_of_a_driver_is_not_a_failure_while_its_last_status_cannot_be_read(j
     just_before_a_poll(job, 30, finish)
     assert end_of(job).outcome is Outcome.FINISHED
     assert len(job.cluster.submissions) == 1
+
+
+HOUR = timedelta(hours=1)
+
+QUICK: dict[str, Any] = {
+    "resource_stabilization_timeout": "2 s",
+    "scaling_interval_min": "5 s",
+    "executing_stabilization_timeout": "5 s",
+    "max_trigger_delay": "3 s",
+    "slot_idle_timeout": "2 s",
+    "local_recovery_timeout": "10 s",
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("ahead", [timedelta(seconds=3), HOUR])
+def test_loop_detects_a_failed_query_while_the_clock_of_another_loop_is_ahead(ahead: timedelta) -> None:
+    """The wall clock steps back between the starts of two loops, both jobs are idle, and the query of the second job fails."""
+    simulation = Competition()
+    simulation.add_worker(8)
+    simulation.add_job("first", (1, 1), clock_ahead=ahead, **QUICK)
+    second = simulation.add_job("second", (1, 1), **QUICK)
+    simulation.at(60, second.drivers.fail_query)
+    simulation.run(80)
+    assert second.path[:4] == ["WaitingForResources", "Deploying", "Executing", "Restarting"]

@@ -115,7 +115,20 @@ def test_next_loop_goes_on_with_the_pages_of_the_one_before(running: SchedulerSt
 
 
 @pytest.mark.parametrize(
-    "page", [{}, None, 3, {"columns": ["what"], "points": [[1]]}, {"columns": list(COLUMNS), "points": [[1, 2]]}]
+    "page",
+    [
+        {},
+        None,
+        3,
+        "x",
+        [],
+        {"columns": ["what"], "points": [[1]]},
+        {"columns": list(COLUMNS), "points": [[1, 2]]},
+        {"columns": list(COLUMNS), "points": 7},
+        {"columns": list(COLUMNS), "points": [["noon", 1, 1, 4, 1.0, 1.0, 100, None, "Executing"]]},
+        {"columns": list(COLUMNS), "points": [[None] * len(COLUMNS)]},
+        {"columns": list(COLUMNS), "points": [[0, 1, 1, 4, "fast", [], {}, "none", 5]]},
+    ],
 )
 def test_page_that_is_not_understood_is_left_out(running: SchedulerState, page: Any) -> None:
     metrics = JobMetrics()

@@ -5,8 +5,8 @@ import pytest
 from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.config.parsing import load_scale_up_controller, patterns, rescale_tier
-from airflow_adaptive.scheduler.errors import OptionError
-from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, Tier
+from airflow_adaptive.scheduler.errors import OptionError, ScaleUpControllerError
+from airflow_adaptive.scheduler.policies.rescaling import CustomController, MinimalIncrease, Tier
 from airflow_adaptive.scheduler.requirements import Parallelism
 
 
@@ -19,6 +19,16 @@ class OnlyDoubles:
 
 class NoController:
     """Something else."""
+
+
+class Defective(OnlyDoubles):
+    def can_scale_up(self, current: Parallelism, new: Parallelism) -> bool:
+        return new["no such vertex"] > 0
+
+
+class Refusing(OnlyDoubles):
+    def __init__(self) -> None:
+        raise KeyError("no configuration")
 
 
 class Demanding(OnlyDoubles):
@@ -84,7 +94,10 @@ def test_impossible_value_is_named_with_its_option(option: str, value: object, c
 
 def test_controller_is_ours_or_the_users():
     assert load_scale_up_controller("minimal-increase", 3) == MinimalIncrease(min_increase=3)
-    assert isinstance(load_scale_up_controller(f"{__name__}:OnlyDoubles", 1), OnlyDoubles)
+    custom = load_scale_up_controller(f"{__name__}:OnlyDoubles", 1)
+    assert isinstance(custom, CustomController)
+    assert isinstance(custom.controller, OnlyDoubles)
+    assert custom.can_scale_up({"job": 1}, {"job": 2})
 
 
 @pytest.mark.parametrize(
@@ -98,3 +111,11 @@ def test_rescale_tier_is_read_by_number_or_name(given: object, tier: Tier) -> No
 def test_rescale_tier_that_is_none_is_refused_with_those_that_there_are(given: object) -> None:
     with pytest.raises(ValueError, match=r"is none of 0 \(executors\), 1 \(query\), 2 \(state\), 3 \(driver\)"):
         rescale_tier(given)
+
+
+def test_controller_that_raises_any_exception_is_named_in_one_class_of_errors():
+    name = f"{__name__}:Defective"
+    with pytest.raises(ScaleUpControllerError, match=f"scale_up_controller '{name}' failed .KeyError."):
+        load_scale_up_controller(name, 1).can_scale_up({"job": 1}, {"job": 2})
+    with pytest.raises(OptionError, match="no configuration"):
+        Options.of({"scale_up_controller": f"{__name__}:Refusing"})

@@ -1,7 +1,8 @@
-"""The rescale ladder through the real loop, in a simulated world: what becomes of the driver and its queries."""
+"""Steps of the real loop on a simulated cluster: rescale tiers, new deployments, and scale-up controllers that fail."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from airflow_adaptive.job.protocol.documents import FailureReport
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Executing
+from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
 
@@ -79,3 +81,23 @@ def test_fingerprint_distinguishes_deployments_and_reveals_no_values(small: Simu
     ]
     assert len({small.spec.deployment, *[other.deployment for other in others]}) == len(others) + 1
     assert "hunter2" not in secret.deployment
+
+
+class BrokenController:
+    """A scale-up controller of a DAG author with a defect."""
+
+    def can_scale_up(self, current: Mapping[str, int], new: Mapping[str, int]) -> bool:
+        return new["no such vertex"] > current["no such vertex"]
+
+
+def test_scale_up_controller_that_fails_is_replaced_and_reported() -> None:
+    """The job runs, a worker joins, and the job's own controller raises `KeyError`; later the driver is lost."""
+    controller = f"{BrokenController.__module__}:{BrokenController.__name__}"
+    job = Simulation(**QUICK, scale_up_controller=controller)
+    job.cluster.add_worker(cores=2, memory_mb=1024)
+    job.clock.at(20, lambda: job.cluster.add_worker(cores=1, memory_mb=512))
+    assert run_until(job, 60).plan.parallelism == {"job": 2}
+    (failure, *_) = [it for it in job.store.views[-1].history.decisions if "controller" in it.reason]
+    assert failure.reason_code is ReasonCode.SCALE_UP_CONTROLLER_FAILED
+    assert failure.reason == f"scale_up_controller {controller!r} failed (KeyError); minimal-increase decides instead"
+    assert job.store.views[-1].scheduler.options.scale_up_controller == controller

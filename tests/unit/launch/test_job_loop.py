@@ -1,0 +1,117 @@
+"""The loop of a job is restarted after each failure, because its driver must not run without a loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.launch import job_loop
+from airflow_adaptive.launch.job_loop import run_job_loop
+from airflow_adaptive.ports import ForeignDirectoryError
+from airflow_adaptive.runtime.loop import Ports, RunLimits
+from airflow_adaptive.scheduler.timeline import ReasonCode
+from airflow_adaptive.spark.address import AddressError
+from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.testing.fakes.manual_clock import START
+from airflow_adaptive.testing.simulation.one_job import Simulation
+
+TASK = TaskKey(dag_id="d", task_id="t", run_id="r")
+BASE = "file:///nowhere"
+
+
+class Opening:
+    """`job_ports` of a simulation; `errors` are raised one after the other, before the ports open."""
+
+    def __init__(self, job: Simulation) -> None:
+        self.job = job
+        self.errors: list[Exception] = []
+        self.opened = 0
+
+    @asynccontextmanager
+    async def __call__(self, *_: Any, **__: Any) -> AsyncIterator[Ports]:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.opened += 1
+        yield self.job.ports
+
+
+@pytest.fixture
+def job() -> Simulation:
+    """A job that executes from the first seconds on, and ends after two minutes."""
+    job = Simulation(resource_stabilization_timeout="2 s")
+    job.cluster.add_worker(cores=2, memory_mb=1024)
+    job.clock.at(120, job.drivers.finish)
+    return job
+
+
+@pytest.fixture
+def opening(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> Opening:
+    opening = Opening(job)
+    monkeypatch.setattr(job_loop, "job_ports", opening)
+    monkeypatch.setattr(job_loop, "FIRST_RESTART_DELAY", timedelta(0))
+    return opening
+
+
+def run(job: Simulation, limits: RunLimits | None = None) -> dict[str, Any]:
+    return asyncio.run(run_job_loop(job.spec, "spark_test", BASE, TASK, limits))
+
+
+def fail_at(job: Simulation, seconds: float, error: Exception) -> None:
+    """Let one call of the store fail, as a defect of any part of the loop would."""
+    publish_metrics = job.store.publish_metrics
+
+    async def fail(*_: Any) -> None:
+        job.store.publish_metrics = publish_metrics  # type: ignore[method-assign]
+        raise error
+
+    job.clock.at(seconds, lambda: setattr(job.store, "publish_metrics", fail))
+
+
+@pytest.mark.parametrize("error", [KeyError("hush"), ValueError("hush"), RuntimeError("hush")], ids=repr)
+def test_loop_that_fails_is_restarted_and_adopts_its_driver(
+    job: Simulation, opening: Opening, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job runs, its loop raises an unexpected exception, and the queries end later."""
+    fail_at(job, 30, error)
+    event = run(job)
+    assert (event["status"], event["outcome"]) == ("finished", "FINISHED")
+    assert opening.opened == 2
+    assert [epoch for epoch, _, _ in job.drivers.started] == [1]
+    (restart,) = [it for it in job.store.views[-1].history.decisions if it.reason_code is ReasonCode.LOOP_RESTARTED]
+    assert restart.reason.startswith(
+        f"the control loop failed and was restarted: {type(error).__name__} at test_job_loop.py, line "
+    )
+    assert "hush" not in restart.reason, "the message of an exception may contain a secret"
+    assert "Traceback" in caplog.text
+
+
+def test_connection_that_is_gone_does_not_end_the_loop_of_a_deployed_job(
+    job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job runs, its trigger moves to another triggerer, and the connection cannot be read there for a while."""
+    assert run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))["status"] == "recycle"
+    monkeypatch.setattr(job_loop, "job_directory", lambda *_: job.channel)
+    opening.errors = [AddressError("connection 'spark_test' is not defined: add it")] * 3
+    assert run(job)["outcome"] == "FINISHED"
+    assert [epoch for epoch, _, _ in job.drivers.started] == [1]
+
+
+def test_connection_that_does_not_exist_fails_a_job_that_was_never_deployed(
+    job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_loop, "job_directory", lambda *_: job.channel)
+    opening.errors = [AddressError("connection 'spark_test' is not defined: add it")]
+    message = "connection 'spark_test' is not defined: add it"
+    assert run(job) == {"status": "error", "message": message, "driver": None}
+
+
+def test_journal_of_a_newer_version_ends_the_loop(job: Simulation, opening: Opening) -> None:
+    fail_at(job, 30, ForeignDirectoryError("a newer version wrote the journal"))
+    event = run(job)
+    assert (event["status"], event["message"]) == ("error", "a newer version wrote the journal")
+    assert event["driver"] is not None
