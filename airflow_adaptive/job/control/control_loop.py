@@ -79,7 +79,8 @@ class ControlLoop:
         """Execute directives until the driver ends.
 
         Returns:
-            STOPPED, FINISHED or FENCED; FAILED if nothing can run in this process any more.
+            STOPPED, FINISHED or FENCED; FAILED if nothing can run in this process any more. A fenced driver must exit
+            immediately (`driver_process.DriverProcess.exit`), because a long operation may continue in its thread.
 
         Raises:
             Exception: the control loop itself failed; it has stopped the queries and reported the failure.
@@ -88,12 +89,13 @@ class ControlLoop:
             return self._run()
         except FencedError as error:
             self._warn(f"fenced: {error}")
+            self._link.revoke_lease()
             self._workload.halt()
-            self._link.set_guarded(False)
             self._link.report_fenced()
             return DriverState.FENCED
         except Exception as error:
             self._workload.halt()
+            self._link.set_guarded(self._link.is_operating)
             self._status.set(DriverState.FAILED, failure=report_exception(error))
             self._link.report()
             raise
@@ -192,9 +194,8 @@ class ControlLoop:
             return  # without a status of this driver the scheduler may start another driver
         try:
             writers = self._link.run_while_polling(lambda: self._workload.build(plan))
-        except FencedError:
-            raise
         except Exception as error:  # noqa: BLE001  (the author's code)
+            self._raise_own(error)
             self._reject(directive, report_build_failure(error))
         else:
             if self._link.may_start(directive) and self._end_old_queries(directive):
@@ -232,14 +233,18 @@ class ControlLoop:
                 self._link.set_guarded(False)
                 return
             self._workload.start(writers, plan)
-        except FencedError:
-            raise
         except Exception as error:  # noqa: BLE001  (Spark's analysis of the author's code)
+            self._raise_own(error)
             self._link.set_guarded(False)
             self._fail(directive, report_exception(error))
         else:
             self._rescale.advance(plan)
             self._status.set(DriverState.RUNNING, directive.version)
+
+    def _raise_own(self, error: Exception) -> None:
+        """Raise an error of the control loop itself: an operation that failed has ended."""
+        if isinstance(error, FencedError) or self._link.is_operating:
+            raise error
 
     def _end_queries(self) -> FailureReport | None:
         """End the running queries. Returns why the last batch failed, or None."""

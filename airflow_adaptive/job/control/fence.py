@@ -11,9 +11,19 @@ that was frozen.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 
 from airflow_adaptive.job.protocol.documents import Directive
+
+
+def boot_time() -> float:
+    """Return the time since the host was booted, in seconds, including the time for which the host was suspended.
+
+    The scheduler, on another host, continues to count while the host of the driver is suspended. On Linux,
+    `time.monotonic` does not.
+    """
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class FencedError(Exception):
@@ -30,7 +40,7 @@ class Fence:
             epoch: epoch of this driver.
             nonce: nonce of this driver.
             lease_timeout_s: validity of a read of the journal, in seconds.
-            clock: monotonic clock, in seconds.
+            clock: monotonic clock that does not stop while the host is suspended, in seconds.
         """
         self._epoch = epoch
         self._nonce = nonce
@@ -73,6 +83,11 @@ class Fence:
             raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) no journal document has named this driver")
         if query_may_run and self.overdue_s() >= 0:
             raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) this driver has not written its status")
+
+    def revoke(self) -> None:
+        """End the right to run queries now, because this driver is fenced. A lease that has expired stays expired."""
+        ended = self._clock() - self._lease_timeout_s
+        self._reported_at = min(self._reported_at, ended) if math.isfinite(self._reported_at) else ended
 
     def overdue_s(self) -> float:
         """Return the number of seconds since queries must not run any more; negative while they may run."""

@@ -81,7 +81,7 @@ class RunningWorkload(Protocol):
         ...
 
     def halt(self) -> None:
-        """Stop all queries immediately."""
+        """Cancel all Spark jobs, and stop all queries immediately. A query that cannot be stopped is not an error."""
         ...
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
@@ -234,7 +234,7 @@ class DriverInterfaces:
         workload: queries or batch of the job.
         executors: executors of the application.
         balancer: balancer of the tasks.
-        clock: monotonic clock, in seconds.
+        clock: monotonic clock that does not stop while the host is suspended, in seconds.
         sleep: waits for a number of seconds.
         warn: writes a warning to the driver's output.
     """

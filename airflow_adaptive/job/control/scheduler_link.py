@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from airflow_adaptive.job.control.current_status import CurrentStatus
 from airflow_adaptive.job.control.fence import Fence
@@ -49,6 +49,7 @@ class SchedulerLink:
         self._polled_at = interfaces.clock()
         self._readable = True
         self._newest: Directive | None = None
+        self._operation: Future[Any] | None = None
 
     def set_guarded(self, on: bool) -> None:
         """Enforce the lease from now on, because a query may be running, or stop enforcing it."""
@@ -79,6 +80,16 @@ class SchedulerLink:
         """
         if self._newest is not None and self._interfaces.reporter.report(self._status.document()):
             self._fence.renew()
+
+    def revoke_lease(self) -> None:
+        """End the lease, because this driver is fenced. From now on the watchdog limits the life of the process."""
+        self._fence.revoke()
+        self.set_guarded(True)
+
+    @property
+    def is_operating(self) -> bool:
+        """Whether a long operation has not ended yet; see `run_while_polling`."""
+        return self._operation is not None and not self._operation.done()
 
     def report_fenced(self) -> None:
         """Write the last status of this driver, which is fenced."""
@@ -114,12 +125,13 @@ class SchedulerLink:
         """Run an operation that may take longer than the lease, in a thread with the Spark properties of this thread.
 
         Raises:
-            FencedError: this driver must not run queries any more; the operation continues in its thread.
+            FencedError: this driver must not run queries any more; the operation ends with the process.
             BaseException: the exception of the operation.
         """
         from pyspark import InheritableThread  # noqa: PLC0415  tests run the control loop without Spark
 
         done: Future[Result] = Future()
+        self._operation = done
 
         def run() -> None:
             try:

@@ -6,13 +6,9 @@ the script. A query must not run longer than the lease in these cases either.
 
 from __future__ import annotations
 
-import logging
-import os
 import threading
 from collections.abc import Callable
 from typing import Final
-
-log = logging.getLogger(__name__)
 
 EXIT_FENCED: Final = 3
 """Exit code of a fenced driver."""
@@ -23,15 +19,13 @@ CHECKS_PER_GRACE: Final = 4
 class LeaseWatchdog(threading.Thread):
     """Checks the lease in a thread of its own while a query may run."""
 
-    def __init__(
-        self, overdue_s: Callable[[], float], *, grace_s: float, end: Callable[[int], object] = os._exit
-    ) -> None:
+    def __init__(self, overdue_s: Callable[[], float], *, grace_s: float, end: Callable[[int, str], object]) -> None:
         """Create the thread; `start` starts it.
 
         Args:
             overdue_s: returns the number of seconds since the lease expired.
             grace_s: time in seconds within which the control loop has to stop the queries itself.
-            end: ends the process regardless of its other threads; the JVM that started the process then exits, too.
+            end: ends the process and its JVM, regardless of their other threads (`driver_process.DriverProcess.exit`).
         """
         super().__init__(name="lease-watchdog", daemon=True)
         self._overdue_s = overdue_s
@@ -55,6 +49,5 @@ class LeaseWatchdog(threading.Thread):
         """Check the lease until `close` is called."""
         while not self._closed.wait(self._grace_s / CHECKS_PER_GRACE):
             if self._overdue_s() > self._grace_s and self._guarding.is_set():
-                log.warning("The lease has expired and the control loop does not respond: exiting")
-                self._end(EXIT_FENCED)
+                self._end(EXIT_FENCED, "the lease has expired and the control loop does not respond")
                 return

@@ -6,7 +6,6 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.control.watchdog import EXIT_FENCED
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.driver import EXIT_FAILED, Driver
 from airflow_adaptive.job.protocol.conf import read_settings
@@ -53,14 +52,12 @@ class AdaptiveJob:
         Raises:
             NotSubmittedError: the adaptive scheduler did not submit the script.
             AdaptiveJobError: the script has started a query before.
-            SystemExit: this driver must not, or cannot, run queries any more.
+            SystemExit: this driver cannot run queries any more. The process of a fenced driver ends without an exception.
         """
         unmanaged_script.disable_hooks()
         spark = SparkSession.builder.getOrCreate()
         conf = spark.sparkContext.getConf()
         end = _run(Driver(spark, read_settings(lambda name: conf.get(name, None))), self._build)
-        if end is DriverState.FENCED:
-            sys.exit(EXIT_FENCED)
         if end is DriverState.FAILED:
             sys.exit(EXIT_FAILED)
         spark.stop()

@@ -12,12 +12,13 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.control.control_loop import ControlLoop
-from airflow_adaptive.job.control.fence import Fence
+from airflow_adaptive.job.control.fence import Fence, boot_time
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Workload
 from airflow_adaptive.job.control.journal_reader import JournalReader
 from airflow_adaptive.job.control.status_reporter import FileStatusReporter
-from airflow_adaptive.job.control.watchdog import LeaseWatchdog
+from airflow_adaptive.job.control.watchdog import EXIT_FENCED, LeaseWatchdog
 from airflow_adaptive.job.entry.driver_output import DriverOutput
+from airflow_adaptive.job.entry.driver_process import DriverProcess
 from airflow_adaptive.job.executors.executor_pool import SparkExecutorPool
 from airflow_adaptive.job.executors.task_balancer import LocalityBalancer, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
@@ -50,12 +51,13 @@ class Driver:
         """
         self.spark = spark
         self.settings = settings
+        self.process = DriverProcess(spark)
         self.directory = HadoopJobDirectory(spark, settings.directory)
         self.executors: ExecutorPool = SparkExecutorPool(spark, clock=time.monotonic, warn=log.warning)
         self.journal: Journal = JournalReader(
             self.directory,
             job=settings.job,
-            clock=time.monotonic,
+            clock=boot_time,
             report=log.warning,
             orphan_timeout_s=settings.orphan_timeout_s,
         )
@@ -68,14 +70,14 @@ class Driver:
             notice: information about this driver for the user (`DriverStatus.notice`).
 
         Returns:
-            See `ControlLoop.run`.
+            See `ControlLoop.run`. A fenced driver does not return: its processes end.
 
         Raises:
             Exception: the control loop itself failed; it has stopped the queries and reported the failure.
         """
-        settings, clock = self.settings, time.monotonic
+        settings, clock = self.settings, boot_time
         fence = Fence(epoch=settings.epoch, nonce=settings.nonce, lease_timeout_s=settings.lease_timeout_s, clock=clock)
-        watchdog = LeaseWatchdog(fence.overdue_s, grace_s=WATCHDOG_GRACE_S)
+        watchdog = LeaseWatchdog(fence.overdue_s, grace_s=WATCHDOG_GRACE_S, end=self.process.exit)
         identity = _identity(self.spark, settings, notice)
         interfaces = DriverInterfaces(
             journal=self.journal,
@@ -90,10 +92,11 @@ class Driver:
             warn=log.warning,
         )
         watchdog.start()
-        try:
-            return ControlLoop(identity, interfaces, settings, fence=fence, guard=watchdog.guard).run()
-        finally:
-            watchdog.close()
+        end = ControlLoop(identity, interfaces, settings, fence=fence, guard=watchdog.guard).run()
+        if end is DriverState.FENCED:
+            self.process.exit(EXIT_FENCED, "this driver is fenced")
+        watchdog.close()
+        return end
 
 
 def _pause(identity: DriverStatus) -> Callable[[float], None]:

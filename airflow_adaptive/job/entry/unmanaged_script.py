@@ -25,7 +25,6 @@ from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal
-from airflow_adaptive.job.control.watchdog import EXIT_FENCED
 from airflow_adaptive.job.entry.driver import EXIT_FAILED, Driver
 from airflow_adaptive.job.jvm import writer_option
 from airflow_adaptive.job.protocol.conf import read_settings
@@ -165,9 +164,7 @@ class UnmanagedScript:
             self._exit(EXIT_FAILED)
             return
         queries.reject_starts()
-        if self._state is DriverState.FENCED:
-            self._exit(EXIT_FENCED)
-        elif not self._script_ended.wait(driver.settings.stop_timeout_s):
+        if not self._script_ended.wait(driver.settings.stop_timeout_s):
             log.warning("the script has not ended within %g s of its queries: exiting", driver.settings.stop_timeout_s)
             self._exit(EXIT_FAILED if self._state is DriverState.FAILED else 0)
 

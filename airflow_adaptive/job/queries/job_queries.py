@@ -13,7 +13,13 @@ from airflow_adaptive.job.control.interfaces import StatefulRun, StateRepartitio
 from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.queries.batch_boundary import act_between_batches, end_at_boundary
 from airflow_adaptive.job.queries.fair_pools import FairPools
-from airflow_adaptive.job.queries.job_query import JobQuery, boundaries, largest_stateful_run, wait_for_first_triggers
+from airflow_adaptive.job.queries.job_query import (
+    JobQuery,
+    boundaries,
+    halt_session,
+    largest_stateful_run,
+    wait_for_first_triggers,
+)
 from airflow_adaptive.job.queries.writers import (
     HINT,
     AdaptiveJobError,
@@ -172,9 +178,8 @@ class JobQueries:
         return act_between_batches(boundaries(self._queries.values()), timeout_s, pause, act)
 
     def halt(self) -> None:
-        """Stop all queries of the session immediately, also those that the script started itself."""
-        for query in self._spark.streams.active:
-            query.stop()
+        """Cancel all Spark jobs, and stop all queries of the session, also those that the script started itself."""
+        halt_session(self._spark)
         self._end_runs()
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:

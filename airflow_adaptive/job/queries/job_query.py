@@ -7,11 +7,14 @@ has begun (`org.apache.spark.sql.execution.streaming.runtime.StreamExecution`).
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -22,6 +25,8 @@ from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
 from airflow_adaptive.job.protocol.failures import report_throwable
 from airflow_adaptive.job.queries.batch_boundary import RUNTIME, BatchBoundary
 from airflow_adaptive.job.queries.progress import ProgressCounter
+
+log = logging.getLogger(__name__)
 
 
 class JobQuery:
@@ -121,6 +126,23 @@ class JobQuery:
     def _is_idle(self) -> bool:
         query = self._query
         return query is not None and query.isActive and not query.status["isTriggerActive"]
+
+
+def halt_session(spark: SparkSession) -> None:
+    """Cancel all Spark jobs, and stop all queries of the session. A query that does not stop does not protect the others."""
+    with suppress(Py4JError, PySparkException):
+        spark.sparkContext.cancelAllJobs()
+    with suppress(Py4JError, PySparkException):
+        stop_all(spark.streams.active)
+
+
+def stop_all(queries: Iterable[StreamingQuery | JobQuery]) -> None:
+    """Stop queries immediately. A query that does not stop in time is logged, and the next ones are stopped."""
+    for query in queries:
+        try:
+            query.stop()
+        except (Py4JError, PySparkException) as error:
+            log.warning("query %s has not stopped: %s", query.name, error)
 
 
 def boundaries(queries: Iterable[JobQuery]) -> list[BatchBoundary]:

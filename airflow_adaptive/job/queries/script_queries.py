@@ -20,7 +20,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.queries.batch_boundary import CHECK_INTERVAL_S, act_between_batches, end_at_boundary
-from airflow_adaptive.job.queries.job_query import JobQuery, boundaries, largest_stateful_run, wait_for_first_triggers
+from airflow_adaptive.job.queries.job_query import (
+    JobQuery,
+    boundaries,
+    halt_session,
+    largest_stateful_run,
+    stop_all,
+    wait_for_first_triggers,
+)
 from airflow_adaptive.job.state.repartition import RepartitionError
 
 FIRST_START_TIMEOUT_S: Final = 10.0
@@ -97,8 +104,7 @@ class ScriptQueries:
 
     def stop_queries(self) -> None:
         """Stop all queries, because the script stops its session."""
-        for query in self._running():
-            query.stop()
+        stop_all(self._running())
 
     def finish(self, error: FailureReport | None) -> None:
         """Record the end of the script, with or without an error. The driver waits for queries that still run."""
@@ -190,9 +196,10 @@ class ScriptQueries:
         with self._changed:
             self._halted = self._closed = True
             self._changed.notify_all()
+        halt_session(self._spark)
+        with self._changed:
             self._changed.wait_for(lambda: not self._starting, HALT_TIMEOUT_S)
-        for query in self._spark.streams.active:  # including a query that was just started
-            query.stop()
+        halt_session(self._spark)  # including a query that was just started
         self.stop_queries()  # including queries of other sessions
         self.close()
 

@@ -75,6 +75,7 @@ class Spark:
         self.settings: dict[str, str] = {}
         self.local: dict[str, str] = {}
         self.queries: list[Query] = []
+        self.cancellations = 0
         self.root = Pool()
         scheduling = {
             "SchedulingMode": SimpleNamespace(FAIR=lambda: "FAIR"),
@@ -90,6 +91,9 @@ class Spark:
 
     def set(self, name: str, value: str) -> None:
         self.settings[name] = value
+
+    def cancelAllJobs(self) -> None:
+        self.cancellations += 1
 
     def setLocalProperty(self, name: str, value: str) -> None:
         self.local[name] = value

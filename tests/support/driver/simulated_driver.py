@@ -62,6 +62,7 @@ class SimulatedDriver:
     during_build: Callable[[], None] = lambda: None
     during_prepare: Callable[[], None] = lambda: None
     during_release: Callable[[], None] = lambda: None
+    during_report_fenced: Callable[[], None] = lambda: None
     declared: int = 0
     build_reads: tuple[str, ...] = ("read",)
     vertices_read: tuple[str, ...] | None = None
@@ -83,6 +84,7 @@ class SimulatedDriver:
     statuses: list[DriverStatus] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     guarded: bool = False
+    fence: Fence = field(init=False)
     plan: DriverPlan | None = None
     steps: list[Callable[[], None]] = field(default_factory=list)
 
@@ -92,9 +94,9 @@ class SimulatedDriver:
         settings = DriverSettings(
             job="j", directory="", epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, poll_interval_s=POLL_S
         )
-        fence = Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, clock=self.clock)
+        self.fence = Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, clock=self.clock)
         identity = DriverStatus(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.STARTING)
-        return ControlLoop(identity, self.interfaces(), settings, fence=fence, guard=self.guard).run()
+        return ControlLoop(identity, self.interfaces(), settings, fence=self.fence, guard=self.guard).run()
 
     def interfaces(self) -> DriverInterfaces:
         """Every component is this object."""
@@ -296,3 +298,4 @@ class SimulatedDriver:
 
     def report_fenced(self, status: DriverStatus) -> None:
         self.history.append("FENCED")
+        self.during_report_fenced()

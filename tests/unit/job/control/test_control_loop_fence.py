@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from airflow_adaptive.job.control.interfaces import DirectoryError
@@ -28,7 +30,7 @@ def test_stops_at_once_when_another_epoch_begins():
     successor = directive(Action.RUN, 2, plan(1), epoch=EPOCH + 1)
     assert driver.run(lambda: setattr(driver, "newest_directive", successor)) is DriverState.FENCED
     assert driver.history[-3:] == ["RUNNING 1", "halt", "FENCED"]
-    assert not driver.guarded
+    assert driver.guarded, "the watchdog must end the process if the control loop hangs"
 
 
 def test_is_fenced_when_no_document_names_the_driver_for_the_lease():
@@ -137,7 +139,7 @@ def test_is_fenced_when_it_prepares_the_state_and_no_status_is_written_for_the_l
     driver.during_prepare = take_long
     assert driver.run(driver.nothing, driver.nothing) is DriverState.FENCED
     assert driver.history[-3:] == ["prepare", "halt", "FENCED"]
-    assert not driver.guarded
+    assert driver.guarded, "the watchdog must end the process if the control loop hangs"
 
 
 def test_prepares_no_state_before_the_next_status_when_the_end_of_the_queries_outlasts_the_lease():
@@ -159,3 +161,54 @@ def test_stops_the_queries_when_it_is_fenced_during_a_build():
     steps = (lambda: setattr(driver, "during_build", take_long), driver.rebuilds(2), driver.nothing)
     assert driver.run(*steps) is DriverState.FENCED
     assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "halt", "FENCED"]
+
+
+def test_watchdog_stays_on_until_the_exit_of_a_driver_that_is_fenced_during_a_repartition():
+    """Another epoch begins while the state is repartitioned, and the storage hangs when the last status is written.
+
+    The thread of the repartition still runs, so the lease must end now, and the watchdog must end the process.
+    """
+    driver = running(1)
+    successor = directive(Action.RUN, 9, plan(1), epoch=EPOCH + 1)
+    fenced, released = [], threading.Event()
+
+    def repartition() -> None:
+        driver.newest_directive = successor
+        driver.time += POLL_S
+        released.wait(THREAD_S)
+
+    driver.during_prepare = repartition
+    driver.during_report_fenced = lambda: fenced.append((driver.guarded, driver.fence.overdue_s()))
+    assert driver.run(driver.nothing, driver.nothing) is DriverState.FENCED
+    released.set()
+    assert driver.history[-3:] == ["prepare", "halt", "FENCED"]
+    assert fenced == [(True, 0.0)]
+
+
+def test_watchdog_stays_on_when_the_control_loop_fails_during_a_repartition():
+    """The control loop ends with an error while the thread of a repartition still runs."""
+    driver = running(1)
+    released = threading.Event()
+
+    def repartition() -> None:
+        driver.newest_directive = ZeroDivisionError()
+        driver.time += POLL_S
+        released.wait(THREAD_S)
+
+    driver.during_prepare = repartition
+    with pytest.raises(ZeroDivisionError):
+        driver.run(driver.nothing, driver.nothing)
+    released.set()
+    assert driver.history[-2:] == ["halt", "FAILED 0"]
+    assert driver.guarded
+
+
+def test_watchdog_is_off_when_the_control_loop_fails_and_no_operation_runs():
+    driver = running(1)
+
+    def fail() -> None:
+        driver.newest_directive = ZeroDivisionError()
+
+    with pytest.raises(ZeroDivisionError):
+        driver.run(fail)
+    assert not driver.guarded

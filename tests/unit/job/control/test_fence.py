@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from airflow_adaptive.job.control.fence import Fence, FencedError
+from airflow_adaptive.job.control.fence import Fence, FencedError, boot_time
 from airflow_adaptive.job.protocol.documents import Action
 from tests.support.driver.simulated_driver import EPOCH, NONCE, directive
 
@@ -86,3 +88,44 @@ def test_a_rejected_directive_does_not_renew_the_lease():
         fence.admit(directive(Action.RUN, 1, epoch=EPOCH + 1), clock())
     fence.renew()
     assert fence.overdue_s() == -30.0
+
+
+def test_a_fenced_driver_has_no_lease_from_now_on():
+    fence, clock = make_fence()
+    fence.admit(directive(Action.RUN, 1), clock())
+    fence.renew()
+    fence.revoke()
+    assert fence.overdue_s() == 0.0
+    clock.time += 5.0
+    assert fence.overdue_s() == 5.0
+
+
+def test_the_lease_of_a_fenced_driver_that_never_wrote_a_status_ends_now():
+    fence, _ = make_fence()
+    fence.revoke()
+    assert fence.overdue_s() == 0.0
+
+
+def test_a_lease_that_has_expired_does_not_begin_again_when_the_driver_is_fenced():
+    fence, clock = make_fence()
+    fence.admit(directive(Action.RUN, 1), clock())
+    fence.renew()
+    clock.time += 160.0
+    fence.revoke()
+    assert fence.overdue_s() == 100.0
+
+
+def test_clock_of_the_lease_continues_while_the_host_is_suspended(monkeypatch: pytest.MonkeyPatch):
+    """The host is suspended for an hour: `CLOCK_BOOTTIME` continues, and `CLOCK_MONOTONIC` stops."""
+    clocks = {7: 1000.0, time.CLOCK_MONOTONIC: 50.0}
+    monkeypatch.setattr(time, "CLOCK_BOOTTIME", 7, raising=False)
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+    before = boot_time()
+    clocks[7] += 3600.0
+    assert boot_time() - before == 3600.0
+
+
+def test_platform_without_a_boot_clock_has_a_monotonic_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
+    monkeypatch.setattr(time, "clock_gettime", {time.CLOCK_MONOTONIC: 50.0}.__getitem__)
+    assert boot_time() == 50.0

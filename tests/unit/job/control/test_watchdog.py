@@ -21,7 +21,7 @@ class Process:
         self.looks.release()
         return self.overdue_s
 
-    def end(self, code: int) -> None:
+    def end(self, code: int, _: str) -> None:
         self.code = code
         self.ended.set()
 

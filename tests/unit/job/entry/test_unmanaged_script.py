@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive.job.control.watchdog import EXIT_FENCED
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.unmanaged_script import NO_CHECKPOINT, NOTE, UnmanagedScript
 from airflow_adaptive.job.protocol.conf import NotSubmittedError
@@ -50,6 +51,8 @@ class Session(Spark):
 class Driver:
     """In place of `job.entry.driver.Driver`: permits queries, and ends when the test says so."""
 
+    exit: Callable[[int], None]
+
     def __init__(self, spark: Session, settings: Any) -> None:
         self.spark = spark
         self.settings = settings
@@ -58,7 +61,7 @@ class Driver:
         )
         self.journal = SimpleNamespace(newest=lambda: directive(Action.HOLD, 1))
         self.state: DriverState | None = DriverState.STOPPED
-        self.ends = threading.Event()
+        self.ends, self.exited = threading.Event(), threading.Event()
         self.queries: ScriptQueries
         self.notice: str | None = None
 
@@ -70,8 +73,9 @@ class Driver:
             raise RuntimeError("the loop broke")
         if self.state is DriverState.FENCED:
             queries.halt()
-        else:
-            queries.end(1.0, lambda _: None)
+            self.exit(EXIT_FENCED)
+            self.exited.wait(TIMEOUT_S)  # an exit does not return
+        queries.end(1.0, lambda _: None)
         return self.state
 
 
@@ -116,6 +120,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptProcess]:
 
     def driver(*arguments: Any) -> Driver:
         drivers.append(Driver(*arguments))
+        drivers[-1].exit = made.exit
         return drivers[-1]
 
     monkeypatch.setattr(unmanaged_script, "Driver", driver)
@@ -135,6 +140,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptProcess]:
     yield made
     for one in drivers:
         one.ends.set()
+        one.exited.set()
     if made.script._loop is not None:
         made.script._loop.join(TIMEOUT_S)
 

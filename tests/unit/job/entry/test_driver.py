@@ -1,0 +1,99 @@
+"""A driver is assembled so that a fenced one ends with its JVM, and its lease counts while the host is suspended."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.job.control.fence import Fence, FencedError
+from airflow_adaptive.job.control.interfaces import DriverInterfaces
+from airflow_adaptive.job.control.watchdog import EXIT_FENCED
+from airflow_adaptive.job.entry import driver as driver_module
+from airflow_adaptive.job.entry.driver import Driver
+from airflow_adaptive.job.protocol.conf import DriverSettings
+from airflow_adaptive.job.protocol.documents import FORMATS, DriverState, DriverStatus
+
+
+class AssembledDriver:
+    """A driver whose control loop and components are replaced; `events` are those of its process and its watchdog."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.events: list[object] = []
+        self.end: DriverState | Exception = DriverState.STOPPED
+        self.boot_time = 1000.0
+        self.identity: DriverStatus
+        self.interfaces: DriverInterfaces
+        self.fence: Fence
+        for name in ("HadoopJobDirectory", "SparkExecutorPool", "SparkPlacement"):
+            monkeypatch.setattr(driver_module, name, lambda *_, **__: SimpleNamespace())
+        monkeypatch.setattr(driver_module, "boot_time", lambda: self.boot_time)
+        monkeypatch.setattr(driver_module, "DriverProcess", lambda _: SimpleNamespace(exit=self.exit))
+        monkeypatch.setattr(driver_module, "LeaseWatchdog", self.watchdog)
+        monkeypatch.setattr(driver_module, "ControlLoop", self.control_loop)
+        context = SimpleNamespace(applicationId="app-1", uiWebUrl=None)
+        spark: Any = SimpleNamespace(sparkContext=context)
+        self.driver = Driver(spark, DriverSettings(job="j", directory="file:///jobs/j", epoch=1, nonce="n"))
+
+    def run(self) -> DriverState:
+        workload: Any = SimpleNamespace()
+        return self.driver.run(workload)
+
+    def exit(self, code: int, _: str) -> None:
+        self.events.append(("exit", code))
+
+    def watchdog(self, *_: object, **__: object) -> Any:
+        return SimpleNamespace(
+            guard=lambda _: None, start=lambda: self.events.append("watch"), close=lambda: self.events.append("close")
+        )
+
+    def control_loop(
+        self, identity: DriverStatus, interfaces: DriverInterfaces, _: DriverSettings, *, fence: Fence, guard: object
+    ) -> Any:
+        self.identity, self.interfaces, self.fence = identity, interfaces, fence
+        return SimpleNamespace(run=self.run_control_loop)
+
+    def run_control_loop(self) -> DriverState:
+        if isinstance(self.end, Exception):
+            raise self.end
+        return self.end
+
+
+@pytest.fixture
+def assembled(monkeypatch: pytest.MonkeyPatch) -> AssembledDriver:
+    return AssembledDriver(monkeypatch)
+
+
+def test_driver_that_ends_without_a_fence_closes_the_watchdog(assembled: AssembledDriver):
+    assert assembled.run() is DriverState.STOPPED
+    assert assembled.events == ["watch", "close"]
+
+
+def test_fenced_driver_ends_its_processes_while_the_watchdog_is_on(assembled: AssembledDriver):
+    """The thread of a repartition may still run when the control loop returns."""
+    assembled.end = DriverState.FENCED
+    assembled.run()
+    assert assembled.events[:2] == ["watch", ("exit", EXIT_FENCED)]
+
+
+def test_watchdog_stays_on_when_the_control_loop_fails(assembled: AssembledDriver):
+    assembled.end = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        assembled.run()
+    assert assembled.events == ["watch"]
+
+
+def test_status_names_the_document_formats_that_the_driver_reads(assembled: AssembledDriver):
+    assembled.run()
+    assert assembled.identity.formats == FORMATS
+
+
+def test_lease_expires_while_the_host_is_suspended(assembled: AssembledDriver):
+    """The host is suspended for the lease timeout: `time.monotonic` stops, and the clock of the scheduler continues."""
+    assembled.run()
+    read_at = assembled.interfaces.clock()
+    assembled.boot_time += assembled.driver.settings.lease_timeout_s
+    assert assembled.interfaces.clock() - read_at == assembled.driver.settings.lease_timeout_s
+    with pytest.raises(FencedError):
+        assembled.fence.check(query_may_run=False)
