@@ -5,7 +5,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants bench-scheduler bench-balance bench-triggerer bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants bench-scheduler bench-bodies bench-balance bench-triggerer bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ mutants: install ## mutate the policies, and check that the tests detect every m
 
 bench-scheduler: install ## measure a scheduler step and the load balancing with 100 to 100,000 slots (one minute)
 	$(BIN)/python -m tests.benchmarks.scheduler
+
+bench-bodies: install ## measure the CPU time of the largest request body of the REST API (a few seconds)
+	$(BIN)/python -m tests.benchmarks.request_bodies
 
 bench-balance: install ## measure the balance of tasks on a real Spark cluster, without and with load balancing (at most 6 minutes)
 	$(BIN)/python -m tests.benchmarks.balance

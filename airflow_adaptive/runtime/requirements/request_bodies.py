@@ -98,7 +98,7 @@ def parse_json(body: bytes) -> Any:
     if not body.strip():
         raise RequirementsError(SUBJECT, [NOT_SPECIFIED])
     try:
-        return json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_reject_constant)
+        return json.loads(body.decode("utf-8"), object_pairs_hook=unique_fields, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise RequirementsError(SUBJECT, [f"{WRONG_FORMAT} It is not valid JSON: {_cut(str(error))}"]) from error
 
@@ -168,13 +168,18 @@ def _wrong_bounds(parallelism: Mapping[str, Any]) -> Iterator[str]:
             yield f"{bound} {_quoted(value)} exceeds the maximum {MAX_BOUND}"
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    for name in fields:
+def unique_fields(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of an object by name.
+
+    Raises:
+        ValueError: a name occurs twice, or cannot be encoded.
+    """
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
         name.encode("utf-8")  # an unpaired surrogate cannot be sent back
-    if len(fields) != len(pairs):
-        duplicate = next(name for position, (name, _) in enumerate(pairs) if name in dict(pairs[:position]))
-        raise ValueError(f"field {_quoted(duplicate)} occurs twice")
+        if name in fields:
+            raise ValueError(f"field {_quoted(name)} occurs twice")
+        fields[name] = value
     return fields
 
 

@@ -13,7 +13,7 @@ from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.airflow_app import BODY, AirflowApp
 from tests.support.airflow.printed_jobs import properties, requirements
 from tests.support.airflow.published_documents import batch, executing, place
-from tests.support.airflow.requirements_api import with_policy
+from tests.support.airflow.rest_api import with_policy
 from tests.unit.cli.conftest import Run
 
 USER = getpass.getuser()

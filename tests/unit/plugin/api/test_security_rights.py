@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place, suspended
-from tests.support.airflow.requirements_api import bounds
+from tests.support.airflow.rest_api import bounds
 
 JOB = f"{API}/jobs/departures"
 BODY = {"job": bounds(1, 3)}

@@ -13,7 +13,7 @@ from airflow_adaptive.runtime.requirements.control_requests import encode_clear,
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.published_documents import executing, published, reported, time_series
-from tests.support.airflow.requirements_api import with_policy
+from tests.support.airflow.rest_api import with_policy
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -15,6 +15,7 @@ from airflow_adaptive.runtime.requirements.request_bodies import (
     accept_body,
     parse_json,
     require_rescalable,
+    unique_fields,
     version_of,
 )
 from airflow_adaptive.scheduler.errors import RequirementsError
@@ -100,3 +101,21 @@ def test_job_that_can_go_on_may_have_other_requirements(
     state: SchedulerState | None, told: tuple[str | None, str | None]
 ) -> None:
     require_rescalable("departures", state, *told)
+
+
+def test_check_for_duplicate_fields_is_linear():
+    """A body with thousands of fields, the last of which occurs twice, once cost seconds of CPU time."""
+    hashes = 0
+
+    class Name(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            nonlocal hashes
+            hashes += 1
+            return str.__hash__(self)
+
+    names = [Name(f"vertex-{number}") for number in range(2_000)]
+    with pytest.raises(ValueError, match='"vertex-1999" occurs twice'):
+        unique_fields([(name, 1) for name in [*names, names[-1]]])
+    assert hashes <= 10 * len(names)

@@ -8,8 +8,8 @@ import pytest
 
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.jobs_api import get
 from tests.support.airflow.published_documents import executing, place, published, reported, scenario, time_series
+from tests.support.airflow.rest_api import get
 
 
 def test_details_have_the_clocks_of_the_scheduler(airflow_app: AirflowApp) -> None:

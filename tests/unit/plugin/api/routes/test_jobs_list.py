@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.jobs_api import get
 from tests.support.airflow.published_documents import executing, place, scenario
+from tests.support.airflow.rest_api import get
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place, published
-from tests.support.airflow.requirements_api import bounds
+from tests.support.airflow.rest_api import bounds
 
 PATH = f"{API}/jobs/departures/resource-requirements"
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place
-from tests.support.airflow.requirements_api import bounds, with_policy
+from tests.support.airflow.rest_api import bounds, with_policy
 
 PATH = f"{API}/jobs/departures/resource-requirements"
 

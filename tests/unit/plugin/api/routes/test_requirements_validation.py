@@ -10,7 +10,7 @@ import pytest
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import batch, executing, place, suspended
-from tests.support.airflow.requirements_api import bounds
+from tests.support.airflow.rest_api import bounds
 
 PATH = f"{API}/jobs/departures/resource-requirements"
 FORMAT = "Request did not match expected format JobResourceRequirementsBody."

@@ -6,8 +6,8 @@ import pytest
 
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.jobs_api import get
 from tests.support.airflow.published_documents import executing, place, suspended
+from tests.support.airflow.rest_api import get
 
 
 def rescaled() -> Scenario:

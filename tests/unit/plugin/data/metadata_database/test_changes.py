@@ -10,7 +10,7 @@ import pytest
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.connection_pool import responses_of, small_pool
 from tests.support.airflow.published_documents import executing, place
-from tests.support.airflow.requirements_api import bounds
+from tests.support.airflow.rest_api import bounds
 
 PATH = f"{API}/jobs/departures/resource-requirements"
 

@@ -1,10 +1,17 @@
-"""Resource requirements in requests to the REST API and in published documents."""
+"""Requests to the REST API about jobs, and bodies of resource requirements."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, published
+
+
+def get(airflow_app: AirflowApp, path: str, **query: Any) -> Any:
+    answer = airflow_app.client("viewer").get(f"{API}{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
 
 def bounds(lower: Any, upper: Any, **more: Any) -> dict[str, Any]:
