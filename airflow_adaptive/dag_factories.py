@@ -48,7 +48,7 @@ def rescale_policy_dag(
 
 
 def _violations(job: object, policy: object, lead: object, others: Collection[str]) -> Iterator[str]:
-    """All violations, so that a DAG file has one import error for all of them."""
+    """Yield all violations, so that a DAG file has one import error for all of them."""
     if not isinstance(job, str) or not job.strip():
         yield f"job must be the id of a job, not {job!r}"
     if "schedule" in others:

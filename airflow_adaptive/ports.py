@@ -340,7 +340,7 @@ class JobStore(Protocol):
         ...
 
     async def published_metrics(self) -> Mapping[str, object]:
-        """The job metrics that any loop published last; empty if they are unknown."""
+        """Return the job metrics that any loop published last; empty if they are unknown."""
         ...
 
 

@@ -92,7 +92,7 @@ class CombinedPolicy:
 
 
 def _within(bounds: Requirements, limits: Mapping[str, VertexLimits]) -> Mapping[str, VertexLimits]:
-    """The limits of the job, with the bounds of the calendar instead of the declared bounds."""
+    """Return the limits of the job, with the bounds of the calendar instead of the declared bounds."""
     return {name: replace(limit, declared=bounds[name]) for name, limit in limits.items()}
 
 

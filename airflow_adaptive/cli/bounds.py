@@ -42,7 +42,7 @@ def body_of(texts: Sequence[str], vertices: Sequence[str]) -> dict[str, Any]:
 
 
 def _split(text: str, vertices: Sequence[str]) -> tuple[str | None, str]:
-    """The vertex, None without a vertex, and the bounds. The name of a vertex may contain `=`."""
+    """Return the vertex, None without a vertex, and the bounds. The name of a vertex may contain `=`."""
     vertex, named, bounds = text.rpartition("=")
     if named:
         return vertex, bounds

@@ -19,7 +19,7 @@ Row = dict[str, str]
 
 
 def job(item: schemas.JobItem) -> Row:
-    """A job in a list."""
+    """Return a job in a list."""
     metrics = item.metrics
     return {
         "job": item.job,
@@ -36,7 +36,7 @@ def job(item: schemas.JobItem) -> Row:
 
 
 def details(found: schemas.JobDetails) -> list[Row]:
-    """The details of a job, one row per property."""
+    """Return the details of a job, one row per property."""
     return [{"property": name, "value": value} for name, value in _properties(found)]
 
 
@@ -72,7 +72,7 @@ def _properties(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
 
 
 def _bounds_and_policy(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
-    """The source of the bounds, and the advice of the policy."""
+    """Yield the source of the bounds, and the advice of the policy."""
     source, policy = found.requirements_source, found.policy
     if source is not None:
         until = "" if source.until is None else f" until {_moment(source.until)}"
@@ -99,7 +99,7 @@ def _metrics(metrics: documents.CurrentMetrics | None) -> Iterator[tuple[str, st
 
 
 def _waits(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
-    """The phase, the backoff and the deadlines of the scheduler."""
+    """Yield the phase, the backoff and the deadlines of the scheduler."""
     if found.waiting is not None:
         yield "phase", f"{found.waiting.phase}, cooldown until {_moment(found.waiting.cooldown_ends)}"
     if found.backoff is not None:
@@ -108,7 +108,7 @@ def _waits(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
 
 
 def requirements(bounds_of: Requirements, state: SchedulerState, version: str) -> list[Row]:
-    """The bounds, one row per vertex."""
+    """Return the bounds, one row per vertex."""
     declared, maximum = state.job.requirements, state.job.max_parallelism
     return [
         {
@@ -124,7 +124,7 @@ def requirements(bounds_of: Requirements, state: SchedulerState, version: str) -
 
 
 def preview(result: schemas.Preview) -> list[Row]:
-    """The result of a preview."""
+    """Return the result of a preview."""
     slots = result.slots
     rows = {
         "consequence": result.consequence.value,
@@ -139,7 +139,7 @@ def preview(result: schemas.Preview) -> list[Row]:
 
 
 def transition(item: documents.Transition) -> Row:
-    """A state transition."""
+    """Return a state transition."""
     return {
         "at": _moment(item.at),
         "from": item.source,
@@ -151,12 +151,12 @@ def transition(item: documents.Transition) -> Row:
 
 
 def decision(item: documents.Decision) -> Row:
-    """A decision."""
+    """Return a decision."""
     return {"at": _moment(item.at), "state": item.state, "reason": item.reason}
 
 
 def rescale(item: Rescale) -> Row:
-    """A rescale."""
+    """Return a rescale."""
     amounts = item.vertices
     return {
         "number": str(item.number),
@@ -171,7 +171,7 @@ def rescale(item: Rescale) -> Row:
 
 
 def failure(item: schemas.FailureEntry) -> Row:
-    """A failure, and the decision of the scheduler."""
+    """Return a failure, and the decision of the scheduler."""
     root = item.failure
     return {
         "at": _moment(item.at),
@@ -183,7 +183,7 @@ def failure(item: schemas.FailureEntry) -> Row:
 
 
 def newest(items: Iterable[Any], limit: int) -> Sequence[Any]:
-    """The newest items, newest first. In `items`, the oldest item is the first."""
+    """Return the newest items, newest first. In `items`, the oldest item is the first."""
     return [*items][::-1][:limit]
 
 

@@ -62,7 +62,7 @@ def lineage(job: DeclaredJob, event: Mapping[str, Any] | None = None) -> Operato
 
 
 def _bounds(job: DeclaredJob) -> dict[str, dict[str, int]]:
-    """The bounds of each vertex; empty for an invalid declaration, which the error of the task describes."""
+    """Return the bounds of each vertex; empty for an invalid declaration, which the error of the task describes."""
     try:
         requirements = job.graph().requirements
     except (AdaptiveSchedulerError, ValueError, TypeError):

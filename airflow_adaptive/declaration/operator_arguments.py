@@ -25,5 +25,5 @@ def as_list(assets: Any) -> list[Any]:
 
 
 def _is_option(name: str) -> bool:
-    """Whether a parameter is an option, by its own name or by Flink's. Only Flink's names contain dots."""
+    """Return whether a parameter is an option, by its own name or by Flink's. Only Flink's names contain dots."""
     return name in OPTIONS or "." in name

@@ -216,7 +216,7 @@ def _secret_properties(properties: object) -> Iterator[str]:
 
 
 def _secret_arguments(arguments: object) -> Iterator[str]:
-    """Names of options with secrets. An argument without a name is identified by its index."""
+    """Yield names of options with secrets. An argument without a name is identified by its index."""
     texts = [str(argument) for argument in arguments] if isinstance(arguments, list | tuple) else []
     for index, (previous, text) in enumerate(pairwise(["", *texts])):
         yield from secret_assignments(text)
@@ -226,7 +226,7 @@ def _secret_arguments(arguments: object) -> Iterator[str]:
 
 
 def _is_option(text: str) -> bool:
-    """Whether an argument is an option whose value is the next argument."""
+    """Return whether an argument is an option whose value is the next argument."""
     return text.startswith("-") and "=" not in text
 
 
@@ -345,7 +345,7 @@ def unmoved(running: RunningJob, conn_id: str, directory: str) -> None:
 
 
 def _is_same_cluster(conn_id: str, running: str) -> bool:
-    """Whether two connections name the same masters. A connection that does not exist any more was renamed."""
+    """Return whether two connections name the same masters. A connection that does not exist any more was renamed."""
     masters = {*AdaptiveSparkHook(conn_id).address().masters}
     try:
         return masters == {*AdaptiveSparkHook(running).address().masters}

@@ -125,7 +125,7 @@ class JobControl:
 
 
 def _requested_body(parallelism: Bounds | Mapping[str, Bounds] | None, state: SchedulerState) -> Mapping[str, Any]:
-    """The requested bounds in the form of FLIP-291."""
+    """Return the requested bounds in the form of FLIP-291."""
     if parallelism is None:
         parallelism = (RESET_TO_DEFAULT, RESET_TO_DEFAULT)
     if not isinstance(parallelism, Mapping):

@@ -23,12 +23,12 @@ class JobEvent(StrEnum):
 
 
 def event_position(summary: PublishedSummary) -> dict[str, Any]:
-    """The part of a summary that changes with each event."""
+    """Return the part of a summary that changes with each event."""
     return {name: getattr(summary, name) for name in ("rescales", "restarts", "outcome", "since", "attempt")}
 
 
 def events_since(position: Mapping[str, Any], summary: PublishedSummary) -> Iterator[JobEvent]:
-    """The events between an earlier position and a summary, at most one of each kind."""
+    """Yield the events between an earlier position and a summary, at most one of each kind."""
     rescales = summary.rescales - (position.get("rescales") or 0)
     restarts = summary.restarts - (position.get("restarts") or 0)
     if rescales > 0:
@@ -41,7 +41,7 @@ def events_since(position: Mapping[str, Any], summary: PublishedSummary) -> Iter
 
 
 def event_payload(event: JobEvent, summary: PublishedSummary) -> dict[str, Any]:
-    """The payload that a DAG receives with the event; small and encodable as JSON."""
+    """Return the payload that a DAG receives with the event; small and encodable as JSON."""
     return {
         "event": event.value,
         "job": summary.job,

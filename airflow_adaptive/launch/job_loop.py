@@ -125,7 +125,7 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
 
 
 async def _was_taken_over(channel: JobChannel, attempt: str) -> bool:
-    """Whether the journal contains a document of a later attempt.
+    """Return whether the journal contains a document of a later attempt.
 
     An attempt that never wrote to the journal may take the job of an earlier attempt over.
     """

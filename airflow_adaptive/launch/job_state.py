@@ -49,7 +49,7 @@ async def wait_for_state(job: str, states: Sequence[str], until: datetime) -> di
 
 
 async def read_summary(control: JobControl) -> PublishedSummary | None:
-    """The published summary of a job; None if nothing is published, or if Airflow does not answer."""
+    """Return the published summary of a job; None if nothing is published, or if Airflow does not answer."""
     try:
         return await asyncio.to_thread(control.summary)
     except AirflowRuntimeError as error:

@@ -16,7 +16,7 @@ from airflow_adaptive.scheduler.state_transitions.recovery import can_recover
 def finished_event(
     state: SchedulerState, current: Finished, cancel_at: datetime | None, last_error: str | None
 ) -> dict[str, Any]:
-    """The event of a loop whose job has ended.
+    """Return the event of a loop whose job has ended.
 
     Args:
         state: state of the scheduler at the end of the loop.
@@ -38,7 +38,7 @@ def finished_event(
 
 
 def recycle_event(spec: JobSpec, conn_id: str, base: str, cancel_at: datetime | None) -> dict[str, Any]:
-    """The event of a loop that the loop of a new trigger replaces.
+    """Return the event of a loop that the loop of a new trigger replaces.
 
     Args:
         spec: the job as deployed.
@@ -57,12 +57,12 @@ def recycle_event(spec: JobSpec, conn_id: str, base: str, cancel_at: datetime | 
 
 
 def superseded_event(error: SupersededError) -> dict[str, Any]:
-    """The event of a loop whose job another attempt has taken over."""
+    """Return the event of a loop whose job another attempt has taken over."""
     return {"status": "superseded", "attempt": error.attempt}
 
 
 def error_event(error: Exception, driver: str | None) -> dict[str, Any]:
-    """The event of a loop that failed.
+    """Return the event of a loop that failed.
 
     Args:
         error: the error.

@@ -12,7 +12,7 @@ from airflow_adaptive.scheduler.state import Outcome
 
 
 def task_result(job: str, event: Mapping[str, Any], execution_timeout: timedelta | None) -> dict[str, Any]:
-    """The result of the task. An exception reports an unsuccessful end of the job to Airflow.
+    """Return the result of the task. An exception reports an unsuccessful end of the job to Airflow.
 
     Args:
         job: id of the job.

@@ -13,7 +13,7 @@ END_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "remo
 
 
 def is_attempt_over(task: TaskKey, attempt: str) -> bool:
-    """Whether the task of an attempt has ended or was deleted, and no other attempt owns the task. Blocks.
+    """Return whether the task of an attempt has ended or was deleted, and no other attempt owns the task. Blocks.
 
     Args:
         task: the task instance.

@@ -211,7 +211,7 @@ class LocalAirflow:
         return False
 
     def _has_heartbeat(self, component: Component, report: Mapping[str, Any]) -> bool:
-        """Whether the component has sent a heartbeat since its last start."""
+        """Return whether the component has sent a heartbeat since its last start."""
         if component is Component.API_SERVER:
             return True  # The API server has answered the request.
         name = component.replace("-", "_")

@@ -50,7 +50,7 @@ class AirflowApi:
         self._client.close()
 
     def has_dag(self, dag_id: str) -> bool:
-        """Whether Airflow has parsed the DAG."""
+        """Return whether Airflow has parsed the DAG."""
         return self._find(f"/api/v2/dags/{dag_id}") is not None
 
     def import_errors(self) -> list[str]:

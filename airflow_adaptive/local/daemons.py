@@ -201,7 +201,7 @@ def free_port() -> int:
 
 
 def listens(port: int, timeout_s: float) -> bool:
-    """Whether a process accepts connections on a TCP port of 127.0.0.1."""
+    """Return whether a process accepts connections on a TCP port of 127.0.0.1."""
     with suppress(OSError), socket.create_connection((HOST, port), timeout_s):
         return True
     return False

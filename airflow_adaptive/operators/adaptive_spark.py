@@ -242,7 +242,7 @@ class AdaptiveSparkOperator(BaseOperator):
         return spec
 
     def _redeployed(self, event: Mapping[str, Any]) -> tuple[JobSpec, str, str]:
-        """The running job as declared now, with its connection and the folder of its directory.
+        """Return the running job as declared now, with its connection and the folder of its directory.
 
         If the declaration is invalid, or would move the job, the job stays as deployed before, because a running job must keep its loop.
         """
@@ -338,5 +338,5 @@ class AdaptiveSparkOperator(BaseOperator):
 
 
 def _task_of(attempt: str) -> str:
-    """The task instance of an attempt."""
+    """Return the task instance of an attempt."""
     return attempt.rpartition("/")[0]

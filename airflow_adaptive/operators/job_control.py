@@ -74,7 +74,7 @@ class SetResourceRequirementsOperator(BaseOperator):
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
 
     def _hold(self) -> timedelta | None:
-        """The duration of the override. Raises `ValueError`."""
+        """Return the duration of the override. Raises `ValueError`."""
         if self.hold is not None and self.parallelism is None:
             raise ValueError("hold has no effect without parallelism: set parallelism, or leave hold out")
         return None if self.hold is None else positive(self.hold)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 
 def elapsed() -> float:
-    """Seconds of a clock that cannot be set; on Linux the time of a suspended machine counts."""
+    """Return the seconds of a clock that cannot be set. On Linux, the time of a suspended machine counts."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 

@@ -81,7 +81,7 @@ async def _submit(
 
 
 def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmission:
-    """The driver of one epoch. Properties that keep the driver fenced and adaptive override the user's properties."""
+    """Return the driver of one epoch. Properties that keep the driver fenced and adaptive override the user's properties."""
     identity = {
         "spark.airflow.adaptive.job": spec.graph.job,
         "spark.airflow.adaptive.directory": spec.directory,
@@ -112,6 +112,6 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
 
 
 def _most_slots(spec: JobSpec) -> int:
-    """Largest number of slots that any requirements of the job allow."""
+    """Return the largest number of slots that any requirements of the job allow."""
     ceiling = {name: ParallelismRange(1, most) for name, most in spec.graph.max_parallelism.items()}
     return required_slots(spec.graph, ceiling)

@@ -37,7 +37,7 @@ class DriverHeartbeat:
 
     @classmethod
     def restore(cls, snapshot: Mapping[str, Any], epoch: int, now: datetime) -> DriverHeartbeat:
-        """The heartbeat from a journal document; a new one if the document describes another driver or cannot be read."""
+        """Return the heartbeat from a journal document; a new one if the document describes another driver or cannot be read."""
         try:
             if snapshot["epoch"] == epoch:
                 received_at = min(datetime.fromisoformat(snapshot["received_at"]), now)
@@ -47,11 +47,11 @@ class DriverHeartbeat:
         return cls(epoch=epoch, received_at=now)
 
     def to_snapshot(self) -> dict[str, Any]:
-        """The heartbeat for a journal document."""
+        """Return the heartbeat for a journal document."""
         return {"epoch": self.epoch, "sequence": self.sequence, "received_at": self.received_at.isoformat()}
 
     def updated(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> DriverHeartbeat:
-        """The heartbeat after a poll of the driver status.
+        """Return the heartbeat after a poll of the driver status.
 
         Args:
             state: of the scheduler; a new epoch starts a new measurement.
@@ -87,7 +87,7 @@ class HeartbeatMonitor:
         self._heartbeat = DriverHeartbeat.restore(snapshot, epoch, now)
 
     def to_snapshot(self) -> dict[str, Any]:
-        """The heartbeat for a journal document."""
+        """Return the heartbeat for a journal document."""
         return self._heartbeat.to_snapshot()
 
     def update(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> None:
@@ -96,12 +96,12 @@ class HeartbeatMonitor:
 
 
 def committed_batches(status: DriverStatus) -> int:
-    """Batches that all queries have committed since the driver started."""
+    """Return the batches that all queries have committed since the driver started."""
     return sum(query.committed for query in status.queries)
 
 
 def current_driver_status(state: SchedulerState, nonce: str, status: DriverStatus | None) -> DriverStatus | None:
-    """The status if the driver of the current epoch wrote it, else None."""
+    """Return the status if the driver of the current epoch wrote it, else None."""
     if status is None or state.driver is None:
         return None
     return status if (status.epoch, status.nonce) == (state.epoch, nonce) else None

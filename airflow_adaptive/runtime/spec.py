@@ -118,7 +118,7 @@ _MIB = {"m": 1, "g": 1024, "t": 1024 * 1024}
 
 
 def parse_memory(text: str, name: str = "memory") -> int:
-    """Memory in MiB from Spark's notation ("512m", "2g").
+    """Return memory in MiB from Spark's notation ("512m", "2g").
 
     Args:
         text: memory size with a unit.

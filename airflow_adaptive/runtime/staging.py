@@ -90,7 +90,7 @@ def check_code(script: str | Path, py_files: Sequence[str | Path] = ()) -> None:
 
 
 def runtime_zip() -> bytes:
-    """The driver's runtime as an importable zip; equal code gives equal bytes."""
+    """Return the driver's runtime as an importable zip; equal code gives equal bytes."""
     package = files(PACKAGE)
     modules = dict(_modules(package / "job", "job/")) | {"__init__.py": package / "__init__.py"}
     archive = io.BytesIO()
@@ -159,7 +159,7 @@ def _read(path: Path) -> bytes:
 
 
 def _digest(contents: Mapping[str, bytes]) -> str:
-    """Digest of names and contents; the lengths separate adjacent values."""
+    """Return the digest of names and contents; the lengths separate adjacent values."""
     digest = hashlib.sha256()
     for name, content in sorted(contents.items()):
         digest.update(f"{name}:{len(content)}:".encode())

@@ -204,7 +204,7 @@ class AirflowMetrics:
 
 
 def view_values(view: JobView) -> Iterator[GaugeValue]:
-    """The gauges of a view."""
+    """Yield the gauges of a view."""
     yield from (GaugeValue("state", int(name == view.state), name) for name in STATE_NAMES)
     yield GaugeValue("num_restarts", view.restarts)
     yield GaugeValue("num_rescales", view.rescales)
@@ -221,7 +221,7 @@ def view_values(view: JobView) -> Iterator[GaugeValue]:
 
 
 def metric_values(metrics: Mapping[str, Any]) -> Iterator[GaugeValue]:
-    """The gauges of the newest point of the job metrics, in the finest resolution, without unknown values."""
+    """Yield the gauges of the newest point of the job metrics, in the finest resolution, without unknown values."""
     page = metrics.get(f"{METRICS}{FINEST}")
     if not page or not page["points"]:
         return
@@ -232,7 +232,7 @@ def metric_values(metrics: Mapping[str, Any]) -> Iterator[GaugeValue]:
 
 
 def newer_transitions(previous: Sequence[Transition] | None, transitions: Sequence[Transition]) -> Sequence[Transition]:
-    """The transitions after the transitions of the previous view; none for the first view of a loop.
+    """Return the transitions after the transitions of the previous view; none for the first view of a loop.
 
     Args:
         previous: transitions of the previous view, oldest first; None for the first view.
@@ -249,7 +249,7 @@ def _identity(transition: Transition) -> tuple[datetime, int]:
 
 
 def last_downtime(rescales: Iterable[Rescale]) -> timedelta | None:
-    """The downtime of the newest completed rescale with a measured downtime; None without such a rescale.
+    """Return the downtime of the newest completed rescale with a measured downtime; None without such a rescale.
 
     Args:
         rescales: oldest first.
@@ -259,7 +259,7 @@ def last_downtime(rescales: Iterable[Rescale]) -> timedelta | None:
 
 
 def _name_part(name: str) -> str:
-    """A name as one part of a metric name, in the form that Airflow uses for the names of DAGs and tasks."""
+    """Return a name as one part of a metric name, in the form that Airflow uses for the names of DAGs and tasks."""
     return stats.normalize_name_for_stats(name, log_warning=False).replace(".", "__")
 
 

@@ -69,7 +69,7 @@ class ControlRequestReader:
         return is_emptied
 
     def _valid(self, documents: Mapping[str, Any]) -> dict[str, Any]:
-        """The documents, with the last valid document in place of an invalid one; without keys that have no document."""
+        """Return the documents, with the last valid document in place of an invalid one; without keys that have no document."""
         found: dict[str, Any] = {}
         for key, document in documents.items():
             try:

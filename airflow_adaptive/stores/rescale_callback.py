@@ -125,7 +125,7 @@ class CallbackStore(AirflowJobStore):
 
 
 def message(job: str, rescale: Rescale) -> str:
-    """A human-readable line about a rescale that has ended."""
+    """Return a human-readable line about a rescale that has ended."""
     change = f" from {_counts(rescale.vertices.before)} to {_counts(rescale.vertices.after)}"
     result, cause = RESULTS[rescale.terminal_state], CAUSES[rescale.trigger_cause]
     return f"job {job!r} {result}{change}: {cause}" + (f" ({rescale.failure})" if rescale.failure else "")

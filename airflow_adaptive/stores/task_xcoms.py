@@ -57,7 +57,7 @@ class TaskKey:
 
     @classmethod
     def of(cls, context: Context) -> TaskKey:
-        """The key of the task instance of a context."""
+        """Return the key of the task instance of a context."""
         ti = context["ti"]
         map_index = -1 if ti.map_index is None else ti.map_index
         return cls(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
@@ -75,7 +75,7 @@ class TaskKey:
 
 
 def xcoms(view: JobView) -> Mapping[str, Any]:
-    """The XComs for a view of a job: key -> value."""
+    """Return the XComs for a view of a job: key -> value."""
     history = view.history
     transitions = history.transitions[-MOST_TRANSITIONS:]
     return {

@@ -78,7 +78,7 @@ class RescalePolicyTimetable(Timetable):
         return self._first(max(starts), restriction.latest) if starts else None
 
     def _first(self, since: datetime, latest: datetime | None) -> DagRunInfo | None:
-        """The first change at or after a time."""
+        """Return the first change at or after a time."""
         changes = upcoming_changes(self.policy, since - _INSTANT, 1, lead=self.lead)
         if not changes or (latest is not None and changes[0].at > latest):
             return None

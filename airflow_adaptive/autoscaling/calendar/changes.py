@@ -62,7 +62,7 @@ def upcoming_changes(
     limits: Mapping[str, VertexLimits] | None = None,
     lead: timedelta | None = None,
 ) -> list[Change]:
-    """The next changes after an instant; fewer than `n` if no more changes exist.
+    """Return the next changes after an instant; fewer than `n` if no more changes exist.
 
     Args:
         policy: the policy.
@@ -83,7 +83,7 @@ def upcoming_changes(
 
 
 def last_change(policy: ScheduledPolicy, at: datetime, lead: timedelta) -> datetime | None:
-    """Time of the last change before an instant, None if it is more than a year ago.
+    """Return the time of the last change before an instant, None if it is more than a year ago.
 
     Args:
         policy: the policy.
@@ -104,7 +104,7 @@ def last_change(policy: ScheduledPolicy, at: datetime, lead: timedelta) -> datet
 def bounds_at(
     policy: ScheduledPolicy, at: datetime, vertices: Collection[str], lead: timedelta | None = None
 ) -> Requirements:
-    """Bounds at an instant for a job with known vertices and unknown bounds; -1 stands for a bound that the DAG declares.
+    """Return the bounds at an instant for a job with known vertices and unknown bounds; -1 stands for a bound that the DAG declares.
 
     Args:
         policy: the policy.
@@ -175,7 +175,7 @@ def _of_day(period: Period, clock: WallClock, day: date) -> Iterator[tuple[datet
 
 
 def _unknown(policy: ScheduledPolicy) -> Mapping[str, VertexLimits]:
-    """Limits of the vertices that the policy names, with unknown bounds."""
+    """Return the limits of the vertices that the policy names, with unknown bounds."""
     bounds = [window.bounds for window in policy.windows] + ([] if policy.default is None else [policy.default])
     names = dict.fromkeys([*(name for each in bounds for name in each.vertices), EVERY_VERTEX])
     return dict.fromkeys(names, _UNKNOWN)

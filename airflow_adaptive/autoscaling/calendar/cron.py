@@ -38,7 +38,7 @@ class Cron:
         return self.days_of_month is None and self.months is None and not numbered
 
     def fires_on(self, day: date) -> bool:
-        """Whether the expression fires on a day: if both day fields are restricted, one match is sufficient."""
+        """Return whether the expression fires on a day: if both day fields are restricted, one match is sufficient."""
         if self.months is not None and day.month not in self.months:
             return False
         by_month = self.days_of_month is None or not self.days_of_month.isdisjoint({day.day, _or_last(day)})

@@ -135,7 +135,7 @@ def scheduled_policy(
 
 
 def _read(make: Callable[..., Part], given: Part | Mapping[str, Any], wrong: list[str]) -> Part | None:
-    """A part of the policy, from an object or a mapping of arguments; None if the input is invalid, which is added to `wrong`."""
+    """Return a part of the policy, from an object or a mapping of arguments; None if the input is invalid, which is added to `wrong`."""
     if not isinstance(given, Mapping):
         if isinstance(given, (Window, Period)):
             return given
@@ -157,7 +157,7 @@ def _tried(read: Callable[[], Part], wrong: list[str]) -> Part | None:
 
 
 def _parsed(parse: Callable[[Any], Part], given: Any) -> Part:
-    """The parsed input, or the input if it is invalid."""
+    """Return the parsed input, or the input if it is invalid."""
     with suppress(ValueError):
         return parse(given)
     return cast(Part, given)
@@ -168,7 +168,7 @@ def _duration(given: Any) -> timedelta | None:
 
 
 def _looking(given: LookAhead | Mapping[str, Any] | None) -> LookAhead | None:
-    """The lead time, or the input if it is invalid."""
+    """Return the lead time, or the input if it is invalid."""
     if not isinstance(given, Mapping):
         return given
     read: dict[str, Any] = {name: value if name == "margin" else _duration(value) for name, value in given.items()}
@@ -196,13 +196,13 @@ def _weekdays(given: str | Iterable[str]) -> Iterator[str]:
 
 
 def _weekday(name: str) -> str:
-    """The short name of a weekday; invalid input stays unchanged."""
+    """Return the short name of a weekday; invalid input stays unchanged."""
     short = name.strip().lower()
     return next((day for day in WEEKDAYS if short in (day, _LONG[day])), name)
 
 
 def _dates(given: Days, label: str) -> tuple[str, ...]:
-    """Dates as text.
+    """Return dates as text.
 
     Raises:
         RescalePolicyError: the dates cannot be determined.

@@ -73,7 +73,7 @@ class Period:
         return to_utc and (self.plan is None or self.plan.is_weekly)
 
     def begins_on(self, day: date, holidays: Collection[date]) -> bool:
-        """Whether the period begins on a day."""
+        """Return whether the period begins on a day."""
         if self.holidays is not Holidays.LIKE_OTHERS and (day in holidays) is not (self.holidays is Holidays.ONLY):
             return False
         if self.dates and not any(first <= day <= last for first, last in read_dates(self.dates)):
@@ -83,7 +83,7 @@ class Period:
         return not self.weekdays or WEEKDAYS[day.weekday()] in self.weekdays
 
     def local_spans(self, day: date) -> Iterator[Span]:
-        """Spans of the period that begin on a day, in local time."""
+        """Yield the spans of the period that begin on a day, in local time."""
         midnight = datetime.combine(day, time())
         if self.plan is not None:
             for minute in self.plan.minutes:
@@ -98,7 +98,7 @@ class Period:
         yield begin, end if end > begin else end + _DAY
 
     def spans(self, clock: WallClock, holidays: Collection[date], begin: datetime, end: datetime) -> list[Span]:
-        """Spans of the period that intersect the interval from `begin` to `end`, in order, merged, in UTC."""
+        """Return the spans of the period that intersect the interval from `begin` to `end`, in order, merged, in UTC."""
         day = clock.local(begin).date() - (self.lasts or _DAY) - 2 * _DAY
         until = clock.local(end).date() + _DAY
         found: list[Span] = []
@@ -119,7 +119,7 @@ class Period:
 
 
 def joined(spans: Collection[Span]) -> list[Span]:
-    """The spans in order; adjoining and overlapping spans are merged, and empty spans are omitted."""
+    """Return the spans in order; adjoining and overlapping spans are merged, and empty spans are omitted."""
     found: list[Span] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if found and start <= found[-1][1]:
@@ -131,7 +131,7 @@ def joined(spans: Collection[Span]) -> list[Span]:
 
 @cache
 def read_time(text: str) -> timedelta:
-    """Time since midnight. Raises `ValueError`."""
+    """Return the time since midnight. Raises `ValueError`."""
     matched = _TIME.fullmatch(text)
     if matched is None:
         raise ValueError(f"{text!r} is not a time of day: use 'HH:MM'")
@@ -150,7 +150,7 @@ def read_dates(texts: tuple[str, ...]) -> tuple[tuple[date, date], ...]:
 
 @cache
 def days_of(dates: tuple[str, ...]) -> frozenset[date]:
-    """All days of dates and ranges of dates. Raises `ValueError`."""
+    """Return all days of dates and ranges of dates. Raises `ValueError`."""
     return frozenset(
         first + number * _DAY for first, last in read_dates(dates) for number in range((last - first).days + 1)
     )

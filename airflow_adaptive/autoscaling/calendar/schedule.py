@@ -58,7 +58,7 @@ class Schedule:
     excluded: tuple[Span, ...]
 
     def at(self, instant: datetime, lead: timedelta) -> ScheduleAt:
-        """The schedule at an instant, with the lead time `lead`."""
+        """Return the schedule at an instant, with the lead time `lead`."""
         held = next((span for span in self.excluded if span[0] <= instant < span[1]), None)
         if held is not None:
             return self._held(held[0], lead)
@@ -68,13 +68,13 @@ class Schedule:
         return ScheduleAt(window=self.segments[first].window, ahead=self._between(first, until), excluded=False)
 
     def change_points(self, after: datetime, until: datetime, lead: timedelta) -> list[datetime]:
-        """Instants after `after` and up to `until` at which the advice may change, in order."""
+        """Return the instants after `after` and up to `until` at which the advice may change, in order."""
         begins = {segment.begin for segment in self.segments}
         moments = begins | {begin - lead for begin in begins} | {end for span in self.excluded for end in span}
         return sorted(moment for moment in moments if after < moment <= until)
 
     def _held(self, since: datetime, lead: timedelta) -> ScheduleAt:
-        """The window before the excluded period, and the segments that were due by then."""
+        """Return the window before the excluded period, and the segments that were due by then."""
         first = bisect_right(self.segments, since, key=lambda segment: segment.begin) - 1
         if self.segments[first].begin == since and first > 0:
             ahead = self._between(first - 1, since) if lead else ()
@@ -108,7 +108,7 @@ def schedule(
 
 
 def merged_spans(periods: Sequence[Period], clock: WallClock, holidays: Collection[date], stretch: Span) -> list[Span]:
-    """Spans of all periods that intersect an interval, in order, merged, in UTC."""
+    """Return the spans of all periods that intersect an interval, in order, merged, in UTC."""
     return joined([span for period in periods for span in period.spans(clock, holidays, *stretch)])
 
 

@@ -60,7 +60,7 @@ class LookAhead:
     at_most: timedelta = timedelta(minutes=15)
 
     def lead(self, costs: Mapping[Tier, timedelta]) -> timedelta:
-        """The lead time for these measured durations of rescales.
+        """Return the lead time for these measured durations of rescales.
 
         A change of bounds never starts a new driver, so that duration counts only if no other was measured.
         """
@@ -184,7 +184,7 @@ class ScheduledPolicy:
         return timedelta(0) if self.look_ahead is None else self.look_ahead.lead(costs)
 
     def advise_at(self, at: datetime, limits: Mapping[str, VertexLimits], lead: timedelta) -> CalendarAdvice:
-        """The advice at an instant.
+        """Return the advice at an instant.
 
         Args:
             at: instant with a time zone.
@@ -206,7 +206,7 @@ class ScheduledPolicy:
         return now
 
     def excluded_span(self, at: datetime, back: timedelta = timedelta(0)) -> Span | None:
-        """The excluded period that contains an instant, None outside of excluded periods.
+        """Return the excluded period that contains an instant, None outside of excluded periods.
 
         Args:
             at: the instant, in UTC.
@@ -266,7 +266,7 @@ class ScheduledPolicy:
             back *= 8
 
     def _stretches(self, at: datetime) -> Iterator[timedelta]:
-        """Durations of the search for the next change, in increasing order: a weekly calendar repeats itself within a year."""
+        """Yield the durations of the search for the next change, in increasing order: a weekly calendar repeats itself within a year."""
         yield from _STRETCHES
         periods = [*(window.when for window in self.windows), *self.excluded]
         if not all(period.is_weekly for period in periods):
@@ -282,7 +282,7 @@ class ScheduledPolicy:
 
 
 def _most(bounds: Requirements, other: Requirements) -> Requirements:
-    """The larger bounds of both."""
+    """Return the larger bounds of both."""
     return {
         name: ParallelismRange(max(one.lower, other[name].lower), max(one.upper, other[name].upper))
         for name, one in bounds.items()

@@ -48,7 +48,7 @@ _CYCLE = (date(1972, 1, 1), 10227)
 
 
 def violations(policy: ScheduledPolicy) -> list[str]:
-    """All violations, each with the fix."""
+    """Return all violations, each with the fix."""
     wrong = _zone(policy.zone) + _dates("the holidays", policy.holidays) + _look_ahead(policy.look_ahead)
     wrong += _member("repeated", policy.repeated, Repeated)
     if not policy.windows:
@@ -190,7 +190,7 @@ def _tried(read: Callable[[Any], object], text: Any) -> Iterator[str]:
 
 
 def _together(policy: ScheduledPolicy) -> list[str]:
-    """Violations of the combination of valid periods."""
+    """Return the violations of the combination of valid periods."""
     holidays, periods = days_of(policy.holidays), _periods(policy)
     reach = 1 + max((period.lasts or _DAY).days for period in periods)
     days = _all_days(periods, holidays, reach)
@@ -219,7 +219,7 @@ def _never(period: Period, policy: ScheduledPolicy) -> str:
 
 
 def _all_days(periods: Sequence[Period], holidays: Collection[date], reach: int) -> list[date]:
-    """All days on which a period can begin, without repetitions of the calendar, in order."""
+    """Return all days on which a period can begin, without repetitions of the calendar, in order."""
     days = _around(_WEEK, reach)
     if any(period.plan is not None and not period.plan.is_weekly for period in periods):
         days |= {_CYCLE[0] + number * _DAY for number in range(_CYCLE[1])}
@@ -236,7 +236,7 @@ def _spans(period: Period, days: Iterable[date]) -> list[Span]:
 
 
 def _overlap(one: Period, other: Period, begins: Mapping[str, list[date]], reach: int) -> list[datetime]:
-    """The first local time at which both periods apply, if one exists; searched around the days of the rarer period."""
+    """Return the first local time at which both periods apply, if one exists; searched around the days of the rarer period."""
     rare, often = sorted((one, other), key=lambda period: len(begins[period.name]))
     days = begins[rare.name]
     near = _around(days, reach).intersection(begins[often.name])

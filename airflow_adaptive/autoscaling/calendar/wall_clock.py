@@ -26,7 +26,7 @@ class Repeated(StrEnum):
 
 @cache
 def zone_of(name: str) -> tzinfo:
-    """The time zone with this name.
+    """Return the time zone with this name.
 
     Raises:
         ValueError: the time zone is unknown.
@@ -38,12 +38,12 @@ def zone_of(name: str) -> tzinfo:
 
 @cache
 def known_zones() -> frozenset[str]:
-    """Names of all time zones."""
+    """Return the names of all time zones."""
     return frozenset(pendulum.timezones())
 
 
 def to_utc(at: datetime) -> datetime:
-    """The instant in UTC as a `datetime` of the standard library, because subclasses calculate differently.
+    """Return the instant in UTC as a `datetime` of the standard library, because subclasses calculate differently.
 
     Raises:
         ValueError: the instant has no time zone.
@@ -67,27 +67,27 @@ class WallClock:
     repeated: Repeated = Repeated.FIRST
 
     def zoned(self, at: datetime) -> datetime:
-        """The local time of an instant, with the time zone."""
+        """Return the local time of an instant, with the time zone."""
         return at.astimezone(zone_of(self.zone))
 
     def local(self, at: datetime) -> datetime:
-        """The local time of an instant, without a time zone."""
+        """Return the local time of an instant, without a time zone."""
         return self.zoned(at).replace(tzinfo=None)
 
     def instants_of(self, local: datetime) -> tuple[datetime, ...]:
-        """All instants of a local time: none, one or two, in UTC."""
+        """Return all instants of a local time: none, one or two, in UTC."""
         folds = (local.replace(tzinfo=zone_of(self.zone), fold=fold).astimezone(UTC) for fold in (0, 1))
         return tuple(sorted({at for at in folds if self.local(at) == local}))
 
     def instant(self, local: datetime) -> datetime:
-        """The instant to which a local time maps, in UTC."""
+        """Return the instant to which a local time maps, in UTC."""
         found = self.instants_of(local)
         if not found:
             return self._end_of_gap(local)
         return found[-1 if self.repeated is Repeated.SECOND else 0]
 
     def _end_of_gap(self, local: datetime) -> datetime:
-        """The instant at which the clock skipped a local time."""
+        """Return the instant at which the clock skipped a local time."""
         zone = zone_of(self.zone)
         before, after = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
         old = self.zoned(before).utcoffset()

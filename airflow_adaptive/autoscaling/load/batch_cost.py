@@ -95,24 +95,24 @@ class BatchCost:
         )
 
     def seconds(self, rows: float, effective: float) -> float:
-        """Duration of a batch of `rows` rows, in seconds."""
+        """Return the duration of a batch of `rows` rows, in seconds."""
         return self.fixed + self.row_cost * rows / effective
 
     def rows(self, seconds: float, effective: float) -> float:
-        """Rows of a batch with the duration `seconds`; 0 if the fixed cost alone takes that long."""
+        """Return the rows of a batch with the duration `seconds`; 0 if the fixed cost alone takes that long."""
         return max(0.0, seconds - self.fixed) * effective / self.row_cost if self.is_known else 0.0
 
     def interval(self, trigger: float | None, share: float) -> float:
-        """Seconds between two batches: the trigger interval, or longer if the fixed cost leaves no time for rows."""
+        """Return the seconds between two batches: the trigger interval, or longer if the fixed cost leaves no time for rows."""
         return max(trigger or ASSUMED_TRIGGER_S, 2 * self.fixed / share)
 
     def busy(self, rate: float, trigger: float | None, effective: float) -> float:
-        """Share of the time for which an input of `rate` rows per second keeps the query busy."""
+        """Return the share of the time for which an input of `rate` rows per second keeps the query busy."""
         interval = self.interval(trigger, 1.0)
         return self.seconds(rate * interval, effective) / interval
 
     def effective_slots(self, rate: float, trigger: float | None, share: float) -> float:
-        """Effective slots, not rounded, with which an input of `rate` rows per second keeps the query busy for `share` of the time."""
+        """Return the effective slots, not rounded, with which an input of `rate` rows per second keeps the query busy for `share` of the time."""
         interval = self.interval(trigger, share)
         return min(self.row_cost * rate * interval / (share * interval - self.fixed), MAX_SLOTS)
 
@@ -125,7 +125,7 @@ class BatchCost:
 
 
 def effective(slots: int, partitions: int) -> float:
-    """Effective slots: `partitions` tasks run in ceil(partitions / slots) waves, and the last wave may not use all slots.
+    """Return the effective slots: `partitions` tasks run in ceil(partitions / slots) waves, and the last wave may not use all slots.
 
     Args:
         slots: slots of the query.
@@ -137,7 +137,7 @@ def effective(slots: int, partitions: int) -> float:
 
 
 def aligned(needed: float, partitions: int) -> int:
-    """The smallest number of slots with at least `needed` effective slots."""
+    """Return the smallest number of slots with at least `needed` effective slots."""
     if not needed < MAX_SLOTS:
         return MAX_SLOTS
     least = max(1, math.ceil(needed - 1e-9))

@@ -90,7 +90,7 @@ class LoadPolicy(LoadSettings):
         return cls(**given)
 
     def remember(self) -> LoadMemory:
-        """An empty memory."""
+        """Return an empty memory."""
         return LoadMemory()
 
     def advise(self, memory: LoadMemory, policy_input: PolicyInput) -> tuple[LoadMemory, Advice | None]:
@@ -166,12 +166,12 @@ def override(policy_input: PolicyInput) -> Advice | None:
 
 
 def is_changed(before: QueryMemory | None, after: QueryMemory) -> bool:
-    """Whether the advised parallelism has changed; the first advised parallelism is the active one."""
+    """Return whether the advised parallelism has changed; the first advised parallelism is the active one."""
     return before is not None and before.target is not None and before.target != after.target
 
 
 def _bounds(queries: Mapping[str, QueryMemory], policy_input: PolicyInput) -> Iterator[tuple[str, ParallelismRange]]:
-    """Bounds of the vertices of all known queries; a query without metrics keeps its slots.
+    """Yield the bounds of the vertices of all known queries; a query without metrics keeps its slots.
 
     If queries share their slots, the query with the largest need decides.
     """
@@ -186,7 +186,7 @@ def _bounds(queries: Mapping[str, QueryMemory], policy_input: PolicyInput) -> It
 
 
 def _cost(policy_input: PolicyInput) -> timedelta:
-    """Duration of the rescale that a change requires: the measurement of its tier, or the longest known one."""
+    """Return the duration of the rescale that a change requires: the measurement of its tier, or the longest known one."""
     measured = policy_input.rescale_costs
     if policy_input.tier is not None and policy_input.tier in measured:
         return measured[policy_input.tier]

@@ -33,7 +33,7 @@ class AcceptedMetrics:
 def implausibilities(
     metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime, frozen_after: timedelta
 ) -> list[str]:
-    """Reasons why the policy ignores the metrics; empty if the metrics are plausible.
+    """Return the reasons why the policy ignores the metrics; empty if the metrics are plausible.
 
     Args:
         metrics: metrics of the query.
@@ -45,12 +45,12 @@ def implausibilities(
 
 
 def is_unchanged(metrics: QueryMetrics, newest: AcceptedMetrics) -> bool:
-    """Whether the metrics are the ones that were accepted last."""
+    """Return whether the metrics are the ones that were accepted last."""
     return (metrics.epoch, metrics.sequence) == (newest.epoch, newest.sequence)
 
 
 def accepted(metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime) -> AcceptedMetrics:
-    """The accepted metrics after a plausible poll."""
+    """Return the accepted metrics after a plausible poll."""
     if is_unchanged(metrics, newest):
         return newest
     return replace(newest, epoch=metrics.epoch, sequence=metrics.sequence, at=now, backlog=metrics.backlog)

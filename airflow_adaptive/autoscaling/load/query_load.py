@@ -147,7 +147,7 @@ def keep_target(memory: QueryMemory, lower: int, upper: int) -> QueryMemory:
 def update_target(
     policy: LoadSettings, memory: QueryMemory, query_input: QueryInput, allowed: RescaleAllowance
 ) -> tuple[QueryMemory, str]:
-    """The memory with the target that follows from the metrics, and the reason."""
+    """Return the memory with the target that follows from the metrics, and the reason."""
     wrong = implausibilities(query_input.metrics, memory.newest, query_input.at, policy.frozen_after)
     if wrong:
         return keep_target(memory, query_input.lower, query_input.upper), f"metrics are ignored: {', '.join(wrong)}"
@@ -192,7 +192,7 @@ def _with_batch(memory: QueryMemory, query_input: QueryInput) -> QueryMemory:
 
 
 def _load(policy: LoadSettings, memory: QueryMemory, query_input: QueryInput) -> QueryLoad:
-    """The input rate: rows that the query reads, growth of the backlog, and rows that a long running batch hides."""
+    """Return the input rate: rows that the query reads, growth of the backlog, and rows that a long running batch hides."""
     metrics, newest = query_input.metrics, memory.newest
     trigger = (metrics.trigger_interval or 0.0) / 1000
     duration = (metrics.batch_duration or 0.0) / 1000
@@ -266,7 +266,7 @@ def _scale_up(
 
 
 def _is_worth_a_pause(policy: LoadSettings, target: int, wanted: int, query_input: QueryInput) -> bool:
-    """Whether the gain within `catch_up` exceeds the loss during the pause."""
+    """Return whether the gain within `catch_up` exceeds the loss during the pause."""
     before, after = effective(target, query_input.partitions), effective(wanted, query_input.partitions)
     return (after - before) * policy.catch_up.total_seconds() > after * query_input.cost.total_seconds()
 
@@ -323,7 +323,7 @@ def _scale_down(
 
 
 def _with_need(needs: tuple[RecentNeed, ...], slots: int, now: datetime, delay: timedelta) -> tuple[RecentNeed, ...]:
-    """The needs of the last `delay` as maxima of intervals; one older entry shows that the history covers `delay`."""
+    """Return the needs of the last `delay` as maxima of intervals; one older entry shows that the history covers `delay`."""
     if needs and now < needs[-1].at:
         needs = ()
     if needs and now - needs[-1].at < delay / BUCKETS:
@@ -345,7 +345,7 @@ def _within(slots: int, lower: int, upper: int) -> int:
 
 
 def _trimmed(slots: int, query_input: QueryInput) -> int:
-    """The slots without those that stay idle in the last wave of tasks."""
+    """Return the slots without those that stay idle in the last wave of tasks."""
     if query_input.partitions <= 1:
         return slots
     return max(query_input.lower, math.ceil(query_input.partitions / math.ceil(query_input.partitions / max(slots, 1))))

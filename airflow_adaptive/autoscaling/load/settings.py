@@ -46,7 +46,7 @@ class LoadSettings:
 
 
 def setting_violations(settings: LoadSettings) -> list[str]:
-    """All violations of the settings; each text names the setting and the fix."""
+    """Return all violations of the settings; each text names the setting and the fix."""
     return list(_kinds(settings)) or list(_ranges(settings))
 
 

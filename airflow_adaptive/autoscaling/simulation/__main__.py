@@ -95,7 +95,7 @@ def simulation_shape(trace: Trace, arguments: argparse.Namespace) -> SimulationS
 
 
 def baselines(shape: SimulationShape, trace: Trace) -> Mapping[str, Policy]:
-    """The baselines by name, for a job of this shape."""
+    """Return the baselines by name, for a job of this shape."""
     return {
         "static maximum": StaticRule(slots=shape.slots),
         "static mean": StaticRule(slots=min(shape.slots, slots_for(shape.query, trace.mean))),
@@ -140,7 +140,7 @@ def _part(trace: Trace, arguments: argparse.Namespace) -> Trace:
 
 
 def _policy(arguments: argparse.Namespace) -> tuple[str, Policy]:
-    """The policy and its name.
+    """Return the policy and its name.
 
     Raises:
         RescalePolicyError: the policy is invalid, or an argument is missing.
@@ -164,7 +164,7 @@ def _calendar(written: Mapping[str, Any]) -> ScheduledPolicy:
 
 
 def _json(text: str, name: str) -> Mapping[str, Any]:
-    """A JSON object, from text or from a file.
+    """Return a JSON object, from text or from a file.
 
     Raises:
         RescalePolicyError: the input is not a JSON object.

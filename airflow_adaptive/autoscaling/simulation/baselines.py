@@ -42,7 +42,7 @@ class Rule(ABC):
     __slots__ = ()
 
     def remember(self) -> RuleMemory:
-        """An empty memory."""
+        """Return an empty memory."""
         return RuleMemory()
 
     def advise(self, memory: RuleMemory, policy_input: PolicyInput) -> tuple[RuleMemory, Advice | None]:
@@ -66,7 +66,7 @@ class StaticRule:
     slots: int
 
     def remember(self) -> RuleMemory:
-        """An empty memory."""
+        """Return an empty memory."""
         return RuleMemory()
 
     def advise(self, memory: RuleMemory, policy_input: PolicyInput) -> tuple[RuleMemory, Advice | None]:

@@ -307,7 +307,7 @@ class SimulatedJob(Generic[Memory]):
 
 
 def query_metrics_of(batches: Batches, epoch: int) -> QueryMetrics | None:
-    """The query metrics that a driver reports: the newest batch, and the duration of the running batch."""
+    """Return the query metrics that a driver reports: the newest batch, and the duration of the running batch."""
     last = batches.last
     if last is None:
         return None

@@ -34,7 +34,7 @@ LEAST_LAG = 1.0
 
 
 def require() -> Any:
-    """The module `matplotlib.figure`, which needs no display.
+    """Return the module `matplotlib.figure`, which needs no display.
 
     Raises:
         RescalePolicyError: matplotlib is not installed.
@@ -60,7 +60,7 @@ def draw(path: Path, trace: Trace, query: QueryModel, rows: Sequence[tuple[Simul
 
 
 def picture(trace: Trace, query: QueryModel, rows: Sequence[tuple[SimulationMetrics, Run]]) -> Any:
-    """A matplotlib figure with two panels for each run: required and held slots, and the lag.
+    """Return a matplotlib figure with two panels for each run: required and held slots, and the lag.
 
     All panels of a column have the same axes, so that runs can be compared.
 
@@ -119,13 +119,13 @@ def _label(figure: Any, axes: Any, trace: Trace) -> None:
 
 
 def _values(changes: Sequence[tuple[float, int]], instants: Sequence[float]) -> Iterator[int]:
-    """The value at each instant; before the first change, the value of the first change."""
+    """Return the value at each instant; before the first change, the value of the first change."""
     begins = [at for at, _ in changes]
     return (changes[max(0, bisect_right(begins, at) - 1)][1] for at in instants)
 
 
 def _peaks(times: Sequence[float], lags: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Times and lags, reduced to the maxima of neighboring points."""
+    """Yield times and lags, reduced to the maxima of neighboring points."""
     size = -(-len(lags) // MOST_POINTS)
     for begin in range(0, len(lags), max(1, size)):
         at = max(range(begin, min(begin + size, len(lags))), key=lags.__getitem__)

@@ -53,7 +53,7 @@ class SimulationMetrics:
     rows_waiting: float
 
     def is_better_than(self, other: SimulationMetrics) -> bool:
-        """Whether the run used fewer slot-hours with the same or a smaller p99 lag."""
+        """Return whether the run used fewer slot-hours with the same or a smaller p99 lag."""
         return self.slot_hours < other.slot_hours and self.p99_lag <= other.p99_lag
 
 
@@ -83,7 +83,7 @@ def simulation_metrics(name: str, run: Run, query: QueryModel, trace: Trace) -> 
 
 
 def slots_for(query: QueryModel, rate: float) -> int:
-    """The smallest number of slots, at least one, that can process a rate permanently."""
+    """Return the smallest number of slots, at least one, that can process a rate permanently."""
     room = query.trigger - query.fixed
     if room <= 0:
         return MAX_SLOTS
@@ -101,7 +101,7 @@ def percentile(values: Sequence[float], weights: Sequence[float], share: float) 
 
 
 def table(rows: Sequence[SimulationMetrics]) -> str:
-    """The runs as a text table, and the comparison of the first run with the others."""
+    """Return the runs as a text table, and the comparison of the first run with the others."""
     head = ("policy", "slot-hours", "over", "by", "under", "by", "mean lag", "p99 lag", "max lag", "rescales")
     cells = [head, *(_cells(row) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
@@ -110,12 +110,12 @@ def table(rows: Sequence[SimulationMetrics]) -> str:
 
 
 def document(rows: Iterable[SimulationMetrics], **about: Any) -> dict[str, Any]:
-    """The runs as JSON values; values that are not finite become null."""
+    """Return the runs as JSON values; values that are not finite become null."""
     return {**about, "runs": [{key: _finite(value) for key, value in asdict(row).items()} for row in rows]}
 
 
 def _stretches(run: Run, trace: Trace) -> Iterator[tuple[float, int, float]]:
-    """Intervals of constant slots and rate: seconds, slots, rate."""
+    """Yield intervals of constant slots and rate: seconds, slots, rate."""
     changes = [*run.held, (run.end, 0)]
     segment = 0
     for (begin, slots), (end, _) in pairwise(changes):

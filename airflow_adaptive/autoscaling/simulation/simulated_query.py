@@ -37,7 +37,7 @@ class QueryModel:
     partitions: int = 1
 
     def capacity(self, slots: int) -> float:
-        """Rows per second that the slots can process permanently."""
+        """Return rows per second that the slots can process permanently."""
         return max(0.0, self.trigger - self.fixed) / self.trigger * self.slot_rate * effective(slots, self.partitions)
 
 
@@ -75,12 +75,12 @@ class Batches:
         return self._running is not None
 
     def arrived(self, at: float) -> float:
-        """Input rows until `at`."""
+        """Return the input rows until `at`."""
         trace, index = self.trace, self._segment(self.trace.times, at)
         return trace.totals[index] + trace.rates[index] * (at - trace.times[index])
 
     def waiting(self) -> float:
-        """Input rows that are not processed."""
+        """Return the input rows that are not processed."""
         return self.arrived(self.now) - self.processed
 
     def work_on(self, slots: int, tasks: int) -> None:
@@ -135,13 +135,13 @@ class Batches:
         self._committed_at = self.now
 
     def _arrival(self, row: float) -> float:
-        """Time at which a row arrived."""
+        """Return the time at which a row arrived."""
         trace, index = self.trace, self._segment(self.trace.totals, row)
         rate = trace.rates[index]
         return trace.times[index] + ((row - trace.totals[index]) / rate if rate > 0 else 0.0)
 
     def _segment(self, begins: Sequence[float], value: float) -> int:
-        """Index of the last rate of the trace that begins at or before a value."""
+        """Return the index of the last rate of the trace that begins at or before a value."""
         return min(bisect_right(begins, value), len(self.trace.rates)) - 1
 
 

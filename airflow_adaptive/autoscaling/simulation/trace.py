@@ -59,7 +59,7 @@ class Trace:
         return self.totals[-1] / self.duration
 
     def part(self, begin: float, end: float) -> Trace:
-        """The points between two times, in seconds from the start; the part starts with its first point.
+        """Return the points between two times, in seconds from the start; the part starts with its first point.
 
         Raises:
             RescalePolicyError: the part has too few points.
@@ -73,7 +73,7 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """The trace of a CSV file with the columns time and value, with or without a header.
+    """Return the trace of a CSV file with the columns time and value, with or without a header.
 
     A time is ISO 8601 (UTC by default) or seconds since the epoch. A value is the load from that time on, in any unit.
 

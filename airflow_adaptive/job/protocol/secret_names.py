@@ -99,7 +99,7 @@ _ASSIGNMENT: Final = re.compile(r"([\w.-]+)=([^\s&;,]*)")
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a property, an environment variable or an option has the name of a secret."""
+    """Return whether a property, an environment variable or an option has the name of a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
@@ -109,7 +109,7 @@ def url_passwords(value: str) -> list[str]:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a property or an environment variable has a secret value."""
+    """Return whether a property or an environment variable has a secret value."""
     return value.strip().lower() not in FLAGS and (is_secret_name(name) or bool(url_passwords(value)))
 
 

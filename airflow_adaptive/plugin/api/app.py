@@ -45,7 +45,7 @@ def create_app() -> FastAPI:
 
 @cache
 def schema(app: FastAPI, root_path: str) -> dict[str, Any]:
-    """The OpenAPI document, including the error responses of all operations."""
+    """Return the OpenAPI document, including the error responses of all operations."""
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     return openapi.completed(document, root_path)
 

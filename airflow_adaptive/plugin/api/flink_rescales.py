@@ -21,7 +21,7 @@ NO_TIMEOUT = -1
 
 
 def config(state: SchedulerState) -> schemas.RescaleConfig:
-    """The options that decide when a job rescales."""
+    """Return the options that decide when a job rescales."""
     options = state.options
     wait, interval_max = options.resource_wait_timeout, options.scaling_interval_max
     return schemas.RescaleConfig(
@@ -41,7 +41,7 @@ def config(state: SchedulerState) -> schemas.RescaleConfig:
 
 
 def history(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) -> list[schemas.RescaleDetails]:
-    """Rescales, newest first, without the states of the scheduler.
+    """Return rescales, newest first, without the states of the scheduler.
 
     Args:
         job: id of the job.
@@ -52,7 +52,7 @@ def history(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) ->
 
 
 def overview(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) -> schemas.RescalesOverview:
-    """The number of rescales, and the latest rescale of each terminal state."""
+    """Return the number of rescales, and the latest rescale of each terminal state."""
     latest = {rescale.terminal_state: rescale for rescale in rescales}
     by_state = {
         state.value.lower(): details(job, latest[state], groups, with_states=False) if state in latest else None
@@ -64,7 +64,7 @@ def overview(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) -
 
 
 def summary(rescales: Sequence[Rescale]) -> schemas.RescalesSummary:
-    """Statistics of rescales."""
+    """Return the statistics of rescales."""
     totals = summarize(rescales)
     return schemas.RescalesSummary(
         rescalesCounts=_counts(totals),
@@ -77,7 +77,7 @@ def summary(rescales: Sequence[Rescale]) -> schemas.RescalesSummary:
 
 
 def find(job: str, rescales: Sequence[Rescale], name: str) -> Rescale | None:
-    """The rescale with this UUID or number, None if it does not exist."""
+    """Return the rescale with this UUID or number, None if it does not exist."""
     return next((r for r in rescales if name in (str(r.number), str(rescale_uuid(job, r.number)))), None)
 
 
@@ -105,7 +105,7 @@ def details(
 
 
 def rescale_uuid(job: str, number: int) -> UUID:
-    """The UUID of a rescale."""
+    """Return the UUID of a rescale."""
     return _uuid(job, "rescale", number)
 
 

@@ -33,12 +33,12 @@ MAX_SLOTS: Final = 100_000
 
 
 def item(job: Job, published: PublishedState) -> schemas.JobItem:
-    """A job in a list."""
+    """Return a job in a list."""
     return schemas.JobItem(**_item(job, published))
 
 
 def details(job: Job, published: PublishedState, *, editable: bool | None = None) -> schemas.JobDetails:
-    """All details of a job. `editable` is whether the user may change the job."""
+    """Return all details of a job. `editable` is whether the user may change the job."""
     state = published.state
     return schemas.JobDetails(
         **_item(job, published),
@@ -50,7 +50,7 @@ def details(job: Job, published: PublishedState, *, editable: bool | None = None
 
 
 def plan(state: SchedulerState, published: PublishedState) -> schemas.Plan:
-    """The placement of the subtasks of a job."""
+    """Return the placement of the subtasks of a job."""
     current, driver = state.plan, published.driver_status
     assignment = None if current is None else _assignment(state, current)
     return schemas.Plan(
@@ -73,7 +73,7 @@ def plan(state: SchedulerState, published: PublishedState) -> schemas.Plan:
 
 
 def preview(result: Preview, state: SchedulerState) -> schemas.Preview:
-    """The result of a dry run. `state` is the current state of the scheduler."""
+    """Return the result of a dry run. `state` is the current state of the scheduler."""
     return schemas.Preview(
         consequence=result.consequence,
         reason=result.reason,
@@ -97,7 +97,7 @@ def preview(result: Preview, state: SchedulerState) -> schemas.Preview:
 
 
 def failures(state: SchedulerState | None) -> list[schemas.FailureEntry]:
-    """Recent failures, oldest first; empty if the state of the scheduler is unknown."""
+    """Return recent failures, oldest first; empty if the state of the scheduler is unknown."""
     return [schemas.FailureEntry.model_validate(record) for record in (() if state is None else state.failures)]
 
 
@@ -150,7 +150,7 @@ def _planned_vertices(state: SchedulerState, effective: Mapping[str, int]) -> li
 
 
 def _assignment(state: SchedulerState, current: Plan) -> Assignment | None:
-    """The placement of the subtasks, None while the job does not hold all slots of the plan, or if the plan is too large."""
+    """Return the placement of the subtasks, None while the job does not hold all slots of the plan, or if the plan is too large."""
     slots = used_slots(state.job, current.parallelism)
     if slots > min(state.held_slots, MAX_SLOTS):
         return None

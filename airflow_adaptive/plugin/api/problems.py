@@ -28,7 +28,7 @@ MAX_CHARACTERS: Final = 500
 
 
 def response(error: RequestRefusedError, instance: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The response for an error.
+    """Return the response for an error.
 
     Args:
         error: error to render.

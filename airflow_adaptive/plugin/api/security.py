@@ -90,7 +90,7 @@ class Access:
 
 
 def readable(user: BaseUser, jobs: Iterable[Job], session: Session) -> list[Job]:
-    """The jobs that the user may read, with the DAGs that the user may read."""
+    """Return the jobs that the user may read, with the DAGs that the user may read."""
     found = list(jobs)
     dags = _granted(user, {dag_id for job in found for dag_id in job.dag_ids}, session)
     return [replace(job, dag_ids=job.dag_ids & dags) for job in found if dags.issuperset(job.runner_dag_ids)]
@@ -99,7 +99,7 @@ def readable(user: BaseUser, jobs: Iterable[Job], session: Session) -> list[Job]
 def rights_of(
     user: BaseUser, jobs: Collection[Job], session: Session, rights: Collection[Right]
 ) -> list[frozenset[Right]]:
-    """The rights of the user on each job: one call of the auth manager for a user who has all rights on all jobs."""
+    """Return the rights of the user on each job: one call of the auth manager for a user who has all rights on all jobs."""
     dags = frozenset(dag_id for job in jobs for dag_id in job.runner_dag_ids)
     teams = teams_of(sorted(dags), session)
     if _has(user, dags, rights, teams):
@@ -108,7 +108,7 @@ def rights_of(
 
 
 def _has(user: BaseUser, dags: Iterable[str], rights: Iterable[Right], teams: Mapping[str, str | None]) -> bool:
-    """Whether the user has these rights on these DAGs."""
+    """Return whether the user has these rights on these DAGs."""
     return _are_authorized(
         user,
         [
@@ -130,7 +130,7 @@ def _are_authorized(
 
 
 def _granted(user: BaseUser, dags: Collection[str], session: Session) -> frozenset[str]:
-    """The DAGs that the user may read: one call of the auth manager if these are all DAGs, and else one call for each team."""
+    """Return the DAGs that the user may read: one call of the auth manager if these are all DAGs, and else one call for each team."""
     teams = teams_of(sorted(dags), session)
     details = [DagDetails(id=dag_id, team_name=teams.get(dag_id)) for dag_id in sorted(dags)]
     if _are_authorized(user, (("GET", None, one) for one in details)):
@@ -176,7 +176,7 @@ def job_with(*required: Right) -> Callable[[BaseUser, str, Session], Job]:
 
 
 def is_editable(user: BaseUser, job: Job, session: Session) -> bool:
-    """Whether the user may change the job."""
+    """Return whether the user may change the job."""
     (rights,) = rights_of(user, [job], session, [Right.EDIT])
     release(session)
     return bool(rights)

@@ -82,7 +82,7 @@ def _asset(dist: Path, path: str) -> Response:
 
 
 def _inside(folder: Path, path: Path) -> Path | None:
-    """The file at a path, None if the file does not exist in the folder."""
+    """Return the file at a path, None if the file does not exist in the folder."""
     try:
         file = path.resolve()
         return file if file.is_relative_to(folder.resolve()) and file.is_file() else None
@@ -91,7 +91,7 @@ def _inside(folder: Path, path: Path) -> Path | None:
 
 
 def _index(index: Path, depth: int) -> Response:
-    """The page itself, for every address that is not a file. The router of the page interprets the address."""
+    """Return the page itself, for every address that is not a file. The router of the page interprets the address."""
     nonce = secrets.token_urlsafe(16)
     headers = {"Cache-Control": REVALIDATE, **_protection(nonce)}
     if not index.is_file():
@@ -102,7 +102,7 @@ def _index(index: Path, depth: int) -> Response:
 
 
 def _depth(request: Request, path: str) -> int:
-    """Number of folders between the page and an address. In the raw path, slashes in names are escaped."""
+    """Return the number of folders between the page and an address. In the raw path, slashes in names are escaped."""
     raw: bytes | None = request.scope.get("raw_path")
     if raw is None:
         return path.count("/")
@@ -111,7 +111,7 @@ def _depth(request: Request, path: str) -> int:
 
 
 def _protection(nonce: str) -> dict[str, str]:
-    """Headers that restrict the page to files and frames of this server."""
+    """Return the headers that restrict the page to files and frames of this server."""
     policy = {
         "default-src": "'none'",
         "script-src": "'self'",

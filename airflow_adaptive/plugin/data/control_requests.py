@@ -83,7 +83,7 @@ def check_rescalable(job: Job, published: PublishedState) -> SchedulerState:
 
 
 def invalid(error: RequirementsError) -> RequestRefusedError:
-    """The error for an invalid request body."""
+    """Return the error for an invalid request body."""
     detail = " ".join(error.violations)
     return RequestRefusedError(HTTPStatus.BAD_REQUEST, "invalid-requirements", detail, error.violations)
 

@@ -106,7 +106,7 @@ class PublishedState:
         return control_requests.requested_value(self.documents.get(REQUIREMENTS))
 
     def resolved_requirements(self, state: SchedulerState, now: datetime, override: Any = None) -> Requirements:
-        """The requirements that apply as soon as the control loop has read the control requests.
+        """Return the requirements that apply as soon as the control loop has read the control requests.
 
         Args:
             state: state of the scheduler.
@@ -167,7 +167,7 @@ class PublishedState:
         return self._decode(DRIVER, DriverStatus.model_validate)
 
     def metrics(self, step: int) -> Metrics:
-        """The metrics of one resolution. The list of points is empty without metrics.
+        """Return the metrics of one resolution. The list of points is empty without metrics.
 
         Args:
             step: resolution, in seconds.
@@ -250,7 +250,7 @@ def _consistent(state: SchedulerState) -> SchedulerState:
 
 
 def _advice(policy: Policy | None, declared: DeclaredRequirements) -> PolicyAdvice | None:
-    """The published advice. The state store may contain any bounds, so invalid bounds count as no advice."""
+    """Return the published advice. The state store may contain any bounds, so invalid bounds count as no advice."""
     if policy is None:
         return None
     advice = policy.advice
@@ -264,7 +264,7 @@ def _advice(policy: Policy | None, declared: DeclaredRequirements) -> PolicyAdvi
 
 
 def _is_web(url: str | None) -> bool:
-    """Whether a page may link to the address. A driver can report any text."""
+    """Return whether a page may link to the address. A driver can report any text."""
     try:
         return url is not None and urlsplit(url).scheme in ("http", "https")
     except ValueError:

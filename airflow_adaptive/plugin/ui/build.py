@@ -62,7 +62,7 @@ def build() -> None:
 
 
 def is_built() -> bool:
-    """Whether the page exists and was built from the current sources."""
+    """Return whether the page exists and was built from the current sources."""
     return BUILT_FROM.is_file() and BUILT_FROM.read_text() == fingerprint(source_files())
 
 
@@ -142,7 +142,7 @@ def npm_command() -> tuple[list[str], dict[str, str]]:
 
 
 def has_node() -> bool:
-    """Whether the machine has a supported version of Node."""
+    """Return whether the machine has a supported version of Node."""
     return shutil.which("npm") is not None and node_version() >= MINIMUM_NODE
 
 

@@ -239,7 +239,7 @@ class JobDirectory:
         return None
 
     async def _is_newest(self, number: int, data: bytes) -> bool:
-        """Whether a document that was just created is the newest, with the content that it was given.
+        """Return whether a document that was just created is the newest, with the content that it was given.
 
         After a compaction the number of a loop that was frozen is unused again, but its document is not the newest. The document
         itself may be missing in the listing, because the listings of some stores lag.

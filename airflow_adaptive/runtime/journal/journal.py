@@ -121,7 +121,7 @@ class Journal:
         return self._redeclared
 
     def time(self, clock: datetime) -> datetime:
-        """Time of the journal, which never goes back: if the clock was set back between two loops, the offset remains.
+        """Return the time of the journal, which never goes back: if the clock was set back between two loops, the offset remains.
 
         Args:
             clock: time of the clock.
@@ -161,13 +161,13 @@ class Journal:
         return state
 
     async def _begin_journal(self, now: datetime) -> SchedulerState:
-        """The state of a job that has no journal yet."""
+        """Return the state of a job that has no journal yet."""
         created = self._created()
         self._heartbeat.restore({}, created.epoch, now)
         return replace(created, timeline=Timeline(number=await self._history.newest_number()))
 
     async def _continue_journal(self, newest: JournalDocument, clock: datetime) -> SchedulerState:
-        """The state that the newest document contains, adapted to the deployment."""
+        """Return the state that the newest document contains, adapted to the deployment."""
         self._clock_offset = _offset(newest, clock)
         self._number, self._nonce = newest.number, newest.directive.nonce
         self._resolver.restore(newest.requirements_resolver)
@@ -182,7 +182,7 @@ class Journal:
         return state
 
     async def start_again(self, ended: SchedulerState, now: datetime) -> SchedulerState:
-        """The state of a new run of a job that has ended.
+        """Return the state of a new run of a job that has ended.
 
         Epochs continue to count. Requirements that a user or a policy has set survive a suspension, and no other end.
 
@@ -311,12 +311,12 @@ class Journal:
         )
 
     def _created(self, epoch: int = 0) -> SchedulerState:
-        """The job as deployed, before its first event; `epoch` is the epoch of the newest driver of an earlier run."""
+        """Return the job as deployed, before its first event; `epoch` is the epoch of the newest driver of an earlier run."""
         spec = self._spec
         return machine.create(spec.graph, spec.options, epoch=epoch, deployment=spec.deployment)
 
     def _adopt(self, state: SchedulerState) -> SchedulerState:
-        """The persisted state with the graph and the options as they are deployed now.
+        """Return the persisted state with the graph and the options as they are deployed now.
 
         Requirements that a user or a policy has set stay if the new graph can have them. Otherwise the declared requirements
         replace them, through an event (`redeclared_requirements`).
@@ -334,23 +334,23 @@ class Journal:
 
 
 def _token(attempt: str) -> str:
-    """Unique name of a loop of an attempt."""
+    """Return a unique name of a loop of an attempt."""
     return f"{attempt}#{uuid4().hex}"
 
 
 def attempt_of(owner: str) -> str:
-    """Attempt of the loop that has this token."""
+    """Return the attempt of the loop that has this token."""
     return owner.rpartition("#")[0]
 
 
 def _saved(state: SchedulerState) -> SchedulerState:
-    """The state without slot offers per worker: thousands of workers would not fit, and the next loop observes them again."""
+    """Return the state without slot offers per worker: thousands of workers would not fit, and the next loop observes them again."""
     totals = SlotOffer(worker="", held=state.held_slots, free=state.available_slots - state.held_slots)
     return replace(state, offers=(totals,) if state.offers else ())
 
 
 def _offset(document: JournalDocument, clock: datetime) -> timedelta:
-    """Time by which the clock is behind the time of a document; zero if the document has no valid time."""
+    """Return the time by which the clock is behind the time of a document; zero if the document has no valid time."""
     try:
         return max(datetime.fromisoformat(document.at) - clock, timedelta(0))
     except (TypeError, ValueError):
@@ -358,7 +358,7 @@ def _offset(document: JournalDocument, clock: datetime) -> timedelta:
 
 
 def _durable(state: SchedulerState) -> SchedulerState:
-    """The part of the state that must survive the process: slots are observed again."""
+    """Return the part of the state that must survive the process: slots are observed again."""
     return replace(state, offers=())
 
 

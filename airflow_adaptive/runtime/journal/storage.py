@@ -206,7 +206,7 @@ class Storage:
 
 
 def _knows_create_mode(filesystem: AbstractFileSystem) -> bool:
-    """Whether the filesystem implements exclusive creation; the generic one of fsspec checks first and writes afterwards."""
+    """Return whether the filesystem implements exclusive creation; the generic one of fsspec checks first and writes afterwards."""
     kind = type(filesystem)
     write = getattr(kind, "_pipe_file", None) or kind.pipe_file
     return write is not AbstractFileSystem.pipe_file and "mode" in inspect.signature(write).parameters

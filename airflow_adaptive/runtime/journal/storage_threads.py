@@ -133,7 +133,7 @@ class StorageThreads:
             turn.set_exception(JobDirectoryError(error))
 
     def _waiting(self) -> Iterator[asyncio.Future[None]]:
-        """The calls that wait for a thread, urgent calls mostly first; a canceled call does not wait any more."""
+        """Return the calls that wait for a thread, urgent calls mostly first; a canceled call does not wait any more."""
         queues = [self._urgent, self._background]
         if self._handovers % BACKGROUND_SHARE == 0:
             queues.reverse()

@@ -43,7 +43,7 @@ def driver_events(
     heartbeat: DriverHeartbeat,
     now: datetime,
 ) -> Iterator[Event]:
-    """All events about the driver of the current epoch; none without a driver."""
+    """Yield all events about the driver of the current epoch; none without a driver."""
     if state.driver is not None:
         yield from _identified(state, observation, now)
         yield from _status_events(state, observation.status, heartbeat, now)
@@ -51,7 +51,7 @@ def driver_events(
 
 
 def _identified(state: SchedulerState, observation: JobObservation, now: datetime) -> Iterator[Event]:
-    """The submission id of the driver and, after its registration, the application id."""
+    """Yield the submission id of the driver and, after its registration, the application id."""
     driver, status = state.driver, observation.status
     if driver is None or status is None:
         return
@@ -68,7 +68,7 @@ def _status_events(
     heartbeat: DriverHeartbeat,
     now: datetime,
 ) -> Iterator[Event]:
-    """Events that follow from the driver status: commits, and the progress of the plan."""
+    """Yield the events that follow from the driver status: commits, and the progress of the plan."""
     if status is None:
         return
     epoch, plan = state.epoch, state.plan
@@ -129,18 +129,18 @@ def _process_events(
 def _time_without_heartbeat(
     state: SchedulerState, observation: JobObservation, heartbeat: DriverHeartbeat
 ) -> timedelta:
-    """Time since the newest heartbeat, at the moment at which the driver status was read."""
+    """Return the time since the newest heartbeat, at the moment at which the driver status was read."""
     at = observation.status_read_at
     return timedelta(0) if at is None else at - heartbeat.updated(state, observation.status, at).received_at
 
 
 def _is_unaccounted(submission: SubmissionStatus | None) -> bool:
-    """Whether the cluster cannot tell if the driver process exists."""
+    """Return whether the cluster cannot tell if the driver process exists."""
     return submission is None or submission.state is SubmissionState.UNKNOWN
 
 
 def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failure:
-    """The failure that explains the end of the driver process."""
+    """Return the failure that explains the end of the driver process."""
     status, submission = observation.status, observation.submission
     if status is not None and status.failure is not None:
         return _failure(status.failure)
@@ -170,17 +170,17 @@ def _failure(report: FailureReport | None) -> Failure:
 
 
 def _is_idle(state: SchedulerState, status: DriverStatus) -> bool:
-    """Whether all queries are between two batches: a rescale at this moment costs as little as one after a commit."""
+    """Return whether all queries are between two batches: a rescale at this moment costs as little as one after a commit."""
     is_executing = isinstance(state.current, Executing)
     return is_executing and bool(status.queries) and all(query.idle for query in status.queries)
 
 
 def _trigger_interval(status: DriverStatus) -> timedelta | None:
-    """Longest trigger interval of the job's queries, None if no query has one."""
+    """Return the longest trigger interval of the job's queries, None if no query has one."""
     known = [_duration(query.trigger_interval_ms) for query in status.queries]
     return max((interval for interval in known if interval is not None), default=None)
 
 
 def _duration(ms: float | None) -> timedelta | None:
-    """A duration from the driver status; None also for a value that is not credible."""
+    """Return a duration from the driver status; None also for a value that is not credible."""
     return timedelta(milliseconds=ms) if ms is not None and 0 <= ms < MOST_MS else None

@@ -199,13 +199,13 @@ def _with_cause(failure: Failure, written: DriverLog, *, reported: bool) -> Fail
 
 
 def _python_error(stdout: str) -> FailureReport | None:
-    """The exception of the traceback at the end of the Python output."""
+    """Return the exception of the traceback at the end of the Python output."""
     raised = last_python_error(stdout)
     return None if raised is None else report_chain([raised])
 
 
 def _jvm_error(stderr: str) -> FailureReport | None:
-    """The exception that ended the JVM, or its out-of-memory error."""
+    """Return the exception that ended the JVM, or its out-of-memory error."""
     uncaught = [found[1] for found in UNCAUGHT.finditer(stderr)]
     chain = [
         ChainedError(name, message or "")
@@ -236,7 +236,7 @@ def _log_output(driver: str, failure: Failure, written: DriverLog) -> None:
 
 
 def _readable(text: str) -> Iterator[str]:
-    """Lines without secrets, and without the frames of Java stack traces."""
+    """Yield lines without secrets, and without the frames of Java stack traces."""
     for line in text.splitlines():
         if line.strip() and not line.startswith(("\tat ", "Launch Command:")):
             indent = line[: len(line) - len(line.lstrip())]

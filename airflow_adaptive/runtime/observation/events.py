@@ -28,7 +28,7 @@ from airflow_adaptive.scheduler.state import Canceling, Created, Finished, Sched
 def first_events(
     state: SchedulerState, deployment: str, redeclared: Requirements | None, now: datetime
 ) -> Iterator[Event]:
-    """The first events of a run: the start of scheduling, or the changes of the declaration since the journal was written.
+    """Yield the first events of a run: the start of scheduling, or the changes of the declaration since the journal was written.
 
     Args:
         state: that the journal contained.
@@ -53,7 +53,7 @@ def derive_events(
     now: datetime,
     executor: ExecutorShape,
 ) -> Iterator[Event]:
-    """The events that happened since the previous observation, in the order in which the scheduler takes them.
+    """Yield the events that happened since the previous observation, in the order in which the scheduler takes them.
 
     Args:
         state: of the scheduler.
@@ -101,7 +101,7 @@ def _desired_state_events(state: SchedulerState, control_requests: ControlReques
 
 
 def with_requirements(state: SchedulerState, requirements: ResolvedRequirements | None) -> SchedulerState:
-    """The state with the resolved requirements, for the slot demand: the job demands slots for them before it declares them."""
+    """Return the state with the resolved requirements, for the slot demand: the job demands slots for them before it declares them."""
     return state if requirements is None else replace(state, requirements=requirements.requirements)
 
 

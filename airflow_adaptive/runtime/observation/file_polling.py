@@ -45,7 +45,7 @@ class FilePolling:
 
 
 def _is_idle(state: SchedulerState) -> bool:
-    """Whether the scheduler expects nothing of the driver."""
+    """Return whether the scheduler expects nothing of the driver."""
     match state.current:
         case Executing(manager=manager):
             return manager.first_change is None

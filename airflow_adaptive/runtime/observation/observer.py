@@ -112,7 +112,7 @@ class Observer:
         return observed if view is None else replace(observed, cluster=view.cluster, share=view.share)
 
     async def _submission(self, driver: Driver | None, cluster: ClusterSnapshot | None) -> SubmissionStatus | None:
-        """State of the driver process: a running driver appears in the shared snapshot; for any other driver, query the master."""
+        """Return the state of the driver process: a running driver appears in the shared snapshot; for any other driver, query the master."""
         if driver is None or driver.submission_id is None or (cluster is None and not self._file_polling.is_due):
             return None
         running = None if cluster is None else cluster.drivers.get(driver.submission_id)
@@ -121,7 +121,7 @@ class Observer:
         return await self._answer(self._cluster.status(driver.submission_id))
 
     async def _answer(self, question: Awaitable[Answer]) -> Answer | None:
-        """Answer of the cluster, None without one. The first error of a poll is the one that is reported."""
+        """Return the answer of the cluster, None without one. The first error of a poll is the one that is reported."""
         try:
             return await question
         except ClusterUnreachableError as error:

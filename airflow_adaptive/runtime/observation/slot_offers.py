@@ -14,7 +14,7 @@ from airflow_adaptive.scheduler.events import SlotOffer
 def slot_offers(
     cluster: ClusterSnapshot, share: Executors, status: DriverStatus | None, executor: ExecutorShape
 ) -> tuple[SlotOffer, ...]:
-    """The slot offers of all workers that have any.
+    """Return the slot offers of all workers that have any.
 
     Args:
         cluster: workers and grants.
@@ -45,7 +45,7 @@ def slot_offers(
 
 
 def _held(cluster: ClusterSnapshot, status: DriverStatus | None) -> Mapping[str, int]:
-    """Slots of registered executors by worker.
+    """Return slots of registered executors by worker.
 
     The driver status is older than the cluster snapshot. Executors on a worker that has died are lost, and so are executors
     whose cores the worker reports as free.

@@ -37,7 +37,7 @@ MAX_VALUE_BYTES: Final = 60 << 10
 
 
 def documents(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
-    """The documents of a job by key, without the job metrics (`runtime.publishing.time_series`), which also update `DRIVER`.
+    """Return the documents of a job by key, without the job metrics (`runtime.publishing.time_series`), which also update `DRIVER`.
 
     Args:
         view: of the job.
@@ -59,12 +59,12 @@ def documents(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fits(value: Any) -> bool:
-    """Whether a store accepts the value."""
+    """Return whether a store accepts the value."""
     return len(json.dumps(value)) <= MAX_VALUE_BYTES
 
 
 def driver_document(status: DriverStatus | None) -> Mapping[str, Any]:
-    """The document of a driver status; empty without one."""
+    """Return the document of a driver status; empty without one."""
     if status is None:
         return {}
     return {
@@ -102,7 +102,7 @@ def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def policy_document(policy: PolicyAdvice | None, source: RequirementsSource | None) -> Mapping[str, Any]:
-    """The document of the rescale policy and its advice; empty without a policy.
+    """Return the document of the rescale policy and its advice; empty without a policy.
 
     Args:
         policy: result of the last consultation.

@@ -29,38 +29,38 @@ MAX_TEXT_CHARACTERS = 300
 
 
 def transition_record(transition: Transition) -> dict[str, Any]:
-    """A state transition, encoded."""
+    """Return a state transition, encoded."""
     return _brief(encode(transition), before=None, after=None)
 
 
 def decision_records(history: JobHistory) -> list[dict[str, Any]]:
-    """The newest decisions, encoded."""
+    """Return the newest decisions, encoded."""
     return newest_within(history.decisions, DECISION_BYTES, lambda decision: _brief(encode(decision)))
 
 
 def rescale_record(rescale: Rescale) -> dict[str, Any]:
-    """A rescale, encoded; a large one without its per-vertex details."""
+    """Return a rescale, encoded; a large one without its per-vertex details."""
     return _brief(encode(rescale), vertices=None, groups=None)
 
 
 def rescale_records(history: JobHistory) -> list[dict[str, Any]]:
-    """The newest rescales, encoded; large ones without their per-vertex details."""
+    """Return the newest rescales, encoded; large ones without their per-vertex details."""
     return newest_within(history.rescales[-MAX_RESCALES:], RESCALE_BYTES, rescale_record)
 
 
 def all_rescale_records(history: JobHistory) -> list[dict[str, Any]]:
-    """The rescales with their per-vertex details, encoded."""
+    """Return the rescales with their per-vertex details, encoded."""
     return newest_within(history.rescales, ALL_RESCALE_BYTES, encode)
 
 
 def failure_record(record: FailureRecord) -> dict[str, Any]:
-    """A failure, encoded; each failure is one line."""
+    """Return a failure, encoded; each failure is one line."""
     concurrent = [failure.summary for failure in record.concurrent]
     return {**encode(record), "failure": record.failure.summary, "concurrent": concurrent}
 
 
 def newest_within(items: Reversible[Any], max_bytes: int, encoded: Callable[[Any], Any]) -> list[Any]:
-    """The newest items whose encoded forms fit into a size.
+    """Return the newest items whose encoded forms fit into a size.
 
     The function runs with every publication, and most of a long past does not fit: it encodes at most one item too many.
 
@@ -82,6 +82,6 @@ def newest_within(items: Reversible[Any], max_bytes: int, encoded: Callable[[Any
 
 
 def _brief(record: Mapping[str, Any], **replacements: Any) -> dict[str, Any]:
-    """The record with short texts, and with the replacements if the record is too large."""
+    """Return the record with short texts, and with the replacements if the record is too large."""
     short = {key: it[:MAX_TEXT_CHARACTERS] if isinstance(it, str) else it for key, it in record.items()}
     return short if len(json.dumps(short)) <= ITEM_BYTES else short | replacements

@@ -101,7 +101,7 @@ def job_view(
     requirements_source: RequirementsSource | None = None,
     policy: PolicyAdvice | None = None,
 ) -> JobView:
-    """The view of a job in this state; the arguments are described at `JobView`."""
+    """Return the view of a job in this state; the arguments are described at `JobView`."""
     return JobView(
         job=state.job.job,
         job_type=state.job.job_type,

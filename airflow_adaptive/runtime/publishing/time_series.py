@@ -141,7 +141,7 @@ class JobMetrics:
         self._status = status
 
     def changed_documents(self) -> Mapping[str, Any] | None:
-        """The documents to publish, None without any: a page changes once in each of its steps."""
+        """Return the documents to publish, None without any: a page changes once in each of its steps."""
         begun = {step: self._newest // step for step in RESOLUTIONS}
         changed = [step for step in RESOLUTIONS if begun[step] != self._published_steps[step]]
         self._published_steps = begun
@@ -187,7 +187,7 @@ def _processed(query: QueryReport) -> float:
 
 
 def _total(backlogs: Iterator[int | None]) -> int | None:
-    """Sum over the queries that report a backlog; None if no query does."""
+    """Return the sum over the queries that report a backlog; None if no query does."""
     known = [backlog for backlog in backlogs if backlog is not None]
     return sum(known) if known else None
 

@@ -26,7 +26,7 @@ class Urls:
     stderr: str | None = None
 
     def updated(self, observation: JobObservation, submission_id: str | None) -> Urls:
-        """The addresses after an observation.
+        """Return the addresses after an observation.
 
         Args:
             observation: of the job.

@@ -64,7 +64,7 @@ def or_never(value: object) -> timedelta | None:
 
 
 def or_unset(parse: Callable[[object], timedelta]) -> Callable[[object], timedelta | None]:
-    """A parser that also accepts None."""
+    """Return a parser that also accepts None."""
     return lambda value: None if value is None else parse(value)
 
 

@@ -83,7 +83,7 @@ class Change:
         self.changed = True
 
     def task_instance(self, task: TaskKey) -> TaskInstance | None:
-        """The task instance, None if it does not exist anymore."""
+        """Return the task instance, None if it does not exist anymore."""
         query = select(TaskInstance).where(
             TaskInstance.dag_id == task.dag_id,
             TaskInstance.task_id == task.task_id,
@@ -94,7 +94,7 @@ class Change:
         return found
 
     def is_run_ending(self, task: TaskKey) -> bool:
-        """Whether Airflow's scheduler is about to end the DAG run. The scheduler would not notice a task that is cleared meanwhile."""
+        """Return whether Airflow's scheduler is about to end the DAG run. The scheduler would not notice a task that is cleared meanwhile."""
         of_run = and_(TaskInstance.dag_id == task.dag_id, TaskInstance.run_id == task.run_id)
         unfinished = or_(TaskInstance.state.is_(None), TaskInstance.state.not_in(State.finished))
         running = and_(DagRun.dag_id == task.dag_id, DagRun.run_id == task.run_id, DagRun.state == DagRunState.RUNNING)

@@ -69,12 +69,12 @@ def release(session: Session) -> None:
 
 
 def find_jobs(session: Session) -> list[Job]:
-    """All jobs, sorted by name."""
+    """Return all jobs, sorted by name."""
     return _jobs(_job_assets().order_by(AssetModel.name), session)
 
 
 def find_job(name: str, session: Session) -> Job | None:
-    """The job with this name, None if it does not exist."""
+    """Return the job with this name, None if it does not exist."""
     return next(iter(_jobs(_job_assets().where(AssetModel.name == name), session)), None)
 
 

@@ -139,7 +139,7 @@ def _compare(vector: Vector, **facts: tuple[Any, Normalize]) -> Iterator[Deviati
 
 
 def _same(outcome: Any, actual: Any, normalize: Normalize) -> bool:
-    """Whether the outcome is the actual one; null is none at all."""
+    """Return whether the outcome is the actual one; null is none at all."""
     try:
         return not actual if outcome is None else bool(normalize(outcome) == normalize(actual))
     except (AttributeError, TypeError) as error:

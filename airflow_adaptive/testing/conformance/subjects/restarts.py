@@ -32,7 +32,7 @@ _NO_JITTER = 0.5
 
 @may_fail
 def restart_strategies(vector: Vector) -> Iterator[Deviation]:
-    """The `RestartBackoffTimeStrategy` classes."""
+    """Yield the `RestartBackoffTimeStrategy` classes."""
     expect_only(
         vector,
         "expected_construct_error",

@@ -61,7 +61,7 @@ _KEYS = {
 
 
 def state_transitions(vector: Vector) -> Iterator[Deviation]:
-    """The state classes of `AdaptiveScheduler`."""
+    """Yield the state classes of `AdaptiveScheduler`."""
     expect_only(vector)
     require_known("key", vector, _KEYS)
     if vector["event"] == "construct":
