@@ -2,41 +2,70 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 
 from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError
-from airflow_adaptive.runtime.once_logger import OnceLogger
+from airflow_adaptive.scheduler.config.durations import format_duration
+
+log = logging.getLogger(__name__)
+
+MAX_RETRY_INTERVAL = timedelta(seconds=10)
+"""Longest interval between two attempts to use the job directory, unless the poll interval is longer."""
+
+MIN_FAILURES = 2
+"""Number of cycles that fail in sequence before the loop reports an outage: a single failed call is no outage."""
 
 
 class DirectoryOutage:
     """Measures for how long the job directory cannot be used.
 
-    The loop tolerates an outage for a while. The driver tolerates the outage as well, until its lease expires.
+    The loop changes nothing during an outage, because it could not persist a step. The driver reads the job directory itself, and
+    continues as long as it can.
     """
 
-    def __init__(self, timeout: timedelta, reports: OnceLogger) -> None:
+    def __init__(self, timeout: timedelta | None) -> None:
         """There is no outage yet.
 
         Args:
-            timeout: longest outage that the loop tolerates.
-            reports: logs the reason of an outage.
+            timeout: longest outage that the loop tolerates, None without a limit.
         """
         self._timeout = timeout
-        self._reports = reports
         self._since: datetime | None = None
+        self._failures = 0
+        self._error = ""
 
     @property
     def is_ongoing(self) -> bool:
         """Whether the newest cycle could not use the job directory."""
         return self._since is not None
 
-    def tolerate(self, error: JobDirectoryError, now: datetime) -> None:
-        """Begin or continue an outage. Raises the error if the outage lasts too long, or if waiting cannot end it."""
-        self._since = self._since or now
-        if isinstance(error, ForeignDirectoryError) or now - self._since > self._timeout:
-            raise error
-        self._reports.report(str(error))
+    def retry_interval(self, poll_interval: timedelta) -> timedelta:
+        """Interval until the next attempt, with exponential backoff."""
+        longest = max(poll_interval, MAX_RETRY_INTERVAL)
+        return min(poll_interval * 2.0 ** min(self._failures - 1, 30), longest)
 
-    def end(self) -> None:
-        """The job directory can be used."""
-        self._since = None
+    def tolerate(self, error: JobDirectoryError, now: datetime) -> str | None:
+        """Begin or continue an outage; return the report of an outage that begins, else None.
+
+        Raises the error if the outage lasts too long, or if waiting cannot end it.
+        """
+        self._since, self._failures, self._error = self._since or now, self._failures + 1, str(error)
+        is_too_long = self._timeout is not None and now - self._since > self._timeout
+        if isinstance(error, ForeignDirectoryError) or is_too_long:
+            raise error
+        if self._failures != MIN_FAILURES:
+            return None
+        report = f"the job directory cannot be used; the loop tries again and changes nothing until then: {error}"
+        log.warning("%s", report)
+        return report
+
+    def end(self, now: datetime) -> str | None:
+        """The job directory can be used; return the report of an outage that ends, else None."""
+        since, failures = self._since, self._failures
+        self._since, self._failures = None, 0
+        if since is None or failures < MIN_FAILURES:
+            return None
+        report = f"the job directory could not be used for {format_duration(now - since)}: {self._error}"
+        log.info("%s", report)
+        return report

@@ -120,7 +120,7 @@ class Loop:
         self._phase = LoopPhase.CLAIMING
         reports = OnceLogger(log, logging.INFO)
         self._ignored_overrides = OnceLogger(log)
-        self._outage = DirectoryOutage(spec.options.deploy_timeout, reports)
+        self._outage = DirectoryOutage(spec.options.job_directory_timeout)
         self._resolver = RequirementsResolver(advisor)
         self._heartbeat = HeartbeatMonitor()
         self._journal = Journal(ports.channel, spec, self._resolver, self._heartbeat)
@@ -162,7 +162,7 @@ class Loop:
 
         Raises:
             SupersededError: another loop has taken over; this one must not act any more.
-            JobDirectoryError: the job directory could not be used for `deploy_timeout`.
+            JobDirectoryError: the job directory could not be used for `job_directory_timeout`.
             SnapshotError: a newer version wrote the journal.
         """
         try:
@@ -201,10 +201,9 @@ class Loop:
                 await self._steps.fire_timers(until=observed_at + poll_interval)  # (6)
                 self._file_polling.end_cycle(self.state, events)
             await self._publisher.publish(self.state)  # (7)
-            self._outage.end()
+            self._end_outage()
         except JobDirectoryError as error:
-            self._observer.interrupt()
-            self._outage.tolerate(error, self._now())
+            await self._tolerate(error)
 
     # (1) Claim
 
@@ -302,6 +301,21 @@ class Loop:
         self._heartbeat.update(self.state, observation.status, self._now())
         self._publisher.update_urls(observation, self.driver)
 
+    # ---- outage of the job directory --------------------------------------------------------------------------------
+
+    async def _tolerate(self, error: JobDirectoryError) -> None:
+        """Continue without the job directory: publish the outage, and change nothing. Raises the error after `job_directory_timeout`."""
+        self._observer.interrupt()
+        report = self._outage.tolerate(error, self._now())
+        if report is not None and self._phase is not LoopPhase.CLAIMING:
+            self._journal.history.report_outage(report, self.state, self._now())
+            await self._publisher.publish(self.state)
+
+    def _end_outage(self) -> None:
+        """Write the outage to the timeline, if this cycle has used the job directory."""
+        if self._file_polling.is_due and (report := self._outage.end(self._now())) is not None:
+            self._journal.add_log_entry(ReasonCode.JOB_DIRECTORY_UNAVAILABLE, report)
+
     # ---- end and pause ----------------------------------------------------------------------------------------------
 
     def _has_ended(self) -> bool:
@@ -320,10 +334,18 @@ class Loop:
         if self._is_over():
             return 0.0
         interval = self._spec.options.poll_interval
-        if self._outage.is_ongoing or self._steps.is_deferred:
+        if self._outage.is_ongoing:
+            return self._until_limit(self._outage.retry_interval(interval)).total_seconds()
+        if self._steps.is_deferred:
             return interval.total_seconds()  # no timer can fire
         due = [timer.due - self._now() for timer in machine.timers(self.state)]
         return max(min([interval, *due]), timedelta(0)).total_seconds()
+
+    def _until_limit(self, interval: timedelta) -> timedelta:
+        """The interval, or the time until the loop must return if that is shorter."""
+        if self._limits.recycle_at is None:
+            return interval
+        return min(interval, max(self._limits.recycle_at - self._ports.clock.now(), timedelta(0)))
 
     def _now(self) -> datetime:
         """Time of the journal."""

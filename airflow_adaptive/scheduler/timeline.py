@@ -28,6 +28,8 @@ class ReasonCode(StrEnum):
     """The requested resource requirements equal the current ones."""
     REQUIREMENTS_NOTICE = "REQUIREMENTS_NOTICE"
     """A source of requirements reports a dry run, or an error of a policy or of a request."""
+    JOB_DIRECTORY_UNAVAILABLE = "JOB_DIRECTORY_UNAVAILABLE"
+    """The loop cannot use the job directory, or can use it again."""
     REACTIVE_MODE = "REACTIVE_MODE"
     """A job in reactive mode ignores resource requirements."""
     JOB_REDEPLOYED = "JOB_REDEPLOYED"

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from airflow_adaptive.job.protocol.documents import JournalDocument, RescaleDocument
@@ -23,7 +23,7 @@ from airflow_adaptive.runtime.requirements.rescale_costs import rescale_costs
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.scheduler.timeline import Decision, Rescale, Transition
+from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Rescale, Transition
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +77,7 @@ class History:
         """Documents that were taken since `open`, until the older documents are read."""
         self._is_journal_read = False
         self._is_read = False
+        self._revision = 0
         self._errors = OnceLogger(log)
         self._costs: tuple[int, Mapping[Tier, timedelta]] = (0, {})
         self._unkept: deque[RescaleDocument] = deque()
@@ -86,9 +87,9 @@ class History:
         """Rescales that have ended, oldest first."""
 
     @property
-    def is_read(self) -> bool:
-        """Whether the past is complete."""
-        return self._is_read
+    def revision(self) -> int:
+        """Number of changes that no step of the scheduler accompanies."""
+        return self._revision
 
     @property
     def is_pending(self) -> bool:
@@ -146,6 +147,12 @@ class History:
         if not self._is_journal_read:
             self._newer.append(document)
         self._add(document)
+
+    def report_outage(self, report: str, state: SchedulerState, now: datetime) -> None:
+        """Add a decision that no document contains, because the job directory cannot be used."""
+        code = ReasonCode.JOB_DIRECTORY_UNAVAILABLE
+        self._decisions.append(Decision(at=now, state=state.name, reason_code=code, reason=report))
+        self._revision += 1
 
     def _add(self, document: JournalDocument) -> None:
         self._transitions.extend(_trusted(Transition, document.transitions))
@@ -209,6 +216,7 @@ class History:
         self.rescales.extend(journaled)
         self._unkept = deque(map(self._document, journaled))
         self._is_read = True
+        self._revision += 1
 
     async def _keep(self, document: RescaleDocument) -> None:
         if not await self._channel.record(document):

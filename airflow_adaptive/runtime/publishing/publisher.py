@@ -39,7 +39,7 @@ class Publisher:
         self._attempt = attempt
         self._metrics = JobMetrics()
         self._urls = Urls()
-        self._published: tuple[SchedulerState, Urls, RequirementsSource | None, bool] | None = None
+        self._published: tuple[SchedulerState, Urls, RequirementsSource | None, int] | None = None
         self._policy: PolicyAdvice | None = None
 
     async def restore(self) -> None:
@@ -62,7 +62,7 @@ class Publisher:
         if isinstance(state.current, Finished):
             await self._history.wait()
         requirements_source = self._resolver.requirements_source
-        content = (state, self._urls, requirements_source, self._history.is_read)
+        content = (state, self._urls, requirements_source, self._history.revision)
         if content != self._published and not self._history.is_pending:
             self._published = content
             self._policy = self._resolver.policy

@@ -219,6 +219,11 @@ class Options:
         or_never,
         "Time without a control loop after which a driver stops at a batch boundary; negative: never.",
     )
+    job_directory_timeout: timedelta | None = _option(
+        None,
+        or_unset(positive),
+        "Longest outage of the job directory that the loop tolerates before the task fails; unset: no limit.",
+    )
     history_size: int = _option(
         1000,
         one_or_more,

@@ -7,15 +7,23 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
 from airflow_adaptive.job.protocol.codec import decode_journal, encode_journal
 from airflow_adaptive.job.protocol.documents import JournalDocument
-from airflow_adaptive.ports import ControlRequests, DesiredState, ForeignDirectoryError, JobDirectoryError
+from airflow_adaptive.ports import (
+    ControlRequests,
+    DesiredState,
+    ForeignDirectoryError,
+    JobDirectoryError,
+    SubmissionState,
+)
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
@@ -115,26 +123,79 @@ def test_directory_away_at_the_start_is_waited_for(small: Simulation, channel: F
     assert outcome(small) is Outcome.SUSPENDED
 
 
+def with_timeout(simulation: Simulation) -> None:
+    """Let the loop tolerate an outage of five minutes."""
+    options = replace(simulation.spec.options, job_directory_timeout=timedelta(minutes=5))
+    simulation.spec = replace(simulation.spec, options=options)
+
+
 def test_directory_that_never_comes_is_an_error_that_names_it(small: Simulation, channel: FailingChannel) -> None:
+    with_timeout(small)
     channel.available = False
     with pytest.raises(JobDirectoryError, match="not available"):
         small.run()
-    assert small.clock.elapsed == pytest.approx(300, abs=5)
+    assert small.clock.elapsed == pytest.approx(300, abs=15)
 
 
-def test_directory_that_is_away_is_read_once_per_poll_though_a_timer_is_due(
+def test_directory_that_is_away_is_read_with_backoff_though_a_timer_is_due(
     small: Simulation, channel: FailingChannel
 ) -> None:
-    asked: list[float] = []
+    polled_at: list[float] = []
 
     def leave() -> None:
         channel.available = False
-        small.clock.tick = lambda: asked.append(small.clock.elapsed)
+        small.clock.tick = lambda: polled_at.append(small.clock.elapsed)
 
+    with_timeout(small)
     small.clock.at(1, leave)  # the timer of the stabilisation is due a second later
     with pytest.raises(JobDirectoryError):
         small.run()
-    assert len(asked) == pytest.approx(300, abs=5)
+    intervals = [later - earlier for earlier, later in pairwise(polled_at)]
+    assert intervals[:5] == [1, 2, 4, 8, 10]
+    assert max(intervals) == 10
+    assert polled_at[-1] == pytest.approx(300, abs=15)
+
+
+def test_outage_of_an_hour_kills_nothing_and_is_reported(small: Simulation, channel: FailingChannel) -> None:
+    """The triggerer cannot reach the job directory for an hour; the driver can; the same driver continues afterwards."""
+    small.clock.at(30, lambda: setattr(channel, "available", False))
+    small.clock.at(3630, lambda: setattr(channel, "available", True))
+    small.clock.at(3700, ask(small, DesiredState.SUSPENDED))
+    during: list[str] = []
+    small.clock.at(1000, lambda: during.extend(reports(small)))
+    assert outcome(small) is Outcome.SUSPENDED
+    assert [epoch for epoch, _, _ in small.drivers.started] == [1]
+    assert SubmissionState.KILLED not in small.cluster.states.values()
+    assert len(during) == 1
+    assert during[0].startswith("the job directory cannot be used; the loop tries again and changes nothing until then")
+    ended = [decision["reason"] for document in documents(channel) for decision in document.decisions]
+    assert [text for text in ended if "job directory" in text] == [reports(small)[-1]]
+    assert "the job directory could not be used for 360" in reports(small)[-1]  # 3600 s, and up to 10 s of the backoff
+
+
+def test_read_that_fails_once_is_no_outage(small: Simulation, channel: FailingChannel) -> None:
+    small.clock.at(30, lambda: setattr(channel, "available", False))
+    small.clock.at(30.5, lambda: setattr(channel, "available", True))
+    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    assert outcome(small) is Outcome.SUSPENDED
+    assert reports(small) == []
+
+
+def test_loop_returns_at_its_limit_during_an_outage(small: Simulation, channel: FailingChannel) -> None:
+    small.clock.at(30, lambda: setattr(channel, "available", False))
+    small.run(RunLimits(recycle_at=START + timedelta(minutes=10)))
+    assert small.clock.elapsed == pytest.approx(600, abs=1)
+
+
+def reports(simulation: Simulation) -> list[str]:
+    """Reports of outages in the newest view that was published."""
+    decisions = simulation.store.views[-1].history.decisions
+    code = ReasonCode.JOB_DIRECTORY_UNAVAILABLE
+    return [decision.reason for decision in decisions if decision.reason_code is code]
+
+
+def documents(channel: FailingChannel) -> list[JournalDocument]:
+    return [decode_journal(channel.journal[number]) for number in sorted(channel.journal)]
 
 
 def test_claim_that_fails_shows_no_transition_twice(small: Simulation, channel: FailingChannel) -> None:

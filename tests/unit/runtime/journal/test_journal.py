@@ -205,7 +205,7 @@ def test_history_is_read_in_parallel_after_the_claim(monkeypatch: pytest.MonkeyP
         claimed, opened = await take_over(store, "job-0")
         assert opened.history.is_pending
         await opened.history.wait()
-        assert opened.history.is_read
+        assert opened.history.is_kept
         return asyncio.get_running_loop().time() - claimed
 
     assert run_in_virtual_time(read()) < 1

@@ -43,6 +43,7 @@ DEFAULTS = {
     "poll_interval": "1 s",
     "trigger_lifetime": "12 h",
     "orphan_timeout": "7 d",
+    "job_directory_timeout": None,
     "history_size": 1000,
     "failure_history_size": 16,
     "non_recoverable_failures": None,
