@@ -26,7 +26,7 @@ def test_parallel_changes_share_a_pool_of_three_connections(airflow_app: Airflow
         responses = responses_of(airflow_app, requests)
         assert engine.pool.checkedout() == 0
     assert Counter(response.status_code for response in responses) == {200: count}
-    assert airflow_app.stored(asset, "requirements")["job"] in [request["json"]["job"] for request in requests]
+    assert airflow_app.requested(asset, "requirements")["job"] in [request["json"]["job"] for request in requests]
 
 
 @pytest.mark.parametrize(
