@@ -29,6 +29,9 @@ STANDBY_DELAY = timedelta(seconds=30)
 HANDOVER_POLL_INTERVAL = timedelta(seconds=5)
 """Interval between two checks of the task while a loop waits for the loop of the next trigger."""
 
+CANCEL_RETRY_INTERVAL = timedelta(seconds=30)
+"""Delay before a cancellation that failed is tried again."""
+
 
 class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
     """Runs the control loop of one job until the job ends, or until the trigger lifetime passes.
@@ -125,11 +128,17 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         await self._cancel()
 
     async def _cancel(self) -> None:
-        log.info("The task has ended. Canceling job %s.", self._job.graph.job)
-        try:
-            await cancel_job(self._job, self.conn_id, self.base, self._task)
-        except SupersededError as error:
-            log.info("Another attempt has taken job %s over: %s", self._job.graph.job, error)
+        """Cancel the job. No loop monitors the driver any more, so a cancellation that fails is tried again."""
+        job = self._job.graph.job
+        log.info("The task has ended. Canceling job %s.", job)
+        while True:
+            try:
+                return await cancel_job(self._job, self.conn_id, self.base, self._task)
+            except SupersededError as error:
+                return log.info("Another attempt has taken job %s over: %s", job, error)
+            except Exception:
+                log.exception("Job %s cannot be canceled now. The cancellation is tried again.", job)
+                await asyncio.sleep(CANCEL_RETRY_INTERVAL.total_seconds())
 
     async def _is_attempt_over(self) -> bool:
         return await asyncio.to_thread(is_attempt_over, self._task, self._job.attempt)

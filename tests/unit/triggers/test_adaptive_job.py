@@ -9,19 +9,22 @@ from typing import Any
 import pytest
 from airflow.sdk.serde import deserialize, serialize
 
-from airflow_adaptive.launch import deferral
-from airflow_adaptive.launch.job_loop import run_job_loop
+from airflow_adaptive.launch import deferral, job_loop
+from airflow_adaptive.launch.job_loop import cancel_job, run_job_loop
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.runtime.publishing import time_series
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode, from_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.spark.address import AddressError
+from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
@@ -331,3 +334,62 @@ def test_recycled_trigger_whose_duplicate_has_taken_over_does_not_take_the_job_b
 
     asyncio.run(hand_on())
     assert taken == ["over"]
+
+
+def test_loop_that_fails_between_two_triggers_is_restarted(
+    airflow: FakeComms, short_lived: AdaptiveJobTrigger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The trigger fires for its next one, the loop that outlives the trigger raises `KeyError`, and no next trigger starts."""
+    airflow.task_states, airflow.xcoms = {"r": {"t": "scheduled"}}, {"attempt": MINE}
+    monkeypatch.setattr(job_loop, "FIRST_RESTART_DELAY", timedelta(0))
+    fails, publish = asyncio.Event(), AirflowJobStore.publish_metrics
+
+    async def failing(store: AirflowJobStore, metrics: Any) -> None:
+        if fails.is_set():
+            fails.clear()
+            raise KeyError("a defect")
+        await publish(store, metrics)
+
+    monkeypatch.setattr(AirflowJobStore, "publish_metrics", failing)
+    monkeypatch.setattr(time_series.JobMetrics, "changed_documents", lambda _: {})
+
+    async def reasons() -> list[str]:
+        newest = await JobDirectory(Storage.at(str(tmp_path)), "job").history(100)
+        return [decision["reason_code"] for document in newest for decision in document.decisions]
+
+    async def is_restarted() -> bool:
+        return "LOOP_RESTARTED" in await reasons()
+
+    async def hand_on() -> None:
+        await fire(short_lived)
+        (old,) = deferral._tasks
+        fails.set()
+        await wait_until_async(is_restarted, 60, "the restart of the loop", 0.02)
+        assert not old.done()
+        old.cancel()
+
+    asyncio.run(hand_on())
+
+
+def test_cancellation_that_fails_is_tried_again(
+    airflow: FakeComms, short_lived: AdaptiveJobTrigger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The task ends between two triggers, and the connection of the cluster cannot be read at that moment."""
+    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
+    monkeypatch.setattr(adaptive_job, "CANCEL_RETRY_INTERVAL", timedelta(0))
+    errors = [AddressError("connection 'spark_test' is not defined: add it"), OSError("no file of authorities")]
+
+    async def cancel(*arguments: Any) -> None:
+        if errors:
+            raise errors.pop()
+        await cancel_job(*arguments)
+
+    monkeypatch.setattr(adaptive_job, "cancel_job", cancel)
+
+    async def hand_on() -> None:
+        await fire(short_lived)
+        (old,) = deferral._tasks
+        await old
+
+    asyncio.run(hand_on())
+    assert ended(tmp_path) is Outcome.CANCELED
