@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeGuard
 
 from airflow_adaptive.launch.job_state import ENDED
 from airflow_adaptive.launch.published_summary import PublishedSummary
@@ -27,10 +27,14 @@ def event_position(summary: PublishedSummary) -> dict[str, Any]:
     return {name: getattr(summary, name) for name in ("rescales", "restarts", "outcome", "since", "attempt")}
 
 
+def is_position(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Return whether a stored value is a position; the state store can contain anything."""
+    return isinstance(value, Mapping) and all(type(value.get(name)) is int for name in ("rescales", "restarts"))
+
+
 def events_since(position: Mapping[str, Any], summary: PublishedSummary) -> Iterator[JobEvent]:
     """Yield the events between an earlier position and a summary, at most one of each kind."""
-    rescales = summary.rescales - (position.get("rescales") or 0)
-    restarts = summary.restarts - (position.get("restarts") or 0)
+    rescales, restarts = summary.rescales - position["rescales"], summary.restarts - position["restarts"]
     if rescales > 0:
         yield JobEvent.RESCALED
     if restarts > max(rescales, 0):

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_adaptive.scheduler.snapshot import decode
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSummary:
@@ -30,19 +32,19 @@ class PublishedSummary:
         last_transition_reason: reason of the newest state transition, None without a transition.
     """
 
-    job: str | None
-    job_type: str | None
+    job: str | None = None
+    job_type: str | None = None
     state: str
-    since: str | None
-    outcome: str | None
-    cause: str | None
-    parallelism: Mapping[str, int] | None
-    vertices: tuple[str, ...]
-    restarts: int
-    rescales: int
-    attempt: str | None
-    last_transition_at: str | None
-    last_transition_reason: str | None
+    since: str | None = None
+    outcome: str | None = None
+    cause: str | None = None
+    parallelism: Mapping[str, int] | None = None
+    vertices: tuple[str, ...] = ()
+    restarts: int = 0
+    rescales: int = 0
+    attempt: str | None = None
+    last_transition_at: str | None = None
+    last_transition_reason: str | None = None
 
     @property
     def status(self) -> str:
@@ -51,22 +53,15 @@ class PublishedSummary:
 
 
 def decode_summary(document: Any) -> PublishedSummary | None:
-    """Decode a published summary. Return None for a document without a state, which is not a summary."""
-    if not isinstance(document, Mapping) or "state" not in document:
+    """Decode a published summary. Return None for a document that is not a summary; the state store can contain anything."""
+    try:
+        transition = document.get("last_transition") or {}
+        derived = {
+            "vertices": list(document.get("requirements") or ()),
+            "last_transition_at": transition.get("at"),
+            "last_transition_reason": transition.get("reason"),
+        }
+        summary: PublishedSummary = decode(PublishedSummary, {**document, **derived})
+    except (AttributeError, LookupError, TypeError, ValueError):
         return None
-    transition = document.get("last_transition") or {}
-    return PublishedSummary(
-        job=document.get("job"),
-        job_type=document.get("job_type"),
-        state=document["state"],
-        since=document.get("since"),
-        outcome=document.get("outcome"),
-        cause=document.get("cause"),
-        parallelism=document.get("parallelism"),
-        vertices=tuple(document.get("requirements") or ()),
-        restarts=document.get("restarts") or 0,
-        rescales=document.get("rescales") or 0,
-        attempt=document.get("attempt"),
-        last_transition_at=transition.get("at"),
-        last_transition_reason=transition.get("reason"),
-    )
+    return summary

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from airflow_adaptive.launch.deferral import with_minimum_deferral
 from airflow_adaptive.launch.job_control import JobControl
-from airflow_adaptive.launch.job_events import JobEvent, event_payload, event_position, events_since
+from airflow_adaptive.launch.job_events import JobEvent, event_payload, event_position, events_since, is_position
 from airflow_adaptive.launch.job_state import POLL_INTERVAL, read_summary, wait_for_state
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.triggers.serialization import SerializedByAttributes
@@ -81,7 +81,8 @@ class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
     async def _restore(self) -> Mapping[str, Any]:
         if self.asset_state_store is None:
             return {}
-        return cast(Mapping[str, Any], await asyncio.to_thread(self.asset_state_store.get, self._key, {}))
+        position = await asyncio.to_thread(self.asset_state_store.get, self._key, {})
+        return position if is_position(position) else {}
 
     async def _save(self, position: Mapping[str, Any]) -> None:
         if self.asset_state_store is not None:

@@ -69,6 +69,21 @@ def test_watcher_begins_with_what_comes_next(airflow: FakeComms, monkeypatch: py
     )
 
 
+@pytest.mark.parametrize("position", [None, "x", [], {"rescales": "two"}], ids=repr)
+def test_watcher_begins_again_after_a_position_that_cannot_be_decoded(
+    airflow: FakeComms, monkeypatch: pytest.MonkeyPatch, position: Any
+) -> None:
+    watched = Watched()
+    watched.values["position of departures"] = position
+    airflow.asset_states["summary"] = SUMMARY
+
+    async def rescale(clock: SystemClock, seconds: float) -> None:
+        airflow.asset_states["summary"] = SUMMARY | {"rescales": 3, "restarts": 4}
+
+    monkeypatch.setattr(SystemClock, "sleep", rescale)
+    assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
+
+
 def test_unknown_event_is_refused_when_the_dag_is_parsed() -> None:
     with pytest.raises(ValueError, match="SCALED"):
         AdaptiveJobEventTrigger(job="departures", events=["SCALED"])
