@@ -4,17 +4,38 @@ Real loops over the real composition root (`launch.job_ports`): the HTTP client,
 store and XComs. The cluster is the fake of the contract suite behind HTTP in a process of its own, with drivers that read the
 log and report; every few seconds a worker dies and another one joins. Airflow's supervisor is a stub that answers one question at a
 time, each in 15 ms.
+
+Options inject outages when all jobs run: a slow master, a slow storage, a store that answers no request, and a restart of all loops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 MEMORY_MB = 512
 """Of a driver, and of an executor."""
 
 HEARTBEAT_S = 2.0
 """Of the drivers: each looks at its log, commits a batch and reports so often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outages:
+    """Faults that begin when all jobs run.
+
+    Attributes:
+        master_delay_s: time that each response of the master takes, in seconds.
+        storage_delay_s: time that each access to a job directory takes, in seconds.
+        store_hangs: whether Airflow's store answers no request during the measurement.
+        restart: whether all loops end and start again before the measurement.
+    """
+
+    master_delay_s: float = 0.0
+    storage_delay_s: float = 0.0
+    store_hangs: bool = False
+    restart: bool = False
+
 
 Measurements = Mapping[str, float]
 """What was measured, by its name with the unit."""

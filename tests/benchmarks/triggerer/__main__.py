@@ -14,7 +14,7 @@ from pathlib import Path
 
 import tests.benchmarks.triggerer
 from tests.benchmarks.scheduler import machine_line
-from tests.benchmarks.triggerer import Measurements
+from tests.benchmarks.triggerer import Measurements, Outages
 from tests.benchmarks.triggerer.cluster import END, REQUESTS, serve_cluster
 from tests.benchmarks.triggerer.loops import run_triggerer
 from tests.support.page_sections import replace_section
@@ -26,17 +26,17 @@ RUNS = 2
 CPU = "CPU (cores)"
 
 
-def measure(jobs: int, seconds: float, profile: str | None = None) -> Measurements:
+def measure(jobs: int, seconds: float, outages: Outages, profile: str | None = None) -> Measurements:
     """All measurements for a number of jobs."""
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="airflow-adaptive-bench-") as folder:
         base = Path(folder)
         cluster, cluster_end = spawn.Pipe()
         triggerer, triggerer_end = spawn.Pipe()
-        serving = spawn.Process(target=serve_cluster, args=(cluster_end, jobs, base))
+        serving = spawn.Process(target=serve_cluster, args=(cluster_end, jobs, base, outages))
         serving.start()
         running = spawn.Process(
-            target=run_triggerer, args=(triggerer_end, jobs, base, seconds, cluster.recv(), profile)
+            target=run_triggerer, args=(triggerer_end, jobs, base, seconds, cluster.recv(), outages, profile)
         )
         running.start()
         triggerer_end.close()
@@ -91,20 +91,35 @@ def main(arguments: Sequence[str] | None = None, load: Callable[[], tuple[float,
     parser.add_argument("--jobs", type=int, nargs="+", default=JOBS, help="numbers of jobs")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long is measured, for each")
     parser.add_argument("--runs", type=int, default=RUNS, help="runs of which the median is taken")
-    parser.add_argument("--write", type=Path, help="page whose section 'triggerer' is to be rewritten")
+    parser.add_argument(
+        "--master-delay", type=float, default=0.0, help="seconds that each response of the master takes"
+    )
+    parser.add_argument(
+        "--storage-delay", type=float, default=0.0, help="seconds that each access to a job directory takes"
+    )
+    parser.add_argument("--store-hangs", action="store_true", help="Airflow's store answers no request")
+    parser.add_argument("--restart", action="store_true", help="restart all loops before the measurement")
+    parser.add_argument("--section", default="triggerer", help="section of the page")
+    parser.add_argument("--write", type=Path, help="page whose section is to be rewritten")
     parser.add_argument("--profile", help="file for a profile of the event loop's thread")
     options = parser.parse_args(arguments)
+    outages = Outages(
+        master_delay_s=options.master_delay,
+        storage_delay_s=options.storage_delay,
+        store_hangs=options.store_hangs,
+        restart=options.restart,
+    )
     measured: dict[int, list[Measurements]] = {jobs: [] for jobs in options.jobs}
     loads = []
     for jobs in [*options.jobs] * options.runs:
         loads.append(load()[0])
-        measured[jobs].append(measure(jobs, options.seconds, options.profile))
+        measured[jobs].append(measure(jobs, options.seconds, outages, options.profile))
         print(f"{jobs} jobs: {measured[jobs][-1]}", file=sys.stderr)
     others = f"Load average before each run: {spread(loads)}."
     lines = [f"{machine_line()} {others}", "", *table(measured)]
     print("\n".join(lines))
     if options.write is not None:
-        replace_section(options.write, "triggerer", "\n".join(lines))
+        replace_section(options.write, options.section, "\n".join(lines))
     return 0
 
 

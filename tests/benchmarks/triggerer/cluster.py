@@ -16,7 +16,7 @@ from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.runtime.journal.job_directory import JOURNAL, STATUS
 from airflow_adaptive.testing.fakes.driver import FakeDrivers
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
-from tests.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, name_of
+from tests.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Outages, name_of
 from tests.support.servers.fake_master import FakeMaster
 
 WORKER_CORES = 16
@@ -30,8 +30,9 @@ CHURN_S = 10.0
 
 CHURN = "churn"
 REQUESTS = "requests"
+SLOW = "slow"
 END = "end"
-"""Messages to the cluster: let workers die, send the number of requests, end."""
+"""Messages to the cluster: let workers die, send the number of requests, answer slowly, end."""
 
 
 class DiskChannel(FakeChannel):
@@ -111,7 +112,7 @@ class Cluster:
                     self._drivers[name].tick(states)
 
 
-def serve_cluster(pipe: Connection, jobs: int, base: Path) -> None:
+def serve_cluster(pipe: Connection, jobs: int, base: Path, outages: Outages) -> None:
     """Run the cluster until the other end requests the end or is gone. The first message to the other end is the port."""
     with FakeMaster() as master:
         cluster = Cluster(master, jobs, base)
@@ -120,7 +121,12 @@ def serve_cluster(pipe: Connection, jobs: int, base: Path) -> None:
         pipe.send(master.port)
         try:
             while (message := pipe.recv()) != END:
-                cluster.churn() if message == CHURN else pipe.send(dict(master.requests))
+                if message == CHURN:
+                    cluster.churn()
+                elif message == SLOW:
+                    master.delay_s = outages.master_delay_s
+                else:
+                    pipe.send(dict(master.requests))
         except EOFError:
             pass  # The other end is gone.
         finally:

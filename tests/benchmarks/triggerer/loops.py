@@ -12,7 +12,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,8 +26,9 @@ from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Executing
-from tests.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Measurements, name_of
-from tests.benchmarks.triggerer.cluster import CHURN, REQUESTS
+from tests.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Measurements, Outages, name_of
+from tests.benchmarks.triggerer.cluster import CHURN, REQUESTS, SLOW
+from tests.benchmarks.triggerer.waits import Waits, slow_storage
 
 if TYPE_CHECKING:
     from tests.benchmarks.triggerer.supervisor import SlowSupervisor
@@ -96,7 +97,7 @@ class Readings:
 class Triggerer:
     """All loops, and what they cost."""
 
-    def __init__(self, pipe: Connection, jobs: int, base: Path, supervisor: SlowSupervisor) -> None:
+    def __init__(self, pipe: Connection, jobs: int, base: Path, supervisor: SlowSupervisor, outages: Outages) -> None:
         """Nothing runs yet.
 
         Args:
@@ -104,28 +105,47 @@ class Triggerer:
             jobs: how many.
             base: where their directories are.
             supervisor: Airflow's end.
+            outages: faults that begin when all jobs run.
         """
         self._pipe = pipe
         self._base = base
         self._supervisor = supervisor
+        self._outages = outages
+        self._waits = Waits()
         self._files: Counter[str] = Counter()
         self._loops: dict[str, Loop] = {}
         self._jobs = [name_of(number) for number in range(jobs)]
 
     async def measure(self, seconds: float, profile: str | None) -> Measurements:
         """Start all, wait until they run, then measure."""
-        with counting(self._files):
-            begin = time.monotonic()
-            running = [asyncio.create_task(self._run(name)) for name in self._jobs]
-            await self._started(running)
-            started = time.monotonic() - begin
+        with counting(self._files), self._waits.measured(), slow_storage() as storage:
+            running, started = await self._start()
+            restarted: Measurements = {}
+            self._pipe.send(SLOW)
+            storage.delay_s = self._outages.storage_delay_s
+            if self._outages.restart:
+                await stop(running)
+                running, seconds_to_restart = await self._start()
+                restarted = {"all run again after a restart (s)": seconds_to_restart}
             await asyncio.sleep(HEARTBEAT_S)
             measurements = await self._window(seconds, profile)
             desired_state = await self._desired_state_delay()
-            for task in running:
-                task.cancel()
-            await asyncio.wait(running)
-        return {"all run after (s)": started, **measurements, "a desired state takes effect after (s)": desired_state}
+            await stop(running)
+        return {
+            "all run after (s)": started,
+            **restarted,
+            **measurements,
+            "a desired state takes effect after (s)": desired_state,
+        }
+
+    async def _start(self) -> tuple[list[asyncio.Task[None]], float]:
+        """Start all loops, and wait until each has claimed its journal and read the status of its driver."""
+        self._loops.clear()
+        self._waits.forget()
+        begin = time.monotonic()
+        tasks = [asyncio.create_task(self._run(name)) for name in self._jobs]
+        await self._started(tasks)
+        return tasks, time.monotonic() - begin
 
     async def _run(self, name: str) -> None:
         from airflow_adaptive.launch.job_ports import job_ports  # noqa: PLC0415
@@ -154,7 +174,8 @@ class Triggerer:
             for task in tasks:
                 if task.done():
                     task.result()
-            return len(self._loops) == len(self._jobs) and all(map(runs, self._loops.values()))
+            ready = len(self._loops) == len(self._jobs) and all(map(runs, self._loops.values()))
+            return ready and self._waits.status_readers == len(self._jobs)
 
         await wait_until_async(all_run, TIMEOUT_S, "the start of all jobs")
 
@@ -162,12 +183,14 @@ class Triggerer:
         self._pipe.send(CHURN)
         before, lag = await self._readings(), Lag()
         watching = asyncio.create_task(lag.watch())
-        with profiling(profile):
+        self._waits.begin()
+        with profiling(profile), self._supervisor.hanging() if self._outages.store_hangs else nullcontext():
             await asyncio.sleep(seconds)
         after = await self._readings()
         watching.cancel()
         return {
             **after.since(before),
+            **self._waits.longest(),
             "event loop delay, p99 (ms)": statistics.quantiles(lag.late, n=100)[P99] * 1000,
             "event loop delay, max (ms)": max(lag.late) * 1000,
         }
@@ -191,6 +214,13 @@ class Triggerer:
 
         await wait_until_async(followed, TIMEOUT_S, f"the end of {name}")
         return time.monotonic() - begin
+
+
+async def stop(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel the loops, as a triggerer that ends does."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 def runs(loop: Loop) -> bool:
@@ -237,7 +267,9 @@ def rss_mb() -> float:
     return pages * resource.getpagesize() / 2**20
 
 
-def run_triggerer(pipe: Connection, jobs: int, base: Path, seconds: float, port: int, profile: str | None) -> None:
+def run_triggerer(
+    pipe: Connection, jobs: int, base: Path, seconds: float, port: int, outages: Outages, profile: str | None
+) -> None:
     """Run the loops of all jobs, and send the measurements."""
     logging.disable()
     os.environ["AIRFLOW_HOME"] = str(base / "airflow")
@@ -250,4 +282,4 @@ def run_triggerer(pipe: Connection, jobs: int, base: Path, seconds: float, port:
 
     supervisor = SlowSupervisor()
     task_runner.SUPERVISOR_COMMS = supervisor  # type: ignore[assignment]
-    pipe.send(asyncio.run(Triggerer(pipe, jobs, base, supervisor).measure(seconds, profile)))
+    pipe.send(asyncio.run(Triggerer(pipe, jobs, base, supervisor, outages).measure(seconds, profile)))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from airflow.sdk.exceptions import ErrorType
@@ -21,7 +23,7 @@ class SlowSupervisor:
     """Airflow's supervisor with its stores in memory: one question at a time.
 
     Attributes:
-        asked: how often each kind of message came.
+        requests: number of messages of each kind.
     """
 
     def __init__(self) -> None:
@@ -30,13 +32,25 @@ class SlowSupervisor:
         self._states: dict[tuple[str, str], Any] = {}
         self._variables: dict[str, str] = {}
         self._one_at_a_time = threading.Lock()
+        self._answers = threading.Event()
+        self._answers.set()
 
     def send(self, message: Any) -> Any:
         """Answer as the supervisor would."""
         with self._one_at_a_time:
+            self._answers.wait()
             time.sleep(STORE_LATENCY_S)
             self.requests[type(message).__name__] += 1
             return self._answer(message)
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Answer no request while the context manager is open."""
+        self._answers.clear()
+        try:
+            yield
+        finally:
+            self._answers.set()
 
     def _answer(self, message: Any) -> Any:
         match message:

@@ -23,6 +23,16 @@ def test_few_jobs_share_a_poll_and_each_reads_its_own_files(tmp_path: Path, caps
     assert measurements["for each job (ms/s)"] > 0
 
 
+def test_outages_begin_when_all_jobs_run_and_loops_restart(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    outages = ["--master-delay", "0.2", "--storage-delay", "0.01", "--store-hangs", "--restart"]
+    assert main(["--jobs", "3", "--runs", "1", "--seconds", "4", *outages], load=lambda: (0.5, 0.0, 0.0)) == 0
+    measurements = metrics_of(capsys.readouterr().out)
+    assert measurements["reads of control requests (1/s)"] == 0
+    assert measurements["longest wait for the state of the cluster (s)"] > 0
+    assert measurements["longest time between two reads of a driver status (s)"] > 0
+    assert measurements["all run again after a restart (s)"] > 0
+
+
 def metrics_of(printed: str) -> dict[str, float]:
     """The column of numbers, by the names of the rows."""
     cells = [line.strip("| ").split(" | ") for line in printed.splitlines() if line.startswith("| ")]

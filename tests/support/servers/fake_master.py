@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -33,6 +34,7 @@ class FakeMaster:
         cluster: fake cluster of the master. Other code must hold `lock` during calls to the cluster.
         lock: lock that the master holds during each request.
         requests: number of requests, by kind: state, create, status, kill, log.
+        delay_s: time that each response takes, in seconds.
     """
 
     def __init__(self, scripts: Mapping[str, FakeScript] | None = None) -> None:
@@ -41,6 +43,7 @@ class FakeMaster:
         Args:
             scripts: behavior of scripts, see `FakeCluster`.
         """
+        self.delay_s = 0.0
         self.lock = threading.Lock()
         self.requests: dict[str, int] = {"state": 0, "create": 0, "status": 0, "kill": 0, "log": 0}
         self._server = ThreadingHTTPServer((HOST, 0), self._handler())
@@ -115,6 +118,7 @@ class FakeMaster:
 
             def _answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                time.sleep(master.delay_s)
                 answer = master.answer(self.command, self.path, body)
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(answer)))
