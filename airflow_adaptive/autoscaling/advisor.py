@@ -88,7 +88,7 @@ class PolicyAdvisor:
     """Advisor (`runtime.requirements.advice.Advisor`) that consults a policy."""
 
     def __init__(self, policy: Policy) -> None:
-        """The memory is empty."""
+        """Start with an empty memory."""
         self._policy: Any = policy
         self._memory: Any = policy.remember()
         self._consulted_at: datetime | None = None

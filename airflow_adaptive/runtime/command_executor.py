@@ -46,9 +46,9 @@ async def execute(
     """Execute one command. If the cluster does not answer, the outcome is unknown and later observations show it.
 
     Args:
-        command: of the scheduler.
+        command: command of the scheduler.
         spec: the job as deployed.
-        nonce: of the journal.
+        nonce: nonce of the journal.
         cluster: client of the cluster.
         now: time of the events.
     """

@@ -26,8 +26,8 @@ def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Dir
     """Return the directive that follows from the state.
 
     Args:
-        state: of the scheduler.
-        nonce: of the journal.
+        state: state of the scheduler.
+        nonce: nonce of the journal.
         executor: size of an executor.
     """
     plan = state.plan

@@ -25,7 +25,7 @@ class DirectoryOutage:
     """
 
     def __init__(self, timeout: timedelta | None) -> None:
-        """There is no outage yet.
+        """Start without an outage.
 
         Args:
             timeout: longest outage that the loop tolerates, None without a limit.

@@ -18,7 +18,7 @@ from airflow_adaptive.scheduler.state import SchedulerState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverHeartbeat:
-    """The newest driver status of one driver, as far as heartbeats and commits are concerned.
+    """The newest driver status of one driver, with the values that heartbeats and commits need.
 
     Attributes:
         epoch: epoch of the driver.
@@ -54,8 +54,8 @@ class DriverHeartbeat:
         """Return the heartbeat after a poll of the driver status.
 
         Args:
-            state: of the scheduler; a new epoch starts a new measurement.
-            status: of the driver of the current epoch, None without one.
+            state: state of the scheduler; a new epoch starts a new measurement.
+            status: status of the driver of the current epoch, None without one.
             now: time of the poll.
         """
         heartbeat = self if self.epoch == state.epoch else DriverHeartbeat(epoch=state.epoch, received_at=now)
@@ -74,7 +74,7 @@ class HeartbeatMonitor:
     """Owns the heartbeat of the driver of one job."""
 
     def __init__(self) -> None:
-        """No driver is known yet."""
+        """Start without a driver."""
         self._heartbeat = DriverHeartbeat(epoch=0, received_at=datetime.min.replace(tzinfo=UTC))
 
     @property

@@ -105,7 +105,7 @@ class Loop:
         advisor: Advisor | None = None,
         restart_reason: str | None = None,
     ) -> None:
-        """Nothing is done before `run`.
+        """Create the loop; `run` starts it.
 
         Args:
             spec: the job as deployed.

@@ -9,7 +9,7 @@ class OnceLogger:
     """Logs a text when the text differs from the previous one."""
 
     def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
-        """Nothing is logged yet.
+        """Create the logger; log nothing yet.
 
         Args:
             log: logger of the module that owns the texts.

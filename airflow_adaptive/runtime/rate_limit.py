@@ -24,7 +24,7 @@ class RateLimiter:
     """
 
     def __init__(self, per_second: float, clock: Clock) -> None:
-        """All tokens are available.
+        """Start with all tokens.
 
         Args:
             per_second: limit for the reads of all members together, urgent reads excepted.

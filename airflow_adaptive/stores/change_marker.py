@@ -36,7 +36,7 @@ class ChangeMarkers:
     """The change markers, as the loops of one process read them."""
 
     def __init__(self, call: Call, clock: Clock, interval: timedelta) -> None:
-        """Nothing is read yet.
+        """Create the reader of the change marker; read nothing yet.
 
         Args:
             call: runs the blocking read.

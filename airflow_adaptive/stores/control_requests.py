@@ -35,7 +35,7 @@ class ControlRequestReader:
     """Reads the control requests of one job again and again. An invalid request leaves the last valid request unchanged."""
 
     def __init__(self, store: AssetStateStoreAccessor) -> None:
-        """Nothing is read yet.
+        """Create the reader; read nothing yet.
 
         Args:
             store: state store of the asset that represents the job.

@@ -1,9 +1,11 @@
-"""The directories of the tests: `tests/unit` mirrors the package, and each directory is small enough to read."""
+"""The directories: `tests/unit` mirrors the package, and each directory of the package and of the tests is small enough to read."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 from tests.support.repository import ROOT
 
@@ -42,7 +44,9 @@ def test_no_module_of_the_tests_is_too_long():
     assert [module for module, lines in lengths.items() if lines > MAX_LINES] == []
 
 
-def test_no_directory_of_the_tests_has_too_many_modules():
-    modules = [module for module in TESTS.rglob("*.py") if not module.stem.startswith(("__", "conftest"))]
+@pytest.mark.parametrize("root", [PACKAGE, TESTS], ids=["package", "tests"])
+def test_no_directory_has_too_many_modules(root: Path):
+    files = (file for file in root.rglob("*.py") if "node_modules" not in file.parts)
+    modules = [module for module in files if not module.stem.startswith(("__", "conftest"))]
     counts = Counter(module.parent for module in modules)
     assert [folder for folder, count in counts.items() if count > MAX_MODULES] == []

@@ -25,7 +25,7 @@ class FreeCapacity:
     """
 
     def __init__(self, workers: Iterable[Worker]) -> None:
-        """All free capacity of the workers is available."""
+        """Start with all free capacity of the workers."""
         self._workers = {worker.worker_id: worker for worker in workers if worker.cores_free > 0}
         self._free: dict[str, Free] = {name: (it.cores_free, it.memory_free_mb) for name, it in self._workers.items()}
         self._rotation = deque(self._free)

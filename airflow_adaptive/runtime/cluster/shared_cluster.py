@@ -19,7 +19,7 @@ MAX_CONTENTION_WINDOW = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The cluster, as one job observes it.
+    """The state of the cluster, as one job observes it.
 
     Attributes:
         cluster: state of the cluster, as the master reports it.
@@ -34,7 +34,7 @@ class SharedCluster:
     """Polls a cluster once for all loops, and calculates the capacity shares with each poll."""
 
     def __init__(self, client: ClusterClient, clock: Clock) -> None:
-        """The cluster is not polled yet.
+        """Create the shared cluster; poll nothing yet.
 
         Args:
             client: client of the cluster.
@@ -115,7 +115,7 @@ class Participant:
     """One loop among the loops that share a `SharedCluster`."""
 
     def __init__(self, shared: SharedCluster) -> None:
-        """The loop has no demand yet."""
+        """Start without a slot demand."""
         self._shared = shared
         self._demand = SlotDemand(job="")
         self._shares_version = -1

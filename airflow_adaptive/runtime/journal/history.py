@@ -59,7 +59,7 @@ class History:
     """The past of a job, as one loop reads and completes it."""
 
     def __init__(self, channel: JobChannel, job: str, size: int) -> None:
-        """Nothing is read before `open`.
+        """Create the history; `open` reads it.
 
         Args:
             channel: the job directory.

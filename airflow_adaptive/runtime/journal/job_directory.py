@@ -64,7 +64,7 @@ class JobDirectory:
     """The `JobChannel` over a storage. Each call to the storage runs in a thread and is abandoned after `timeout_s`."""
 
     def __init__(self, base: Storage, job: str, *, timeout_s: float = 60.0) -> None:
-        """Nothing is read or written yet.
+        """Refer to the directory; read and write nothing yet.
 
         Args:
             base: storage that contains the directories of all jobs.

@@ -73,13 +73,13 @@ class Journal:
         resolver: RequirementsResolver | None = None,
         heartbeat: HeartbeatMonitor | None = None,
     ) -> None:
-        """Nothing is read before `open`.
+        """Create the journal of one loop; `open` reads it.
 
         Args:
             channel: the job directory.
             spec: the job as deployed.
-            resolver: of the requirements; each document contains its snapshot, and `open` restores it.
-            heartbeat: of the driver; each document contains its snapshot, and `open` restores it.
+            resolver: resolver of the requirements; each document contains its snapshot, and `open` restores it.
+            heartbeat: heartbeat of the driver; each document contains its snapshot, and `open` restores it.
         """
         self._channel = channel
         self._spec = spec

@@ -48,7 +48,7 @@ class Storage:
     """Blocking access to the files under a root, for calls in a thread. Each failure is a `JobDirectoryError`."""
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Nothing is read or written yet.
+        """Refer to the storage; read and write nothing yet.
 
         Args:
             filesystem: filesystem of the files, with its credentials.

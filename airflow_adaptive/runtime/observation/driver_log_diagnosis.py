@@ -52,7 +52,7 @@ MESSAGE_CHARACTERS = 1000
 """Size of a failure's message, which goes into the journal and into XComs."""
 
 UNEXPLAINED = (DRIVER_LOST, DRIVER_HEARTBEAT_TIMEOUT, LEASE_OVER)
-"""Error classes without a cause: the driver is gone."""
+"""Error classes without a cause: the driver does not exist any more."""
 
 UNCAUGHT = re.compile(r'^Exception in thread "main" (.*(?:\n(?:\t|Caused by: ).*)*)', re.MULTILINE)
 """The line with which a JVM ends, with the frames and causes that follow."""
@@ -100,7 +100,7 @@ class DriverLogDiagnosis:
     """Explains failures of a driver with the driver's log. A failed diagnosis never fails the loop."""
 
     def __init__(self, cluster: ClusterClient) -> None:
-        """Nothing is read yet.
+        """Create the diagnosis; read no log yet.
 
         Args:
             cluster: client of the cluster, for the logs.
@@ -113,7 +113,7 @@ class DriverLogDiagnosis:
     async def explain(self, event: Event, state: SchedulerState, observation: JobObservation) -> Event:
         """Return the event with the cause that the driver's log contains, and write the end of that log to the task log.
 
-        Events that are no failure of a driver return unchanged.
+        An event that is not a failure of a driver is returned unchanged.
         """
         driver = None if state.driver is None else state.driver.submission_id
         if driver is None or not isinstance(event, Failed) or not _is_failure(state, observation):
@@ -145,7 +145,7 @@ def explain(failure: Failure, written: DriverLog, worker: str, *, reported: bool
     """Return the failure with the cause from the driver's log, and with a fix.
 
     Args:
-        failure: as observed; a failure that the driver itself has reported gets only a fix.
+        failure: observed failure; a failure that the driver itself has reported gets only a fix.
         written: the end of the driver's output.
         worker: the worker that ran the driver, "" if unknown.
         reported: whether the driver has ever written a status. If it has not, the last exception of the output is the cause

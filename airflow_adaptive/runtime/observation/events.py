@@ -31,7 +31,7 @@ def first_events(
     """Yield the first events of a run: the start of scheduling, or the changes of the declaration since the journal was written.
 
     Args:
-        state: that the journal contained.
+        state: state that the journal contained.
         deployment: fingerprint of the job as deployed now.
         redeclared: requirements that the declaration sets again, None if the persisted ones stay.
         now: time of the events.
@@ -56,7 +56,7 @@ def derive_events(
     """Yield the events that happened since the previous observation, in the order in which the scheduler takes them.
 
     Args:
-        state: of the scheduler.
+        state: state of the scheduler.
         observation: what the external systems report.
         requirements: the resolved requirements, None if the job keeps the requirements that it has.
         heartbeat: before this observation.

@@ -24,7 +24,7 @@ class FilePolling:
         """Join the rate limiter.
 
         Args:
-            limiter: of the file polls of all loops of this process.
+            limiter: rate limiter of the file polls of all loops of this process.
         """
         self.is_due = True
         """Whether the loop reads the files in this cycle."""

@@ -31,7 +31,7 @@ class Observer:
     def __init__(
         self, cluster: ClusterClient, channel: JobChannel, participant: Participant, file_polling: FilePolling
     ) -> None:
-        """Nothing is observed yet.
+        """Create the observer; poll nothing yet.
 
         Args:
             cluster: client of the cluster, for the state of a driver that the shared snapshot does not contain.

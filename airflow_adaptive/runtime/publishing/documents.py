@@ -40,7 +40,7 @@ def documents(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
     """Return the documents of a job by key, without the job metrics (`runtime.publishing.time_series`), which also update `DRIVER`.
 
     Args:
-        view: of the job.
+        view: view of the job.
         task: the task instance that runs the job: `dag_id`, `task_id`, `run_id`, `map_index`.
     """
     history = view.history

@@ -25,7 +25,7 @@ class Publisher:
     """Owns what one loop has published: the job view, the job metrics and the URLs."""
 
     def __init__(self, store: JobStore, resolver: RequirementsResolver, history: History, attempt: str) -> None:
-        """Nothing is published yet.
+        """Create the publisher; publish nothing yet.
 
         Args:
             store: receives the job view and the job metrics.

@@ -78,7 +78,7 @@ class Gauge:
     """Measures a job: turns driver statuses into points."""
 
     def __init__(self) -> None:
-        """Nothing is measured yet."""
+        """Start without a measurement."""
         self._before: _Count | None = None
 
     def read(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> Point:
@@ -117,7 +117,7 @@ class JobMetrics:
     """The metrics of one job, as one loop collects them."""
 
     def __init__(self) -> None:
-        """There are no points yet."""
+        """Start without points."""
         self._gauge = Gauge()
         self._series = Series()
         self._published_steps = dict.fromkeys(RESOLUTIONS, 0)
@@ -156,7 +156,7 @@ class Series:
     """The points of a job in all resolutions. The newest step of a resolution changes until the next step begins."""
 
     def __init__(self) -> None:
-        """There are no points yet."""
+        """Start without points."""
         self._points = {step: deque[Point](maxlen=most) for step, most in RESOLUTIONS.items()}
         self._merged = dict.fromkeys(RESOLUTIONS, 0)
 

@@ -29,7 +29,7 @@ class Urls:
         """Return the addresses after an observation.
 
         Args:
-            observation: of the job.
+            observation: observation of the job.
             submission_id: identifies the newest driver, None without one.
         """
         driver = None if observation.status is None else observation.status.ui_url

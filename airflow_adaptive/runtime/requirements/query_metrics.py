@@ -42,7 +42,7 @@ class QueryGauge:
     """Converts the statuses of the drivers of one job into metrics, status by status."""
 
     def __init__(self) -> None:
-        """No status was read yet."""
+        """Start without a driver status."""
         self._progress: dict[str, _Progress] = {}
         self._newest: tuple[int, int] | None = None
         self._metrics: Mapping[str, QueryMetrics] = {}

@@ -151,7 +151,7 @@ class RequirementsResolver:
     """Resolves the requirements of one job in every cycle of its loop."""
 
     def __init__(self, advisor: Advisor | None = None) -> None:
-        """Nothing is resolved yet.
+        """Create the resolver; resolve nothing yet.
 
         Args:
             advisor: rescale policy of the job, None without a policy.
