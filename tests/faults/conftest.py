@@ -1,4 +1,4 @@
-"""Shards, what is remembered of earlier runs, and the world of each case."""
+"""Shards, the results of earlier runs, and the environment of each case."""
 
 from __future__ import annotations
 

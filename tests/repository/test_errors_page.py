@@ -54,7 +54,7 @@ TOO_MUCH = scheduled_policy(zone="UTC", windows=[window("day", (2, 9), start="08
 
 
 class Row(NamedTuple):
-    """A situation, what is said then, and what to do."""
+    """A condition, its message, and the remedy."""
 
     condition: str
     message: str

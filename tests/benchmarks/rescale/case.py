@@ -40,7 +40,7 @@ class Case(ABC):
     """What is measured.
 
     Attributes:
-        name: "tier 1" or "Flink", say.
+        name: for example "tier 1" or "Flink".
         keys: of the state.
     """
 

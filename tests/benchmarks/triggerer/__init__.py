@@ -17,7 +17,7 @@ MEMORY_MB = 512
 """Of a driver, and of an executor."""
 
 HEARTBEAT_S = 2.0
-"""Of the drivers: each looks at its log, commits a batch and reports so often."""
+"""Interval at which each driver reads its journal, commits a batch and writes its status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,7 +168,7 @@ def test_xcoms_of_a_restless_job_stay_small(job: AirflowJob, record: Record) -> 
 
 
 def test_worker_that_is_to_report_a_suspension_is_killed(job: AirflowJob, record: Record) -> None:
-    """The next try tells of it, and does not run again what was to stop."""
+    """The next try reports the stop, and does not run the job again."""
     job.begin(retries=3, retry_delay=1.0)
     epoch = job.epoch()
     job.hold.touch()

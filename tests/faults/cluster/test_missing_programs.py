@@ -58,7 +58,7 @@ def most_restarts(seconds: float) -> int:
 
 
 def run_without(java: Path, job: JobUnderFault, worker: LocalWorker) -> Outcome:
-    """The job begins while Java is away from this worker, says so and waits; then it is back."""
+    """The job begins while Java is missing on this worker, reports the missing program and waits; then Java is back."""
     host, port = worker.worker_id.rsplit("-", 2)[1:]
     with missing(java):
         job.fault()

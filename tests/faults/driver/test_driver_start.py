@@ -1,4 +1,4 @@
-"""The driver dies, or hangs, before its first report: only the master knows it."""
+"""The driver dies, or hangs, before its first status: only the master knows it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ LARGE = 1 << 20
 """Bytes of a table that doubles once in weeks, such as that of Python's interned strings; what it holds is counted by itself."""
 
 BUSY = timedelta(seconds=15)
-"""After something happened; then all is calm until the next thing does."""
+"""Busy time after an event; afterwards, the job is idle until the next event."""
 
 OPTIONS: dict[str, Any] = {
     "resource_wait_timeout": -1,

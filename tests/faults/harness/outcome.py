@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 SAMPLE_S = 0.5
-"""A mark says what its driver does for so long: more than twice the time between two."""
+"""Validity of a mark of a driver: more than twice the time between two marks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ def write_page(results: Iterable[Result]) -> None:
 
 
 def table(results: Iterable[Result], previous: str = "") -> str:
-    """One row for each fault and place; those of an earlier table that nothing is said of are kept."""
+    """One row for each fault and place; rows of an earlier table without a new result are kept."""
     runs: dict[tuple[str, str], list[Outcome]] = {}
     for result in (result for result in results if MATRIX not in result.case):
         runs.setdefault((result.fault, result.where), []).append(result.outcome)

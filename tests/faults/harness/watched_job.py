@@ -75,7 +75,7 @@ class WatchedJob:
         return None
 
     def status(self) -> DriverStatus | None:
-        """The driver's report."""
+        """The driver status."""
         try:
             return decode_status((self.directory / "status.json").read_bytes())
         except (FileNotFoundError, DocumentError):
@@ -124,19 +124,19 @@ class WatchedJob:
         return [row["id"] for _, rows in sink_batches(self.root / "out") for row in rows]
 
     def logged(self, *words: str) -> bool:
-        """Whether a loop said something in which all these words are."""
+        """Whether a line in the log of a loop contains all these words."""
         logs = [line for log in (self.root / "loops").glob("*.log") for line in log.read_text().splitlines()]
         return any(all(word in line for word in words) for line in logs)
 
     def wait_for(self, what: str, condition: Callable[[], Found | None], timeout_s: float = TIMEOUT_S) -> Found:
-        """Wait; if it does not come true, tell what the loops said."""
+        """Wait. The error after the timeout contains the logs of the loops."""
         try:
             return wait_until(condition, timeout_s, what, 0.2)
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.story()}") from error
 
     def story(self) -> str:
-        """What the loops said, and where the job is."""
+        """The logs of the loops, and the state of the job."""
         logs = "".join(f"--- {log.name}\n{log.read_text()}" for log in sorted((self.root / "loops").glob("*.log")))
         newest = self.newest()
         stands = None if newest is None else (newest.number, newest.directive.epoch, newest.scheduler["current"])

@@ -23,7 +23,7 @@ class Fault:
 
     Attributes:
         name: as the table has it.
-        strikes: what is broken is broken when this is entered; when it is left the world is whole again.
+        strikes: context manager of the fault: entering it injects the fault, and leaving it ends the fault.
         there: whether there is something to break.
         holding: whether a driver may be frozen when it strikes.
     """

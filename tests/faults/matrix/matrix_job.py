@@ -32,7 +32,7 @@ FEW_PARTITIONS = 2
 """State partitions, to begin with."""
 
 POLL_S = 0.01
-"""Between two looks at a job whose moment is awaited."""
+"""Interval between two polls of a job until a moment."""
 
 OPTIONS: dict[str, Any] = {
     "poll_interval": "0.3 s",
@@ -41,7 +41,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 CONF = {"spark.sql.streaming.fileSink.log.compactInterval": "100000"}
-"""So that the sink's log tells of each batch who wrote it."""
+"""The log of the sink then contains the writer of each batch."""
 
 
 def graph(job: str, partitions: int) -> JobGraph:
@@ -59,7 +59,7 @@ class MatrixJob(JobUnderFault):
     Attributes:
         attempt: that deployed it last.
         partitions: of its state, as deployed.
-        bounds: that were asked for last.
+        bounds: the newest requested bounds.
         desired_state: the newest requested state.
         poisons: rows that failed their batch, so far.
     """
@@ -160,7 +160,7 @@ class MatrixJob(JobUnderFault):
     # ---- the end ----
 
     def wait_end(self) -> None:
-        """The job ends as it was asked to."""
+        """The job ends as requested."""
         self.wait_for("Finished", lambda: self.is_in("Finished") or not self._is_looked_after())
         self.wait_exit(self.loop, 0)
 

@@ -12,7 +12,7 @@ from tests.faults.harness.job_under_fault import frozen
 from tests.faults.matrix.matrix_job import FEW_PARTITIONS, MORE_SLOTS_THAN_AVAILABLE, MatrixJob, backs_off, where
 
 TRIES = 5
-"""A rescale that was over before it was seen is asked for again."""
+"""A rescale that was over before its observation is requested again."""
 
 LEAD_S = 60.0
 """From what leads to a moment until it is there, or was and is over."""
@@ -40,7 +40,7 @@ class Moment:
 
 
 class MissedError(AssertionError):
-    """The moment did not come, or had passed each time it was looked at."""
+    """The moment did not occur, or had passed at each poll."""
 
 
 @contextmanager

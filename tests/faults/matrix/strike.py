@@ -1,4 +1,4 @@
-"""One cell: the job is led to a moment, the fault strikes, the world is put right, the job takes in what came meanwhile."""
+"""One cell: the job is led to a moment, the fault strikes, the fault ends, and the job processes the input that arrived meanwhile."""
 
 from __future__ import annotations
 

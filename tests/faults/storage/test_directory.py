@@ -54,7 +54,7 @@ def small_world(
 
 
 def replaced(job: JobUnderFault, loop: subprocess.Popen[bytes], reason: str) -> subprocess.Popen[bytes]:
-    """Kill the loop; return the next one, which has said why it can't go on, for long."""
+    """Kill the loop; return the next one, which has reported for some time why it cannot continue."""
     loop.kill()
     loop.wait()
     following = job.start_loop()

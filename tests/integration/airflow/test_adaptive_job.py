@@ -84,7 +84,7 @@ class Run:
         self._api._request("PATCH", f"/api/v2/dags/{self._dag}", {"is_paused": True})
 
     def status(self) -> DriverStatus:
-        """The driver's newest report; for a moment there is none, while Hadoop's local file system replaces it."""
+        """The newest driver status; for a moment the file is missing, while Hadoop's local file system replaces it."""
         return decode_status(wait_until(self._report, TIMEOUT_S, f"a report of {self._dag}"))
 
     def _report(self) -> bytes:

@@ -29,7 +29,7 @@ ECHO = dedent(
         def say(params=None, inlet_events=None):
             if params["fail"]:
                 raise ValueError("told to fail")
-            return {"said": [1, "two"]}
+            return {"words": [1, "two"]}
 
         say()
     """
@@ -61,7 +61,7 @@ class TestRunningAirflow:
     def test_run_succeeds_with_its_xcom_and_log(self, airflow: AirflowUnderTest) -> None:
         run_id, state = run_to_its_end(airflow.api, {})
         assert state == airflow.api.task_state("echo", run_id, "say") == "success"
-        assert airflow.api.xcom("echo", run_id, "say", "return_value") == {"said": [1, "two"]}
+        assert airflow.api.xcom("echo", run_id, "say", "return_value") == {"words": [1, "two"]}
         assert airflow.api.xcom("echo", run_id, "say", "nothing") is None
         assert "Returned value was" in airflow.api.task_log("echo", run_id, "say")
 

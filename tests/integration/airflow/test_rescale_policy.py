@@ -158,7 +158,7 @@ def test_policy_rescales_a_job_when_its_window_begins_and_ends_and_makes_up_for_
 
 
 def bounds(api: AirflowObserver) -> tuple[int, int] | None:
-    """That were asked for."""
+    """The requested bounds."""
     body = api.asset_state("mirrored", CALENDAR)
     return body and tuple(body["value"]["job"]["parallelism"].values())
 

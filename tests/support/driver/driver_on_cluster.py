@@ -178,7 +178,7 @@ class DriverOnCluster:
         return [child for worker in self.cluster.workers for child in psutil.Process(worker.pid).children()]
 
     def spark(self, path: str) -> Any:
-        """What Spark's own REST interface, the driver's, tells of the application."""
+        """The application in Spark's REST interface of the driver."""
         status = self.wait_status("its address", lambda now: now.ui_url is not None)
         url = f"{status.ui_url}/api/v1/applications/{status.application_id}/{path}"
         return httpx.get(url, timeout=TIMEOUT_S, trust_env=False).raise_for_status().json()

@@ -129,7 +129,7 @@ class Trial:
         return sorted(str(file.relative_to(self.checkpoint)) for file in self.checkpoint.rglob("*") if file.is_file())
 
     def refused(self, partitions: int, *, while_running: bool = False) -> dict[str, object]:
-        """What is said when it can't be done, and whether that left everything as it was."""
+        """The messages of a repartition that is impossible, and whether the state is unchanged."""
         query = self.start(processingTime="1 hour") if while_running else None
         before, messages = self.tree(), []
         for attempt in (

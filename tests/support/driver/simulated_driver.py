@@ -118,7 +118,7 @@ class SimulatedDriver:
     # ---- what happens ----
 
     def directs_plan(self, version: int, executors: int, **changes: Any) -> Callable[[], None]:
-        """A plan that the queries need not be built for, unless `built` says so."""
+        """A plan that the queries need not be built for, unless `built` is true."""
         return self.directs(Action.RUN, version, replace(plan(executors), **changes))
 
     def rebuilds(self, version: int, executors: int = 1) -> Callable[[], None]:

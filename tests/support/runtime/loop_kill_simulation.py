@@ -1,4 +1,4 @@
-"""The world of one job for tests that kill its loops: a script of events, and drivers with the real fence.
+"""The simulation of one job for tests that kill its loops: a script of events, and drivers with the real fence.
 
 The drivers do what the real runtime does, in the same order: look at the log, obey, report; a query is started a turn
 after its plan was reported, on a second look. At each moment at most one of them may run queries. The whole world can be

@@ -120,7 +120,7 @@ class Exploration:
         return [root, *lines[::-1]]
 
     def _rest(self, place: Place) -> Place:
-        """In a world that helps the job comes to run on all that it may have, or to the end that was asked for."""
+        """In an environment without faults, the job reaches all available slots, or the requested end."""
         passed: list[int] = []
         while place.key not in self._at_rest:
             passed.append(place.key)

@@ -64,11 +64,11 @@ WAYS_OUT: Mapping[type[Current], type[Event] | TimerName | None] = {
     Canceling: TimerName.STOP,
     Failing: TimerName.STOP,
 }
-"""What ends the wait of a state if nothing else does: a timer of its own, or what the world must tell.
+"""What ends the wait of a state if nothing else does: a timer of its own, or an event from outside.
 
-The loop starts every new job, asks the cluster for slots at every poll, and takes a driver that says nothing for silent.
+The loop starts every new job, asks the cluster for slots at every poll, and reports a driver without a new status as `DriverHeartbeatTimedOut`.
 A job that restarts has the timer that fits: STOP until all has stopped, then BACKOFF. STOP kills a driver again until the
-cluster, or the end of its lease, tells that it is gone.
+cluster, or the end of its lease, reports the end.
 """
 
 
@@ -245,7 +245,7 @@ def check_driver(before: SchedulerState, event: Event, step: Step) -> None:
 
 
 def check_commands(before: SchedulerState, step: Step) -> None:
-    """No command concerns another driver than the one that may live; a command says what it is for."""
+    """Commands concern only the driver that may live, and contain their purpose."""
     for command in step.commands:
         assert command.cause
         if isinstance(command, KillDriver):
@@ -257,7 +257,7 @@ def check_commands(before: SchedulerState, step: Step) -> None:
 
 
 def check_restarts(before: SchedulerState, event: Event, step: Step) -> None:
-    """The restart strategy is asked exactly once about each recoverable failure, and about nothing else."""
+    """The restart strategy decides exactly once for each recoverable failure, and for no other event."""
     strategy, current = before.options.restart_strategy, step.state.current
     failure = None if is_outdated(before, event) else decided_failure(before, event, step)
     restarts = failure is not None and may_recover(before, failure)
@@ -322,7 +322,7 @@ def decided_while_stopping(stopping: StopWithSavepoint, event: Event, step: Step
 
 
 def wrapped(cause: Failure, step: Step) -> Failure:
-    """The failure that says that the savepoint exists; it carries its cause."""
+    """The failure that reports an existing savepoint, with its cause."""
     reported = getattr(step.state.current, "failure", None) or getattr(step.state.current, "cause", None)
     assert isinstance(reported, Failure)
     assert reported.causes == (cause.error_class, *cause.causes)

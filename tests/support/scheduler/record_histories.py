@@ -196,7 +196,7 @@ async def run(directory: Path, cluster: LocalCluster, store: FakeStore) -> None:
 
 
 def main() -> None:
-    """Record, and say what there is."""
+    """Record the histories, and print their names."""
     parser = argparse.ArgumentParser(prog="tests.support.scheduler.record_histories", description=__doc__)
     parser.add_argument("--cluster", action="store_true", help="also a life on a real Spark cluster")
     options = parser.parse_args()

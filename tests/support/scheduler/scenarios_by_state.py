@@ -124,7 +124,7 @@ SCENARIOS: Mapping[str, Callable[[], Scenario]] = {
     "restarting locally": lambda: Scenario().given_executing(4).when_slots(held=2, free=2),
     "restarting after a failure": lambda: Scenario().given_executing(2).when_query_failed(),
     "restarting, driver gone": lambda: Scenario().given_executing(2).when_driver_ended(),
-    "restarting, driver silent": lambda: Scenario().given_executing(2).when_driver_silent(),
+    "restarting, heartbeat timed out": lambda: Scenario().given_executing(2).when_driver_silent(),
     "rescaling": rescaling,
     "rescaling short of the goal": short_of_the_goal,
     "stopping": lambda: Scenario().given_executing(2).when_suspended(),

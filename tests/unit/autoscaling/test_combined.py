@@ -32,7 +32,7 @@ def calendar(**changes: object) -> ScheduledPolicy:
 
 
 class Job:
-    """A job that is looked at every 15 seconds, and follows."""
+    """A job that consults the policy every 15 seconds, and follows the advice."""
 
     def __init__(self, hour: float, slots: int, *, dry_run: bool = False) -> None:
         self.policy = CombinedPolicy(calendar=calendar(), load=LoadPolicy(), dry_run=dry_run)

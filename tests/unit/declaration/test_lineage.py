@@ -58,7 +58,7 @@ def job(**changes: Any) -> AdaptiveSparkOperator:
 
 
 def lineage_of(operator: AdaptiveSparkOperator, state: TaskInstanceState) -> OperatorLineage[Any, Any]:
-    """What the provider gets when it asks the operator."""
+    """The facets that the operator returns to the provider."""
     run: Any = SimpleNamespace(run_id="manual")
     return ExtractorManager().extract_metadata(run, operator, state, SimpleNamespace(task=operator))
 

@@ -11,7 +11,7 @@ from airflow_adaptive.runtime.clock import SystemClock
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
-    """How long was slept, each time; nobody waits for it."""
+    """The duration of each sleep, which returns at once."""
     slept: list[timedelta] = []
 
     async def sleep(clock: SystemClock, seconds: float) -> None:

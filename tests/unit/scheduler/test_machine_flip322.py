@@ -1,6 +1,6 @@
 """FLIP-322 as a table: when a change leads to a rescale, counted from the last one.
 
-A row says how long ago the last rescale was when the change comes, whether `scaling-interval.min` has been exceeded by then,
+A row contains the time from the last rescale to the change, whether `scaling-interval.min` has been exceeded by then,
 whether `scaling-interval.max` is set and has been exceeded, and whether the change is worth a rescale by itself
 (`AdaptiveScheduler#shouldRescale` in Flink). No wait beside these two is set.
 """

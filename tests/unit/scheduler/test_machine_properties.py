@@ -140,7 +140,7 @@ class Scheduler(RuleBasedStateMachine):
     def clock_goes_back(self, seconds: int) -> None:
         self.now -= timedelta(seconds=seconds)
 
-    # ---- the world --------------------------------------------------------------------------------------------------
+    # ---- the environment --------------------------------------------------------------------------------------------
 
     @rule()
     def started(self) -> None:

@@ -1,6 +1,6 @@
 """Flink with its adaptive scheduler: from the wheel, in an environment of its own, on 127.0.0.1.
 
-One JobManager and two TaskManagers with a slot each. They are there all the time: a rescale is asked for by the bounds of the job
+One JobManager and two TaskManagers with a slot each. Both run all the time: the bounds of the job
 (`PUT /jobs/<id>/resource-requirements`, FLIP-291), as with us.
 """
 
@@ -38,7 +38,7 @@ CHECKPOINT_INTERVAL: Final = "1 s"
 
 
 class FlinkMissingError(RuntimeError):
-    """There is no Flink to compare with; says why."""
+    """Flink is not available for the comparison. The message contains the reason."""
 
 
 def find(environment: Path) -> Path:
@@ -53,7 +53,7 @@ def find(environment: Path) -> Path:
 
 
 def install(environment: Path) -> None:
-    """Install Flink with pip if it is not there; if that is impossible, a log beside the environment says why."""
+    """Install Flink with pip if it is not there; if the installation fails, a log beside the environment contains the reason."""
     if _home(environment):
         return
     environment.parent.mkdir(parents=True, exist_ok=True)

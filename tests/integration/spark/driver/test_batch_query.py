@@ -49,7 +49,7 @@ def test_batch_runs_to_its_end_on_executors_that_join_it(driver: DriverOnCluster
     driver.wait_status("another executor", lambda now: now.version == 2 and len(now.executors) == 2)
     (tmp_path / "go").touch()
     assert driver.wait_end() == "FINISHED"
-    driver.wait_status("the last report", lambda now: now.state is DriverState.FINISHED)
+    driver.wait_status("the final status", lambda now: now.state is DriverState.FINISHED)
     assert written(tmp_path) == list(range(TASKS))
 
 
@@ -59,6 +59,6 @@ def test_batch_that_is_directed_to_stop_is_cut_and_commits_nothing(driver: Drive
     driver.wait_status("the batch", lambda now: now.state is DriverState.RUNNING and bool(now.executors))
     driver.direct(Action.STOP, 2)
     assert driver.wait_end() == "FINISHED"
-    driver.wait_status("the last report", lambda now: now.state is DriverState.STOPPED)
+    driver.wait_status("the final status", lambda now: now.state is DriverState.STOPPED)
     assert not (tmp_path / "out" / "_SUCCESS").exists()
     assert written(tmp_path) == []

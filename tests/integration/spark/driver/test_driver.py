@@ -93,7 +93,7 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
 
     driver.direct(Action.STOP, 4)
     assert driver.wait_end() == "FINISHED"
-    status = driver.wait_status("the last report", lambda now: now.state is DriverState.STOPPED)
+    status = driver.wait_status("the final status", lambda now: now.state is DriverState.STOPPED)
     assert driver.batches("offsets") == driver.batches("commits") == list(range(status.queries[0].committed))
     assert written(tmp_path) == rows.ids
     assert "no batch boundary" not in driver.output()
@@ -115,7 +115,7 @@ def test_finishes_a_bounded_query_with_its_own_name_and_secrets(driver, rows, tm
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(BOUNDED, executors=1, conf={"spark.hadoop.fs.s3a.secret.key": "hush"})
     assert driver.wait_end() == "FINISHED"
-    status = driver.wait_status("the last report", lambda now: now.state is DriverState.FINISHED)
+    status = driver.wait_status("the final status", lambda now: now.state is DriverState.FINISHED)
     assert [(query.name, query.committed, query.input_rows) for query in status.queries] == [("copied", 3, 5 * ROWS)]
     assert status.queries[0].trigger_interval_ms is None
     assert (driver.directory / "checkpoints" / "copied" / "commits").is_dir()

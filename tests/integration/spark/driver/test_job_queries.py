@@ -130,7 +130,7 @@ def test_queries_run_beside_each_other_and_go_on_with_another_plan_and_another_d
 
     driver.direct(Action.STOP, 3)
     assert driver.wait_end() == "FINISHED"
-    driver.wait_status("the last report", lambda now: now.state is DriverState.STOPPED)
+    driver.wait_status("the final status", lambda now: now.state is DriverState.STOPPED)
     assert cut(driver) == []
     assert "no batch boundary" not in driver.output()
 
@@ -213,6 +213,6 @@ def test_job_is_finished_when_the_last_query_is(driver, rows):
     status = driver.wait_status("the end of one", lambda now: [query.active for query in now.queries] == [True, False])
     assert status.state is DriverState.RUNNING
     assert driver.wait_end() == "FINISHED"
-    status = driver.wait_status("the last report", lambda now: now.state is DriverState.FINISHED)
+    status = driver.wait_status("the final status", lambda now: now.state is DriverState.FINISHED)
     assert [(query.name, query.committed) for query in status.queries] == [("distinct", 8), ("copied", 1)]
     assert written(driver) == [rows.ids] * 2

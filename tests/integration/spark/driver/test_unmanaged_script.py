@@ -135,7 +135,7 @@ def test_executors_come_and_go_under_a_script_that_then_stops_at_a_boundary(driv
 
     driver.direct(Action.STOP, 3)
     assert driver.wait_end() == "FINISHED"
-    driver.wait_status("the last report", lambda now: now.state is DriverState.STOPPED)
+    driver.wait_status("the final status", lambda now: now.state is DriverState.STOPPED)
     assert batches(driver, "offsets") == batches(driver, "commits")
     assert (driver.root / "after").read_text() == "the end\n"
     assert "no batch boundary" not in driver.output()
@@ -223,7 +223,7 @@ def test_script_that_ends_while_its_query_runs_finishes_with_it(driver, rows):
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(BOUNDED, executors=1, conf={"spark.hadoop.fs.s3a.secret.key": "hush"})
     assert driver.wait_end() == "FINISHED"
-    status = driver.wait_status("the last report", lambda now: now.state is DriverState.FINISHED)
+    status = driver.wait_status("the final status", lambda now: now.state is DriverState.FINISHED)
     assert [(query.name, query.active) for query in status.queries] == [("copied", False)]
     assert written(driver) == rows.ids
 

@@ -19,7 +19,7 @@ from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, q
 
 
 class Ruled:
-    """A job under a rule that is asked every 15 seconds."""
+    """A job under a rule that is consulted every 15 seconds."""
 
     def __init__(self, rule: Any, slots: int) -> None:
         self.rule, self.slots = rule, slots

@@ -124,7 +124,7 @@ def test_rows_that_came_in_were_processed_or_wait(rates: list[float], tier: Tier
     assert [at for at, _ in run.held] == sorted(at for at, _ in run.held)
 
 
-# ---- the world around the scheduler ---------------------------------------------------------------------------------
+# ---- the environment of the scheduler -------------------------------------------------------------------------------
 
 
 def test_static_job_holds_its_slots_from_the_start_of_its_executors():

@@ -49,7 +49,7 @@ class Session(Spark):
 
 
 class Driver:
-    """In place of `job.entry.driver.Driver`: permits queries, and ends when the test says so."""
+    """In place of `job.entry.driver.Driver`: permits queries, and ends when the test requests the end."""
 
     exit: Callable[[int], None]
 

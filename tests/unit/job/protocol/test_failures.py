@@ -137,4 +137,4 @@ def test_an_exception_of_the_build_function_is_marked():
 def test_a_registered_secret_is_in_no_report(monkeypatch):
     monkeypatch.setattr(failures, "_secrets", set())
     failures.register_secrets(["hush-hush", "hush-hush-hush", "on", "false"])
-    assert redact("on h1 false said hush-hush-hush, then hush-hush") == "on h1 false said ***, then ***"
+    assert redact("on h1 false repeats hush-hush-hush, then hush-hush") == "on h1 false repeats ***, then ***"

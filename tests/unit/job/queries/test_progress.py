@@ -19,7 +19,7 @@ def progress(
     partitions: int = 0,
     offsets: Sequence[tuple[Any, Any]] = (),
 ):
-    """What Spark tells of one trigger; of one without data it tells the number of the batch to come."""
+    """Spark's progress of one trigger; a trigger without data has the number of the next batch."""
     return StreamingQueryProgress.fromJson(
         {
             "id": "8a5b0b6c-0d52-4c5e-9f6f-4b6a4a6d9a11",

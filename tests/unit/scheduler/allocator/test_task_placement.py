@@ -21,7 +21,7 @@ def vertex(name: str, **more) -> JobVertex:
 
 
 def written(group: GroupSlots) -> list[str]:
-    """The content of each slot: "a0 b1", say."""
+    """The content of each slot, for example "a0 b1"."""
     return [" ".join(f"{name}{index}" for name, index in slot) for slot in group.contents()]
 
 

@@ -56,7 +56,15 @@ def test_failure_is_remembered_with_what_followed():
         ),
     ],
     ids=[
-        *("hopeless", "no restarts", "no slots", "before the start", "not deployed", "silent", "while rescaling"),
+        *(
+            "hopeless",
+            "no restarts",
+            "no slots",
+            "before the start",
+            "not deployed",
+            "heartbeat timeout",
+            "while rescaling",
+        ),
         "while waiting",
     ],
 )
