@@ -83,7 +83,8 @@ class ControlLoop:
             immediately (`driver_process.DriverProcess.exit`), because a long operation may continue in its thread.
 
         Raises:
-            Exception: the control loop itself failed; it has stopped the queries and reported the failure.
+            Exception: the control loop itself failed; it has reported the failure, and stopped the queries unless the
+                watchdog is still on.
         """
         try:
             return self._run()
@@ -94,8 +95,8 @@ class ControlLoop:
             self._link.report_fenced()
             return DriverState.FENCED
         except Exception as error:
-            self._workload.halt()
-            self._link.set_guarded(self._link.is_operating)
+            halted = self._workload.halt()
+            self._link.set_guarded(not halted or self._link.is_operating)
             self._status.set(DriverState.FAILED, failure=report_exception(error))
             self._link.report()
             raise

@@ -80,8 +80,8 @@ class RunningWorkload(Protocol):
         """End each query at a batch boundary. Returns False if a batch had to be interrupted after the timeout."""
         ...
 
-    def halt(self) -> None:
-        """Cancel all Spark jobs, and stop all queries immediately. A query that cannot be stopped is not an error."""
+    def halt(self) -> bool:
+        """Cancel all Spark jobs, and stop all queries immediately. Returns False if a query may still be running."""
         ...
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:

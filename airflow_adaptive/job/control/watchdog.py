@@ -34,6 +34,11 @@ class LeaseWatchdog(threading.Thread):
         self._guarding = threading.Event()
         self._closed = threading.Event()
 
+    @property
+    def is_guarding(self) -> bool:
+        """Whether the lease is enforced, because a query may be running."""
+        return self._guarding.is_set()
+
     def guard(self, on: bool) -> None:
         """Enforce the lease from now on, or stop enforcing it. The lease matters only while a query may run."""
         if on:

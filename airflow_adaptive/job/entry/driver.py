@@ -73,7 +73,8 @@ class Driver:
             See `ControlLoop.run`. A fenced driver does not return: its processes end.
 
         Raises:
-            Exception: the control loop itself failed; it has stopped the queries and reported the failure.
+            Exception: the control loop itself failed; it has stopped the queries and reported the failure. If a query
+                may still be running, the processes end instead.
         """
         settings, clock = self.settings, boot_time
         fence = Fence(epoch=settings.epoch, nonce=settings.nonce, lease_timeout_s=settings.lease_timeout_s, clock=clock)
@@ -92,7 +93,13 @@ class Driver:
             warn=log.warning,
         )
         watchdog.start()
-        end = ControlLoop(identity, interfaces, settings, fence=fence, guard=watchdog.guard).run()
+        try:
+            end = ControlLoop(identity, interfaces, settings, fence=fence, guard=watchdog.guard).run()
+        except Exception:
+            if watchdog.is_guarding:  # a query, or a long operation, may still be running
+                log.exception("the control loop failed")
+                self.process.exit(EXIT_FAILED, "the queries may still be running")
+            raise
         if end is DriverState.FENCED:
             self.process.exit(EXIT_FENCED, "this driver is fenced")
         watchdog.close()

@@ -94,12 +94,13 @@ class BatchQuery:
             self._plan = None
         return not self._alive()
 
-    def halt(self) -> None:
+    def halt(self) -> bool:
         """Interrupt the batch immediately."""
         self._cancel()
         if self._thread is not None:
             self._thread.join(HALT_TIMEOUT_S)
         self._plan = None
+        return not self._alive()
 
     def wait_for_first_trigger(self, _: float) -> bool:
         """Return whether the batch has started."""

@@ -177,10 +177,11 @@ class JobQueries:
         """Call `act` while no query runs a batch; see `batch_boundary.act_between_batches`."""
         return act_between_batches(boundaries(self._queries.values()), timeout_s, pause, act)
 
-    def halt(self) -> None:
+    def halt(self) -> bool:
         """Cancel all Spark jobs, and stop all queries of the session, also those that the script started itself."""
-        halt_session(self._spark)
+        stopped = halt_session(self._spark)
         self._end_runs()
+        return stopped
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
         """Return whether the first trigger of each query has begun; wait for it up to the timeout.

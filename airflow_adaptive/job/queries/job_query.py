@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 
 from py4j.protocol import Py4JError
@@ -128,21 +127,26 @@ class JobQuery:
         return query is not None and query.isActive and not query.status["isTriggerActive"]
 
 
-def halt_session(spark: SparkSession) -> None:
-    """Cancel all Spark jobs, and stop all queries of the session. A query that does not stop does not protect the others."""
-    with suppress(Py4JError, PySparkException):
+def halt_session(spark: SparkSession) -> bool:
+    """Cancel all Spark jobs, and stop all queries of the session. Returns False if a query may still be running."""
+    try:
         spark.sparkContext.cancelAllJobs()
-    with suppress(Py4JError, PySparkException):
-        stop_all(spark.streams.active)
+        return stop_all(spark.streams.active)
+    except (Py4JError, PySparkException) as error:
+        log.warning("the queries have not stopped: %s", error)
+        return False
 
 
-def stop_all(queries: Iterable[StreamingQuery | JobQuery]) -> None:
-    """Stop queries immediately. A query that does not stop in time is logged, and the next ones are stopped."""
+def stop_all(queries: Iterable[StreamingQuery | JobQuery]) -> bool:
+    """Stop queries immediately, also after a query that does not stop in time. Returns whether all have stopped."""
+    stopped = True
     for query in queries:
         try:
             query.stop()
         except (Py4JError, PySparkException) as error:
             log.warning("query %s has not stopped: %s", query.name, error)
+            stopped = False
+    return stopped
 
 
 def boundaries(queries: Iterable[JobQuery]) -> list[BatchBoundary]:

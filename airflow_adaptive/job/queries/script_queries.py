@@ -191,17 +191,18 @@ class ScriptQueries:
         self.close()
         return exact
 
-    def halt(self) -> None:
+    def halt(self) -> bool:
         """Stop all queries immediately, without an effect in the script."""
         with self._changed:
             self._halted = self._closed = True
             self._changed.notify_all()
         halt_session(self._spark)
         with self._changed:
-            self._changed.wait_for(lambda: not self._starting, HALT_TIMEOUT_S)
-        halt_session(self._spark)  # including a query that was just started
-        self.stop_queries()  # including queries of other sessions
+            all_started = self._changed.wait_for(lambda: not self._starting, HALT_TIMEOUT_S)
+        stopped = halt_session(self._spark)  # including a query that was just started
+        stopped = stop_all(self._running()) and stopped  # including queries of other sessions
         self.close()
+        return stopped and all_started
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
         """See `interfaces.Workload`."""

@@ -69,10 +69,9 @@ class JobWorkload:
         """See `interfaces.Workload`."""
         return self._current.end(timeout_s, pause)
 
-    def halt(self) -> None:
-        """Stop everything that runs in the session immediately."""
-        self._batch.halt()
-        self._queries.halt()
+    def halt(self) -> bool:
+        """Stop everything that runs in the session immediately. Returns False if something may still be running."""
+        return all([self._batch.halt(), self._queries.halt()])
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
         """See `interfaces.Workload`."""

@@ -73,6 +73,7 @@ class SimulatedDriver:
     query_failure: FailureReport | None = None
     query_over: bool = False
     is_batch: bool = False
+    queries_stop: bool = True
     saved_meanwhile: bool = False
     first_trigger_after_s: float = 0.0
     writable: bool = True
@@ -216,9 +217,10 @@ class SimulatedDriver:
         self.history.append("}")
         return self.batch_ends
 
-    def halt(self) -> None:
+    def halt(self) -> bool:
         self.history.append("halt")
         self.plan = None
+        return self.queries_stop
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
         waited = min(timeout_s, self.first_trigger_after_s)

@@ -203,12 +203,15 @@ def test_watchdog_stays_on_when_the_control_loop_fails_during_a_repartition():
     assert driver.guarded
 
 
-def test_watchdog_is_off_when_the_control_loop_fails_and_no_operation_runs():
+@pytest.mark.parametrize("stopped", [True, False])
+def test_watchdog_stays_on_when_the_control_loop_fails_and_a_query_does_not_stop(stopped: bool):
+    """The thread of a query does not end within Spark's timeout, so the query may still write."""
     driver = running(1)
+    driver.queries_stop = stopped
 
     def fail() -> None:
         driver.newest_directive = ZeroDivisionError()
 
     with pytest.raises(ZeroDivisionError):
         driver.run(fail)
-    assert not driver.guarded
+    assert driver.guarded is not stopped

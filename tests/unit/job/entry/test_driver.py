@@ -11,7 +11,7 @@ from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.control.watchdog import EXIT_FENCED
 from airflow_adaptive.job.entry import driver as driver_module
-from airflow_adaptive.job.entry.driver import Driver
+from airflow_adaptive.job.entry.driver import EXIT_FAILED, Driver
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import FORMATS, DriverState, DriverStatus
 
@@ -23,6 +23,7 @@ class AssembledDriver:
         self.events: list[object] = []
         self.end: DriverState | Exception = DriverState.STOPPED
         self.boot_time = 1000.0
+        self.guarding = False
         self.identity: DriverStatus
         self.interfaces: DriverInterfaces
         self.fence: Fence
@@ -45,7 +46,10 @@ class AssembledDriver:
 
     def watchdog(self, *_: object, **__: object) -> Any:
         return SimpleNamespace(
-            guard=lambda _: None, start=lambda: self.events.append("watch"), close=lambda: self.events.append("close")
+            guard=lambda _: None,
+            is_guarding=self.guarding,
+            start=lambda: self.events.append("watch"),
+            close=lambda: self.events.append("close"),
         )
 
     def control_loop(
@@ -77,11 +81,15 @@ def test_fenced_driver_ends_its_processes_while_the_watchdog_is_on(assembled: As
     assert assembled.events[:2] == ["watch", ("exit", EXIT_FENCED)]
 
 
-def test_watchdog_stays_on_when_the_control_loop_fails(assembled: AssembledDriver):
-    assembled.end = ZeroDivisionError()
+@pytest.mark.parametrize(("guarding", "ends"), [(False, []), (True, [("exit", EXIT_FAILED)])])
+def test_driver_ends_its_processes_when_the_control_loop_fails_and_a_query_may_run(
+    assembled: AssembledDriver, guarding: bool, ends: list[object]
+):
+    """The control loop fails, and the thread of a query does not end."""
+    assembled.end, assembled.guarding = ZeroDivisionError(), guarding
     with pytest.raises(ZeroDivisionError):
         assembled.run()
-    assert assembled.events == ["watch"]
+    assert assembled.events == ["watch", *ends]
 
 
 def test_status_names_the_document_formats_that_the_driver_reads(assembled: AssembledDriver):

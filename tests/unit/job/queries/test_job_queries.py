@@ -306,7 +306,7 @@ def test_counts_continue_when_queries_are_started_again(running: Job) -> None:
 
 def test_halt_also_stops_queries_that_the_script_started(running: Job) -> None:
     Query(running.spark, "mine")
-    running.queries.halt()
+    assert running.queries.halt()
     assert running.spark.active == []
     assert running.queries.plan is None
 
@@ -319,7 +319,7 @@ def test_halt_cancels_all_jobs_and_stops_the_other_queries_when_one_does_not_sto
         raise Py4JError("TimeoutException")
 
     monkeypatch.setattr(first, "stop", fail)
-    running.queries.halt()
+    assert not running.queries.halt()
     assert running.spark.cancellations == 1
     assert (first.stopped, second.stopped) == (False, True)
     assert running.queries.plan is None
