@@ -256,7 +256,7 @@ class ControlLoop:
             self._warn(
                 f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may be interrupted and replayed"
             )
-        self._link.set_guarded(False)
+        self._link.set_guarded(self._workload.plan is not None)  # a batch may not have ended
         return self._workload.failure()
 
     def _fail(self, directive: Directive, failure: FailureReport) -> None:

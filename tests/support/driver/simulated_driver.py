@@ -75,6 +75,7 @@ class SimulatedDriver:
     is_batch: bool = False
     queries_stop: bool = True
     saved_meanwhile: bool = False
+    interruptible: bool = True
     first_trigger_after_s: float = 0.0
     writable: bool = True
     stateful: StatefulRun | None = None
@@ -197,9 +198,9 @@ class SimulatedDriver:
         self.during_end()
         if self.saved_meanwhile:
             self.query_over = True
-        else:
+        elif self.interruptible:
             self.plan = None
-        return self.boundary_reached
+        return self.boundary_reached and self.interruptible
 
     def can_adopt(self, plan: DriverPlan) -> bool:
         return self.plan is not None and (self.is_batch or plan.query_version == self.plan.query_version)

@@ -203,6 +203,16 @@ def test_watchdog_stays_on_when_the_control_loop_fails_during_a_repartition():
     assert driver.guarded
 
 
+def test_watchdog_stays_on_while_a_batch_that_cannot_be_interrupted_runs():
+    """The directive changes to HOLD, and the thread of the batch does not end before the timeout."""
+    driver = running(1)
+    driver.is_batch, driver.interruptible = True, False
+    guarded: list[bool] = []
+    driver.run(driver.directs(Action.HOLD, 1), driver.nothing, lambda: guarded.append(driver.guarded), driver.nothing)
+    assert "HOLDING 1" in driver.history
+    assert guarded == [True]
+
+
 @pytest.mark.parametrize("stopped", [True, False])
 def test_watchdog_stays_on_when_the_control_loop_fails_and_a_query_does_not_stop(stopped: bool):
     """The thread of a query does not end within Spark's timeout, so the query may still write."""
