@@ -93,7 +93,7 @@ CONFIGURATION = """
 [tool.mutmut]
 source_paths = ["{package}"]
 only_mutate = {modules}
-also_copy = ["tests"]
+also_copy = ["tests", "docs"]
 do_not_mutate_patterns = ["assert_never"]
 pytest_add_cli_args = ["-p", "no:cov"]
 pytest_add_cli_args_test_selection = {tests}
@@ -165,7 +165,7 @@ def judged(scope: Scope, chosen: Sequence[str], processes: int) -> list[MutantRe
 def prepare(copy: Path, modules: Sequence[str], tests: Sequence[str]) -> None:
     """Copy the files that the tests need, with properties that mutmut can change."""
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in (PACKAGE, "tests"):
+    for name in (PACKAGE, "tests", "docs"):
         shutil.copytree(PROJECT / name, copy / name, ignore=ignored)
     paths = [f"{SCHEDULER}/{module}" for module in modules]
     for path in paths:

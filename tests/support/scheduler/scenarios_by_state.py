@@ -73,8 +73,8 @@ def rescaling() -> Scenario:
     return scenario.apply_without_timers(scenario.slots(held=2, free=2))
 
 
-def short_of_the_goal() -> Scenario:
-    """The slots of the goal have vanished again."""
+def waiting_for_the_target() -> Scenario:
+    """The slots of the target are gone again."""
     scenario = rescaling()
     return scenario.apply_without_timers(scenario.slots(held=2))
 
@@ -126,7 +126,7 @@ SCENARIOS: Mapping[str, Callable[[], Scenario]] = {
     "restarting, driver gone": lambda: Scenario().given_executing(2).when_driver_ended(),
     "restarting, heartbeat timed out": lambda: Scenario().given_executing(2).when_driver_silent(),
     "rescaling": rescaling,
-    "rescaling short of the goal": short_of_the_goal,
+    "waiting for the target": waiting_for_the_target,
     "stopping": lambda: Scenario().given_executing(2).when_suspended(),
     "stopping with a failure": stopping_with_failure,
     "stopping with a hopeless failure": stopping_hopelessly,

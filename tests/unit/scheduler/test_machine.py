@@ -40,7 +40,7 @@ def test_driver_of_another_epoch_is_ignored():
     job.when(late).then("Executing", reason="DriverEnded of epoch 0 ignored: the epoch is 1")
 
 
-def test_epochs_count_on_from_an_earlier_life():
+def test_epochs_continue_after_an_earlier_run():
     job = Scenario()
     job.state = machine.create(job.state.job, job.state.options, epoch=41)
     job.given_waiting().when_slots(free=4).then("Deploying", SubmitDriver(epoch=42, slots=4, cause="SlotsChanged"))
@@ -88,7 +88,7 @@ def test_several_groups_share_the_slots():
     job.then_parallelism({"read": 2, "count": 6, "write": 3})
 
 
-def test_what_leads_nowhere_is_quiet_or_reports_it():
+def test_event_without_a_transition_is_silent_or_gives_a_reason():
     job = Scenario().given_deploying(2)
     known_reasons = len(job.reasons)
     job.when_committed().when_slots(free=3)

@@ -45,7 +45,7 @@ def test_without_an_interval_a_change_is_active_at_once():
     assert executing().when_requirements(1, 3).state.requirements == {"job": ParallelismRange(1, 3)}
 
 
-def test_requirements_that_were_not_accepted_break_a_promise():
+def test_requirements_that_were_not_accepted_are_a_usage_error():
     scenario = executing()
     with pytest.raises(SchedulerUsageError, match="were not accepted"):
         scenario.when(RequirementsChanged(at=scenario.now, requirements={"job": ParallelismRange(-1, 2)}))
@@ -113,7 +113,7 @@ def signed(job: Scenario, lower: int, upper: int) -> Scenario:
     return job.when(replace(job.requirements(lower, upper), by="alice (REST)"))
 
 
-def test_whose_bounds_led_to_a_rescale_is_reported_with_the_reason():
+def test_reason_of_a_rescale_names_the_requester_of_the_bounds():
     job = signed(executing().when_slots(held=2, free=2), 1, 4)
     reasons = [step.transition.reason for step in job.steps if step.transition is not None]
     expected = "bounds by alice (REST): 4 slot(s) are available, 2 are used: {'job': 2} -> {'job': 4}"
@@ -121,12 +121,12 @@ def test_whose_bounds_led_to_a_rescale_is_reported_with_the_reason():
     assert expected in job.reasons
 
 
-def test_whose_bounds_nothing_follows_from_is_reported_all_the_same():
+def test_requester_of_bounds_without_an_effect_is_reported():
     job = signed(Scenario(1, 4).given_executing(2), 1, 2)
     assert job.reason.startswith("bounds by alice (REST): ")
 
 
-def test_bounds_that_wait_for_others_keep_whose_they_are():
+def test_pending_bounds_keep_their_requester():
     job = Scenario(1, 4, slot_request_max_interval="1 s").given_executing(2)
     signed(job, 1, 2)
     assert "alice" not in job.reason
@@ -134,7 +134,7 @@ def test_bounds_that_wait_for_others_keep_whose_they_are():
     assert job.reason.startswith("bounds by alice (REST): ")
 
 
-def test_bounds_without_a_known_source_are_reported_as_before():
+def test_bounds_without_a_requester_are_reported_without_one():
     job = Scenario(1, 4).given_executing(2)
     job.when_requirements(1, 2)
     assert "bounds by" not in " ".join(job.reasons)

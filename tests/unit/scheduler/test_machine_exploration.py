@@ -35,14 +35,14 @@ def explored(model: str) -> Exploration:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_whatever_happens_to_a_small_job_is_as_it_should_be(model: str):
+def test_invariants_hold_in_every_reachable_state_of_a_small_job(model: str):
     exploration = explored(model)
     assert exploration.layers[-1].depth == SHALLOW.get(model, DEPTH)
     assert exploration.layers[-1].states > 300
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_states_that_count_as_the_same_have_the_same_future(model: str):
+def test_equivalent_states_have_equivalent_successors(model: str):
     assert explored(model).compared > 0
 
 
@@ -92,7 +92,7 @@ def moody(state: SchedulerState, event: Event) -> Step:
         (moody, "have other futures"),
     ],
 )
-def test_scheduler_that_errs_is_found_out(scheduler: Callable[[SchedulerState, Event], Step], found: str):
+def test_exploration_detects_a_wrong_scheduler(scheduler: Callable[[SchedulerState, Event], Step], found: str):
     with pytest.raises(AssertionError) as error:
         Exploration(model=MODELS["one vertex"], step=scheduler, sampled=1).run(depth=DEPTH)
     assert found in f"{error.value} {error.value.__cause__}"

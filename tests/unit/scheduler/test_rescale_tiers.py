@@ -134,7 +134,7 @@ def test_job_goes_on_as_before_when_its_driver_refuses_a_plan() -> None:
     assert "an executor was lost" in str(ended.failure)
 
 
-def test_what_was_refused_is_not_requested_again_but_something_else_is() -> None:
+def test_rejected_parallelism_is_not_tried_again_but_another_one_is() -> None:
     job = running(2, "job").when_slots(held=2, free=2).when_rejected().then("Executing")
     job.when_committed().when_slots(held=2, free=3).after(3600).then("Executing")
     assert "the driver rejected this parallelism" in " ".join(job.reasons)

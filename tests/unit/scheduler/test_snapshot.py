@@ -24,7 +24,7 @@ def test_state_survives_json(life: str):
 
 
 @pytest.mark.parametrize("strategy", ["none", "fixed-delay", "failure-rate", "exponential-delay"])
-def test_memory_of_every_strategy_survives_json(strategy: str):
+def test_record_of_every_strategy_survives_json(strategy: str):
     state = Scenario(restart_strategy=strategy).given_executing(2).when_query_failed().state
     assert from_json(json.loads(json.dumps(to_json(state)))) == state
 
@@ -96,7 +96,7 @@ def test_state_without_what_makes_it_is_refused(field: str):
 
 
 @pytest.mark.parametrize("life", SCENARIOS)
-def test_job_that_an_older_version_left_goes_on(life: str):
+def test_job_of_an_older_version_continues(life: str):
     state = SCENARIOS[life]().state
     document = to_json(state)
     for unknown in ("timeline", "failures", "trigger_interval", "declaration"):

@@ -88,7 +88,7 @@ def test_snapshot_round_trips_in_every_state(life: str):
     assert from_json(to_json(state)) == state
 
 
-def test_everything_in_the_table_can_happen():
+def test_every_transition_of_the_table_is_possible():
     seen: dict[type, dict[type, set[type]]] = defaultdict(lambda: defaultdict(set))
     for live in SCENARIOS.values():
         job = live()
@@ -144,7 +144,7 @@ def test_options_that_are_named_exist():
     assert set(re.findall(r"`([a-z]+_[a-z_]+)`", PAGE)) <= set(OPTIONS)
 
 
-def test_worker_that_dies_is_survived_as_documented():
+def test_job_survives_the_loss_of_a_worker_as_documented():
     job = Scenario(lower=1, upper=4).given_executing(4).when_slots(held=2, free=1)
     assert job.path[-3:] == ["RestartingLocally", "Restarting", "Deploying"]
     job.after(3).when_plan_activated().then("Deploying", reason="2 of 3 slot(s)").then_parallelism(3)

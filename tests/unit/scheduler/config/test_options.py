@@ -69,7 +69,7 @@ def test_names_are_unambiguous():
     assert len(names) == len(set(names))
 
 
-def test_ours_beats_flinks_and_newer_beats_older():
+def test_own_name_precedes_flinks_names_and_newer_names_precede_older_names():
     older = {P + "scaling-interval.min": "1 s"}
     newer = {P + "executing.cooldown-after-rescaling": "2 s"}
     ours = {"scaling_interval_min": "3 s"}
@@ -118,7 +118,7 @@ def test_error_names_the_option_as_it_was_given():
         Options.of({P + "rescale-trigger.max-checkpoint-failures": "0"})
 
 
-def test_driver_must_not_take_itself_for_an_orphan_while_it_is_supervised():
+def test_orphan_timeout_must_exceed_the_trigger_lifetime():
     with pytest.raises(OptionError, match=r"orphan_timeout \(1 h\) must be at least twice trigger_lifetime \(31 min\)"):
         Options.of({"orphan_timeout": "1 h", "trigger_lifetime": "31 min"})
     assert Options.of({"orphan_timeout": -1}).orphan_timeout is None
@@ -249,7 +249,7 @@ def test_violations_of_all_kinds_are_reported_at_once():
         assert complaint in message
 
 
-def test_what_could_not_be_read_contradicts_nothing():
+def test_options_that_cannot_be_parsed_contradict_nothing():
     with pytest.raises(OptionError) as raised:
         Options.of({"scaling_interval_min": "soon", "scaling_interval_max": "10 s"})
     assert "must be longer than scaling_interval_min" not in str(raised.value)

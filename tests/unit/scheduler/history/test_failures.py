@@ -156,7 +156,7 @@ def test_driver_that_is_gone_already_can_t_end():
 
 
 @pytest.mark.parametrize("event", [QueryFailed, DriverEnded, DriverHeartbeatTimedOut])
-def test_failures_of_another_epoch_are_not_ours(event: type[QueryFailed | DriverEnded | DriverHeartbeatTimedOut]):
+def test_failures_of_another_epoch_are_ignored(event: type[QueryFailed | DriverEnded | DriverHeartbeatTimedOut]):
     job = Scenario().given_executing(2)
     assert job.when(event(at=job.now, epoch=7, failure=other())).state.failures == ()
 

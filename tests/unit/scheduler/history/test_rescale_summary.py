@@ -54,7 +54,7 @@ def test_nothing_is_summed_up_as_nothing():
     )
 
 
-def test_rescales_are_counted_by_what_became_of_them():
+def test_rescales_are_counted_by_their_result():
     summary = summarize(
         [
             completed(2),

@@ -64,5 +64,5 @@ def test_every_cause_and_every_end_is_in_the_table():
         (TerminatedReason.JOB_FAILOVER_RESTARTING, TerminalState.IGNORED),
     ],
 )
-def test_reason_names_what_became_of_a_rescale(reason: TerminatedReason, state: TerminalState):
+def test_terminated_reason_states_the_result_of_a_rescale(reason: TerminatedReason, state: TerminalState):
     assert reason.terminal_state is state

@@ -38,7 +38,7 @@ def test_clock_that_goes_back_makes_no_negative_times():
 
 
 @pytest.mark.parametrize("life", [redeploying, offered, failed_over, idle])
-def test_job_of_a_version_without_timeline_goes_on(life: ScenarioBuilder):
+def test_job_of_a_version_without_a_timeline_continues(life: ScenarioBuilder):
     job = life()
     job.steps.clear()
     job.state = replace(job.state, timeline=Timeline())
@@ -47,7 +47,7 @@ def test_job_of_a_version_without_timeline_goes_on(life: ScenarioBuilder):
     assert all(record.number == number for number, record in enumerate(history(job), start=1))
 
 
-def test_reason_not_to_move_is_reported_once():
+def test_reason_for_no_transition_is_reported_once():
     job = Scenario(min_parallelism_increase=3, upper=8).given_executing(2)
     for _ in range(3):
         job.when_slots(held=2, free=1).when_slots(held=2, free=0)

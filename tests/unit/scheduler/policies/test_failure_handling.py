@@ -24,7 +24,7 @@ def failure(error_class: str, *causes: str) -> Failure:
         *("CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED", "JAVA_GATEWAY_EXITED", "java.nio.file.NoSuchFileException"),
     ],
 )
-def test_failure_of_the_world_is_recoverable(name: str):
+def test_failure_of_the_environment_is_recoverable(name: str):
     assert is_recoverable(failure(name))
     assert is_recoverable(failure("STREAM_FAILED", STREAM, name))
 
@@ -49,12 +49,12 @@ def test_failure_of_the_world_is_recoverable(name: str):
         *("STATE_STORE_INVALID_CONFIG_AFTER_RESTART", "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"),
     ],
 )
-def test_failure_of_the_job_itself_is_not_recoverable_wherever_in_the_chain_it_is(name: str):
+def test_failure_of_the_job_is_not_recoverable_anywhere_in_the_cause_chain(name: str):
     assert not is_recoverable(failure(name))
     assert not is_recoverable(failure("STREAM_FAILED", STREAM, name))
 
 
-def test_table_that_changed_since_it_was_analysed_is_analysed_again_by_a_restart():
+def test_restart_analyzes_a_changed_table_again():
     causes = (CAPTURED + "AnalysisException", "org.apache.spark.sql.AnalysisException")
     assert is_recoverable(failure("INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS.COLUMNS_MISMATCH", *causes))
 
@@ -71,7 +71,7 @@ def test_users_pattern_fits_a_condition_with_or_without_its_second_part(pattern:
     assert not is_recoverable(failure("DIVIDE_BY_ZERO.REMAINDER"), [pattern])
 
 
-def test_users_recoverable_failures_beat_all_others():
+def test_recoverable_patterns_of_the_user_precede_all_other_patterns():
     missing = failure("PATH_NOT_FOUND", CAPTURED + "AnalysisException")
     assert not is_recoverable(missing)
     assert is_recoverable(missing, recoverable=["PATH_NOT_FOUND"])
@@ -79,13 +79,13 @@ def test_users_recoverable_failures_beat_all_others():
     assert is_recoverable(failure(BUILD_FUNCTION_ERROR, "KeyError"), recoverable=["KeyError"], has_run=False)
 
 
-def test_users_hopeless_failures_beat_what_is_known_to_be_recoverable():
+def test_non_recoverable_patterns_of_the_user_precede_the_built_in_patterns():
     changed = failure("INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS")
     assert not is_recoverable(changed, ["INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"])
 
 
 @pytest.mark.parametrize("raised", ["TypeError", "KeyError", "pyspark.errors.exceptions.base.PySparkAttributeError"])
-def test_mistake_in_the_authors_function_is_hopeless_until_it_has_worked_once(raised: str):
+def test_code_error_of_the_build_function_is_not_recoverable_before_the_first_plan(raised: str):
     mistake = failure(raised, BUILD_FUNCTION_ERROR, raised)
     assert not is_recoverable(mistake, has_run=False)
     assert is_recoverable(mistake, has_run=True)
@@ -101,11 +101,11 @@ def test_mistake_in_the_authors_function_is_hopeless_until_it_has_worked_once(ra
         (),
     ],
 )
-def test_what_the_world_did_to_the_authors_function_or_what_a_query_raised_may_pass(causes: tuple[str, ...]):
+def test_environment_error_of_the_build_function_and_query_error_are_recoverable(causes: tuple[str, ...]):
     assert is_recoverable(failure("X", *causes), has_run=False)
 
 
-def test_driver_and_scheduler_mean_the_same():
+def test_driver_and_scheduler_use_the_same_constants():
     assert failures.BUILD_FUNCTION_ERROR == failure_handling.BUILD_FUNCTION_ERROR
 
 

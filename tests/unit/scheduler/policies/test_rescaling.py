@@ -21,7 +21,7 @@ BOUNDS = {"read": ParallelismRange(1, 3), "count": ParallelismRange(1, 8)}
         ((3, 8), (3, 8), False),
     ],
 )
-def test_change_is_worth_it(current: tuple[int, int], new: tuple[int, int], worth_it: bool):
+def test_change_justifies_a_rescale(current: tuple[int, int], new: tuple[int, int], worth_it: bool):
     before, after = (dict(zip(BOUNDS, parallelism, strict=True)) for parallelism in (current, new))
     assert should_rescale(before, after, BOUNDS, MinimalIncrease(min_increase=2)) is worth_it
 

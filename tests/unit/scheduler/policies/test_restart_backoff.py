@@ -218,7 +218,7 @@ STORIES: dict[str, tuple[RestartStrategy, list[Fails | RestartRequest]]] = {
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_strategy_does_as_flinks_class(story: str):
+def test_strategy_behaves_as_flinks_class(story: str):
     strategy, steps = STORIES[story]
     record = RestartRecord()
     for step in steps:

@@ -56,7 +56,7 @@ def test_first_of_the_changes_within_the_cooldown_is_remembered(extension: Coold
     assert changed(cooling(extension), 10, 20).first_change == START + 10 * SECOND
 
 
-def test_round_that_led_nowhere_is_forgotten():
+def test_manager_forgets_a_change_without_a_transition():
     manager = changed(cooling(CooldownExtension.NONE), 10)
     stabilizing = manager.advance(START + 30 * SECOND, Resources.NONE)
     assert (stabilizing.phase, stabilizing.first_change) == (Phase.IDLING, None)

@@ -21,7 +21,7 @@ def test_slots_that_are_still_to_come_are_awaited():
     job.when_slots(held=4).then("Executing")
 
 
-def test_note_of_a_driver_is_reported_with_its_first_plan_only():
+def test_notice_of_a_driver_is_reported_with_its_first_plan_only():
     job, notice = Scenario().given_script().given_deploying(1).when_slots(held=1, free=1), "it is an unmanaged script"
     job.when(replace(job.plan_activated(), notice=notice)).then(
         "Executing", reason=f"the driver has activated the plan; {notice}"
@@ -31,7 +31,7 @@ def test_note_of_a_driver_is_reported_with_its_first_plan_only():
     assert notice not in job.reasons[-1]
 
 
-def test_note_of_a_driver_is_reported_while_slots_are_awaited():
+def test_notice_of_a_driver_is_reported_while_slots_are_pending():
     job = Scenario().given_deploying(2).when_slots(held=1, free=1)
     job.when(replace(job.plan_activated(), notice="an unmanaged script"))
     job.then("Deploying", reason="active on 1 of 2 slot(s), and the other slots have not arrived; an unmanaged script")
@@ -151,7 +151,7 @@ def test_new_driver_that_was_granted_too_little_plans_again_at_once():
     assert "only 2 of 4 slot(s) are left: the scheduler makes another plan" in job.reasons
 
 
-def test_new_driver_that_was_granted_less_than_the_minimum_gives_everything_back_at_once():
+def test_new_driver_with_fewer_slots_than_the_minimum_releases_all_slots_at_once():
     job = registered(Scenario(lower=2).given_deploying(4).when_slots(held=1))
     job.then("Restarting", reason="only 1 of 4 slot(s) are left: have 1 slot(s), need at least 2")
     assert job.state.restarts.attempts == 0

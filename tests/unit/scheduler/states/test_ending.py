@@ -40,7 +40,7 @@ def test_failures_are_ignored(ending):
 
 
 @pytest.mark.parametrize("ending", [canceling, failing])
-def test_suspend_comes_too_late(ending):
+def test_suspend_is_ignored_during_the_end(ending):
     job = ending()
     state = job.state.name
     job.when_suspended().then(state, reason="SuspendRequested ignored")

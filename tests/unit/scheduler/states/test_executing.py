@@ -97,18 +97,18 @@ def test_sufficient_slots_are_taken_when_stabilised_and_overdue():
 # ---- how much is worth it -------------------------------------------------------------------------------------------
 
 
-def test_increase_below_the_minimum_is_not_worth_it():
+def test_increase_below_the_minimum_justifies_no_rescale():
     job = Scenario(upper=8, **AT_ONCE, min_parallelism_increase=2).given_executing(2).when_slots(held=2, free=1)
     job.then("Executing", reason="is possible, but is below the minimum increase")
     job.when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
 
 
-def test_ceiling_is_always_worth_it():
+def test_reaching_all_upper_bounds_always_justifies_a_rescale():
     job = Scenario(upper=3, **AT_ONCE, min_parallelism_increase=5).given_executing(2).when_slots(held=2, free=1)
     job.then("Deploying").then_parallelism(3)
 
 
-def test_decrease_is_always_worth_it():
+def test_decrease_always_justifies_a_rescale():
     job = Scenario(**AT_ONCE, min_parallelism_increase=5).given_executing(4).when_requirements(1, 3)
     job.then("Deploying").then_parallelism(3)
 
@@ -241,5 +241,5 @@ def test_desired_states_are_followed():
     Scenario().given_executing(2).when_suspended().then("StopWithSavepoint")
 
 
-def test_hopeless_failure_fails_the_job():
+def test_non_recoverable_failure_fails_the_job():
     Scenario().given_executing(2).when_query_failed(HOPELESS).then("Failing", reason="not recoverable: SyntaxError")

@@ -59,7 +59,7 @@ def test_jitter_changes_the_exponential_delay_the_same_way_in_a_replay():
     assert delays == [delay(job) for job in "abcdefgh"]
 
 
-def test_hopeless_failure_does_not_consult_the_strategy():
+def test_non_recoverable_failure_does_not_consult_the_restart_strategy():
     job = Scenario().given_executing(2).when_driver_ended(HOPELESS).then("Finished").then_outcome("FAILED")
     assert job.state.restarts.attempts == 0
 
@@ -124,18 +124,18 @@ def test_rescale_starts_on_the_plan_it_was_made_for():
     job.apply_without_timers(job.slots(held=2, free=9)).fire_due_timers().then("Deploying").then_parallelism(4)
 
 
-def test_rescale_waits_for_its_goal_when_the_slots_have_vanished():
+def test_rescale_waits_when_the_slots_of_its_target_are_gone():
     job = rescaling()
     job.apply_without_timers(job.slots(held=2)).fire_due_timers().then("WaitingForResources")
     job.when_slots(held=2, free=1).after(1).when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
 
 
-def test_goal_that_requirements_forbid_by_now_is_dropped():
+def test_target_outside_the_new_bounds_is_dropped():
     job = rescaling()
     job.apply_without_timers(job.requirements(1, 3)).fire_due_timers().then("Deploying").then_parallelism(3)
 
 
-def test_goal_of_another_graph_is_dropped():
+def test_target_of_another_graph_is_dropped():
     job = rescaling()
     assert isinstance(job.state.current, Restarting)
     of_other_graph = replace(job.state.current, target_parallelism={"read": 2, "write": 2})
@@ -143,7 +143,7 @@ def test_goal_of_another_graph_is_dropped():
     job.fire_due_timers().then("Deploying").then_parallelism(4)
 
 
-def test_goal_is_as_good_as_all_that_is_desired_while_waiting():
+def test_reaching_the_target_counts_as_desired_resources():
     job = Scenario(upper=8, scaling_interval_min=0, executing_stabilization_timeout=0, max_trigger_delay=0)
     job.given_executing(2).apply_without_timers(job.slots(held=2, free=2))
     job.apply_without_timers(job.slots(held=2)).fire_due_timers().then("WaitingForResources")

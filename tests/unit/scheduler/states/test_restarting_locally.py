@@ -24,7 +24,7 @@ def test_plans_again_at_once_when_the_slots_cannot_come_back():
     assert job.state.restarts.attempts == 0
 
 
-def test_plans_again_when_hope_is_lost_on_the_way():
+def test_plans_again_when_the_missing_slots_can_no_longer_arrive():
     job = (
         recovering()
         .after(20)
@@ -55,7 +55,7 @@ def test_stops_and_waits_when_what_is_held_in_time_is_below_the_minimum():
     job.then("Restarting", reason="did not come back in time: have 2 slot(s), need at least 3")
 
 
-def test_requirements_are_looked_at_when_it_has_recovered():
+def test_requirements_take_effect_after_the_local_recovery():
     job = recovering(scaling_interval_min=0, max_trigger_delay=0).when_requirements(1, 2).then("RestartingLocally")
     job.when_slots(held=4).then("Deploying").then_parallelism(2)
 

@@ -77,7 +77,7 @@ def test_silent_driver_is_killed_and_handled_as_a_failure():
     stopping().when_driver_silent().then("Restarting", killed)
 
 
-def test_silence_after_the_savepoint_means_nothing():
+def test_heartbeat_timeout_after_the_savepoint_is_ignored():
     stopping().when_savepoint_completed().when_driver_silent().then(
         "StopWithSavepoint", reason="DriverHeartbeatTimedOut ignored"
     )
@@ -89,5 +89,5 @@ def test_desired_states_and_the_end_of_the_input_are_followed():
     stopping().when_suspended().then("StopWithSavepoint", reason="SuspendRequested ignored")
 
 
-def test_changes_are_noted_only():
+def test_changes_are_recorded_without_a_transition():
     stopping().when_slots(held=2, free=2).when_requirements(1, 2).when_committed().then("StopWithSavepoint")
