@@ -5,10 +5,13 @@ Only the API server reads `fastapi_apps`.
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
+
+log = logging.getLogger(__name__)
 
 PREFIX = "/adaptive"
 """Path of the app in the API server, below its base path."""
@@ -42,14 +45,34 @@ class AdaptivePlugin(AirflowPlugin):
 
     @cached_property
     def timetables(self) -> list[Any]:  # type: ignore[override]
-        """The timetable of rescale policies, which only the processes that parse and schedule DAGs import."""
-        from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable  # noqa: PLC0415  other processes do not need it
+        """The timetable of rescale policies, which only the processes that parse and schedule DAGs import.
 
+        An error must not stop Airflow's scheduler. Without the timetable, only the DAGs that use it cannot be loaded.
+        """
+        try:
+            from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable  # noqa: PLC0415  other processes do not need it
+        except Exception:
+            log.exception("The timetable of rescale policies cannot be loaded")
+            return []
         return [RescalePolicyTimetable]
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The app, which only the API server creates."""
+        """The app, which only the API server creates.
+
+        The app uses modules that are internal to Airflow. An error must not stop the API server, so an app that explains the error replaces
+        the app.
+        """
+        return [{"app": _app(), "url_prefix": PREFIX, "name": "Adaptive jobs"}]
+
+
+def _app() -> Any:
+    try:
         from airflow_adaptive.plugin.api.app import create_app  # noqa: PLC0415  other processes do not need FastAPI
 
-        return [{"app": create_app(), "url_prefix": PREFIX, "name": "Adaptive jobs"}]
+        return create_app()
+    except Exception as error:
+        log.exception("The REST API and the page of adaptive jobs cannot be loaded")
+        from airflow_adaptive.plugin import unavailable  # noqa: PLC0415  other processes do not need Starlette
+
+        return unavailable.create_app(error)

@@ -111,7 +111,7 @@ class AirflowApp:
 
     def show(self, asset_id: int, published: Mapping[str, Any]) -> None:
         """Put documents into the Asset's state store, as a loop does."""
-        from airflow._shared.state import AssetScope  # noqa: PLC0415
+        from airflow.state import AssetScope  # noqa: PLC0415
         from airflow.state.metastore import MetastoreBackend  # noqa: PLC0415
 
         with self.session() as session:

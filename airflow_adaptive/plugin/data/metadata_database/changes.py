@@ -15,13 +15,14 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-from airflow._shared.state import AssetScope, AssetStateStoreWriterKind
+from airflow._shared.state import AssetStateStoreWriterKind
 from airflow.models.asset import AssetActive
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.models.variable import Variable
+from airflow.state import AssetScope
 from airflow.state.metastore import MetastoreBackend
 from airflow.utils.state import DagRunState, State
 from sqlalchemy import and_, exists, or_, select, update
