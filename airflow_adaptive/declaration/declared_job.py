@@ -109,9 +109,7 @@ class DeclaredJob:
             validation.unmoved(running, self.conn_id, directory.uri)
         newest = await directory.newest()
         if newest is None and running is not None:
-            raise JobDirectoryError(
-                f"{directory.uri}/journal was there and is gone: bring the directory of the job back"
-            )
+            raise JobDirectoryError(f"{directory.uri}/journal has disappeared: restore the directory of the job")
         if newest is not None:
             from_json(newest.scheduler)  # rejects a newer format before a running job loses its loop
         code = await stage(directory, self.application, self.py_files)

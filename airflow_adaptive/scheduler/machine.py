@@ -6,8 +6,8 @@ Theory: everything that the scheduler decides happens in `step`. The other modul
   state stays. The table does not decide anything; tests compare the table with `step`, the docstrings and the diagram.
 - `states` has one module for each state. A module handles every event in its state (`on_event`) and derives the deadlines of
   the state from its data (`timers`).
-- `state_transitions` has one function for each state that enters the state (`go_to_<state>`), so that a state begins in the
-  same way from everywhere.
+- `state_transitions` has the functions that enter a state. A function has the name of the state (`go_to_<state>`) or of the
+  reason to leave the plan (`rescale`, `plan_again`, `stop_and_wait`, `handle_failure`), so that each transition is built once.
 
 Three rules hold for every event:
 

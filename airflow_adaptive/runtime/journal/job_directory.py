@@ -254,7 +254,7 @@ class JobDirectory:
         """Raise an error if the journal disappeared, and with it the checkpoints of the job: no second journal may begin."""
         if self._has_seen_journal and not await self._numbers():
             raise JobDirectoryError(
-                f"{self._storage.uri(JOURNAL)} was there and is gone: bring the directory of the job back (is the storage "
+                f"{self._storage.uri(JOURNAL)} has disappeared: restore the directory of the job (is the storage "
                 "mounted?); no new journal begins in its place, because the checkpoints would be missing"
             )
 

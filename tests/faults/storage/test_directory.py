@@ -80,7 +80,7 @@ def test_directory_that_is_renamed_and_back(job: JobUnderFault, record: Record, 
     assert not job.directory.exists(), "something was made in its place"
     away.rename(job.directory)
     job.recover()
-    assert seconds == SHORT_S or job.logged(str(job.directory), "bring the directory of the job back")
+    assert seconds == SHORT_S or job.logged(str(job.directory), "restore the directory of the job")
     record("job directory renamed", DURATIONS[seconds], job.finish(loop))
 
 

@@ -33,7 +33,7 @@ const STATES: Record<string, StateStyle> = {
   StopWithSavepoint: {
     label: "Stop with savepoint",
     color: "pink",
-    meaning: "The job is stopping at a batch boundary to suspend.",
+    meaning: "The job is stopping at a batch boundary and is then suspended.",
   },
   Canceling: {
     label: "Canceling",
@@ -93,7 +93,7 @@ const DEADLINES: Record<string, string> = {
   RESOURCE_WAIT: "Stop waiting for resources",
   TRANSITION: "Check the change again",
   FORCED_RESCALE: "Rescale even for a small change",
-  DEPLOY: "Give up this deployment",
+  DEPLOY: "Cancel this deployment",
   LOCAL_RECOVERY: "Stop waiting for lost executors",
   BACKOFF: "Restart (backoff)",
   STOP: "Kill the driver if it has not stopped",
