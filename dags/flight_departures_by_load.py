@@ -17,10 +17,10 @@ POLICY = CombinedPolicy(
             # The morning departures are known in advance, so two slots are available before the first batch becomes slow.
             window("working day", (2, 4), weekdays="mon-fri", start="06:00", end="21:30", holidays="never"),
             # The monthly report reads the newest hours, so the job must not rescale during that time.
-            window("closing of the month", (3, 4), cron="0 22 l * *", lasts="4 h", priority=1),
+            window("closing of the month", (3, 4), cron="0 22 l * *", duration="4 h", priority=1),
         ],
         default=(1, 3),
-        excluded=[period("settlement", cron="45 23 l * *", lasts="1 h")],
+        excluded=[period("settlement", cron="45 23 l * *", duration="1 h")],
         holidays=["2026-05-25", "2026-07-04", "2026-09-07", "2026-11-26", "2026-12-25", "2027-01-01"],
     ),
     load=LoadPolicy(target=0.7, down_delay=timedelta(minutes=10)),

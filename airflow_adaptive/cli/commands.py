@@ -141,7 +141,7 @@ def set_requirements(args: Namespace) -> None:
         )
         _print(args, result, tables.preview(result))
         return
-    expires_at = control_requests.expiry_of(args.lasts, args.until)
+    expires_at = control_requests.expiry_of(args.duration, args.until)
     with reading() as session:
         requirements = control_requests.set_requirements(
             job, _requester(), session, body, lambda version: args.if_version in (None, version), expires_at

@@ -40,7 +40,7 @@ IF_VERSION = Arg(
     ("--if-version",),
     help="Change the bounds only if this is their current version (`requirements get` shows the version)",
 )
-LASTS = Arg(("--for",), help="Time until the bounds expire: '2 h', '30 min', or seconds", dest="lasts")
+DURATION = Arg(("--duration",), help="Time until the bounds expire: '2 h', '30 min', or seconds")
 UNTIL = Arg(
     ("--until",), help="Time at which the bounds expire: ISO 8601 with a time zone, for example 2026-01-31T18:00:00Z"
 )
@@ -90,7 +90,7 @@ def _requirements() -> tuple[CLICommand, ...]:
             "set",
             "Set the bounds of every vertex of a running job",
             "set_requirements",
-            *(JOB, BOUNDS, IF_VERSION, LASTS, UNTIL, PREVIEW, ARG_OUTPUT),
+            *(JOB, BOUNDS, IF_VERSION, DURATION, UNTIL, PREVIEW, ARG_OUTPUT),
         ),
         _command(
             "clear",

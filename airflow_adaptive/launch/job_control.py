@@ -84,7 +84,7 @@ class JobControl:
         self,
         parallelism: Bounds | Mapping[str, Bounds] | None,
         by: str,
-        hold: timedelta | None = None,
+        duration: timedelta | None = None,
         *,
         calendar: bool = False,
     ) -> Mapping[str, Any]:
@@ -93,7 +93,7 @@ class JobControl:
         Args:
             parallelism: bounds of all vertices alike, or of every vertex; None clears the override.
             by: requester, human-readable.
-            hold: duration of the request; None for a request that does not expire.
+            duration: time until the expiry of the request; None for a request that does not expire.
             calendar: whether the bounds are those of a calendar. The override of a user takes precedence over a calendar.
 
         Raises:
@@ -106,7 +106,7 @@ class JobControl:
         require_rescalable(self._job, state, summary.job_type, summary.outcome)
         requested = _requested_body(parallelism, state)
         body = encode_requirements(accept_body(requested, state))
-        expires_at = None if hold is None else datetime.now(UTC) + hold
+        expires_at = None if duration is None else datetime.now(UTC) + duration
         self._request(CALENDAR if calendar else REQUIREMENTS, requested, by, expires_at)
         return body
 

@@ -35,11 +35,11 @@ class SetResourceRequirementsOperator(BaseOperator):
         parallelism: lower and upper bound of every vertex, or one number for both; or a mapping from every vertex to its bounds. -1
             stands for the declared bound. None clears the override. (templated; numbers require `render_template_as_native_obj` of
             the DAG)
-        hold: duration of the override, for example "2 h"; None for an override that does not expire. (templated)
+        duration: time until the expiry of the override, for example "2 h"; None for an override that does not expire. (templated)
         kwargs: parameters of every Airflow operator.
     """
 
-    template_fields: Sequence[str] = ("job", "parallelism", "hold")
+    template_fields: Sequence[str] = ("job", "parallelism", "duration")
 
     is_calendar: ClassVar[bool] = False
     """Whether the bounds are those of a calendar. The override of a user takes precedence over a calendar."""
@@ -49,14 +49,14 @@ class SetResourceRequirementsOperator(BaseOperator):
         *,
         job: str,
         parallelism: Bounds | Mapping[str, Bounds] | None,
-        hold: timedelta | float | str | None = None,
+        duration: timedelta | float | str | None = None,
         **kwargs: Any,
     ) -> None:
         """Only assign."""
         super().__init__(**kwargs)
         self.job = job
         self.parallelism = parallelism
-        self.hold = hold
+        self.duration = duration
 
     def execute(self, context: Context) -> Mapping[str, Any]:
         """Validate the bounds, and store the override for the job.
@@ -67,17 +67,19 @@ class SetResourceRequirementsOperator(BaseOperator):
         """
         try:
             by, control = str(TaskKey.of(context)), JobControl(self.job)
-            return control.request_requirements(self.parallelism, by=by, hold=self._hold(), calendar=self.is_calendar)
+            return control.request_requirements(
+                self.parallelism, by=by, duration=self._duration(), calendar=self.is_calendar
+            )
         except NotRescalableError as error:
             raise AirflowFailException(str(error)) from error
         except ValueError as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
 
-    def _hold(self) -> timedelta | None:
+    def _duration(self) -> timedelta | None:
         """Return the duration of the override. Raises `ValueError`."""
-        if self.hold is not None and self.parallelism is None:
-            raise ValueError("hold has no effect without parallelism: set parallelism, or leave hold out")
-        return None if self.hold is None else positive(self.hold)
+        if self.duration is not None and self.parallelism is None:
+            raise ValueError("duration has no effect without parallelism: set parallelism, or remove duration")
+        return None if self.duration is None else positive(self.duration)
 
 
 class StopAdaptiveJobOperator(BaseOperator):

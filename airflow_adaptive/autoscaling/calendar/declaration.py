@@ -37,7 +37,7 @@ def period(
     name: str,
     *,
     cron: str | None = None,
-    lasts: timedelta | float | str | None = None,
+    duration: timedelta | float | str | None = None,
     weekdays: str | Iterable[str] = (),
     start: time | str | None = None,
     end: time | str | None = None,
@@ -49,7 +49,7 @@ def period(
     Args:
         name: name of the period, unique within a policy.
         cron: cron expression of the begin, with five fields.
-        lasts: duration on the wall clock, for example "8 h".
+        duration: time on the wall clock, for example "8 h".
         weekdays: weekdays of the begin, for example "mon-fri" or "sat, sun"; empty for all.
         start: time of the begin, for example "08:00"; midnight by default.
         end: time of the end, for example "20:00"; a time that is not later than `start` lies on the next day.
@@ -59,7 +59,7 @@ def period(
     return Period(
         name=name,
         cron=cron,
-        lasts=_duration(lasts),
+        duration=_duration(duration),
         weekdays=tuple(_weekdays(weekdays)),
         start=_time(start),
         end=_time(end),

@@ -43,8 +43,8 @@ class Period:
 
     Attributes:
         name: name of the period, unique within a policy.
-        cron: cron expression of the begin; only `lasts`, `dates` and `holidays` can be combined with it.
-        lasts: duration on the wall clock, instead of `end`; a cron expression that fires every hour uses real time.
+        cron: cron expression of the begin; only `duration`, `dates` and `holidays` can be combined with it.
+        duration: time on the wall clock, instead of `end`; a cron expression that fires every hour uses real time.
         weekdays: weekdays of the begin, of `WEEKDAYS`; empty for all.
         start: time of the begin, "HH:MM" or "HH:MM:SS"; None for midnight.
         end: time of the end; a time that is not later than `start` lies on the next day; None for the midnight at the end of the day.
@@ -54,7 +54,7 @@ class Period:
 
     name: str
     cron: str | None = None
-    lasts: timedelta | None = None
+    duration: timedelta | None = None
     weekdays: tuple[str, ...] = ()
     start: str | None = None
     end: str | None = None
@@ -88,18 +88,18 @@ class Period:
         if self.plan is not None:
             for minute in self.plan.minutes:
                 begin = midnight + timedelta(minutes=minute)
-                yield begin, begin + (self.lasts or _DAY)
+                yield begin, begin + (self.duration or _DAY)
             return
         begin = midnight + read_time(self.start or MIDNIGHT)
-        if self.lasts is not None:
-            yield begin, begin + self.lasts
+        if self.duration is not None:
+            yield begin, begin + self.duration
             return
         end = midnight + read_time(self.end or NEXT_MIDNIGHT)
         yield begin, end if end > begin else end + _DAY
 
     def spans(self, clock: WallClock, holidays: Collection[date], begin: datetime, end: datetime) -> list[Span]:
         """Return the spans of the period that intersect the interval from `begin` to `end`, in order, merged, in UTC."""
-        day = clock.local(begin).date() - (self.lasts or _DAY) - 2 * _DAY
+        day = clock.local(begin).date() - (self.duration or _DAY) - 2 * _DAY
         until = clock.local(end).date() + _DAY
         found: list[Span] = []
         while day <= until:

@@ -95,7 +95,7 @@ def _bounds(label: str, bounds: Any) -> list[str]:
 
 
 def _period(label: str, period: Period) -> list[str]:
-    wrong = [*_cron(period), *_lasts(period.lasts), *_days(period), *_times(period)]
+    wrong = [*_cron(period), *_duration(period.duration), *_days(period), *_times(period)]
     wrong += _member("holidays", period.holidays, Holidays)
     if not period.name or not isinstance(period.name, str):
         wrong.append(f"the name {period.name!r} must be a text that is not empty")
@@ -111,19 +111,19 @@ def _cron(period: Period) -> Iterator[str]:
     if period.cron is None:
         return
     yield from _tried(parse_cron, period.cron)
-    if period.lasts is None:
-        yield "cron declares the begin only: declare the duration with lasts"
+    if period.duration is None:
+        yield "cron declares the begin only: declare the duration"
     if period.start is not None or period.end is not None or period.weekdays:
-        yield "cron can be combined with lasts, dates and holidays only: remove start, end and weekdays"
+        yield "cron can be combined with duration, dates and holidays only: remove start, end and weekdays"
 
 
-def _lasts(lasts: Any) -> Iterator[str]:
-    if lasts is None:
+def _duration(duration: Any) -> Iterator[str]:
+    if duration is None:
         return
-    if not isinstance(lasts, timedelta):
-        yield f"lasts {lasts!r} is not a duration: use a timedelta, or text such as '8 h'"
-    elif not timedelta(0) < lasts <= LONGEST_PERIOD:
-        yield f"lasts {lasts} must be longer than zero and at most {LONGEST_PERIOD.days} days"
+    if not isinstance(duration, timedelta):
+        yield f"duration {duration!r} is not a duration: use a timedelta, or text such as '8 h'"
+    elif not timedelta(0) < duration <= LONGEST_PERIOD:
+        yield f"duration {duration} must be longer than zero and at most {LONGEST_PERIOD.days} days"
 
 
 def _days(period: Period) -> Iterator[str]:
@@ -136,9 +136,9 @@ def _times(period: Period) -> Iterator[str]:
     given = [text for text in (period.start, period.end) if text is not None]
     wrong = [violation for text in given for violation in _tried(read_time, text)]
     yield from wrong
-    if period.end is not None and period.lasts is not None:
-        yield "end and lasts exclude each other: remove one"
-    if wrong or period.lasts is not None:
+    if period.end is not None and period.duration is not None:
+        yield "end and duration exclude each other: remove one"
+    if wrong or period.duration is not None:
         return
     start, end = read_time(period.start or MIDNIGHT), read_time(period.end or NEXT_MIDNIGHT)
     if start == _DAY:
@@ -192,7 +192,7 @@ def _tried(read: Callable[[Any], object], text: Any) -> Iterator[str]:
 def _together(policy: ScheduledPolicy) -> list[str]:
     """Return the violations of the combination of valid periods."""
     holidays, periods = days_of(policy.holidays), _periods(policy)
-    reach = 1 + max((period.lasts or _DAY).days for period in periods)
+    reach = 1 + max((period.duration or _DAY).days for period in periods)
     days = _all_days(periods, holidays, reach)
     begins = {period.name: [day for day in days if period.begins_on(day, holidays)] for period in periods}
     wrong = [f"{each.name!r} never begins: {_never(each, policy)}" for each in periods if not begins[each.name]]

@@ -200,8 +200,8 @@ def _load(policy: LoadSettings, memory: QueryMemory, query_input: QueryInput) ->
     interval = max(trigger, duration) or 1.0
     running = (metrics.running or 0.0) / 1000
     # The duration of a running batch is unknown: on average, half of the batch is done at a poll.
-    lasts = 2 * running if running > interval else running
-    running = memory.cost.rows(lasts, effective(query_input.slots, query_input.partitions))
+    estimate = 2 * running if running > interval else running
+    running = memory.cost.rows(estimate, effective(query_input.slots, query_input.partitions))
     rate = max(rate, running / interval)
     late = rate * max(0.0, duration - trigger) if trigger else 0.0
     behind = late + max(0.0, (metrics.backlog or 0.0) - rate * interval)

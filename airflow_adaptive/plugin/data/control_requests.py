@@ -101,18 +101,18 @@ def resolved_override(body: Any, state: SchedulerState, published: PublishedStat
     return published.resolved_requirements(state, datetime.now(UTC), override=body)
 
 
-def expiry_of(lasts: str | None, until: str | None) -> datetime | None:
+def expiry_of(duration: str | None, until: str | None) -> datetime | None:
     """Return the time at which bounds expire, None for bounds that do not expire.
 
     Args:
-        lasts: duration after which the bounds expire.
+        duration: time after which the bounds expire.
         until: time at which the bounds expire.
 
     Raises:
         RequestRefusedError: both values are given, or one is invalid (400).
     """
     try:
-        return parse_expiry(lasts, until, datetime.now(UTC))
+        return parse_expiry(duration, until, datetime.now(UTC))
     except ValueError as error:
         raise RequestRefusedError(HTTPStatus.BAD_REQUEST, "invalid-expiry", str(error)) from error
 

@@ -65,7 +65,7 @@ BROKEN = dedent(
         zone="Europe/Atlantis",
         windows=[
             window("nothing", (2, 4), start="08:00", end="12:00", dates=["2026-02-30"]),
-            window("crossed", (4, 2), cron="0 25 * * *", lasts="1 h"),
+            window("crossed", (4, 2), cron="0 25 * * *", duration="1 h"),
         ],
     )
     rescale_policy_dag("broken_calendar", job="mirrored", policy=policy)

@@ -30,7 +30,7 @@ CALENDAR = scheduled_policy(
     zone="Europe/Berlin",
     windows=[
         window("day", (4, 8), weekdays="mon-fri", start="08:00", end="20:00", holidays="never"),
-        window("closing", {"job": (4, 8)}, cron="0 18 l * *", lasts="3 h", priority=1),
+        window("closing", {"job": (4, 8)}, cron="0 18 l * *", duration="3 h", priority=1),
     ],
     default=(1, 4),
     excluded=[period("freeze", dates=[("2026-12-24", "2026-12-27")])],

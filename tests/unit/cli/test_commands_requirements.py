@@ -131,7 +131,7 @@ def test_job_that_takes_no_bounds_gives_the_reason(airflow_app: AirflowApp, run:
 
 def test_bounds_are_set_for_a_while_and_cleared(airflow_app: AirflowApp, run: Run) -> None:
     asset = place(airflow_app, executing())
-    assert run("requirements", "set", "departures", "2:3", "--for", "2 h").code == 0
+    assert run("requirements", "set", "departures", "2:3", "--duration", "2 h").code == 0
     assert "until" in airflow_app.stored(asset, "requirements")
     assert " until " in properties(run("show", "departures").out)["requested (requirements)"]
     ran = run("requirements", "clear", "departures")

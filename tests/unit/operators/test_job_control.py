@@ -38,7 +38,7 @@ def body(lower: int, upper: int) -> dict[str, Any]:
 
 def test_bounds_that_are_to_hold_for_two_hours_are_left_with_when_they_expire(airflow: FakeComms) -> None:
     before = datetime.now(UTC)
-    SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=2, hold="2 h").execute(CONTEXT)
+    SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=2, duration="2 h").execute(CONTEXT)
     until = datetime.fromisoformat(airflow.asset_states["requirements"]["until"])
     assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=1)
 
@@ -46,9 +46,9 @@ def test_bounds_that_are_to_hold_for_two_hours_are_left_with_when_they_expire(ai
 @pytest.mark.parametrize(
     ("given", "violation"),
     [
-        ({"parallelism": 2, "hold": "for a while"}, "'for a while' is not a duration"),
-        ({"parallelism": 2, "hold": 0}, "must be longer than zero"),
-        ({"parallelism": None, "hold": "2 h"}, "hold has no effect without parallelism"),
+        ({"parallelism": 2, "duration": "for a while"}, "'for a while' is not a duration"),
+        ({"parallelism": 2, "duration": 0}, "must be longer than zero"),
+        ({"parallelism": None, "duration": "2 h"}, "duration has no effect without parallelism"),
     ],
 )
 def test_hold_that_makes_no_sense_fails_the_task_for_good(

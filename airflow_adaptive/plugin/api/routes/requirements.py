@@ -70,10 +70,9 @@ IfMatch = Annotated[
     ),
 ]
 
-Lasts = Annotated[
+Duration = Annotated[
     str | None,
     Query(
-        alias="for",
         max_length=100,
         description="Time until the bounds expire: a duration such as 2h or 30min, or seconds.",
         examples=["2h"],
@@ -116,7 +115,7 @@ def put_requirements(
     body: BodyDep,
     response: Response,
     if_match: IfMatch = None,
-    lasts: Lasts = None,
+    duration: Duration = None,
     until: Until = None,
 ) -> schemas.Requirements:
     """Set the bounds of every vertex. The bounds override all other sources. -1 resets a bound to its default.
@@ -125,7 +124,7 @@ def put_requirements(
     nothing. The bounds apply until they expire, until a user sets other bounds, or until a user clears them with DELETE or with -1 for
     every bound.
     """
-    is_expected, expires_at = _expectation(if_match), control_requests.expiry_of(lasts, until)
+    is_expected, expires_at = _expectation(if_match), control_requests.expiry_of(duration, until)
     requirements = control_requests.set_requirements(
         job, requester(user), session, _decoded(body), is_expected, expires_at
     )

@@ -69,8 +69,8 @@ def test_dates_are_objects_text_ranges_or_a_callable(given: Any, dates: tuple[st
 
 
 def test_times_and_durations_are_objects_or_text() -> None:
-    by_text = period("p", start="08:00", lasts="8 h", holidays="never")
-    assert by_text == period("p", start=time(8), lasts=timedelta(hours=8), holidays=Holidays.NEVER)
+    by_text = period("p", start="08:00", duration="8 h", holidays="never")
+    assert by_text == period("p", start=time(8), duration=timedelta(hours=8), holidays=Holidays.NEVER)
     assert period("p", end=time(20, 30, 15)).end == "20:30:15"
 
 
@@ -83,7 +83,7 @@ def test_policy_from_mappings_equals_the_policy_from_objects() -> None:
     by_mappings = scheduled_policy(
         zone="UTC",
         windows=[{"name": "day", "parallelism": 2, "start": "08:00", "end": "20:00"}],
-        excluded=[{"name": "backup", "start": "02:00", "lasts": "1 h"}],
+        excluded=[{"name": "backup", "start": "02:00", "duration": "1 h"}],
         holidays=HERE,
         look_ahead={"margin": 1.0, "at_most": "5 min"},
         repeated="second",
@@ -91,7 +91,7 @@ def test_policy_from_mappings_equals_the_policy_from_objects() -> None:
     assert by_mappings == scheduled_policy(
         zone="UTC",
         windows=[window("day", 2, start="08:00", end="20:00")],
-        excluded=[period("backup", start="02:00", lasts=timedelta(hours=1))],
+        excluded=[period("backup", start="02:00", duration=timedelta(hours=1))],
         holidays=[NEW_YEAR],
         look_ahead=LookAhead(margin=1.0, at_most=timedelta(minutes=5)),
         repeated=Repeated.SECOND,

@@ -108,14 +108,14 @@ def test_holidays_and_dates_decide_on_which_days_a_window_begins():
 
 
 def test_cron_window_lasts_as_long_as_it_states():
-    policy = office(windows=[window("first", 7, cron="30 6 1 * *", lasts="90 min")], look_ahead=None)
+    policy = office(windows=[window("first", 7, cron="30 6 1 * *", duration="90 min")], look_ahead=None)
     assert [read(policy, f"2026-06-01T{when}Z")[0] for when in ("06:29", "06:30", "07:59", "08:00")] == [1, 7, 7, 1]
     assert advice(policy, "2026-06-01T08:00Z")[1].next_at == at("2026-07-01T06:30Z")
 
 
 def test_hourly_cron_begins_in_both_passes_of_a_repeated_hour_and_not_in_a_gap():
     policy = office(
-        zone="Europe/Berlin", windows=[window("tick", 7, cron="15 * * * *", lasts="5 min")], look_ahead=None
+        zone="Europe/Berlin", windows=[window("tick", 7, cron="15 * * * *", duration="5 min")], look_ahead=None
     )
     begins = [each.local for each in upcoming_changes(policy, at("2026-10-24T23:50Z"), 8) if each.window == "tick"]
     assert begins[:3] == ["2026-10-25T02:15:00+02:00", "2026-10-25T02:15:00+01:00", "2026-10-25T03:15:00+01:00"]
@@ -124,7 +124,7 @@ def test_hourly_cron_begins_in_both_passes_of_a_repeated_hour_and_not_in_a_gap()
 
 
 def test_leap_day_is_foreseen_years_before():
-    policy = office(windows=[window("leap", 7, cron="0 0 29 2 *", lasts="1 d")], look_ahead=None)
+    policy = office(windows=[window("leap", 7, cron="0 0 29 2 *", duration="1 d")], look_ahead=None)
     assert [each.local for each in upcoming_changes(policy, at("2026-03-01T00:00Z"), 2)] == [
         "2028-02-29T00:00:00+00:00",
         "2028-03-01T00:00:00+00:00",
@@ -194,7 +194,7 @@ def test_vertex_whose_declared_bounds_are_not_known_is_not_early():
 
 
 def test_policy_and_memory_survive_the_way_through_json():
-    policy = office(excluded=[period("freeze", cron="0 7 * * 1", lasts="1 h")], holidays=["2026-12-25"])
+    policy = office(excluded=[period("freeze", cron="0 7 * * 1", duration="1 h")], holidays=["2026-12-25"])
     memory = ScheduledMemory(lead=timedelta(seconds=90), until=at("2026-06-01T08:00Z"))
     assert decode(ScheduledPolicy, json.loads(json.dumps(encode(policy)))) == policy
     assert decode(ScheduledMemory, json.loads(json.dumps(encode(memory)))) == memory

@@ -13,7 +13,7 @@ from tests.support.airflow.rest_api import bounds, with_policy
 PATH = f"{API}/jobs/departures/resource-requirements"
 
 
-@pytest.mark.parametrize("query", ["for=2h", "for=7200", "for=2%20h"])
+@pytest.mark.parametrize("query", ["duration=2h", "duration=7200", "duration=2%20h"])
 def test_bounds_that_are_set_for_two_hours_are_there_with_when_they_expire(airflow_app: AirflowApp, query: str) -> None:
     asset, before = place(airflow_app, executing()), datetime.now(UTC)
     assert airflow_app.client().put(f"{PATH}?{query}", json={"job": bounds(2, 8)}).status_code == 200
@@ -41,10 +41,10 @@ def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none
 @pytest.mark.parametrize(
     ("query", "found"),
     [
-        ({"for": "2h", "until": "2999-01-01T00:00:00Z"}, "use one of the two"),
-        ({"for": "soon"}, "'soon' is not a duration"),
-        ({"for": "-2h"}, "must be longer than zero"),
-        ({"for": ""}, "is not a duration"),
+        ({"duration": "2h", "until": "2999-01-01T00:00:00Z"}, "use one of the two"),
+        ({"duration": "soon"}, "'soon' is not a duration"),
+        ({"duration": "-2h"}, "must be longer than zero"),
+        ({"duration": ""}, "is not a duration"),
         ({"until": "tomorrow"}, "is not a time: use ISO 8601"),
         ({"until": "2999-01-01T00:00:00"}, "has no time zone: add Z"),
         ({"until": "1999-01-01T00:00:00Z"}, "is in the past"),

@@ -4,11 +4,11 @@ import { useNow } from "../../lib/format/now";
 
 const KINDS: [ExpiryKind, string][] = [
   ["never", "until they are cleared"],
-  ["for", "for a duration"],
+  ["duration", "for a duration"],
   ["until", "until a time"],
 ];
 
-const INITIAL_TEXT: Record<ExpiryKind, string> = { never: "", for: "2 h", until: "" };
+const INITIAL_TEXT: Record<ExpiryKind, string> = { never: "", duration: "2 h", until: "" };
 
 interface Props {
   expiry: Expiry;

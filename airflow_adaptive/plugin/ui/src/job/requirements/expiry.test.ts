@@ -5,12 +5,12 @@ const NOW = Date.parse("2026-01-01T00:00:00Z");
 
 describe("the expiry of bounds", () => {
   it.each(["2h", "30 min", "1 d", "90", " 1.5 Hours "])("for %j", (text) => {
-    expect(expiryViolation({ kind: "for", text }, NOW)).toBeNull();
-    expect(new URLSearchParams(expiryQuery({ kind: "for", text })).get("for")).toBe(text.trim());
+    expect(expiryViolation({ kind: "duration", text }, NOW)).toBeNull();
+    expect(new URLSearchParams(expiryQuery({ kind: "duration", text })).get("duration")).toBe(text.trim());
   });
 
   it.each(["", "soon", "0 h", "-2 h", "2 weeks", "1e3"])("not for %j", (text) => {
-    expect(expiryViolation({ kind: "for", text }, NOW)).toContain("duration such as");
+    expect(expiryViolation({ kind: "duration", text }, NOW)).toContain("duration such as");
   });
 
   it("until a time of the viewer's zone, in the future", () => {

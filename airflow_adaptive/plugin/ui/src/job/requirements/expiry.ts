@@ -1,6 +1,6 @@
 /** When the bounds of a user expire. The server validates the values again. */
 
-export type ExpiryKind = "never" | "for" | "until";
+export type ExpiryKind = "never" | "duration" | "until";
 
 export interface Expiry {
   kind: ExpiryKind;
@@ -18,7 +18,7 @@ const DURATION = new RegExp(`^\\s*(\\d+(?:\\.\\d+)?)\\s*(?:${UNITS})?\\s*$`, "i"
 /** The violation of an expiry; null if the expiry is valid. */
 export const expiryViolation = ({ kind, text }: Expiry, now: number): string | null => {
   if (kind === "never") return null;
-  if (kind === "for") {
+  if (kind === "duration") {
     const found = DURATION.exec(text);
     return found !== null && Number(found[1]) > 0 ? null : "Must be a duration such as 2 h or 30 min.";
   }
@@ -30,6 +30,6 @@ export const expiryViolation = ({ kind, text }: Expiry, now: number): string | n
 /** The query string of a valid expiry. */
 export const expiryQuery = ({ kind, text }: Expiry): string => {
   if (kind === "never") return "";
-  const value = kind === "for" ? text.trim() : new Date(text).toISOString();
+  const value = kind === "duration" ? text.trim() : new Date(text).toISOString();
   return `?${new URLSearchParams({ [kind]: value })}`;
 };
