@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND
 from airflow_adaptive.runtime.rate_limit import RateLimiter
-from airflow_adaptive.spark.address import ClusterAddress
+from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.stores.store_access import StoreAccess
 
@@ -74,7 +74,7 @@ class ProcessResources:
         self.files = RateLimiter(FILE_POLLS_PER_SECOND, self.clock)
         self.store_access = StoreAccess(self.clock)
         self._clients: ResourcePool[StandaloneCluster] = ResourcePool(StandaloneCluster.close)
-        self._shared: ResourcePool[SharedCluster] = ResourcePool(SharedCluster.close)
+        self._shared: WeakValueDictionary[tuple[MasterAddress, ...], SharedCluster] = WeakValueDictionary()
 
     @classmethod
     def current(cls) -> ProcessResources:
@@ -91,12 +91,9 @@ class ProcessResources:
         Raises:
             OSError: the file of certificate authorities cannot be read.
         """
-        masters = sorted(address.masters, key=repr)
-        async with (
-            self._clients.use(address, lambda: StandaloneCluster(address)) as client,
-            self._shared.use(masters, lambda: SharedCluster(StandaloneCluster(address), self.clock)) as shared,
-        ):
-            yield client, shared
+        masters = tuple(sorted(address.masters, key=repr))
+        async with self._clients.use(address, lambda: StandaloneCluster(address)) as client:
+            yield client, self._shared.setdefault(masters, SharedCluster(self.clock))
 
 
 _resources: WeakKeyDictionary[asyncio.AbstractEventLoop, ProcessResources] = WeakKeyDictionary()

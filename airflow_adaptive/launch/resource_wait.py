@@ -33,13 +33,13 @@ async def wait_for_slots(wanted: dict[str, Any], conn_id: str, until: str) -> di
     except (PortError, ValueError) as error:
         return {"status": "error", "message": str(error)}
     options = decode(Options, wanted["options"])
-    async with process.cluster(address) as (_, shared):
+    async with process.cluster(address) as (client, shared):
         found = await wait_for_resources(
             decode(JobGraph, wanted["graph"]),
             options,
             decode(ExecutorShape, wanted["executor"]),
             decode(DriverShape, wanted["driver"]),
-            lambda: shared.unclaimed(options.poll_interval),
+            lambda: shared.unclaimed(client, options.poll_interval),
             process.clock,
             datetime.fromisoformat(until),
         )

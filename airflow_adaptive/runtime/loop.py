@@ -128,7 +128,7 @@ class Loop:
             text = f"the control loop failed and was restarted: {restart_reason}"
             self._journal.add_log_entry(ReasonCode.LOOP_RESTARTED, text)
         self._diagnosis = DriverLogDiagnosis(ports.cluster)
-        self._participant = Participant(ports.shared or SharedCluster(ports.cluster, ports.clock))
+        self._participant = Participant(ports.shared or SharedCluster(ports.clock), ports.cluster)
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))
         self._observer = Observer(ports.cluster, ports.channel, self._participant, self._file_polling)
         self._publisher = Publisher(ports.store, self._resolver, self._journal.history, spec.attempt)
@@ -225,7 +225,7 @@ class Loop:
     async def _take_over(self) -> None:
         """Claim the journal and adopt the state that it contains; `start` follows."""
         self._steps.adopt(await self._journal.open(self._ports.clock.now()))
-        self._participant.set_demand(slot_demand(self._spec, self.state))
+        self._participant.set_demand(slot_demand(self._spec, self.state, self._now()))
         await self._publisher.restore()
         self._phase = LoopPhase.STARTING
 
@@ -259,7 +259,7 @@ class Loop:
         self, reported: JobObservation, requirements: ResolvedRequirements | None
     ) -> JobObservation:
         """Poll the cluster, with the slot demand of the resolved requirements; read the last status of a driver that has ended."""
-        demand = slot_demand(self._spec, with_requirements(self.state, requirements))
+        demand = slot_demand(self._spec, with_requirements(self.state, requirements), self._now())
         max_age = self._spec.options.poll_interval
         observation = await self._observer.observe_cluster(reported, demand, self.state.driver, max_age)
         if observation.is_driver_over:

@@ -110,7 +110,7 @@ class StepExecutor:
         waiting = deque(events)
         while waiting:
             step = self._step(waiting.popleft())
-            if step.state is self._state or self._participant.admits(slot_demand(self._spec, step.state), self._now()):
+            if step.state is self._state or self._participant.admits(slot_demand(self._spec, step.state, self._now())):
                 waiting.extend(await self._persist_and_execute(step))
             else:
                 self._is_deferred = True
@@ -166,7 +166,7 @@ class StepExecutor:
         match self._state.current:
             case Restarting(failure=None, in_place=False) if source == Deploying.__name__:
                 key = self._spec.directory, self._state.epoch, self._state.version
-                self._participant.back_off(self._now(), jitter(*key))
+                self._participant.back_off(jitter(*key))
             case Executing():
                 self._participant.reset_backoff()
             case _:

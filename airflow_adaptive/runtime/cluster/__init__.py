@@ -1,1 +1,1 @@
-"""The cluster that the loops of one process share: one client, one poll, one calculation of capacity shares."""
+"""The cluster that the loops of one process share: one poll, one calculation of capacity shares."""

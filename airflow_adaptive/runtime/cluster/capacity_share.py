@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from airflow_adaptive.job.protocol.documents import Action
@@ -33,7 +33,7 @@ from airflow_adaptive.scheduler.state import Canceling, Created, Failing, Finish
 
 Key = TypeVar("Key", bound=Hashable)
 
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
+FOREVER = timedelta(days=36_500)
 
 _WITHOUT_DEMAND = (Created, StopWithSavepoint, Canceling, Failing, Finished)
 """States in which a job needs no executors beyond its plan."""
@@ -54,7 +54,7 @@ class SlotDemand:
         planned: executors of the plan.
         minimum: executors without which the job cannot run.
         maximum: executors that the job can use.
-        since: time from which the job has its plan, or waits.
+        age: time for which the job has had its plan, or has waited; a duration, because the clocks of two jobs may differ.
         growth_block_timeout: longest time for which other jobs must not grow while this job waits for its minimum.
     """
 
@@ -68,20 +68,24 @@ class SlotDemand:
     planned: int = 0
     minimum: int = 0
     maximum: int = 0
-    since: datetime = LONG_AGO
+    age: timedelta = FOREVER
     growth_block_timeout: timedelta = timedelta(0)
 
     def exceeds(self, other: SlotDemand) -> bool:
         """Return whether this demand plans a driver or executors that the other demand does not plan."""
         return (self.has_driver and not other.has_driver) or self.planned > other.planned
 
+    def aged(self, seconds: float) -> SlotDemand:
+        """Return the demand after some seconds."""
+        return replace(self, age=self.age + timedelta(seconds=seconds))
+
     def as_planned(self) -> SlotDemand:
         """Return the demand without the executors beyond the plan."""
         return replace(self, minimum=0, maximum=0)
 
 
-def slot_demand(spec: JobSpec, state: SchedulerState) -> SlotDemand:
-    """Return the demand of a job in a scheduler state."""
+def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime) -> SlotDemand:
+    """Return the demand of a job in a scheduler state; `now` is the time of its journal."""
     driver, plan, options = state.driver, state.plan, state.options
     stops = driver is not None and action(state) is Action.STOP
     has_demand = not stops and not isinstance(state.current, _WITHOUT_DEMAND)
@@ -98,12 +102,12 @@ def slot_demand(spec: JobSpec, state: SchedulerState) -> SlotDemand:
         planned=0 if plan is None or not has_driver else executors(plan.slots, spec.executor),
         minimum=executors(minimum, spec.executor) if has_demand else 0,
         maximum=executors(maximum, spec.executor) if has_demand else 0,
-        since=getattr(state.current, "since", LONG_AGO),
+        age=max(now - getattr(state.current, "since", now - FOREVER), timedelta(0)),
         growth_block_timeout=options.resource_wait_timeout or options.deploy_timeout,
     )
 
 
-def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot, now: datetime) -> dict[Key, Executors]:
+def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> dict[Key, Executors]:
     """Return the share of each job in the free capacity: executors by worker, in addition to the driver.
 
     No capacity belongs to two shares, with one exception: the share of a job that waits for its minimum contains all free capacity,
@@ -111,7 +115,7 @@ def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot,
     """
     capacity, claims = FreeCapacity(cluster.workers), _claims(demands, cluster)
     ranked = _serve_plans_and_minimums(capacity, claims.values(), cluster)
-    if not any(claim.blocks_growth(now) for claim in ranked):
+    if not any(claim.blocks_growth for claim in ranked):
         for claim in ranked:
             if not claim.waits:
                 claim.share.update(capacity.take(claim.growth, claim.demand.executor))
@@ -149,13 +153,14 @@ class _Claim:
     waits: bool = False
     share: Counter[str] = field(default_factory=Counter)
 
-    def blocks_growth(self, now: datetime) -> bool:
+    @property
+    def blocks_growth(self) -> bool:
         """Return whether other jobs must not grow, because this job waits for its minimum."""
-        return self.waits and now - self.demand.since < self.demand.growth_block_timeout
+        return self.waits and self.demand.age < self.demand.growth_block_timeout
 
 
-def _by_age(claim: _Claim) -> tuple[datetime, str]:
-    return claim.demand.since, claim.demand.job
+def _by_age(claim: _Claim) -> tuple[timedelta, str]:
+    return -claim.demand.age, claim.demand.job
 
 
 def _by_rank(claim: _Claim) -> tuple[int, str]:

@@ -1,10 +1,11 @@
-"""A cluster that the loops of one process share: one client, one poll, one calculation of the capacity shares."""
+"""A cluster that the loops of one process share: one poll in flight, one calculation of the capacity shares."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from airflow_adaptive.ports import Clock, ClusterClient, ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, unclaimed_workers
@@ -30,135 +31,174 @@ class ClusterView:
     share: Executors
 
 
-class SharedCluster:
-    """Polls a cluster once for all loops, and calculates the capacity shares with each poll."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Poll:
+    """One poll of the cluster, which all loops await that need the cluster in the meantime.
 
-    def __init__(self, client: ClusterClient, clock: Clock) -> None:
+    Attributes:
+        client: client that polls.
+        answered_s: when the poll ended, None while the poll is in flight.
+        snapshot: the response, None without one.
+        error: why there is no response.
+    """
+
+    client: ClusterClient
+    answered_s: float | None = None
+    snapshot: ClusterSnapshot | None = None
+    error: str = ""
+
+    def serves(self, client: ClusterClient, now_s: float, max_age: timedelta) -> bool:
+        """Return whether a loop with this client can use the completed poll. The age of a poll counts from its response."""
+        if self.answered_s is None or timedelta(seconds=now_s - self.answered_s) >= max_age:
+            return False
+        return self.snapshot is not None or self.client is client
+
+
+class SharedCluster:
+    """Polls a cluster once for all loops, and calculates the capacity shares with each poll.
+
+    The loops may use several connections to the same masters. A loop whose poll a client of another connection made, and whose poll
+    failed, polls again with its own client, because only the other client may lack access.
+    """
+
+    def __init__(self, clock: Clock) -> None:
         """Create the shared cluster; poll nothing yet.
 
         Args:
-            client: client of the cluster.
-            clock: time, for the age of a poll.
+            clock: measures the age of a poll.
         """
-        self.client = client
+        self.clock = clock
         self.shares_version = 0
         """Number of calculations; a share is valid until the next calculation."""
-        self._clock = clock
-        self._demands: dict[Participant, SlotDemand] = {}
-        self._shares: dict[Participant, Executors] = {}
-        self._established: set[Participant] = set()
-        self._polling = asyncio.Lock()
-        self._polled_at: datetime | None = None
-        self._snapshot: ClusterSnapshot | None = None
-        self._last_error = ""
+        self._demanded_s: dict[Participant, float] = {}
+        """Participants, and when each of them set its demand."""
+        self._newest: tuple[_Poll, asyncio.Task[None]] | None = None
 
-    def set_demand(self, participant: Participant, demand: SlotDemand) -> None:
-        """Set the demand of a participant for the next calculation."""
-        self._demands[participant] = demand
-
-    def share_of(self, participant: Participant) -> Executors:
-        """Return the capacity share of a participant."""
-        return self._shares.get(participant, {})
-
-    def establish(self, participant: Participant) -> None:
-        """Give a participant that has observed the cluster once its full demand from the next calculation on."""
-        self._established.add(participant)
+    def register(self, participant: Participant) -> None:
+        """Count the demand of a participant from the next calculation on."""
+        self._demanded_s[participant] = self.clock.elapsed
 
     def unregister(self, participant: Participant) -> None:
         """Remove a participant, its demand and its share."""
-        self._demands.pop(participant, None)
-        self._shares.pop(participant, None)
-        self._established.discard(participant)
+        self._demanded_s.pop(participant, None)
 
-    async def poll(self, max_age: timedelta) -> ClusterSnapshot:
-        """Return a state of the cluster that is at most `max_age` old. An older state causes one poll for all loops.
+    async def poll(self, client: ClusterClient, max_age: timedelta) -> ClusterSnapshot:
+        """Return a state of the cluster whose response is at most `max_age` old. Otherwise, all loops await one poll.
+
+        Args:
+            client: client of the loop.
+            max_age: greatest age of the response.
 
         Raises:
-            ClusterUnreachableError: no master answered the last poll.
+            ClusterUnreachableError: no master answered the last poll of this client.
         """
-        async with self._polling:
-            if self._polled_at is None or self._clock.now() - self._polled_at >= max_age:
-                await self._poll()
-        if self._snapshot is None:
-            raise ClusterUnreachableError(self._last_error)
-        return self._snapshot
+        while True:
+            poll = await self._poll(client, max_age)
+            if poll.snapshot is not None:
+                return poll.snapshot
+            if poll.client is client:
+                raise ClusterUnreachableError(poll.error)
 
-    async def unclaimed(self, max_age: timedelta) -> ClusterSnapshot:
+    async def unclaimed(self, client: ClusterClient, max_age: timedelta) -> ClusterSnapshot:
         """Return the cluster with the capacity that no participant has planned or needs. Raises as `poll`."""
-        cluster = await self.poll(max_age)
-        return replace(cluster, workers=unclaimed_workers(self._demands, cluster))
+        cluster = await self.poll(client, max_age)
+        return replace(cluster, workers=unclaimed_workers(self._demands(), cluster))
 
-    async def close(self) -> None:
-        """Close the client."""
-        await self.client.close()
+    async def _poll(self, client: ClusterClient, max_age: timedelta) -> _Poll:
+        poll, task = self._newest or (None, None)
+        if poll is None or task is None or (task.done() and not poll.serves(client, self.clock.elapsed, max_age)):
+            poll = _Poll(client=client)
+            task = asyncio.create_task(self._run(poll))
+            self._newest = poll, task
+        await asyncio.shield(task)  # the end of one loop does not end the poll of the others
+        return poll
 
-    async def _poll(self) -> None:
-        self._polled_at = self._clock.now()
+    async def _run(self, poll: _Poll) -> None:
         try:
-            self._snapshot = await self.client.snapshot()
+            poll.snapshot = await poll.client.snapshot()
         except ClusterUnreachableError as error:
-            self._snapshot, self._last_error = None, str(error)
+            poll.error = str(error)
         else:
-            self._calculate_shares(self._snapshot)
+            self._calculate_shares(poll.snapshot)
+        poll.answered_s = self.clock.elapsed
 
     def _calculate_shares(self, cluster: ClusterSnapshot) -> None:
         """Calculate the shares. A participant without an observation gets only its plan, so that all loops of a new process compete."""
         demands = {
-            participant: demand if participant in self._established else demand.as_planned()
-            for participant, demand in self._demands.items()
+            participant: demand if participant.is_established else demand.as_planned()
+            for participant, demand in self._demands().items()
         }
-        self._shares = capacity_shares(demands, cluster, self._clock.now())
+        for participant, share in capacity_shares(demands, cluster).items():
+            participant.share = share
         self.shares_version += 1
+
+    def _demands(self) -> dict[Participant, SlotDemand]:
+        """The demands, as old as they are now: a loop that is delayed by its storage does not renew its demand."""
+        now = self.clock.elapsed
+        return {participant: participant.demand.aged(now - at) for participant, at in self._demanded_s.items()}
 
 
 class Participant:
-    """One loop among the loops that share a `SharedCluster`."""
+    """One loop among the loops that share a `SharedCluster`.
 
-    def __init__(self, shared: SharedCluster) -> None:
-        """Start without a slot demand."""
+    Attributes:
+        demand: slot demand of the loop.
+        share: capacity share of the newest calculation.
+        is_established: whether the loop has observed the cluster, so that its full demand counts.
+    """
+
+    def __init__(self, shared: SharedCluster, client: ClusterClient) -> None:
+        """Start without a slot demand.
+
+        Args:
+            shared: the cluster.
+            client: client of the loop.
+        """
+        self.demand = SlotDemand(job="")
+        self.share: Executors = {}
+        self.is_established = False
         self._shared = shared
-        self._demand = SlotDemand(job="")
+        self._client = client
         self._shares_version = -1
         self._conflicts = 0
-        self._not_before: datetime | None = None
+        self._not_before_s = -math.inf
 
     def set_demand(self, demand: SlotDemand) -> None:
         """Set the demand of the loop for the next calculation of the shares."""
-        self._demand = demand
-        self._shared.set_demand(self, demand)
+        self.demand = demand
+        self._shared.register(self)
 
     async def observe(self, demand: SlotDemand, max_age: timedelta) -> ClusterView:
         """Set the demand, and return a view that is at most `max_age` old. Raises `ClusterUnreachableError`."""
         self.set_demand(demand)
-        cluster = await self._shared.poll(max_age)
-        self._shared.establish(self)
+        cluster = await self._shared.poll(self._client, max_age)
+        self.is_established = True
         self._shares_version = self._shared.shares_version
-        return ClusterView(cluster=cluster, share=self._shared.share_of(self))
+        return ClusterView(cluster=cluster, share=self.share)
 
-    def admits(self, demand: SlotDemand, now: datetime) -> bool:
+    def admits(self, demand: SlotDemand) -> bool:
         """Return whether a step that leads to this demand is allowed; if so, the demand counts from now on.
 
         A larger plan needs the newest share, because the capacity of an older share may belong to another job in the meantime.
         """
-        if demand.exceeds(self._demand):
-            is_backing_off = self._not_before is not None and now < self._not_before
+        if demand.exceeds(self.demand):
+            is_backing_off = self._shared.clock.elapsed < self._not_before_s
             if self._shares_version != self._shared.shares_version or is_backing_off:
                 return False
         self.set_demand(demand)
         return True
 
-    def back_off(self, now: datetime, jitter: float) -> None:
+    def back_off(self, jitter: float) -> None:
         """Allow no larger plan for a while, because another process planned on the same slots.
 
         Two competitors that try again at the same time would fail again. So each competitor waits for a random part of a window that
         doubles with each conflict (the binary exponential backoff of Ethernet).
 
         Args:
-            now: time.
             jitter: number in [0, 1), different for each competitor and each attempt.
         """
         window = min(CONTENTION_WINDOW * 2**self._conflicts, MAX_CONTENTION_WINDOW)
-        self._not_before = now + jitter * window
+        self._not_before_s = self._shared.clock.elapsed + (jitter * window).total_seconds()
         self._conflicts += window < MAX_CONTENTION_WINDOW
 
     def reset_backoff(self) -> None:

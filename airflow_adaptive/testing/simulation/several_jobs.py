@@ -34,30 +34,28 @@ LATENCY_S = 0.05
 
 
 class DistantCluster:
-    """A `ClusterClient` of a fake cluster whose calls take time.
+    """A `ClusterClient` of a fake cluster whose calls take time."""
 
-    Attributes:
-        latency_s: duration of a call, seconds.
-    """
-
-    def __init__(self, cluster: FakeCluster, clock: VirtualClock, latency_s: float = LATENCY_S) -> None:
+    def __init__(
+        self, cluster: FakeCluster, clock: VirtualClock, latency_s: Callable[[], float] = lambda: LATENCY_S
+    ) -> None:
         self._cluster = cluster
         self._clock = clock
-        self.latency_s = latency_s
+        self._latency_s = latency_s
 
     async def snapshot(self) -> ClusterSnapshot:
         """See `ClusterClient`."""
-        await self._clock.sleep(self.latency_s)
+        await self._clock.sleep(self._latency_s())
         return await self._cluster.snapshot()
 
     async def submit(self, submission: DriverSubmission) -> str:
         """See `ClusterClient`."""
-        await self._clock.sleep(self.latency_s)
+        await self._clock.sleep(self._latency_s())
         return await self._cluster.submit(submission)
 
     async def status(self, submission_id: str) -> SubmissionStatus:
         """See `ClusterClient`."""
-        await self._clock.sleep(self.latency_s)
+        await self._clock.sleep(self._latency_s())
         return await self._cluster.status(submission_id)
 
     async def driver_log(self, submission_id: str) -> DriverLog:
@@ -66,7 +64,7 @@ class DistantCluster:
 
     async def kill(self, submission_id: str) -> None:
         """See `ClusterClient`."""
-        await self._clock.sleep(self.latency_s)
+        await self._clock.sleep(self._latency_s())
         await self._cluster.kill(submission_id)
 
     async def close(self) -> None:
@@ -230,15 +228,15 @@ class Competition:
             for loop in loops:
                 loop.cancel()
 
-    def _process(self) -> tuple[SharedCluster, RateLimiter]:
+    def _process(self) -> tuple[DistantCluster, SharedCluster, RateLimiter]:
         """The resources that the loops of one triggerer share."""
-        client = DistantCluster(self.cluster, self.clock, self.latency_s)
-        return SharedCluster(client, self.clock), RateLimiter(FILE_POLLS_PER_SECOND, self.clock)
+        client = DistantCluster(self.cluster, self.clock, lambda: self.latency_s)
+        return client, SharedCluster(self.clock), RateLimiter(FILE_POLLS_PER_SECOND, self.clock)
 
-    async def _compete(self, job: Competitor, shared: SharedCluster, files: RateLimiter) -> None:
-        ports = Ports(
-            cluster=shared.client, channel=job.channel, store=job.store, clock=job.clock, shared=shared, files=files
-        )
+    async def _compete(
+        self, job: Competitor, client: DistantCluster, shared: SharedCluster, files: RateLimiter
+    ) -> None:
+        ports = Ports(cluster=client, channel=job.channel, store=job.store, clock=job.clock, shared=shared, files=files)
         job.loop = Loop(job.spec, ports)
         await self.clock.sleep(job.starts_s)
         await job.loop.run()

@@ -65,18 +65,18 @@ async def run(configs: Sequence[Mapping[str, Any]]) -> None:
     first = configs[0]
     deaths = [Death(config["dies"], config.get("victim")) for config in configs]
     address = parse_address(first["master"], None, None, first["extra"])
-    shared = SharedCluster(StandaloneCluster(address, transport=deaths[0].transport()), SystemClock())
+    client, shared = StandaloneCluster(address, transport=deaths[0].transport()), SharedCluster(SystemClock())
     try:
-        await asyncio.gather(*map(partial(run_one, shared), configs, deaths))
+        await asyncio.gather(*map(partial(run_one, client, shared), configs, deaths))
     finally:
-        await shared.close()
+        await client.close()
 
 
-async def run_one(shared: SharedCluster, config: Mapping[str, Any], death: Death) -> None:
+async def run_one(client: StandaloneCluster, shared: SharedCluster, config: Mapping[str, Any], death: Death) -> None:
     """Run the loop of one job."""
     spec, clock = cast(JobSpec, decode(JobSpec, config["spec"])), SystemClock()
     ports = Ports(
-        cluster=shared.client,
+        cluster=client,
         channel=death.around(JobDirectory(Storage.at(config["base"]), spec.graph.job)),
         store=FileStore(Path(config["requests"])),
         clock=clock,

@@ -12,6 +12,7 @@ from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode
+from airflow_adaptive.testing.fakes.manual_clock import START
 from tests.support.airflow.operator_fakes import FakeInstance, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")
@@ -33,7 +34,7 @@ def test_spec_carries_bounds_options_and_shapes(make):
 def test_priority_reaches_the_capacity_share(make):
     spec = staged(make(priority=7))
     assert (spec.priority, staged(make()).priority) == (7, 1)
-    assert slot_demand(spec, create(spec.graph, spec.options)).priority == 7
+    assert slot_demand(spec, create(spec.graph, spec.options), START).priority == 7
     assert spec.deployment == staged(make()).deployment, "a new priority needs no new driver"
 
 

@@ -57,7 +57,7 @@ class Job:
         return 0 if self.loop.state.driver is None else 1 + self.slots
 
 
-async def job(name: str, priority: int, root: Path, shared: SharedCluster) -> Job:
+async def job(name: str, priority: int, root: Path, client: StandaloneCluster, shared: SharedCluster) -> Job:
     script, directory, store = root / "script.py", JobDirectory(Storage.at(str(root)), name), FakeStore()
     script.write_text(SCRIPT)
     code = await stage(directory, str(script), ())
@@ -73,7 +73,7 @@ async def job(name: str, priority: int, root: Path, shared: SharedCluster) -> Jo
         attempt="attempt-1",
         priority=priority,
     )
-    ports = Ports(cluster=shared.client, channel=directory, store=store, clock=SystemClock(), shared=shared)
+    ports = Ports(cluster=client, channel=directory, store=store, clock=SystemClock(), shared=shared)
     return Job(spec, ports, store)
 
 
@@ -85,8 +85,8 @@ def address(cluster: LocalCluster) -> ClusterAddress:
 @pytest.mark.asyncio
 async def test_two_jobs_that_start_at_once_plan_on_what_there_is(spark_cluster: LocalCluster, tmp_path: Path) -> None:
     spark_cluster.add_worker(cores=CORES, memory_mb=CORES * MEMORY_MB)
-    shared = SharedCluster(StandaloneCluster(address(spark_cluster)), SystemClock())
-    jobs = [await job("low", 1, tmp_path, shared), await job("high", 2, tmp_path, shared)]
+    client, shared = StandaloneCluster(address(spark_cluster)), SharedCluster(SystemClock())
+    jobs = [await job("low", 1, tmp_path, client, shared), await job("high", 2, tmp_path, client, shared)]
     ends = [asyncio.create_task(it.loop.run()) for it in jobs]
 
     async def both_run() -> bool:
@@ -95,8 +95,8 @@ async def test_two_jobs_that_start_at_once_plan_on_what_there_is(spark_cluster: 
 
     await wait_until_async(both_run, TIMEOUT_S, "two jobs that run")
     assert [it.slots for it in jobs] == [1, 2]
-    assert sum((await shared.client.snapshot()).granted.values()) == 3
+    assert sum((await client.snapshot()).granted.values()) == 3
     for it in jobs:
         it.store.requests = ControlRequests(desired_state=DesiredState.CANCELED)
     assert [(await end).name for end in ends] == ["Finished", "Finished"]
-    await shared.close()
+    await client.close()

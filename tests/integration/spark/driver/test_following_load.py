@@ -119,10 +119,10 @@ async def deployed(root: Path, directory: JobDirectory) -> JobSpec:
 @pytest.mark.asyncio
 async def test_job_follows_a_load_that_swings_and_loses_nothing(spark_cluster: LocalCluster, tmp_path: Path) -> None:
     spark_cluster.add_worker(cores=SLOTS + 1, memory_mb=(SLOTS + 1) * MEMORY_MB)
-    shared = SharedCluster(StandaloneCluster(address(spark_cluster)), SystemClock())
+    client, shared = StandaloneCluster(address(spark_cluster)), SharedCluster(SystemClock())
     directory, store = JobDirectory(Storage.at(str(tmp_path)), "slow"), FakeStore()
     source = Source(tmp_path / "in")
-    ports = Ports(cluster=shared.client, channel=directory, store=store, clock=SystemClock(), shared=shared)
+    ports = Ports(cluster=client, channel=directory, store=store, clock=SystemClock(), shared=shared)
     loop = Loop(await deployed(tmp_path, directory), ports, advisor=PolicyAdvisor(POLICY))
     writing, end = asyncio.create_task(source.run()), asyncio.create_task(loop.run())
 
@@ -152,4 +152,4 @@ async def test_job_follows_a_load_that_swings_and_loses_nothing(spark_cluster: L
     assert set(arrived(tmp_path / "out").values()) == {1}, "no row came twice"
     reasons = [decision.reason for view in store.views for decision in view.history.decisions]
     assert any("bounds by load (query 'slow': it would be busy for " in reason for reason in reasons)
-    await shared.close()
+    await client.close()

@@ -15,10 +15,7 @@ from airflow_adaptive.ports import ActiveDriver, ClusterSnapshot, SubmissionStat
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, slot_demand, unclaimed_workers
 from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
-from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
-
-NOW = START + timedelta(hours=1)
 
 EXECUTOR = ExecutorShape(cores=1, memory_mb=512)
 DRIVER = DriverShape(cores=1, memory_mb=512)
@@ -45,7 +42,7 @@ def wants(job: str, minimum: int, maximum: int, **more: Any) -> SlotDemand:
     given: dict[str, Any] = {
         "executor": EXECUTOR,
         "driver": DRIVER,
-        "since": NOW,
+        "age": timedelta(0),
         "growth_block_timeout": timedelta(minutes=5),
     }
     return SlotDemand(job=job, minimum=minimum, maximum=maximum, **given | more)
@@ -59,7 +56,7 @@ def runs(job: str, planned: int, maximum: int, **more: Any) -> SlotDemand:
 
 def executors_by_job(snapshot: ClusterSnapshot, *demands: SlotDemand) -> dict[str, int]:
     """Executors in each job's share."""
-    shares = capacity_shares({demand.job: demand for demand in demands}, snapshot, NOW)
+    shares = capacity_shares({demand.job: demand for demand in demands}, snapshot)
     return {demand.job: sum(shares[demand.job].values()) for demand in demands}
 
 
@@ -133,7 +130,7 @@ def test_waiting_foreign_drivers_count():
 
 
 def test_older_plan_is_served_first_when_slots_were_lost():
-    older, younger = runs("z", 2, 2, since=NOW - timedelta(seconds=9)), runs("a", 2, 2, priority=9)
+    older, younger = runs("z", 2, 2, age=timedelta(seconds=9)), runs("a", 2, 2, priority=9)
     assert executors_by_job(cluster(3, granted={"app-a": 0, "app-z": 0}), younger, older) == {"a": 1, "z": 2}
 
 
@@ -161,7 +158,7 @@ def test_no_job_grows_while_another_job_waits_for_its_minimum():
 
 
 def test_waiting_job_blocks_the_growth_of_other_jobs_until_a_timeout():
-    growing, waiting = runs("a", planned=2, maximum=8), wants("b", 2, 2, since=NOW - timedelta(minutes=5))
+    growing, waiting = runs("a", planned=2, maximum=8), wants("b", 2, 2, age=timedelta(minutes=5))
     assert executors_by_job(cluster(2, granted={"app-a": 2}), growing, waiting)["a"] == 2
 
 
@@ -183,9 +180,9 @@ def jobs(draw: st.DrawFn, name: str) -> SlotDemand:
     more = {"priority": draw(st.integers(1, 3)), "executor": draw(shapes)}
     waited = timedelta(minutes=draw(st.integers(0, 9)))
     if draw(st.booleans()):
-        return wants(name, minimum, maximum, since=NOW - waited, **more)
+        return wants(name, minimum, maximum, age=waited, **more)
     planned = draw(st.integers(minimum, maximum))
-    return replace(runs(name, planned, maximum, since=NOW - waited, **more), minimum=minimum)
+    return replace(runs(name, planned, maximum, age=waited, **more), minimum=minimum)
 
 
 @given(
@@ -204,7 +201,7 @@ def test_no_job_can_plan_on_the_share_of_another_job(
     snapshot = cluster(*free, granted=cores)
     taken: Counter[str] = Counter()
     drivers = 0
-    for it, share in capacity_shares({it: it for it in demands}, snapshot, NOW).items():
+    for it, share in capacity_shares({it: it for it in demands}, snapshot).items():
         have = cores.get(f"app-{it.job}", 0) // it.executor.cores
         if have + sum(share.values()) >= it.minimum:
             drivers += not it.has_driver
@@ -216,7 +213,7 @@ def test_no_job_can_plan_on_the_share_of_another_job(
 @given(st.lists(st.integers(0, 8), max_size=5), st.tuples(*(jobs(name) for name in "abcdef")))
 def test_waiting_job_does_not_fit_into_the_remaining_slots(free: list[int], demands: tuple[SlotDemand, ...]):
     snapshot = cluster(*free)
-    shares = capacity_shares({it: it for it in demands}, snapshot, NOW)
+    shares = capacity_shares({it: it for it in demands}, snapshot)
     left = FreeCapacity(unclaimed_workers({it: it for it in demands}, snapshot))
     for it, share in shares.items():
         if not it.has_driver and sum(share.values()) < it.minimum:
@@ -246,7 +243,7 @@ def demand_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> SlotDemand:
         driver=DRIVER,
         priority=7,
     )
-    return slot_demand(spec, job.state)
+    return slot_demand(spec, job.state, job.now)
 
 
 def test_waiting_job_demands_slots_for_a_driver_and_its_bounds():

@@ -21,7 +21,6 @@ from airflow_adaptive.runtime.cluster.shared_cluster import (
 )
 from airflow_adaptive.testing.fakes import virtual_time
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.fakes.virtual_time import VirtualClock
 from airflow_adaptive.testing.simulation.several_jobs import DistantCluster
 
@@ -46,10 +45,11 @@ class ClusterScenario:
             return await poll()
 
         client.snapshot = counted  # type: ignore[method-assign]
-        self.shared = SharedCluster(client, self.clock)
+        self.client = client
+        self.shared = SharedCluster(self.clock)
 
     def participant(self) -> Participant:
-        return Participant(self.shared)
+        return Participant(self.shared, self.client)
 
     async def later(self, *demands: tuple[Participant, SlotDemand]) -> list[ClusterView]:
         """The views of these participants a second later."""
@@ -69,7 +69,7 @@ def in_virtual_time(body: AsyncTest) -> Callable[[], None]:
 
 def wants(job: str, maximum: int = 8, **more: Any) -> SlotDemand:
     return SlotDemand(
-        job=job, minimum=1, maximum=maximum, since=START, growth_block_timeout=timedelta(minutes=5), **more
+        job=job, minimum=1, maximum=maximum, age=timedelta(0), growth_block_timeout=timedelta(minutes=5), **more
     )
 
 
@@ -141,7 +141,7 @@ async def test_share_of_an_unregistered_participant_is_free_for_others(scenario:
 async def test_plan_on_the_newest_share_is_admitted(scenario: ClusterScenario) -> None:
     participant, waiting = scenario.participant(), wants("a")
     await scenario.later((participant, waiting))
-    assert participant.admits(replace(waiting, has_driver=True, planned=7), scenario.clock.now())
+    assert participant.admits(replace(waiting, has_driver=True, planned=7))
 
 
 @in_virtual_time
@@ -150,9 +150,9 @@ async def test_plan_on_a_share_that_was_allocated_again_is_not(scenario: Cluster
     await scenario.later((participant, waiting))
     await scenario.later((other, wants("b", priority=2)))
     plan = replace(waiting, has_driver=True, planned=7)
-    assert not participant.admits(plan, scenario.clock.now())
+    assert not participant.admits(plan)
     await participant.observe(waiting, SECOND)
-    assert participant.admits(plan, scenario.clock.now())
+    assert participant.admits(plan)
 
 
 @in_virtual_time
@@ -160,31 +160,31 @@ async def test_plan_without_more_executors_is_always_admitted(scenario: ClusterS
     participant, running = scenario.participant(), wants("a", has_driver=True, planned=4)
     await scenario.later((participant, running))
     await scenario.later((scenario.participant(), wants("b")))
-    assert participant.admits(replace(running, planned=2), scenario.clock.now())
+    assert participant.admits(replace(running, planned=2))
 
 
 @in_virtual_time
 async def test_nothing_is_planned_before_the_first_observation(scenario: ClusterScenario) -> None:
-    assert not scenario.participant().admits(wants("a", has_driver=True), scenario.clock.now())
-    assert scenario.participant().admits(wants("a"), scenario.clock.now())
+    assert not scenario.participant().admits(wants("a", has_driver=True))
+    assert scenario.participant().admits(wants("a"))
 
 
 @in_virtual_time
 async def test_plan_counts_against_others_from_the_next_allocation_on(scenario: ClusterScenario) -> None:
     first, second = (scenario.participant(), wants("a", maximum=4)), (scenario.participant(), wants("b"))
     await scenario.later(first, second)
-    assert first[0].admits(replace(first[1], has_driver=True, planned=4), scenario.clock.now())
+    assert first[0].admits(replace(first[1], has_driver=True, planned=4))
     assert executors((await scenario.later(second))[0]) == 2
 
 
 async def waits(participant: Participant, scenario: ClusterScenario, jitter: float) -> timedelta:
     """How long a participant makes no larger plan after a conflict."""
     begin = scenario.clock.now()
-    participant.back_off(begin, jitter)
+    participant.back_off(jitter)
     plan = wants("a", has_driver=True)
     while True:
         await scenario.later((participant, wants("a")))
-        if participant.admits(plan, scenario.clock.now()):
+        if participant.admits(plan):
             await participant.observe(wants("a"), SECOND)
             return scenario.clock.now() - begin
 
@@ -204,7 +204,7 @@ async def test_backoff_after_conflicts_is_random_and_grows(scenario: ClusterScen
 async def test_poll_without_a_demand_takes_no_capacity(scenario: ClusterScenario) -> None:
     participant = scenario.participant()
     await scenario.later((participant, wants("a", maximum=4)))
-    cluster = await scenario.shared.unclaimed(SECOND)
+    cluster = await scenario.shared.unclaimed(scenario.client, SECOND)
     assert sum(worker.cores_free for worker in cluster.workers) == 6
     assert executors((await scenario.later((participant, wants("a", maximum=4))))[0]) == 4
 

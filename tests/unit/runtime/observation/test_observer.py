@@ -32,7 +32,7 @@ class Scene:
         self.cluster.add_worker(cores=4, memory_mb=4096)
         self.channel = FakeChannel()
         self.file_polling = FilePolling(RateLimiter(100, ManualClock()))
-        participant = Participant(SharedCluster(self.cluster, ManualClock()))
+        participant = Participant(SharedCluster(ManualClock()), self.cluster)
         self.observer = Observer(self.cluster, self.channel, participant, self.file_polling)
         self.queried: list[str] = []
         query = self.cluster.status
