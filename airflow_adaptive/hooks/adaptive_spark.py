@@ -18,7 +18,8 @@ class AdaptiveSparkHook(BaseHook):
 
     - host: `spark://h1:7077`, or `spark://h1:7077,h2:7077` for several masters with standby masters.
     - port: port of masters without a port in the host field.
-    - password: bearer token, if masters and workers require one (`org.apache.spark.ui.JWSFilter`).
+    - password: bearer token, if masters and workers require one (`org.apache.spark.ui.JWSFilter`). Only the masters receive the token.
+    - extra `token-hosts`: other hosts that receive the token, for example `worker-1,*.spark.example.com`, if workers require the token.
     - extra `ui-port` (8080), `rest-port` (6066), `ui-scheme` and `rest-scheme` ("http" or "https").
     - extra `timeout`: timeout of a request (10 seconds).
     - extra `verify`: true, false, or the path of a file with certificate authorities.

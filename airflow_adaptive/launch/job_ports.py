@@ -12,6 +12,7 @@ from airflow.sdk import ObjectStoragePath
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch.process_resources import ProcessResources
+from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Ports
@@ -74,12 +75,12 @@ async def job_ports(
     address, channel = await _retry(retry_period, process, lambda: (hook.address(), job_directory(base, job)))
     store = _job_store(job, task, process, on_rescale)
     try:
-        async with process.cluster(address) as (cluster, shared):
+        async with process.cluster(hook, address) as (cluster, shared):
             yield Ports(
                 cluster=cluster,
                 channel=channel,
                 store=store,
-                clock=process.clock,
+                clock=SystemClock(),
                 shared=shared,
                 files=process.files,
             )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.ports import PortError
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND
@@ -18,6 +22,8 @@ from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.stores.store_access import StoreAccess
 
 Resource = TypeVar("Resource")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -63,7 +69,7 @@ class ProcessResources:
     """The resources that the loops on one event loop share.
 
     Attributes:
-        clock: clock of the process.
+        clock: measures durations for all loops. Each loop has a wall clock of its own, which begins with the time of day at its start.
         files: rate limit of reads from job directories.
         store_access: access to Airflow's stores.
     """
@@ -85,15 +91,35 @@ class ProcessResources:
         return _resources[loop]
 
     @asynccontextmanager
-    async def cluster(self, address: ClusterAddress) -> AsyncIterator[tuple[StandaloneCluster, SharedCluster]]:
+    async def cluster(
+        self, hook: AdaptiveSparkHook, address: ClusterAddress
+    ) -> AsyncIterator[tuple[StandaloneCluster, SharedCluster]]:
         """Use a client of a cluster, and the shared cluster of all loops that use the same masters through any connection.
+
+        Args:
+            hook: reads the connection again if a master refuses its token.
+            address: content of the connection. Loops share a client only if the whole content is equal.
 
         Raises:
             OSError: the file of certificate authorities cannot be read.
         """
+
+        def create() -> StandaloneCluster:
+            return StandaloneCluster(address, renew=partial(self._renewed, hook))
+
         masters = tuple(sorted(address.masters, key=repr))
-        async with self._clients.use(address, lambda: StandaloneCluster(address)) as client:
+        async with self._clients.use((hook.spark_conn_id, address), create) as client:
             yield client, self._shared.setdefault(masters, SharedCluster(self.clock))
+
+    async def _renewed(self, hook: AdaptiveSparkHook) -> ClusterAddress | None:
+        """Read a connection again; None if the connection cannot be read now."""
+        try:
+            return await self.store_access.read(hook.address)
+        except (PortError, ValueError) as error:
+            log.warning(
+                "A master refused the token of connection %s, which cannot be read: %s", hook.spark_conn_id, error
+            )
+            return None
 
 
 _resources: WeakKeyDictionary[asyncio.AbstractEventLoop, ProcessResources] = WeakKeyDictionary()

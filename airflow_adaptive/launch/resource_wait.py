@@ -9,6 +9,7 @@ from typing import Any
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import PortError
+from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.resource_wait import wait_for_resources
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.scheduler.config.options import Options
@@ -27,20 +28,20 @@ async def wait_for_slots(wanted: dict[str, Any], conn_id: str, until: str) -> di
     Returns:
         `status`: "found" with the slots, the parallelism and the slots of each worker; "timeout"; or "error" with a message.
     """
-    process = ProcessResources.current()
+    process, hook = ProcessResources.current(), AdaptiveSparkHook(conn_id)
     try:
-        address = await process.store_access.read(AdaptiveSparkHook(conn_id).address)
+        address = await process.store_access.read(hook.address)
     except (PortError, ValueError) as error:
         return {"status": "error", "message": str(error)}
     options = decode(Options, wanted["options"])
-    async with process.cluster(address) as (client, shared):
+    async with process.cluster(hook, address) as (client, shared):
         found = await wait_for_resources(
             decode(JobGraph, wanted["graph"]),
             options,
             decode(ExecutorShape, wanted["executor"]),
             decode(DriverShape, wanted["driver"]),
             lambda: shared.unclaimed(client, options.poll_interval),
-            process.clock,
+            SystemClock(),
             datetime.fromisoformat(until),
         )
     return {"status": "timeout"} if found is None else {"status": "found", **asdict(found)}

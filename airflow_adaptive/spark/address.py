@@ -79,6 +79,7 @@ class ClusterAddress:
         verify: whether to check https certificates, or the file of the certificate authorities.
         conf: Spark properties of every driver on the cluster; the place for secret ones.
         secret_env: secret environment variables of every driver on the cluster.
+        token_hosts: hosts that receive the token beside the masters; `*` matches any part of a name.
     """
 
     masters: tuple[MasterAddress, ...]
@@ -87,6 +88,7 @@ class ClusterAddress:
     verify: bool | str = True
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    token_hosts: tuple[str, ...] = ()
 
     @property
     def master_url(self) -> str:
@@ -111,8 +113,8 @@ def parse_address(host: str | None, port: int | None, password: str | None, extr
         port: port of masters without a port in `host`.
         password: bearer token, if the masters require one.
         extra: `ui-port`, `rest-port`, `ui-scheme`, `rest-scheme`, `timeout` (seconds), `verify` (true, false, or a file
-            of certificate authorities), `conf` (Spark properties), `secret-env` (environment variables). Other fields are
-            ignored.
+            of certificate authorities), `conf` (Spark properties), `secret-env` (environment variables), `token-hosts`
+            (host names). Other fields are ignored.
 
     Raises:
         AddressError: the fields do not describe a standalone cluster.
@@ -124,6 +126,7 @@ def parse_address(host: str | None, port: int | None, password: str | None, extr
         verify=_verify(extra.get("verify", True)),
         conf=_texts("conf", extra.get("conf", {})),
         secret_env=_texts("secret-env", extra.get("secret-env", {})),
+        token_hosts=_hosts(extra.get("token-hosts", ())),
     )
 
 
@@ -200,3 +203,10 @@ def _texts(name: str, values: Any) -> Mapping[str, str]:
     if not isinstance(values, Mapping):
         raise AddressError(f"extra {name} must be an object of names and values")  # its value may be a secret
     return {str(key): str(value) for key, value in values.items()}
+
+
+def _hosts(hosts: object) -> tuple[str, ...]:
+    names = hosts.split(",") if isinstance(hosts, str) else hosts
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and "/" not in name for name in names):
+        raise AddressError(f"token-hosts {hosts!r} must be host names, for example worker-1,*.spark.example.com")
+    return tuple(name.strip().lower() for name in names if name.strip())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import httpx
 
 from airflow_adaptive.spark.address import ClusterAddress
+from airflow_adaptive.spark.credentials import Credentials
 from airflow_adaptive.spark.errors import ForeignAnswerError, NoAnswerError, NotConnectedError, ProtocolError
 
 Answer = TypeVar("Answer")
@@ -18,82 +20,98 @@ Read = Callable[[object], Answer]
 """Converts decoded JSON to a value, or raises `ProtocolError`."""
 
 
-class Http:
-    """An HTTP client for the servers of the masters. Its errors contain the URL, but never the token."""
+DENIED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
-    def __init__(self, address: ClusterAddress, transport: httpx.AsyncBaseTransport | None = None) -> None:
+TOKEN_FIX = "set the bearer token that the master's filter requires as the connection's password"
+HOST_FIX = (
+    "the token is sent only to the configured servers of the masters and to hosts in the extra `token-hosts`, and only over https if "
+    "the connection configures https (extra `ui-scheme`, `rest-scheme`)"
+)
+
+
+class Http:
+    """An HTTP client for the servers of a cluster. Its errors contain the URL, but never the token."""
+
+    def __init__(
+        self, address: ClusterAddress, credentials: Credentials, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
         """Create a client; it connects with the first request.
 
         Args:
-            address: timeout, TLS options and token.
+            address: timeout and TLS options.
+            credentials: token, and the servers that receive the token.
             transport: replacement for the network.
         """
+        self._credentials = credentials
+        self._deadline_s = 2 * address.timeout_s  # for the connection and for the response
         self._client = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {address.token}"} if address.token else {},
             timeout=address.timeout_s,
             verify=address.tls(),
             transport=transport,
             trust_env=False,  # a master is in the internal network, so no proxy applies
         )
 
-    async def get(self, url: str, read: Read[Answer], hint: str) -> Answer:
-        """Return the value that `read` extracts from the JSON at `url`; `hint` names what to check after an error.
+    async def request(self, method: str, url: str, read: Read[Answer], hint: str, body: Any = None) -> Answer:
+        """Return the value that `read` extracts from the JSON response; `hint` names what to check after an error.
 
         Raises:
             MasterError: the request failed, or the response is invalid.
         """
-        return await self._request("GET", url, read, hint)
-
-    async def post(self, url: str, read: Read[Answer], hint: str, body: Any = None) -> Answer:
-        """Return the value that `read` extracts from the JSON response to a POST request; otherwise like `get`."""
-        return await self._request("POST", url, read, hint, body)
+        async with self._response(method, url, hint, body) as response:
+            await response.aread()
+            return read(_decode(response))
 
     async def text(self, url: str, read: Callable[[str], Answer], hint: str, limit: int) -> Answer:
-        """Return the value that `read` extracts from the first `limit` bytes of the text at `url`.
-
-        Otherwise like `get`.
-        """
+        """Return the value that `read` extracts from the first `limit` bytes of the text at `url`. Otherwise like `request`."""
         data = b""
-        with _explained(url, hint):
-            async with self._client.stream("GET", url) as response:
-                _check(response, url, hint)
-                async for chunk in response.aiter_bytes(limit):
-                    data = (data + chunk)[:limit]
-                    if len(data) == limit:
-                        break
+        async with self._response("GET", url, hint) as response:
+            async for chunk in response.aiter_bytes(limit):
+                data = (data + chunk)[:limit]
+                if len(data) == limit:
+                    break
             return read(data.decode(errors="replace"))
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-    async def _request(self, method: str, url: str, read: Read[Answer], hint: str, body: Any = None) -> Answer:
-        with _explained(url, hint):
-            response = await self._client.request(method, url, json=body)
-            _check(response, url, hint)
-            return read(_decode(response))
+    @asynccontextmanager
+    async def _response(self, method: str, url: str, hint: str, body: Any = None) -> AsyncIterator[httpx.Response]:
+        """The response to a request, before its body is read. A response that does not end raises an error at the deadline."""
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                response = await self._send(method, url, body)
+                try:
+                    self._check(response, url, hint)
+                    yield response
+                finally:
+                    await response.aclose()
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise NotConnectedError(f"{url}: {_why(error)}: {hint}") from error
+        except httpx.RequestError as error:
+            raise NoAnswerError(f"{url}: no answer ({_why(error)}): {hint}") from error
+        except TimeoutError as error:
+            raise NoAnswerError(f"{url}: no complete answer within {self._deadline_s:g} s: {hint}") from error
+        except ProtocolError as error:
+            raise ForeignAnswerError(f"{url}: {error}: {hint}") from error
 
+    async def _send(self, method: str, url: str, body: Any) -> httpx.Response:
+        """Send a request, and send it again if the server refused a token that is not current any more."""
+        while True:
+            token = self._credentials.token
+            request = self._client.build_request(method, url, json=body, headers=self._credentials.headers(url))
+            response = await self._client.send(request, stream=True)
+            is_denied = response.status_code in DENIED and self._credentials.cover(url)
+            if not is_denied or not await self._credentials.renew(token):
+                return response
+            await response.aclose()
 
-@contextmanager
-def _explained(url: str, hint: str) -> Iterator[None]:
-    try:
-        yield
-    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-        raise NotConnectedError(f"{url}: {_why(error)}: {hint}") from error
-    except httpx.RequestError as error:
-        raise NoAnswerError(f"{url}: no answer ({_why(error)}): {hint}") from error
-    except ProtocolError as error:
-        raise ForeignAnswerError(f"{url}: {error}: {hint}") from error
-
-
-def _check(response: httpx.Response, url: str, hint: str) -> None:
-    if response.is_server_error:  # the server may have executed the request
-        raise NoAnswerError(f"{url}: the server failed ({response.status_code}): {hint}")
-    if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-        raise ForeignAnswerError(
-            f"{url}: access denied ({response.status_code}): set the bearer token that the master's filter requires as "
-            "the connection's password"
-        )
+    def _check(self, response: httpx.Response, url: str, hint: str) -> None:
+        if response.is_server_error:  # the server may have executed the request
+            raise NoAnswerError(f"{url}: the server failed ({response.status_code}): {hint}")
+        if response.status_code in DENIED:
+            fix = TOKEN_FIX if self._credentials.token is None or self._credentials.cover(url) else HOST_FIX
+            raise ForeignAnswerError(f"{url}: access denied ({response.status_code}): {fix}")
 
 
 def _decode(response: httpx.Response) -> object:

@@ -7,6 +7,7 @@ The module performs no I/O. Sources in Spark: `JsonProtocol`, `SubmitRestProtoco
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -43,6 +44,9 @@ REDACTION = "spark.redaction.regex"
 
 LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.")
 """Properties that spark-submit reads before the driver can set properties."""
+
+WEB_ADDRESS = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
+"""Address of a web UI. The pages of a worker with any other address are not linked and not read."""
 
 LOST_WORKER = "its worker was lost: it may be running still"
 
@@ -225,7 +229,7 @@ def _driver(fields: Mapping[str, Any]) -> ActiveDriver:
 
 def _log_pages(fields: Mapping[str, Any], workers: Iterable[Worker]) -> dict[str, LogPages]:
     """Return the log pages of drivers on living workers; a master forgets drivers that ended long ago."""
-    address = {worker.worker_id: worker.address for worker in workers}
+    address = {worker.worker_id: worker.address for worker in workers if WEB_ADDRESS.fullmatch(worker.address)}
     drivers = [*fields.get("activedrivers", ()), *fields.get("completeddrivers", ())]
     return {
         str(driver["id"]): log_pages(address[driver["worker"]], str(driver["id"]))

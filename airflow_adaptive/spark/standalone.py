@@ -24,6 +24,7 @@ from airflow_adaptive.ports import (
     SubmissionStatus,
 )
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.credentials import Credentials, Renew
 from airflow_adaptive.spark.errors import ForeignAnswerError, MasterError, NoAnswerError, RefusalError
 from airflow_adaptive.spark.http import Http
 from airflow_adaptive.spark.rest import create_request, read_kill, read_state, read_status, read_submission
@@ -47,15 +48,23 @@ class NoLeaderError(ClusterUnreachableError):
 class StandaloneCluster:
     """A `ClusterClient` for Spark standalone. The leading master answers each request."""
 
-    def __init__(self, address: ClusterAddress, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        address: ClusterAddress,
+        *,
+        renew: Renew | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
         """Create a client; it sends nothing yet.
 
         Args:
             address: masters, and the options of their connections.
+            renew: reads the address again after a master has refused the token, see `Credentials`.
             transport: replacement for the network.
         """
         self._address = address
-        self._http = Http(address, transport)
+        self._credentials = Credentials(address, renew)
+        self._http = Http(address, self._credentials, transport)
         self._last_leader = address.masters[0]
 
     def __repr__(self) -> str:
@@ -78,7 +87,9 @@ class StandaloneCluster:
 
         async def create(master: MasterAddress) -> str:
             try:
-                return await self._http.post(_submissions(master, "create"), read_submission, REST_HINT, request)
+                return await self._http.request(
+                    "POST", _submissions(master, "create"), read_submission, REST_HINT, request
+                )
             except (ForeignAnswerError, RefusalError) as error:
                 raise SubmissionRefusedError(str(error)) from error
             except NoAnswerError as error:  # the master may have accepted it, so do not try another master
@@ -92,7 +103,9 @@ class StandaloneCluster:
     async def status(self, submission_id: str) -> SubmissionStatus:
         """Return the state of a driver, according to the leader. Raises `ClusterUnreachableError`."""
         return await self._request_leader(
-            lambda master: self._http.get(_submissions(master, "status", submission_id), read_status, REST_HINT)
+            lambda master: self._http.request(
+                "GET", _submissions(master, "status", submission_id), read_status, REST_HINT
+            )
         )
 
     async def kill(self, submission_id: str) -> None:
@@ -101,7 +114,7 @@ class StandaloneCluster:
         Raises `ClusterUnreachableError`.
         """
         await self._request_leader(
-            lambda master: self._http.post(_submissions(master, "kill", submission_id), read_kill, REST_HINT)
+            lambda master: self._http.request("POST", _submissions(master, "kill", submission_id), read_kill, REST_HINT)
         )
 
     async def driver_log(self, submission_id: str) -> DriverLog:
@@ -120,13 +133,13 @@ class StandaloneCluster:
             text = await self._http.text(log_url(page), read_log, WORKER_HINT, limit=2 * MAX_BYTES)
         except MasterError as error:
             raise ClusterUnreachableError(str(error)) from error
-        return masked(text, self._address.secrets)
+        return masked(text, (*self._address.secrets, *self._credentials.used))
 
     async def _state(self, master: MasterAddress) -> ClusterSnapshot:
         def read(answer: object) -> ClusterSnapshot:
             return read_state(answer, f"spark://{master.location}", master.ui_url)
 
-        return await self._http.get(f"{master.ui_url}/json/", read, UI_HINT)
+        return await self._http.request("GET", f"{master.ui_url}/json/", read, UI_HINT)
 
     async def _request_leader(self, request: Callable[[MasterAddress], Awaitable[Answer]]) -> Answer:
         """Return the response of the first leading master, starting with the last known leader."""

@@ -35,6 +35,7 @@ class FakeMaster:
         lock: lock that the master holds during each request.
         requests: number of requests, by kind: state, create, status, kill, log.
         delay_s: time that each response takes, in seconds.
+        token: bearer token that each request must carry, None if the master requires no token.
     """
 
     def __init__(self, scripts: Mapping[str, FakeScript] | None = None) -> None:
@@ -45,6 +46,7 @@ class FakeMaster:
         """
         self.delay_s = 0.0
         self.lock = threading.Lock()
+        self.token: str | None = None
         self.requests: dict[str, int] = {"state": 0, "create": 0, "status": 0, "kill": 0, "log": 0}
         self._server = ThreadingHTTPServer((HOST, 0), self._handler())
         self._server.daemon_threads = True
@@ -119,8 +121,9 @@ class FakeMaster:
             def _answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 time.sleep(master.delay_s)
-                answer = master.answer(self.command, self.path, body)
-                self.send_response(200)
+                is_allowed = master.token is None or self.headers["Authorization"] == f"Bearer {master.token}"
+                answer = master.answer(self.command, self.path, body) if is_allowed else b""
+                self.send_response(200 if is_allowed else 401)
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
                 self.wfile.write(answer)

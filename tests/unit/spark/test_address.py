@@ -124,3 +124,17 @@ def test_secret_variables_of_every_driver_are_never_displayed() -> None:
     assert address.secret_env == {"DB_LOGIN": "hush", "DB_PORT": "1"}
     assert "hush" in address.secrets
     assert "hush" not in repr(address)
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [("", ()), ("worker-1", ("worker-1",)), (" W1, *.example.com,", ("w1", "*.example.com")), (["w1"], ("w1",))],
+)
+def test_hosts_that_receive_the_token_are_read(given: Any, hosts: tuple[str, ...]) -> None:
+    assert parse(token_hosts=given).token_hosts == hosts
+
+
+@pytest.mark.parametrize("given", ["http://w1", {"w1": True}, [1], 8])
+def test_hosts_that_are_no_names_are_refused(given: Any) -> None:
+    with pytest.raises(AddressError, match="token-hosts .* must be host names"):
+        parse(token_hosts=given)

@@ -1,0 +1,146 @@
+"""Clients of clusters that the loops of one process share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.launch.process_resources import ProcessResources
+from airflow_adaptive.ports import ClusterUnreachableError
+from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
+from airflow_adaptive.runtime.cluster.shared_cluster import Participant
+from airflow_adaptive.stores.store_access import StoreAccess
+from tests.support.servers.fake_master import HOST, FakeMaster
+
+Define = Callable[..., AdaptiveSparkHook]
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def master() -> Iterator[FakeMaster]:
+    with FakeMaster() as master:
+        yield master
+
+
+@pytest.fixture
+def define(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> Define:
+    """Define a connection to the master by its id and its token."""
+
+    def define(conn_id: str, token: str, **extra: Any) -> AdaptiveSparkHook:
+        ports = {"ui-port": master.port, "rest-port": master.port}
+        fields = {"conn_type": "spark", "host": f"spark://{HOST}", "password": token, "extra": {**ports, **extra}}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
+        return AdaptiveSparkHook(conn_id)
+
+    return define
+
+
+@pytest.fixture
+def process() -> Iterator[ProcessResources]:
+    process = ProcessResources()
+    yield process
+    process.store_access.close()
+
+
+async def test_loops_with_the_same_connection_share_a_client(define: Define, process: ProcessResources) -> None:
+    hook = define("spark_a", "old")
+    async with process.cluster(hook, hook.address()) as first, process.cluster(hook, hook.address()) as second:
+        assert first == second
+
+
+@pytest.mark.parametrize("change", [{"token": "new"}, {"timeout": 3}, {"verify": False}, {"conf": {"spark.a": "b"}}])
+async def test_loop_with_a_changed_connection_has_its_own_client(
+    define: Define, process: ProcessResources, change: dict[str, Any]
+) -> None:
+    """A loop starts, a field of the connection changes, and a second loop starts. Both loops share the capacity of the cluster."""
+    hook = define("spark_a", "old")
+    async with process.cluster(hook, hook.address()) as (first, shared):
+        define("spark_a", **{"token": "old", **change})
+        async with process.cluster(hook, hook.address()) as (second, same):
+            assert first is not second
+            assert shared is same
+
+
+async def test_running_loops_use_the_new_token_after_a_rotation(
+    define: Define, process: ProcessResources, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The masters and the connection get a new token while 20 loops run. The connection is read once for all loops."""
+    reads: list[object] = []
+    read = StoreAccess.read
+
+    async def counted(access: StoreAccess, work: Callable[[], Any]) -> Any:
+        reads.append(work)
+        return await read(access, work)
+
+    monkeypatch.setattr(StoreAccess, "read", counted)
+    hook = define("spark_a", "old")
+    master.token = "old"
+    async with process.cluster(hook, hook.address()) as (client, shared):
+        participants = [Participant(shared, client) for _ in range(20)]
+        demand = SlotDemand(job="a")
+        await participants[0].observe(demand, timedelta(0))
+        master.token = "new"
+        define("spark_a", "new")
+        await asyncio.gather(*(participant.observe(demand, timedelta(0)) for participant in participants))
+        await asyncio.gather(*(client.status("driver-1") for _ in participants))
+    assert len(reads) == 1
+
+
+async def test_wrong_token_is_read_again_once_and_not_with_each_request(
+    define: Define, process: ProcessResources, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The masters have another token, and the connection still has the old token."""
+    reads: list[object] = []
+
+    async def counted(_: StoreAccess, work: Callable[[], Any]) -> Any:
+        reads.append(work)
+        return work()
+
+    monkeypatch.setattr(StoreAccess, "read", counted)
+    hook = define("spark_a", "old")
+    master.token = "new"
+    async with process.cluster(hook, hook.address()) as (client, _):
+        for _ in range(5):
+            with pytest.raises(ClusterUnreachableError, match="access denied"):
+                await client.snapshot()
+    assert len(reads) == 1
+
+
+async def test_loop_without_access_does_not_affect_the_loops_of_another_connection(
+    define: Define, process: ProcessResources, master: FakeMaster
+) -> None:
+    """The first loop of the process uses a connection with a wrong token. The loops of another connection still poll the cluster."""
+    master.token = "right"
+    demand = SlotDemand(job="a")
+    async with AsyncExitStack() as stack:
+        loops = []
+        for conn_id, token in (("spark_a", "wrong"), ("spark_b", "right")):
+            hook = define(conn_id, token)
+            client, shared = await stack.enter_async_context(process.cluster(hook, hook.address()))
+            loops.append(Participant(shared, client))
+        for _ in range(3):
+            outcomes = await asyncio.gather(
+                *(loop.observe(demand, timedelta(0)) for loop in loops), return_exceptions=True
+            )
+            assert not isinstance(outcomes[1], BaseException)
+            assert isinstance(outcomes[0], ClusterUnreachableError)
+
+
+async def test_connection_that_cannot_be_read_keeps_the_old_token(
+    define: Define, process: ProcessResources, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The masters get a new token, and the connection does not exist any more."""
+    hook = define("spark_a", "old")
+    master.token = "new"
+    async with process.cluster(hook, hook.address()) as (client, _):
+        monkeypatch.delenv("AIRFLOW_CONN_SPARK_A")
+        with pytest.raises(ClusterUnreachableError, match="access denied"):
+            await client.snapshot()
