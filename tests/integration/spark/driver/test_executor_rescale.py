@@ -225,10 +225,10 @@ def test_query_runs_on_whatever_the_script_does_when_it_is_called_again(driver, 
         (tmp_path / f"call-{call}").write_text(how)
         driver.direct(Action.RUN, call, on(1, query_version=call))
         status = driver.wait_status("the rejection", lambda now, call=call: now.rejected_version == call)
-        assert status.refusal is not None
+        assert status.rejection is not None
         assert (status.state, status.version, status.failure) == (DriverState.RUNNING, 1, None)
-        assert status.refusal.error_class.endswith(error_class)
-        assert message in status.refusal.message
+        assert status.rejection.error_class.endswith(error_class)
+        assert message in status.rejection.message
         wait_batches(tmp_path, 1)
 
     stopped(driver, 4)

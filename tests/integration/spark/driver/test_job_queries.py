@@ -162,8 +162,8 @@ def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_d
         driver.direct(Action.RUN, version, plan(version, 1))
         status = driver.wait_status("the rejection", lambda now, wanted=version: now.rejected_version == wanted)
         assert (status.state, status.version) == (DriverState.RUNNING, 1)
-        assert status.refusal is not None
-        assert error in status.refusal.message
+        assert status.rejection is not None
+        assert error in status.rejection.message
         (tmp_path / sign).unlink()
     rows.write(3)
     wait_for_all(driver, rows)
@@ -198,7 +198,7 @@ def test_state_of_each_query_gets_the_partitions_of_its_plan(driver, rows):
     driver.direct(Action.RUN, 2, wanted)
     rows.write(3)
     status = driver.wait_status("the plan", lambda now: now.version == 2 and now.state is DriverState.RUNNING)
-    assert (status.refused, status.failure) == (0, None)
+    assert (status.rejected_version, status.failure) == (0, None)
     wait_for_all(driver, rows)
     assert state_partitions(driver) == 4
     driver.direct(Action.STOP, 2)

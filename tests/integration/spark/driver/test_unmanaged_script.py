@@ -210,8 +210,8 @@ def test_script_that_restarts_its_query_itself_is_stopped_all_the_same(driver, r
     wait_written(driver, rows)
     driver.direct(Action.RUN, 2, replace(plan(1, state_partitions=5, query_version=2), repartition=True))
     status = driver.wait_status("the rejection", lambda now: now.rejected_version == 2)
-    assert status.refusal is not None
-    assert "the script starts its queries itself" in status.refusal.message
+    assert status.rejection is not None
+    assert "the script starts its queries itself" in status.rejection.message
     driver.direct(Action.STOP, 2)
     assert driver.wait_end() == "FINISHED"
     assert "again" not in driver.output()
