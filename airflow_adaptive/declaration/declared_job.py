@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_adaptive.autoscaling.advisor import policy_to_text
@@ -16,7 +17,7 @@ from airflow_adaptive.launch.job_ports import job_directory
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import attempt_of
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
-from airflow_adaptive.runtime.staging import check_code, stage
+from airflow_adaptive.runtime.staging import check_code, remove_unused_code, stage
 from airflow_adaptive.scheduler.allocator.slot_sharing import required_slots
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
@@ -110,10 +111,10 @@ class DeclaredJob:
         newest = await directory.newest()
         if newest is None and running is not None:
             raise JobDirectoryError(f"{directory.uri}/journal has disappeared: restore the directory of the job")
-        if newest is not None:
-            from_json(newest.scheduler)  # rejects a newer format before a running job loses its loop
+        # Rejects a newer format before a running job loses its loop.
+        state = None if newest is None else from_json(newest.scheduler)
         code = await stage(directory, self.application, self.py_files)
-        return JobSpec(
+        spec = JobSpec(
             graph=self.graph(),
             options=self._options(),
             directory=directory.uri,
@@ -128,6 +129,8 @@ class DeclaredJob:
             priority=self.priority,
             rescale_policy=None if self.rescale_policy is None else policy_to_text(self.rescale_policy),
         )
+        await remove_unused_code(directory, spec, state, datetime.now(UTC).date())
+        return spec
 
     async def require_unmoved(self, base: str | None) -> None:
         """Refuse another job directory while the job runs in the directory in which it was deployed last.

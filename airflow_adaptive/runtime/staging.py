@@ -2,26 +2,47 @@
 
 The DAG author's script, the extra modules of the script, the program that runs the script, and a zip of the driver's runtime go
 into the folder `code/<sha256>/`. The name of the folder is the digest of its content, so the content never changes: staging the
-same code again writes nothing, and a running driver keeps the code with which it was started.
+same code again writes none of its files, and a running driver keeps the code with which it was started.
+
+Each deployment also writes the empty file `<date>.<fingerprint of the deployment>` into the folder that it uses. A folder that no
+deployment has used for `RETENTION`, and from which neither the current deployment nor the running driver was started, is removed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import logging
+import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from airflow_adaptive.ports import PortError
+from airflow_adaptive.ports import JobDirectoryError, PortError
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.state import SchedulerState
+
+log = logging.getLogger(__name__)
 
 CODE = "code"
 PACKAGE = "airflow_adaptive"
 RUNTIME_ZIP = f"{PACKAGE}.zip"
+
+FOLDER = re.compile(r"[0-9a-f]{64}")
+"""Name of a folder with staged code."""
+
+MARKER = re.compile(r"(?P<date>\d{4}-\d\d-\d\d)\.(?P<deployment>[0-9a-z]+)")
+"""Name of the file that a deployment writes into the folder that it uses."""
+
+UNKNOWN_DEPLOYMENT = "unknown"
+
+RETENTION = timedelta(days=7)
+"""Time for which the code of a deployment is kept, although the journal does not name the deployment (yet)."""
 
 MAIN_PROGRAM = """\
 # Written by airflow-adaptive: runs {script} under the adaptive scheduler.
@@ -82,6 +103,48 @@ async def stage(directory: JobDirectory, script: str | Path, py_files: Sequence[
             raise StagingError([f"{uris[name]} is damaged: remove the file, and the next deployment stages it again"])
     main_program, *others = uris
     return StagedCode(script=uris[main_program], py_files=tuple(uris[name] for name in others))
+
+
+async def remove_unused_code(directory: JobDirectory, used: JobSpec, state: SchedulerState | None, today: date) -> None:
+    """Remove the code of earlier deployments. A failure is logged, because old code does no harm.
+
+    Args:
+        directory: the job directory.
+        used: the job as deployed now.
+        state: newest state of the job; the code of its deployment and of its driver is kept. None without a journal.
+        today: current date, UTC.
+    """
+    current, kept = PurePosixPath(used.script).parent.name, set(_deployments(state))
+    try:
+        await directory.create_file(_marker(current, today, used.deployment), b"")
+        for folder in await directory.names(CODE):
+            if folder != current and FOLDER.fullmatch(folder):
+                await _remove_if_unused(directory, folder, kept, today)
+    except JobDirectoryError as error:
+        log.warning("The code of earlier deployments is not removed now; the next deployment tries again: %s", error)
+
+
+async def _remove_if_unused(directory: JobDirectory, folder: str, kept: Collection[str], today: date) -> None:
+    """Remove a folder. A folder without a marker gets one, because its deployment may be in progress."""
+    found = [found for name in await directory.names(f"{CODE}/{folder}") if (found := MARKER.fullmatch(name))]
+    if not found:
+        await directory.create_file(_marker(folder, today, UNKNOWN_DEPLOYMENT), b"")
+        return
+    is_recent = date.fromisoformat(max(marker["date"] for marker in found)) > today - RETENTION
+    if not is_recent and not any(marker["deployment"] in kept for marker in found):
+        log.info("Removing the code of an earlier deployment: %s/%s", CODE, folder)
+        await directory.remove_folder(f"{CODE}/{folder}")
+
+
+def _deployments(state: SchedulerState | None) -> Iterator[str]:
+    if state is not None:
+        yield state.deployment
+        if state.driver is not None:
+            yield state.driver.deployment
+
+
+def _marker(folder: str, day: date, deployment: str) -> str:
+    return f"{CODE}/{folder}/{day.isoformat()}.{deployment}"
 
 
 def check_code(script: str | Path, py_files: Sequence[str | Path] = ()) -> None:

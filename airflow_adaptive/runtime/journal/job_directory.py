@@ -192,6 +192,14 @@ class JobDirectory:
         timeout_s = self._timeout_s + len(data) / LEAST_BYTES_PER_S
         return await self._call(partial(self._storage.create, path, data), timeout_s=timeout_s)
 
+    async def names(self, folder: str) -> list[str]:
+        """Return the names of the files and folders in a folder, see `Storage.names`."""
+        return await self.call(self._storage.names, folder)
+
+    async def remove_folder(self, folder: str) -> None:
+        """Remove a folder with its files, see `Storage.remove_folder`."""
+        await self.call(self._storage.remove_folder, folder)
+
     async def _call(self, work: Callable[[], Result], *, urgent: bool = True, timeout_s: float | None = None) -> Result:
         return await StorageThreads.of(self._base).call(work, timeout_s or self._timeout_s, urgent=urgent)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import inspect
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,12 @@ SPARK_SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
 """Protocol of fsspec -> scheme with which Spark reads the same file."""
 
 PROBE = ".create-if-absent"
+
+MOUNTS = Path("/proc/self/mounts")
+"""The mounts of this process; the file does not exist on every operating system."""
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""Escaped character of a mount point."""
 
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of file systems without hard links."""
@@ -88,12 +95,12 @@ class Storage:
         return f"{SPARK_SCHEMES[protocol]}://{self._path(path)}"
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder; none if the folder does not exist."""
+        """Return the names of the files and folders in a folder; none if the folder does not exist."""
         path = self._path(folder)
         with self._explained(path):
             self._filesystem.invalidate_cache(path)
             try:
-                return [found.rsplit("/", 1)[-1] for found in self._filesystem.ls(path, detail=False)]
+                return [found.rstrip("/").rsplit("/", 1)[-1] for found in self._filesystem.ls(path, detail=False)]
             except FileNotFoundError:
                 return []
 
@@ -126,6 +133,16 @@ class Storage:
         with self._explained(full):
             try:
                 self._filesystem.rm_file(full)
+            except FileNotFoundError:
+                return
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder with its files. The call is idempotent."""
+        full = self._path(folder)
+        with self._explained(full):
+            self._filesystem.invalidate_cache(full)
+            try:
+                self._filesystem.rm(full, recursive=True)
             except FileNotFoundError:
                 return
 
@@ -176,10 +193,7 @@ class Storage:
         _proven.add(self._filesystem)
 
     def _refuse(self, reason: str) -> None:
-        raise JobDirectoryError(
-            f"job directory {self._root!r} on {self._protocol!r} cannot create a file only if it is absent: {reason}. "
-            "Use a (shared) local directory, or an object store with conditional writes."
-        )
+        raise _refusal(f"{self._root!r} on {self._protocol!r}", reason)
 
     @contextmanager
     def _explained(self, path: str) -> Iterator[None]:
@@ -212,17 +226,36 @@ def _knows_create_mode(filesystem: AbstractFileSystem) -> bool:
     return write is not AbstractFileSystem.pipe_file and "mode" in inspect.signature(write).parameters
 
 
+def _refusal(directory: str, reason: str) -> JobDirectoryError:
+    return JobDirectoryError(
+        f"job directory {directory} cannot create a file only if it is absent: {reason}. "
+        "Use a (shared) local directory, or an object store with conditional writes."
+    )
+
+
+def _is_fuse(path: Path) -> bool:
+    """Whether a path is on a FUSE mount, as far as the operating system lists its mounts."""
+    if not MOUNTS.exists():
+        return False
+    mounts = [line.split() for line in MOUNTS.read_text().splitlines()]
+    types = {Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), point)): kind for _, point, kind, *_ in mounts}
+    resolved = path.resolve()
+    return next((types[folder] for folder in (resolved, *resolved.parents) if folder in types), "").startswith("fuse")
+
+
 def create_locally(
     path: Path, data: bytes, *, folders: int | None = None, link: Callable[[Path, Path], None] = os.link
 ) -> None:
     """Create a file atomically, with its whole content, and sync it to disk.
 
     On a file system without hard links the file is created exclusively and then written: still only one writer succeeds, but a
-    crash in between leaves a half-written file.
+    crash in between leaves a half-written file. A FUSE mount without hard links is refused: most of these mounts show an object store
+    (s3fs, gcsfuse, mountpoint-s3, rclone), on which two machines can both create the file.
 
     Raises:
         FileExistsError: the name is used.
         FileNotFoundError: a parent folder is missing that the call must not create (`folders`).
+        JobDirectoryError: the file system cannot create a file only if it is absent.
     """
     if folders is None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -236,6 +269,9 @@ def create_locally(
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
+        if _is_fuse(path.parent):
+            reason = "it is on a FUSE mount without hard links, where two machines can both create the file"
+            raise _refusal(repr(str(path.parent)), reason) from error
         _write_exclusively(path, data)
     finally:
         temporary.unlink(missing_ok=True)

@@ -6,15 +6,23 @@ import io
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import airflow_adaptive
+from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.journal.job_directory import JobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.staging import StagingError, runtime_zip, stage
+from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.runtime.staging import StagingError, remove_unused_code, runtime_zip, stage
+from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.state import Driver, SchedulerState
+from airflow_adaptive.testing.simulation.one_job import small_job
 
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
@@ -149,3 +157,101 @@ async def test_runtime_is_importable_from_its_zip_alone(directory: JobDirectory,
     arguments = [sys.executable, "-I", "-S", "-c", program, str(local(staged.py_files[0]))]
     imported = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert "airflow_adaptive.zip" in imported.stdout
+
+
+# ---- code that no deployment uses -----------------------------------------------------------------------------------
+
+TODAY = date(2013, 1, 31)
+
+
+async def deploy(
+    directory: JobDirectory, script: Path, source: str, day: date, state: SchedulerState | None = None
+) -> JobSpec:
+    """Deploy a job with this script on a day."""
+    code = await stage(directory, write(script, source))
+    spec = replace(small_job("flights", (1, 1), {}), script=code.script, py_files=code.py_files)
+    await remove_unused_code(directory, spec, state, day)
+    return spec
+
+
+def is_staged(spec: JobSpec) -> bool:
+    return local(spec.script).exists()
+
+
+async def test_code_that_no_deployment_uses_is_removed_after_a_week(directory: JobDirectory, script: Path) -> None:
+    first = await deploy(directory, script, "1\n", TODAY)
+    second = await deploy(directory, script, "2\n", TODAY + timedelta(days=6))
+    assert is_staged(first)
+    third = await deploy(directory, script, "3\n", TODAY + timedelta(days=7))
+    assert [is_staged(spec) for spec in (first, second, third)] == [False, True, True]
+    assert not local(first.script).parent.exists()
+
+
+async def test_code_of_the_running_driver_and_of_the_current_deployment_stays(
+    directory: JobDirectory, script: Path
+) -> None:
+    """A driver runs for weeks while the DAG changes twice: its executors still fetch the code with which it was started."""
+    first = await deploy(directory, script, "1\n", TODAY)
+    second = await deploy(directory, script, "2\n", TODAY)
+    other = await deploy(directory, script, "3\n", TODAY)
+    state = replace(
+        machine.create(first.graph, first.options, deployment=second.deployment),
+        driver=Driver(epoch=1, deployment=first.deployment),
+    )
+    newest = await deploy(directory, script, "4\n", TODAY + timedelta(days=60), state)
+    assert [is_staged(spec) for spec in (first, second, other, newest)] == [True, True, False, True]
+
+
+async def test_code_that_is_staged_again_is_used_again(directory: JobDirectory, script: Path) -> None:
+    first = await deploy(directory, script, "1\n", TODAY)
+    await deploy(directory, script, "1\n", TODAY + timedelta(days=30))
+    await deploy(directory, script, "2\n", TODAY + timedelta(days=31))
+    assert is_staged(first)
+
+
+async def test_code_of_a_deployment_that_died_is_removed_a_week_after_it_was_found(
+    directory: JobDirectory, script: Path
+) -> None:
+    dead = await stage(directory, script)
+    for days, expected in [(0, True), (6, True), (7, False)]:
+        await deploy(directory, script, "2\n", TODAY + timedelta(days=days))
+        assert local(dead.script).exists() is expected
+
+
+async def test_deployment_succeeds_if_old_code_cannot_be_removed(
+    directory: JobDirectory, script: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(folder: str) -> None:
+        raise JobDirectoryError("no permission")
+
+    await deploy(directory, script, "1\n", TODAY)
+    monkeypatch.setattr(directory, "remove_folder", refuse)
+    assert is_staged(await deploy(directory, script, "2\n", TODAY + timedelta(days=30)))
+    assert "The code of earlier deployments is not removed now" in caplog.text
+
+
+async def test_unused_code_is_removed_from_an_object_store(s3: S3FileSystem, bucket: str, script: Path) -> None:
+    directory = JobDirectory(Storage(s3, f"{bucket}/jobs"), "flights")
+    first = await deploy(directory, script, "1\n", TODAY)
+    second = await deploy(directory, script, "2\n", TODAY + timedelta(days=30))
+    staged = await directory.names("code")
+    assert [Path(spec.script).parent.name in staged for spec in (first, second)] == [False, True]
+
+
+async def test_each_file_is_staged_in_a_call_of_its_own_whose_timeout_grows_with_the_file(
+    directory: JobDirectory, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow storage takes longer than the timeout of one call for all files together."""
+    timeouts: list[float] = []
+    call = StorageThreads.call
+
+    async def record_timeout(threads: StorageThreads, work: Any, timeout_s: float, **kwargs: Any) -> Any:
+        timeouts.append(timeout_s)
+        return await call(threads, work, timeout_s, **kwargs)
+
+    monkeypatch.setattr(StorageThreads, "call", record_timeout)
+    archive = tmp_path / "large.zip"
+    archive.write_bytes(bytes(100 << 20))
+    await stage(directory, script, [archive])
+    assert len(timeouts) == 4
+    assert max(timeouts) >= 160

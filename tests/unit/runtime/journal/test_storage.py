@@ -16,6 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.runtime.journal import storage
 from airflow_adaptive.runtime.journal.storage import Storage, create_locally
 
 if TYPE_CHECKING:
@@ -152,6 +153,49 @@ def test_local_creation_makes_no_folder_unless_it_may(tmp_path: Path) -> None:
     with pytest.raises(JobDirectoryError, match="folder/a.* has no parent"):
         Storage.at(str(tmp_path)).create("folder/a", b"", folders=0)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def fuse_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a space in its name, which the operating system lists as a FUSE mount."""
+    point = tmp_path / "the bucket"
+    point.mkdir()
+    escaped = str(point).replace(" ", r"\040")
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda1 / ext4 rw 0 0\nthe-bucket {escaped} fuse.s3fs rw,user_id=0 0 0\n")
+    monkeypatch.setattr(storage, "MOUNTS", mounts)
+    return point
+
+
+def test_fuse_mount_without_hard_links_is_refused(fuse_mount: Path) -> None:
+    """An object store is mounted as a local folder: the exclusive creation of two machines would succeed on both."""
+    with pytest.raises(JobDirectoryError, match="two machines can both create the file. Use a"):
+        create_locally(fuse_mount / "journal" / "a", b"content", link=no_links)
+    assert list((fuse_mount / "journal").iterdir()) == []
+
+
+def test_fuse_mount_with_hard_links_is_accepted(fuse_mount: Path) -> None:
+    """For example GlusterFS, CephFS or JuiceFS."""
+    create_locally(fuse_mount / "a", b"content")
+    assert (fuse_mount / "a").read_bytes() == b"content"
+
+
+def test_folder_beside_a_fuse_mount_is_accepted_without_hard_links(fuse_mount: Path) -> None:
+    create_locally(fuse_mount.with_name("disk") / "a", b"content", link=no_links)
+    assert fuse_mount.with_name("disk").joinpath("a").read_bytes() == b"content"
+
+
+def test_link_to_a_fuse_mount_is_refused(fuse_mount: Path) -> None:
+    link = fuse_mount.with_name("link")
+    link.symlink_to(fuse_mount)
+    with pytest.raises(JobDirectoryError, match="FUSE mount without hard links"):
+        create_locally(link / "a", b"content", link=no_links)
+
+
+def test_operating_system_without_a_list_of_mounts_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "MOUNTS", tmp_path / "missing")
+    create_locally(tmp_path / "a", b"content", link=no_links)
+    assert (tmp_path / "a").exists()
 
 
 def test_remove_forgives_when_the_file_is_gone(tmp_path: Path) -> None:
