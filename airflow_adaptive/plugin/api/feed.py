@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +19,9 @@ HEARTBEAT_INTERVAL_S: Final = 15.0
 
 MAX_SUBSCRIBERS: Final = 200
 """Maximum number of subscribers in this process. Each subscriber keeps a connection open."""
+
+MAX_SUBSCRIBERS_PER_USER: Final = 20
+"""Maximum number of subscribers of one user in this process, so that one user cannot exclude the others."""
 
 LIFETIME_S: Final = 600.0
 """Maximum duration of a subscription. A new connection checks the login and the permissions again."""
@@ -41,7 +45,15 @@ Poll = Callable[[Hashable], Update | None]
 
 
 class TooManySubscribersError(RuntimeError):
-    """The feed has reached its maximum number of subscribers."""
+    """The feed has reached its maximum number of subscribers.
+
+    Attributes:
+        is_of_user: whether the user has reached the maximum of each user.
+    """
+
+    def __init__(self, message: str, *, is_of_user: bool) -> None:
+        super().__init__(message)
+        self.is_of_user = is_of_user
 
 
 @dataclass(eq=False, slots=True)
@@ -74,25 +86,30 @@ class Feed:
         heartbeat_interval_s: interval between heartbeats without updates, in seconds.
         lifetime_s: maximum duration of a subscription, in seconds.
         max_subscribers: maximum number of subscribers.
+        max_subscribers_per_user: maximum number of subscribers of one user.
     """
 
     poll_interval_s: float = POLL_INTERVAL_S
     heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S
     lifetime_s: float = LIFETIME_S
     max_subscribers: int = MAX_SUBSCRIBERS
+    max_subscribers_per_user: int = MAX_SUBSCRIBERS_PER_USER
     _topics: dict[Hashable, _Topic] = field(default_factory=dict, init=False)
+    _of_users: Counter[str] = field(default_factory=Counter, init=False)
     _is_closed_with_the_server: bool = field(default=False, init=False)
     _is_closed: bool = field(default=False, init=False)
 
     @property
     def subscribers(self) -> int:
         """Current number of subscribers."""
-        return sum(topic.subscribers for topic in self._topics.values())
+        return self._of_users.total()
 
-    def check_capacity(self) -> None:
-        """Raise `TooManySubscribersError` if the feed accepts no more subscribers."""
-        if self.subscribers >= self.max_subscribers:
-            raise TooManySubscribersError(f"the feed has {self.max_subscribers} subscribers already")
+    def check_capacity(self, user: str) -> None:
+        """Raise `TooManySubscribersError` if the feed accepts no more subscribers, or no more subscribers of this user."""
+        if self._of_users[user] >= self.max_subscribers_per_user:
+            raise TooManySubscribersError(f"the user has {self._of_users[user]} subscribers already", is_of_user=True)
+        if self._of_users.total() >= self.max_subscribers:
+            raise TooManySubscribersError(f"the feed has {self.max_subscribers} subscribers already", is_of_user=False)
 
     def close(self) -> None:
         """End all subscriptions, because the server stops."""
@@ -100,7 +117,7 @@ class Feed:
         for topic in self._topics.values():
             topic.changed.set()
 
-    async def subscribe(self, key: Hashable, poll: Poll) -> AsyncGenerator[Update | None]:
+    async def subscribe(self, key: Hashable, poll: Poll, user: str) -> AsyncGenerator[Update | None]:
         """Yield the last update and each new update, until the job is gone, the lifetime ends or the server stops.
 
         None is a heartbeat.
@@ -108,12 +125,14 @@ class Feed:
         Args:
             key: identity of the watched job.
             poll: polls the job. Subscribers of the same job share the function of the first subscriber.
+            user: id of the user.
 
         Raises:
             TooManySubscribersError: the feed accepts no more subscribers.
         """
-        self.check_capacity()
+        self.check_capacity(user)
         topic = self._join(key, poll)
+        self._of_users[user] += 1
         ends, sent = asyncio.get_running_loop().time() + self.lifetime_s, None
         try:
             while not self._is_closed and (left := ends - asyncio.get_running_loop().time()) > 0:
@@ -125,6 +144,8 @@ class Feed:
                 elif not await _set_within(topic.changed, min(left, self.heartbeat_interval_s)):
                     yield None
         finally:
+            self._of_users[user] -= 1
+            self._of_users += Counter()  # forget users without subscribers
             self._unsubscribe(key, topic)
 
     def _join(self, key: Hashable, poll: Poll) -> _Topic:

@@ -51,7 +51,10 @@ WITH_BODY: Final = {"400": ("invalid-requirements", "The body is invalid. The pr
 
 PUTTING: Final = {"412": ("lost-update", "The requirements do not match If-Match.")}
 
-WATCHING: Final = {"503": ("too-many-subscribers", "Too many clients watch jobs on this server.")}
+WATCHING: Final = {
+    "429": ("too-many-subscriptions", "You watch too many jobs on this server."),
+    "503": ("too-many-subscribers", "Too many clients watch jobs on this server."),
+}
 
 
 def completed(document: dict[str, Any], root_path: str) -> dict[str, Any]:

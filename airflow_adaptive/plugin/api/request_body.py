@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -58,14 +59,25 @@ def _too_large() -> RequestRefusedError:
 def _refuse_foreign(request: Request) -> None:
     """Refuse a request that a page of another site makes a browser send with the cookie of the user.
 
+    A page of an origin that Airflow's configuration allows may send a request with a token. Airflow then ignores the cookie.
+
     Raises:
         RequestRefusedError: the request comes from another site (403).
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site in ("same-origin", "none"):
+    if site in ("same-origin", "none") or (_has_token(request) and origin in _allowed_origins()):
         return
     if site == "cross-site" or (origin is not None and urlsplit(origin).netloc not in _own_hosts(request)):
         raise RequestRefusedError(HTTPStatus.FORBIDDEN, "cross-site", "Pages of other sites may not change jobs.")
+
+
+def _has_token(request: Request) -> bool:
+    """Whether the login of the request is a token, which a page of another site does not have."""
+    return request.headers.get("authorization", "").lower().startswith("bearer ")
+
+
+def _allowed_origins() -> Sequence[str]:
+    return conf.getlist("api", "access_control_allow_origins", fallback=[]) or []
 
 
 def _own_hosts(request: Request) -> set[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -77,32 +78,40 @@ class JobUpdate:
 def watch_job(user: UserDep, access: ReadableAccess, session: SessionDep) -> StreamingResponse:
     """Stream the details and the new metrics of the job after each change (server-sent events)."""
     try:
-        FEED.check_capacity()
+        FEED.check_capacity(user.get_id())
     except TooManySubscribersError as error:
-        detail = "Too many clients watch jobs on this server. Try again later."
-        raise RequestRefusedError(
-            HTTPStatus.SERVICE_UNAVAILABLE, "too-many-subscribers", detail, retry_after_s=RETRY_AFTER_S
-        ) from error
+        raise _too_many(error) from error
     editable = is_editable(user, access.job, session)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(access, editable), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_events(access, editable, user.get_id()), media_type="text/event-stream", headers=headers)
 
 
-async def _events(access: Access, editable: bool) -> AsyncIterator[str]:
-    """The stream of one subscriber."""
+def _too_many(error: TooManySubscribersError) -> RequestRefusedError:
+    if error.is_of_user:
+        status, kind = HTTPStatus.TOO_MANY_REQUESTS, "too-many-subscriptions"
+        detail = "You watch too many jobs on this server. Close other pages, and try again later."
+    else:
+        status, kind = HTTPStatus.SERVICE_UNAVAILABLE, "too-many-subscribers"
+        detail = "Too many clients watch jobs on this server. Try again later."
+    return RequestRefusedError(status, kind, detail, retry_after_s=RETRY_AFTER_S)
+
+
+async def _events(access: Access, editable: bool, user: str) -> AsyncIterator[str]:
+    """The stream of one subscriber. The stream ends at once if other requests took the last places meanwhile."""
     job = access.job
     yield f"retry: {RECONNECT_MS}\n\n"
     last_sent: list[Any] | None = None
-    async for update in FEED.subscribe(job.asset_id, lambda revision: poll(job, revision)):
-        if update is None:
-            yield ": alive\n\n"
-        elif update.content is None:
-            yield _event("gone", {"job": job.name})
-        else:
-            yield _event("job", _details(update.content.job, access, editable).model_dump(mode="json"))
-            page, last_sent = _new_points(update.content.metrics, last_sent)
-            if page.points:
-                yield _event("metrics", page.model_dump(mode="json"))
+    with suppress(TooManySubscribersError):
+        async for update in FEED.subscribe(job.asset_id, lambda revision: poll(job, revision), user):
+            if update is None:
+                yield ": alive\n\n"
+            elif update.content is None:
+                yield _event("gone", {"job": job.name})
+            else:
+                yield _event("job", _details(update.content.job, access, editable).model_dump(mode="json"))
+                page, last_sent = _new_points(update.content.metrics, last_sent)
+                if page.points:
+                    yield _event("metrics", page.model_dump(mode="json"))
 
 
 def _details(found: JobDetails, access: Access, editable: bool) -> JobDetails:

@@ -51,7 +51,7 @@ async def next_of(stream: AsyncIterator[Update | None]) -> Any:
 def test_listener_receives_the_current_state_and_then_the_changes() -> None:
     async def watch() -> list[Any]:
         feed, source = quick(), Source()
-        stream = feed.subscribe("job", source.read)
+        stream = feed.subscribe("job", source.read, "ann")
         first = await next_of(stream)
         source.value = "second"
         second = await next_of(stream)
@@ -64,7 +64,7 @@ def test_listener_receives_the_current_state_and_then_the_changes() -> None:
 def test_many_listeners_cost_one_observation() -> None:
     async def watch() -> int:
         feed, source = quick(poll_interval_s=60), Source()
-        streams = [feed.subscribe("job", source.read) for _ in range(50)]
+        streams = [feed.subscribe("job", source.read, f"user-{n}") for n in range(50)]
         assert [await next_of(stream) for stream in streams] == ["first"] * 50
         polls = source.polls
         for stream in streams:
@@ -77,7 +77,7 @@ def test_many_listeners_cost_one_observation() -> None:
 
 def test_listener_of_a_job_where_nothing_happens_gets_signs_of_life() -> None:
     async def watch() -> list[Any]:
-        stream = quick(heartbeat_interval_s=0.001).subscribe("job", Source().read)
+        stream = quick(heartbeat_interval_s=0.001).subscribe("job", Source().read, "ann")
         while await next_of(stream) != "first":
             pass
         return [await next_of(stream) for _ in range(3)]
@@ -88,7 +88,7 @@ def test_listener_of_a_job_where_nothing_happens_gets_signs_of_life() -> None:
 def test_listener_has_to_connect_again_when_its_time_is_up() -> None:
     async def watch() -> list[Any]:
         feed = quick(lifetime_s=0.2, heartbeat_interval_s=60)
-        return [update.content async for update in feed.subscribe("job", Source().read) if update is not None]
+        return [update.content async for update in feed.subscribe("job", Source().read, "ann") if update is not None]
 
     assert asyncio.run(watch()) == ["first"]
 
@@ -98,7 +98,7 @@ def test_listener_of_a_job_that_is_gone_is_informed_and_let_go() -> None:
         feed = quick()
         return [
             update is not None and update.content
-            async for update in feed.subscribe("job", lambda _: Update(revision=None, content=None))
+            async for update in feed.subscribe("job", lambda _: Update(revision=None, content=None), "ann")
         ]
 
     assert asyncio.run(watch()) == [None]
@@ -108,7 +108,7 @@ def test_database_that_fails_for_a_while_ends_nothing(caplog: pytest.LogCaptureF
     async def watch() -> str:
         feed, source = quick(heartbeat_interval_s=0.001), Source()
         source.value = OSError("database is locked")
-        stream = feed.subscribe("job", source.read)
+        stream = feed.subscribe("job", source.read, "ann")
         while source.polls < 5:
             assert await next_of(stream) is None
         source.value = "back"
@@ -123,7 +123,7 @@ def test_database_that_fails_for_a_while_ends_nothing(caplog: pytest.LogCaptureF
 def test_server_that_is_directed_to_stop_lets_its_listeners_go(stops: list[int]) -> None:
     async def watch() -> list[Any]:
         found = []
-        async for update in quick().subscribe("job", Source().read):
+        async for update in quick().subscribe("job", Source().read, "ann"):
             found.append(update is not None and update.content)
             signal.raise_signal(signal.SIGTERM)
         return found
@@ -135,11 +135,26 @@ def test_server_that_is_directed_to_stop_lets_its_listeners_go(stops: list[int])
 def test_crowd_is_refused() -> None:
     async def watch() -> None:
         feed = quick(max_subscribers=1)
-        stream = feed.subscribe("job", Source().read)
+        stream = feed.subscribe("job", Source().read, "ann")
         await next_of(stream)
         with pytest.raises(TooManySubscribersError):
-            await anext(feed.subscribe("other", Source().read))
+            await anext(feed.subscribe("other", Source().read, "ann"))
         await stream.aclose()
-        assert await next_of(feed.subscribe("other", Source().read)) == "first"
+        assert await next_of(feed.subscribe("other", Source().read, "ann")) == "first"
+
+    asyncio.run(watch())
+
+
+def test_user_with_many_subscribers_does_not_exclude_other_users() -> None:
+    async def watch() -> None:
+        feed = quick(max_subscribers_per_user=1)
+        stream = feed.subscribe("job", Source().read, "ann")
+        await next_of(stream)
+        with pytest.raises(TooManySubscribersError) as error:
+            await anext(feed.subscribe("other", Source().read, "ann"))
+        assert error.value.is_of_user
+        assert await next_of(feed.subscribe("other", Source().read, "bob")) == "first"
+        await stream.aclose()
+        assert await next_of(feed.subscribe("other", Source().read, "ann")) == "first"
 
     asyncio.run(watch())

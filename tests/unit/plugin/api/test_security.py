@@ -122,6 +122,31 @@ def test_own_page_may_change_jobs(airflow_app: AirflowApp, headers: dict[str, st
     assert airflow_app.client().post(f"{API}/jobs/departures/suspend", json={}, headers=headers).status_code == 202
 
 
+FOREIGN = {"Sec-Fetch-Site": "cross-site", "Origin": "https://portal.example"}
+
+
+@pytest.mark.parametrize("origin", ["https://portal.example", "https://other.example"])
+def test_page_of_an_allowed_origin_may_change_jobs_with_a_token(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch, origin: str
+) -> None:
+    """A portal of another site, which `[api] access_control_allow_origins` allows, sends the token of the user."""
+    monkeypatch.setenv("AIRFLOW__API__ACCESS_CONTROL_ALLOW_ORIGINS", "https://portal.example")
+    place(airflow_app, executing())
+    headers = {**FOREIGN, "Origin": origin}
+    status = airflow_app.client().post(f"{API}/jobs/departures/suspend", json={}, headers=headers).status_code
+    assert status == (202 if origin == "https://portal.example" else 403)
+
+
+def test_page_of_an_allowed_origin_may_not_use_the_cookie_of_the_user(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API__ACCESS_CONTROL_ALLOW_ORIGINS", "https://portal.example")
+    place(airflow_app, executing())
+    client = airflow_app.client(None)
+    client.cookies.set("_token", airflow_app.token("editor"))
+    assert client.post(f"{API}/jobs/departures/suspend", json={}, headers=FOREIGN).status_code == 403
+
+
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_form_changes_nothing(airflow_app: AirflowApp, media_type: str) -> None:
     place(airflow_app, executing())

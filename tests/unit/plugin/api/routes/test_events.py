@@ -94,3 +94,30 @@ def test_listeners_beyond_the_limit_are_rejected_for_now(airflow_app: AirflowApp
 def test_who_may_not_read_the_job_may_not_watch_it(airflow_app: AirflowApp) -> None:
     assert airflow_app.client().get(f"{API}/jobs/departures/events").status_code == 404
     assert airflow_app.client(None).get(f"{API}/jobs/departures/events").status_code == 401
+
+
+def test_user_who_watches_too_many_jobs_is_rejected_for_now(airflow_app: AirflowApp, short: Feed) -> None:
+    """A user opens connections in a loop. The connections of other users must remain possible."""
+    short.max_subscribers_per_user = 0
+    place(airflow_app, executing())
+    answer = airflow_app.client().get(f"{API}/jobs/departures/events")
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "30")
+    assert answer.json()["type"] == "urn:airflow-adaptive:problem:too-many-subscriptions"
+
+
+def test_stream_ends_if_another_request_took_the_last_place(
+    airflow_app: AirflowApp, short: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two requests pass the check of the capacity before the first of them subscribes."""
+    place(airflow_app, executing())
+    check, calls = short.check_capacity, []
+
+    def first_passes(user: str) -> None:
+        calls.append(user)
+        if len(calls) > 1:
+            short.max_subscribers = 0
+            check(user)
+
+    monkeypatch.setattr(short, "check_capacity", first_passes)
+    answer = airflow_app.client().get(f"{API}/jobs/departures/events")
+    assert (answer.status_code, answer.text) == (200, "retry: 3000\n\n")
