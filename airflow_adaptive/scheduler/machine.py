@@ -41,7 +41,7 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive.scheduler.history import failures, rescales
+from airflow_adaptive.scheduler.history import failures, reported_reasons, rescales
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, are_accepted
 from airflow_adaptive.scheduler.state import (
@@ -147,7 +147,8 @@ def step(state: SchedulerState, event: Event) -> Step:
     outdated = _outdated(state, event)
     if outdated is not None:
         return steps.stay(state, event, outdated)
-    return rescales.record_step(state, event, failures.record_step(state, event, _react(state, event)))
+    step_with_failures = failures.record_step(state, event, _react(state, event))
+    return reported_reasons.record_step(state, rescales.record_step(state, event, step_with_failures))
 
 
 def timers(state: SchedulerState) -> tuple[Timer, ...]:

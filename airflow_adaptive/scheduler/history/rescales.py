@@ -1,4 +1,4 @@
-"""The rescale history: each rescale from its cause to its end, and the reasons for no transition, each reported once.
+"""The rescale history: each rescale from its cause to its end.
 
 Theory, after Flink's DefaultRescaleTimeline and the calls to it in AdaptiveScheduler (Flink 2.3, FLIP-495): at most one record
 is open. A record opens when scheduling starts, when requirements take effect, when a change justifies a rescale, or when the
@@ -51,11 +51,7 @@ from airflow_adaptive.scheduler.timeline import (
 MAX_STATES = 32
 """Number of states that a record keeps at most; the newest states are kept."""
 
-MAX_REPORTED = 16
-"""Number of reasons for no transition that are reported between two transitions, because each is a journal document."""
-
 MAX_FAILURE_CHARACTERS = 300
-MAX_REASON_CHARACTERS = 80
 
 _Closed = tuple[Timeline, Rescale | None]
 """A timeline, and the record that was closed, if any."""
@@ -68,7 +64,7 @@ _FAILOVER = TriggerCause.RECOVERABLE_FAILOVER
 
 
 def record_step(before: SchedulerState, event: Event, step: Step) -> Step:
-    """Return the step with its timeline, with the rescale that it ends, and without a decision that was already reported.
+    """Return the step with its timeline, and with the rescale that it ends.
 
     Args:
         before: state before the event.
@@ -76,42 +72,9 @@ def record_step(before: SchedulerState, event: Event, step: Step) -> Step:
         step: result of the event.
     """
     timeline, closed = _recorded(before, event, step)
-    step = _reported_once(before, step)
-    reported = _reported(before, step)
-    if reported != timeline.reported:
-        timeline = replace(timeline, reported=reported)
     if timeline is before.timeline:
         return step
     return replace(step, state=replace(step.state, timeline=timeline), rescale=closed)
-
-
-# ---- reasons for no transition --------------------------------------------------------------------------------------------
-
-
-def _reported_once(before: SchedulerState, step: Step) -> Step:
-    if step.transition is not None or step.decision is None:
-        return step
-    return replace(step, decision=None) if _abbreviated(step.decision.reason) in before.timeline.reported else step
-
-
-def _reported(before: SchedulerState, step: Step) -> tuple[str, ...]:
-    """Return the reported reasons, up to the limit, so that slots that come and go do not fill the journal."""
-    reported = before.timeline.reported
-    if step.transition is not None:
-        return ()
-    if step.decision is None or len(reported) >= MAX_REPORTED:
-        return reported
-    return (*reported, _abbreviated(step.decision.reason))
-
-
-def _abbreviated(reason: str) -> str:
-    """Return the reason, or the beginning and the end of a long reason, because every snapshot contains it."""
-    if len(reason) <= 2 * MAX_REASON_CHARACTERS:
-        return reason
-    return f"{reason[:MAX_REASON_CHARACTERS]}...{reason[-MAX_REASON_CHARACTERS:]}"
-
-
-# ---- rescales -------------------------------------------------------------------------------------------------------
 
 
 def _recorded(before: SchedulerState, event: Event, step: Step) -> _Closed:

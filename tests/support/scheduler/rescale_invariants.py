@@ -1,6 +1,7 @@
 """What holds of the rescale history after every step."""
 
-from airflow_adaptive.scheduler.history.rescales import MAX_REPORTED, MAX_STATES
+from airflow_adaptive.scheduler.history.reported_reasons import MAX_REPORTED
+from airflow_adaptive.scheduler.history.rescales import MAX_STATES
 from airflow_adaptive.scheduler.state import (
     Canceling,
     Created,

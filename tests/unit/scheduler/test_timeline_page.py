@@ -5,8 +5,9 @@ import re
 from datetime import timedelta
 from typing import Any
 
+from airflow_adaptive.scheduler.history.reported_reasons import MAX_REPORTED
 from airflow_adaptive.scheduler.history.rescale_summary import Durations
-from airflow_adaptive.scheduler.history.rescales import MAX_REPORTED, MAX_STATES
+from airflow_adaptive.scheduler.history.rescales import MAX_STATES
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.timeline import ReasonCode, TerminatedReason, TriggerCause
 from airflow_adaptive.testing.scenario import Scenario

@@ -1,50 +1,16 @@
-"""Decisions against a rescale, clocks that go back, and jobs without a timeline."""
+"""Reasons for no transition are reported once, up to a limit."""
 
 from dataclasses import replace
-from datetime import timedelta
-
-import pytest
 
 from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.events import CancelRequested, SlotsChanged
-from airflow_adaptive.scheduler.history.rescales import MAX_REPORTED
+from airflow_adaptive.scheduler.events import SlotsChanged
+from airflow_adaptive.scheduler.history.reported_reasons import MAX_REPORTED
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.timeline import (
-    Timeline,
-)
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.scheduler.rescale_scenarios import (
-    ScenarioBuilder,
-    failed_over,
-    history,
     idle,
-    newest,
-    offered,
-    redeploying,
 )
-
-SECOND = timedelta(seconds=1)
-
-
-def test_clock_that_goes_back_makes_no_negative_times():
-    job = idle().when_query_failed().after(1)
-    job.now -= 100 * SECOND
-    job.when_plan_activated()
-    rescale = newest(job)
-    assert rescale.end is not None
-    assert rescale.start <= rescale.end
-    assert rescale.downtime == timedelta(0)
-
-
-@pytest.mark.parametrize("life", [redeploying, offered, failed_over, idle])
-def test_job_of_a_version_without_a_timeline_continues(life: ScenarioBuilder):
-    job = life()
-    job.steps.clear()
-    job.state = replace(job.state, timeline=Timeline())
-    job.after(200).when_slots(held=4).when_plan_activated().when_canceled()
-    assert job.state.timeline.rescale is None
-    assert all(record.number == number for number, record in enumerate(history(job), start=1))
 
 
 def test_reason_for_no_transition_is_reported_once():
@@ -88,9 +54,3 @@ def test_step_that_changes_nothing_costs_nothing():
     state = idle().state
     same = machine.step(state, SlotsChanged(at=state.current.since, offers=state.offers))  # type: ignore[union-attr]
     assert same.state is state
-
-
-def test_stale_events_leave_the_timeline_alone():
-    job = idle().when_canceled()
-    again = machine.step(job.state, CancelRequested(at=job.now))
-    assert again.rescale is None
