@@ -44,6 +44,8 @@ def _properties(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
     yield "job", found.job
     yield "type", found.job_type
     yield "state", f"{_state(found)} since {_moment(found.since)}"
+    if found.problem:
+        yield "problem", found.problem
     if found.cause:
         yield "cause", found.cause
     yield "desired state", _text(found.desired_state)

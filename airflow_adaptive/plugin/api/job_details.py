@@ -109,6 +109,7 @@ def _item(job: Job, published: PublishedState) -> dict[str, Any]:
         "desired_state": published.desired_state,
         "published_at": published.published_at,
         "metrics": published.current_metrics,
+        "problem": published.problem,
     }
 
 

@@ -44,6 +44,7 @@ class JobItem(Summary):
     desired_state: DesiredState | None = Field(description="Last requested state.")
     published_at: datetime | None = Field(description="Time of the last publication of the job; null if there is none.")
     metrics: CurrentMetrics | None = None
+    problem: str | None = Field(default=None, description="Reason why the server cannot read the published state.")
 
 
 class JobCollection(Document):
@@ -51,6 +52,7 @@ class JobCollection(Document):
 
     jobs: list[JobItem]
     total_entries: int = Field(description="Number of jobs on all pages.")
+    problem: str | None = Field(default=None, description="Reason why the server cannot read the state of jobs.")
 
 
 class Deadline(Document):

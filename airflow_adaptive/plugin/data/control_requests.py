@@ -61,7 +61,7 @@ def known_state(job: Job, published: PublishedState) -> SchedulerState:
         RequestRefusedError: the job has not published the state (409).
     """
     if published.state is None:
-        detail = (
+        detail = published.problem or (
             f"Job {job.name!r} has not published its vertices and bounds yet, or uses another version of the format."
         )
         raise conflict("unknown-state", detail, RETRY_AFTER_S)

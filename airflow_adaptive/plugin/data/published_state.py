@@ -90,6 +90,16 @@ class PublishedState:
         return self._decode(SCHEDULER, lambda document: _consistent(from_json(document)))
 
     @property
+    def problem(self) -> str | None:
+        """The reason why the published documents cannot be read, None if they can be read, or if there are none."""
+        if not any(isinstance(it, Mapping) and state_store.REFERENCE in it for it in self.documents.values()):
+            return None
+        return (
+            "The option [workers] state_store_backend moves the state of this job to a storage that the API server does not read. Remove "
+            "the option for the triggerers and workers that run adaptive jobs, and restart them."
+        )
+
+    @property
     def groups(self) -> Mapping[str, str]:
         """Vertex -> slot sharing group; empty if the state is unknown."""
         vertices = () if self.state is None else self.state.job.vertices

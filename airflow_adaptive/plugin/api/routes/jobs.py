@@ -27,6 +27,7 @@ from airflow_adaptive.plugin.api.security import (
 )
 from airflow_adaptive.plugin.data import control_requests
 from airflow_adaptive.plugin.data.documents import SchedulerStateName
+from airflow_adaptive.plugin.data.metadata_database import state_store
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_jobs
 from airflow_adaptive.plugin.data.published_state import read_all_published, read_published
 from airflow_adaptive.runtime.publishing.documents import METRICS, SUMMARY
@@ -65,8 +66,9 @@ def list_jobs(
         jobs = [job for job, published in zip(jobs, found, strict=True) if published.summary.state in state]
     page = jobs[offset : offset + limit]
     rights = rights_of(user, page, session, DISPLAYED)
-    items = map(job_details.item, page, read_all_published(page, session, KEYS))
-    return JobCollection(jobs=list(map(visible, items, rights)), total_entries=len(jobs))
+    items = [*map(job_details.item, page, read_all_published(page, session, KEYS))]
+    problem = state_store.backend_problem() or next((item.problem for item in items if item.problem), None)
+    return JobCollection(jobs=[*map(visible, items, rights)], total_entries=len(jobs), problem=problem)
 
 
 @router.get("/jobs/{job}", operation_id="get_job", summary="Get a job")

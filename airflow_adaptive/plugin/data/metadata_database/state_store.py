@@ -6,13 +6,28 @@ import json
 import logging
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+from airflow.configuration import conf
 from airflow.models.asset_state_store import AssetStateStoreModel
+from airflow.state.metastore import MetastoreBackend
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 log = logging.getLogger(__name__)
+
+REFERENCE: Final = "__airflow_state_ref__"
+"""Field of a value that a worker has written to the storage of `[workers] state_store_backend`. The value is elsewhere."""
+
+
+def backend_problem() -> str | None:
+    """The reason why the state store has no documents of jobs, None if it is in Airflow's database."""
+    if issubclass(conf.getimport("state_store", "backend") or MetastoreBackend, MetastoreBackend):
+        return None
+    return (
+        "The option [state_store] backend moves the state of jobs out of Airflow's database. The REST API and the page read only the "
+        "database. Remove the option, and restart Airflow."
+    )
 
 
 def documents(asset_ids: Iterable[int], keys: Iterable[str] | None, session: Session) -> dict[int, dict[str, Any]]:

@@ -14,6 +14,7 @@ export const exampleJob = (more: Partial<JobDetails>): JobDetails =>
     deadlines: [],
     waiting: null,
     backoff: null,
+    problem: null,
     options: {},
     ...more,
   }) as JobDetails;

@@ -106,11 +106,13 @@ export interface JobItem {
   published_at: string | null;
   metrics: CurrentMetrics | null;
   requirements_source: RequirementsSource | null;
+  problem: string | null;
 }
 
 export interface JobCollection {
   jobs: JobItem[];
   total_entries: number;
+  problem: string | null;
 }
 
 export interface Deadline {

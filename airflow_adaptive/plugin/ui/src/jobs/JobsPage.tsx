@@ -1,4 +1,4 @@
-import { Box, Flex, Heading, Text } from "@chakra-ui/react";
+import { Alert, Box, Flex, Heading, Text } from "@chakra-ui/react";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { LuLayers, LuSearchX } from "react-icons/lu";
@@ -46,16 +46,19 @@ export const JobsPage = () => {
       </Flex>
       <Filters filter={filter} onChange={change} />
       <Loaded lines={10} query={query}>
-        {({ jobs, total_entries }) =>
-          jobs.length === 0 ? (
-            <NoJobs isFiltered={filter.name !== "" || filter.state !== "" || filter.offset > 0} />
-          ) : (
-            <>
-              <JobsTable jobs={jobs} />
-              <Pager filter={filter} onChange={change} sizes={PAGE_SIZES} total={total_entries} />
-            </>
-          )
-        }
+        {({ jobs, total_entries, problem }) => (
+          <>
+            {problem !== null && <Problem>{problem}</Problem>}
+            {jobs.length === 0 ? (
+              <NoJobs isFiltered={filter.name !== "" || filter.state !== "" || filter.offset > 0} />
+            ) : (
+              <>
+                <JobsTable jobs={jobs} />
+                <Pager filter={filter} onChange={change} sizes={PAGE_SIZES} total={total_entries} />
+              </>
+            )}
+          </>
+        )}
       </Loaded>
     </Box>
   );
@@ -67,6 +70,16 @@ const searchOf = (filter: JobsFilter): Record<string, string> => ({
   ...(filter.limit === 50 ? {} : { limit: String(filter.limit) }),
   ...(filter.offset === 0 ? {} : { offset: String(filter.offset) }),
 });
+
+const Problem = ({ children }: { children: string }) => (
+  <Alert.Root mb={4} size="sm" status="warning">
+    <Alert.Indicator />
+    <Alert.Content minWidth={0}>
+      <Alert.Title>The server cannot read the state of jobs</Alert.Title>
+      <Alert.Description>{children}</Alert.Description>
+    </Alert.Content>
+  </Alert.Root>
+);
 
 const NoJobs = ({ isFiltered }: { isFiltered: boolean }) =>
   isFiltered ? (

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place, scenario
-from tests.support.airflow.rest_api import get
+from tests.support.airflow.rest_api import bounds, get
 
 
 @pytest.fixture
@@ -127,3 +127,34 @@ def test_unexpected_errors_are_not_reported_outside(airflow_app: AirflowApp, mon
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
     assert "secret" not in answer.text
     assert "Traceback" not in answer.text
+
+
+# ---- a state store outside of Airflow's database --------------------------------------------------------------------
+
+
+def test_state_in_a_storage_of_the_workers_is_reported_as_a_problem(airflow_app: AirflowApp) -> None:
+    """With `[workers] state_store_backend`, the database contains references instead of the documents of a job."""
+    from airflow.sdk.execution_time.context import _wrap_external_ref  # noqa: PLC0415
+
+    asset = airflow_app.declare("departures")
+    keys = ("summary", "scheduler", "desired_state", "metrics/10")
+    airflow_app.show(asset, {key: _wrap_external_ref(f"s3://bucket/{key}") for key in keys})
+    found = get(airflow_app, "/jobs")
+    assert "[workers] state_store_backend" in found["problem"]
+    assert found["jobs"][0]["problem"] == found["problem"]
+    assert get(airflow_app, "/jobs/departures")["problem"] == found["problem"]
+    answer = airflow_app.client().put(f"{API}/jobs/departures/resource-requirements", json={"job": bounds(1, 2)})
+    assert (answer.status_code, answer.json()["detail"]) == (409, found["problem"])
+
+
+def test_state_outside_of_the_database_is_reported_as_a_problem(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__STATE_STORE__BACKEND", "airflow.state.BaseStoreBackend")
+    found = get(airflow_app, "/jobs")
+    assert (found["total_entries"], "[state_store] backend" in found["problem"]) == (0, True)
+
+
+def test_job_that_has_published_its_state_has_no_problem(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing())
+    assert (get(airflow_app, "/jobs")["problem"], get(airflow_app, "/jobs/departures")["problem"]) == (None, None)

@@ -20,7 +20,12 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
           {details.cause}
         </Message>
       )}
-      {details.state === "unknown" && (
+      {details.problem !== null && (
+        <Message status="warning" title="The server cannot read the state of this job">
+          {details.problem}
+        </Message>
+      )}
+      {details.state === "unknown" && details.problem === null && (
         <Message status="info" title="This job has not published anything yet">
           The job publishes its state when its task runs with this version of airflow-adaptive.
         </Message>
