@@ -54,7 +54,7 @@ class ControlLoop:
         settings: DriverSettings,
         *,
         fence: Fence,
-        guard: Callable[[bool], None],
+        enforce: Callable[[float], None],
     ) -> None:
         """Create a control loop; it reads and runs nothing yet.
 
@@ -63,7 +63,7 @@ class ControlLoop:
             interfaces: components of the driver.
             settings: settings of the driver.
             fence: right of this driver to run queries.
-            guard: called with whether a query may be running from now on, for `watchdog.LeaseWatchdog`.
+            enforce: enforces the lease until a time of the clock; see `watchdog.LeaseWatchdog.enforce`.
         """
         self._settings = settings
         self._workload = interfaces.workload
@@ -72,7 +72,7 @@ class ControlLoop:
         self._downtime = Downtime(interfaces.clock)
         self._status = CurrentStatus(identity, interfaces, self._downtime)
         self._rescale = ExecutorRescale(interfaces, settings, self._downtime)
-        self._link = SchedulerLink(self._status, interfaces, settings, fence=fence, guard=guard)
+        self._link = SchedulerLink(self._status, interfaces, settings, fence=fence, enforce=enforce)
         self._failed_version: int | None = None
 
     def run(self) -> DriverState:

@@ -89,6 +89,10 @@ class Fence:
         ended = self._clock() - self._lease_timeout_s
         self._reported_at = min(self._reported_at, ended) if math.isfinite(self._reported_at) else ended
 
+    def lease_end(self) -> float:
+        """Return the time of the clock from which on queries must not run, unless the lease is renewed."""
+        return self._reported_at + self._lease_timeout_s
+
     def overdue_s(self) -> float:
         """Return the number of seconds since queries must not run any more; negative while they may run."""
         return self._overdue_s(self._reported_at)

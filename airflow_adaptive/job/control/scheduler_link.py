@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
@@ -29,7 +30,7 @@ class SchedulerLink:
         settings: DriverSettings,
         *,
         fence: Fence,
-        guard: Callable[[bool], None],
+        enforce: Callable[[float], None],
     ) -> None:
         """Create a link; it reads and writes nothing yet.
 
@@ -38,13 +39,13 @@ class SchedulerLink:
             interfaces: components of the driver.
             settings: settings of the driver.
             fence: right of this driver to run queries.
-            guard: called with whether a query may be running from now on, for `watchdog.LeaseWatchdog`.
+            enforce: enforces the lease until a time of the clock; see `watchdog.LeaseWatchdog.enforce`.
         """
         self._status = status
         self._interfaces = interfaces
         self._poll_interval_s = settings.poll_interval_s
         self._fence = fence
-        self._set_watchdog_guard = guard
+        self._enforce = enforce
         self._guarded = False
         self._polled_at = interfaces.clock()
         self._readable = True
@@ -54,7 +55,7 @@ class SchedulerLink:
     def set_guarded(self, on: bool) -> None:
         """Enforce the lease from now on, because a query may be running, or stop enforcing it."""
         self._guarded = on
-        self._set_watchdog_guard(on)
+        self._enforce(self._fence.lease_end() if on else math.inf)
 
     def poll(self) -> Directive | None:
         """Read the journal. Returns None if there is no directive to execute now. Raises `FencedError`."""
@@ -80,6 +81,7 @@ class SchedulerLink:
         """
         if self._newest is not None and self._interfaces.reporter.report(self._status.document()):
             self._fence.renew()
+            self.set_guarded(self._guarded)
 
     def revoke_lease(self) -> None:
         """End the lease, because this driver is fenced. From now on the watchdog limits the life of the process."""

@@ -1,58 +1,94 @@
-"""Ends the process if the control loop does not stop the queries of a driver whose lease has expired.
+"""Ends the processes of a driver that does not stop its queries although its lease has expired.
 
 The control loop checks the lease itself, but it may hang in storage that neither responds nor fails, or in the code of
-the script. A query must not run longer than the lease in these cases either.
+the script, and its process may be frozen while the JVM continues to run the queries. Therefore a process of its own,
+the watchdog process, ends the driver at a limit that the control loop extends with each renewal of the lease.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+import inspect
+import math
+import os
+import subprocess
+import sys
 from typing import Final
+
+from airflow_adaptive.job.control import watchdog_process
 
 EXIT_FENCED: Final = 3
 """Exit code of a fenced driver."""
 
-CHECKS_PER_GRACE: Final = 4
+OUTPUT: Final = "stderr"
+"""File of the driver's output, in the directory in which a worker starts the driver and its watchdog process."""
 
 
-class LeaseWatchdog(threading.Thread):
-    """Checks the lease in a thread of its own while a query may run."""
+class LeaseWatchdog:
+    """Starts the watchdog process of this process and its JVM, and sets its limit."""
 
-    def __init__(self, overdue_s: Callable[[], float], *, grace_s: float, end: Callable[[int, str], object]) -> None:
-        """Create the thread; `start` starts it.
+    def __init__(self, jvm: int, *, grace_s: float) -> None:
+        """Create a watchdog without a limit.
 
         Args:
-            overdue_s: returns the number of seconds since the lease expired.
-            grace_s: time in seconds within which the control loop has to stop the queries itself.
-            end: ends the process and its JVM, regardless of their other threads (`driver_process.DriverProcess.exit`).
+            jvm: process id of the JVM.
+            grace_s: time in seconds after the end of the lease within which the control loop has to stop the queries.
         """
-        super().__init__(name="lease-watchdog", daemon=True)
-        self._overdue_s = overdue_s
+        self._jvm = jvm
         self._grace_s = grace_s
-        self._end = end
-        self._guarding = threading.Event()
-        self._closed = threading.Event()
+        self._input = -1
+        self._process: subprocess.Popen[bytes] | None = None
+        self._limit = math.inf
 
     @property
-    def is_guarding(self) -> bool:
+    def is_enforcing(self) -> bool:
         """Whether the lease is enforced, because a query may be running."""
-        return self._guarding.is_set()
+        return self._limit < math.inf
 
-    def guard(self, on: bool) -> None:
-        """Enforce the lease from now on, or stop enforcing it. The lease matters only while a query may run."""
-        if on:
-            self._guarding.set()
-        else:
-            self._guarding.clear()
+    def enforce(self, lease_end: float) -> None:
+        """Enforce a lease until the next call, or no lease if it ends never.
+
+        Args:
+            lease_end: time of the boot clock at which the lease ends; infinity if no query may be running.
+        """
+        limit = lease_end + self._grace_s
+        try:
+            self._send(limit)
+        except BrokenPipeError:  # a user, or the kernel for lack of memory, has killed the process
+            self.close()
+            self._send(limit)
+        self._limit = limit
 
     def close(self) -> None:
-        """End the thread."""
-        self._closed.set()
+        """End the watchdog process, which then no longer enforces a lease."""
+        self._limit = math.inf
+        if self._process is not None:
+            os.close(self._input)
+            self._process.kill()
+            self._process.wait()
+            self._process = None
 
-    def run(self) -> None:
-        """Check the lease until `close` is called."""
-        while not self._closed.wait(self._grace_s / CHECKS_PER_GRACE):
-            if self._overdue_s() > self._grace_s and self._guarding.is_set():
-                self._end(EXIT_FENCED, "the lease has expired and the control loop does not respond")
-                return
+    def _send(self, limit: float) -> None:
+        if self._process is None:
+            self._process = self._start()
+        os.write(self._input, f"{limit}\n".encode())
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        source, self._input = os.pipe()
+        try:
+            return subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    "-c",
+                    inspect.getsource(watchdog_process),
+                    str(self._jvm),
+                    str(os.getpid()),
+                    OUTPUT,
+                ],
+                stdin=source,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        finally:
+            os.close(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from collections.abc import Callable
@@ -78,7 +79,7 @@ class Driver:
         """
         settings, clock = self.settings, boot_time
         fence = Fence(epoch=settings.epoch, nonce=settings.nonce, lease_timeout_s=settings.lease_timeout_s, clock=clock)
-        watchdog = LeaseWatchdog(fence.overdue_s, grace_s=WATCHDOG_GRACE_S, end=self.process.exit)
+        watchdog = LeaseWatchdog(self.process.jvm, grace_s=WATCHDOG_GRACE_S)
         identity = _identity(self.spark, settings, notice)
         interfaces = DriverInterfaces(
             journal=self.journal,
@@ -92,11 +93,11 @@ class Driver:
             sleep=_pause(identity),
             warn=log.warning,
         )
-        watchdog.start()
+        watchdog.enforce(math.inf)  # start the watchdog process before a query may run
         try:
-            end = ControlLoop(identity, interfaces, settings, fence=fence, guard=watchdog.guard).run()
+            end = ControlLoop(identity, interfaces, settings, fence=fence, enforce=watchdog.enforce).run()
         except Exception:
-            if watchdog.is_guarding:  # a query, or a long operation, may still be running
+            if watchdog.is_enforcing:  # a query, or a long operation, may still be running
                 log.exception("the control loop failed")
                 self.process.exit(EXIT_FAILED, "the queries may still be running")
             raise

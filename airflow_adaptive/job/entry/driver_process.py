@@ -27,7 +27,11 @@ OUTPUT_TIME_S: Final = 0.2
 
 
 class DriverProcess:
-    """The Python process and the JVM, which end together."""
+    """The Python process and the JVM, which end together.
+
+    Attributes:
+        jvm: process id of the JVM.
+    """
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class DriverProcess:
         """
         gateway: Any = spark.sparkContext._gateway
         self._child = getattr(gateway, "proc", None)  # of Python, without spark-submit
-        self._jvm = int(java_class(spark, "java.lang.ProcessHandle").current().pid())
+        self.jvm = int(java_class(spark, "java.lang.ProcessHandle").current().pid())
         self._end = end
         self._kill = kill
 
@@ -61,9 +65,9 @@ class DriverProcess:
         output = threading.Thread(target=_write, args=(message,), daemon=True)
         output.start()
         output.join(OUTPUT_TIMEOUT_S)
-        if self._jvm in {os.getppid(), getattr(self._child, "pid", None)}:  # the number of a dead JVM may be used again
+        if self.jvm in {os.getppid(), getattr(self._child, "pid", None)}:  # the number of a dead JVM may be used again
             with suppress(ProcessLookupError):
-                self._kill(self._jvm, signal.SIGKILL)
+                self._kill(self.jvm, signal.SIGKILL)
         self._end(code)
 
 

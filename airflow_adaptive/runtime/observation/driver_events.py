@@ -30,7 +30,7 @@ LEASE_OVER = "DRIVER_LEASE_OVER"
 LEASE_MARGIN = timedelta(seconds=10)
 """Time after the end of a lease within which the driver certainly ends.
 
-The watchdog of the driver (`job.control.watchdog`) ends the Python process and the JVM within 7.25 s.
+The watchdog of the driver (`job.control.watchdog`) kills the Python process and the JVM within 6 s.
 """
 
 MOST_MS = 1e12

@@ -164,7 +164,7 @@ class DriverOnCluster:
         return sum(application["cores"] for application in self.cluster.state()["activeapps"])
 
     def processes(self) -> list[psutil.Process]:
-        """The newest driver's JVM and its Python."""
+        """The newest driver's Python process, its watchdog process and its JVM."""
         (java,) = [child for child in self._jvms() if "org.apache.spark.deploy.SparkSubmit" in _arguments(child)]
         return [*java.children(recursive=True), java]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -86,6 +87,7 @@ class SimulatedDriver:
     statuses: list[DriverStatus] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     guarded: bool = False
+    lease_end: float = math.inf
     fence: Fence = field(init=False)
     plan: DriverPlan | None = None
     steps: list[Callable[[], None]] = field(default_factory=list)
@@ -98,7 +100,7 @@ class SimulatedDriver:
         )
         self.fence = Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, clock=self.clock)
         identity = DriverStatus(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.STARTING)
-        return ControlLoop(identity, self.interfaces(), settings, fence=self.fence, guard=self.guard).run()
+        return ControlLoop(identity, self.interfaces(), settings, fence=self.fence, enforce=self.enforce).run()
 
     def interfaces(self) -> DriverInterfaces:
         """Every component is this object."""
@@ -241,8 +243,8 @@ class SimulatedDriver:
     def failure(self) -> FailureReport | None:
         return self.query_failure
 
-    def guard(self, on: bool) -> None:
-        self.guarded = on
+    def enforce(self, lease_end: float) -> None:
+        self.lease_end, self.guarded = lease_end, lease_end < math.inf
 
     def reports(self) -> tuple[QueryReport, ...]:
         return ()

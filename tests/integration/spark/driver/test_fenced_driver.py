@@ -81,12 +81,12 @@ def test_driver_that_is_fenced_during_an_operation_ends_with_its_jvm(driver, row
     assert jobs(tmp_path) == ended_at
 
 
-@pytest.mark.parametrize("frozen", ["java", "both"])
+@pytest.mark.parametrize("frozen", ["java", "python", "both"])
 def test_driver_that_is_frozen_longer_than_its_lease_ends_with_its_jvm(driver, rows, frozen):
-    """A process of the driver is frozen. Python ends a frozen JVM; a driver that thaws as a whole ends itself."""
+    """A process of the driver is frozen. Its watchdog process ends both processes; a driver that thaws as a whole is ended then."""
     rows.write(3)
     processes = start(driver)
-    stopped = [process for process in processes if frozen == "both" or process.name() == frozen]
+    stopped = [process for process in processes if frozen == "both" or is_part(process, frozen)]
     assert stopped
     for process in stopped:
         process.suspend()
@@ -96,3 +96,8 @@ def test_driver_that_is_frozen_longer_than_its_lease_ends_with_its_jvm(driver, r
         for process in stopped:
             process.resume()
     wait_for_end(processes)
+
+
+def is_part(process: psutil.Process, name: str) -> bool:
+    """Whether this is the JVM or the Python process of the driver, and not the watchdog process."""
+    return process.name().startswith(name) and "-I" not in process.cmdline()

@@ -37,7 +37,7 @@ class LinkedDriver:
             interfaces,
             settings,
             fence=Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, clock=self.driver.clock),
-            guard=self.driver.guard,
+            enforce=self.driver.enforce,
         )
 
     def pass_time(self, seconds: float) -> None:
@@ -80,3 +80,21 @@ def test_does_not_wait_for_the_operation_when_the_journal_names_another_driver(l
     with pytest.raises(FencedError):
         linked.link.run_while_polling(lambda: over.wait(TIMEOUT_S))
     over.set()
+
+
+def test_each_status_extends_the_lease_that_the_watchdog_enforces(linked):
+    ends = []
+    for _ in range(3):
+        linked.driver.time += 10.0
+        linked.link.poll()
+        linked.link.report()
+        ends.append(linked.driver.lease_end)
+    assert ends == [110.0 + LEASE_S, 120.0 + LEASE_S, 130.0 + LEASE_S]
+
+
+def test_a_status_that_is_not_written_does_not_extend_the_lease(linked):
+    linked.driver.writable = False
+    linked.driver.time += 10.0
+    linked.link.poll()
+    linked.link.report()
+    assert linked.driver.lease_end == 100.0 + LEASE_S

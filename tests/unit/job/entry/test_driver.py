@@ -30,7 +30,7 @@ class AssembledDriver:
         for name in ("HadoopJobDirectory", "SparkExecutorPool", "SparkPlacement"):
             monkeypatch.setattr(driver_module, name, lambda *_, **__: SimpleNamespace())
         monkeypatch.setattr(driver_module, "boot_time", lambda: self.boot_time)
-        monkeypatch.setattr(driver_module, "DriverProcess", lambda _: SimpleNamespace(exit=self.exit))
+        monkeypatch.setattr(driver_module, "DriverProcess", lambda _: SimpleNamespace(exit=self.exit, jvm=4711))
         monkeypatch.setattr(driver_module, "LeaseWatchdog", self.watchdog)
         monkeypatch.setattr(driver_module, "ControlLoop", self.control_loop)
         context = SimpleNamespace(applicationId="app-1", uiWebUrl=None)
@@ -46,14 +46,13 @@ class AssembledDriver:
 
     def watchdog(self, *_: object, **__: object) -> Any:
         return SimpleNamespace(
-            guard=lambda _: None,
-            is_guarding=self.guarding,
-            start=lambda: self.events.append("watch"),
+            enforce=lambda _: self.events.append("watch"),
+            is_enforcing=self.guarding,
             close=lambda: self.events.append("close"),
         )
 
     def control_loop(
-        self, identity: DriverStatus, interfaces: DriverInterfaces, _: DriverSettings, *, fence: Fence, guard: object
+        self, identity: DriverStatus, interfaces: DriverInterfaces, _: DriverSettings, *, fence: Fence, enforce: object
     ) -> Any:
         self.identity, self.interfaces, self.fence = identity, interfaces, fence
         return SimpleNamespace(run=self.run_control_loop)
