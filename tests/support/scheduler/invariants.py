@@ -66,7 +66,7 @@ WAYS_OUT: Mapping[type[Current], type[Event] | TimerName | None] = {
 }
 """What ends the wait of a state if nothing else does: a timer of its own, or an event from outside.
 
-The loop starts every new job, asks the cluster for slots at every poll, and reports a driver without a new status as `DriverHeartbeatTimedOut`.
+The loop starts every new job, requests slots from the cluster at every poll, and reports a driver without a new status as `DriverHeartbeatTimedOut`.
 A job that restarts has the timer that fits: STOP until all has stopped, then BACKOFF. STOP kills a driver again until the
 cluster, or the end of its lease, reports the end.
 """
