@@ -10,7 +10,7 @@ import pytest
 from tests.repository import retired_terms
 
 
-def test_no_retired_term_is_in_code_documentation_or_ui() -> None:
+def test_no_retired_term_is_in_code_tests_documentation_or_ui() -> None:
     assert list(retired_terms.violations()) == []
 
 

@@ -1,4 +1,4 @@
-"""What the driver is told, read off the scheduler's state."""
+"""The directive of the driver, derived from the scheduler's state."""
 
 from airflow_adaptive.runtime.directive import directive, executors
 from airflow_adaptive.runtime.spec import ExecutorShape

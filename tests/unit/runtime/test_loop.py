@@ -82,8 +82,8 @@ def test_overrides_that_can_not_hold_are_refused_once(small: Simulation, caplog:
     small.store.requests = ControlRequests(requirements={"job": (3, 2)})
     small.clock.at(20, small.drivers.finish)
     assert outcome(small.run()) is Outcome.FINISHED
-    (told,) = [it for it in caplog.messages if it.startswith("resource requirements")]
-    assert told == (
+    (message,) = [it for it in caplog.messages if it.startswith("resource requirements")]
+    assert message == (
         "resource requirements: The requested lower bound [3] for job vertex [job] is higher than the upper bound [2]. "
         "They are ignored."
     )
@@ -219,13 +219,13 @@ def _at(simulation: Simulation, number: int) -> float:
 
 
 def test_loop_of_an_idle_job_confirms_the_lease_of_its_driver_at_intervals() -> None:
-    calm = Simulation(trigger_lifetime="1 h", poll_interval="1 min", **QUICK)
-    calm.cluster.add_worker(cores=2, memory_mb=1024)
+    idle = Simulation(trigger_lifetime="1 h", poll_interval="1 min", **QUICK)
+    idle.cluster.add_worker(cores=2, memory_mb=1024)
     begun: list[int] = []
-    calm.clock.at(600, lambda: begun.append(max(calm.channel.journal)))
-    calm.run(RunLimits(recycle_at=START + timedelta(hours=10)))
-    assert 8 <= max(calm.channel.journal) - begun[0] <= 10
-    assert len(calm.cluster.submissions) == 1
+    idle.clock.at(600, lambda: begun.append(max(idle.channel.journal)))
+    idle.run(RunLimits(recycle_at=START + timedelta(hours=10)))
+    assert 8 <= max(idle.channel.journal) - begun[0] <= 10
+    assert len(idle.cluster.submissions) == 1
 
 
 def test_driver_that_gave_itself_up_is_replaced_and_the_reason_is_reported(small: Simulation) -> None:

@@ -41,9 +41,9 @@ def test_failures_are_displayed_with_what_followed(small: Simulation) -> None:
     small.clock.at(20, lambda: small.drivers.fail_query("TASK_FAILED", "executor 1 is gone"))
     small.clock.at(40, request(small, DesiredState.SUSPENDED))
     small.run()
-    (shown,) = map(failure_record, small.store.views[-1].failures)
-    assert shown["failure"] == "TASK_FAILED: executor 1 is gone"
-    assert (shown["state"], shown["decision"], shown["concurrent"]) == ("Executing", "restarting in 1 s", [])
+    (record,) = map(failure_record, small.store.views[-1].failures)
+    assert record["failure"] == "TASK_FAILED: executor 1 is gone"
+    assert (record["state"], record["decision"], record["concurrent"]) == ("Executing", "restarting in 1 s", [])
 
 
 def test_driver_that_dies_during_the_backoff_is_concurrent_to_what_failed_before(small: Simulation) -> None:

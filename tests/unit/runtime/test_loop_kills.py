@@ -1,7 +1,7 @@
 """A job's loop is killed, frozen and replaced at every step: never two drivers with queries, never a lost job.
 
-A loop touches the world by its calls to the ports alone, so these are all the steps there are. It dies before and after
-each call that changes something, and now and then in between; a call that only reads leaves the world as it was.
+A loop changes external systems only by calls to the ports, so the calls are all steps. It dies before and after
+each call that changes something, and now and then in between; a call that only reads changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.runtime.leased_drivers import EVERY_EPOCH
 from tests.support.runtime.loop_kill_simulation import Call, LoopKillSimulation
 
 CHANGES = frozenset({"create", "record", "compact", "submit", "kill"})
-"""Calls to ports that change the world."""
+"""Calls to ports that change external systems."""
 
 IN_BETWEEN_S = 10.0
 """How often a loop dies while it changes nothing."""
@@ -50,7 +50,7 @@ def driver_dies(life: LoopKillSimulation) -> None:
 
 
 def driver_vanishes(life: LoopKillSimulation) -> None:
-    """And nobody is told."""
+    """Publish nothing."""
     for submission_id, process in life.drivers.processes.items():
         process.gone = True
         life.cluster._drivers[submission_id].state = SubmissionState.UNKNOWN
@@ -82,10 +82,10 @@ def directory_is(*, available: bool) -> StateChange:
 
 
 def user_requests(desired_state: DesiredState) -> StateChange:
-    def ask(life: LoopKillSimulation) -> None:
+    def request(life: LoopKillSimulation) -> None:
         life.store.requests, life.is_stop_requested = ControlRequests(desired_state=desired_state), True
 
-    return ask
+    return request
 
 
 SCENARIOS: dict[str, Callable[[], LoopKillSimulation]] = {
@@ -136,7 +136,7 @@ SCENARIOS: dict[str, Callable[[], LoopKillSimulation]] = {
 
 
 def moments(life: LoopKillSimulation, in_between_s: float = IN_BETWEEN_S) -> list[tuple[str, LoopKillSimulation]]:
-    """Copies of the world from all steps of a loop that runs a life to its end."""
+    """Copies of the simulation from all steps of a loop that runs a life to its end."""
     copies: list[tuple[str, LoopKillSimulation]] = []
     last_s = 0.0
 
@@ -265,7 +265,7 @@ def test_driver_that_comes_when_it_is_given_up_does_not_meet_its_successor(boot_
 
 
 class SetClock:
-    """A clock that somebody has set."""
+    """A clock that was set."""
 
     def __init__(self, clock: ManualClock, ahead: timedelta) -> None:
         self._clock = clock
@@ -360,7 +360,7 @@ def test_call_that_a_frozen_loop_makes_late_does_no_harm(kind: str) -> None:
 
 
 def last_calls(life: LoopKillSimulation) -> list[tuple[str, StateChange, LoopKillSimulation]]:
-    """The calls that change something in a life, and copies of the world from before them."""
+    """The calls that change something in a life, and copies of the simulation before the calls."""
     calls: list[tuple[str, StateChange, LoopKillSimulation]] = []
 
     def made_late(name: str, args: tuple[Any, ...]) -> StateChange:

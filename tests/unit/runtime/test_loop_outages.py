@@ -36,7 +36,7 @@ def never(_: JournalDocument) -> bool:
 
 
 class FailingChannel(FakeChannel):
-    """A job directory whose operations fail when a test says so.
+    """A job directory whose operations fail on request of a test.
 
     Attributes:
         refuses: documents whose creation fails.
@@ -94,7 +94,7 @@ def small(channel: FailingChannel) -> Simulation:
     return simulation
 
 
-def ask(simulation: Simulation, desired_state: DesiredState) -> Callable[[], None]:
+def request(simulation: Simulation, desired_state: DesiredState) -> Callable[[], None]:
     return lambda: setattr(simulation.store, "requests", ControlRequests(desired_state=desired_state))
 
 
@@ -119,7 +119,7 @@ def test_document_whose_creation_fails_is_created_again_and_acted_on_once(
 def test_directory_away_at_the_start_is_waited_for(small: Simulation, channel: FailingChannel) -> None:
     channel.available = False
     small.clock.at(20, lambda: setattr(channel, "available", True))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
 
 
@@ -142,12 +142,12 @@ def test_directory_that_is_away_is_read_with_backoff_though_a_timer_is_due(
 ) -> None:
     polled_at: list[float] = []
 
-    def leave() -> None:
+    def stop_loop() -> None:
         channel.available = False
         small.clock.tick = lambda: polled_at.append(small.clock.elapsed)
 
     with_timeout(small)
-    small.clock.at(1, leave)  # the timer of the stabilisation is due a second later
+    small.clock.at(1, stop_loop)  # the timer of the stabilisation is due a second later
     with pytest.raises(JobDirectoryError):
         small.run()
     intervals = [later - earlier for earlier, later in pairwise(polled_at)]
@@ -160,7 +160,7 @@ def test_outage_of_an_hour_kills_nothing_and_is_reported(small: Simulation, chan
     """The triggerer cannot reach the job directory for an hour; the driver can; the same driver continues afterwards."""
     small.clock.at(30, lambda: setattr(channel, "available", False))
     small.clock.at(3630, lambda: setattr(channel, "available", True))
-    small.clock.at(3700, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(3700, request(small, DesiredState.SUSPENDED))
     during: list[str] = []
     small.clock.at(1000, lambda: during.extend(reports(small)))
     assert outcome(small) is Outcome.SUSPENDED
@@ -176,7 +176,7 @@ def test_outage_of_an_hour_kills_nothing_and_is_reported(small: Simulation, chan
 def test_read_that_fails_once_is_no_outage(small: Simulation, channel: FailingChannel) -> None:
     small.clock.at(30, lambda: setattr(channel, "available", False))
     small.clock.at(30.5, lambda: setattr(channel, "available", True))
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
     assert reports(small) == []
 
@@ -200,16 +200,16 @@ def documents(channel: FailingChannel) -> list[JournalDocument]:
 
 def test_claim_that_fails_shows_no_transition_twice(small: Simulation, channel: FailingChannel) -> None:
     small.run(RunLimits(recycle_at=START + timedelta(seconds=20)))
-    shown = small.transitions
+    transitions = small.transitions
     claimed = max(channel.journal) + 1
     channel.refuses = Once(lambda document: document.number == claimed)
     small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
-    assert small.transitions == shown
+    assert small.transitions == transitions
 
 
 def test_log_that_can_not_be_compacted_goes_on(small: Simulation, channel: FailingChannel) -> None:
     channel.compacts = False
-    small.clock.at(20, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(20, request(small, DesiredState.SUSPENDED))
     small.run(RunLimits(recycle_at=small.clock.now() + timedelta(seconds=5)))
     for _ in range(100):  # each loop claims the log with a document
         small.run(RunLimits(recycle_at=small.clock.now() + timedelta(milliseconds=1)))
@@ -224,7 +224,7 @@ def test_new_start_whose_document_fails_is_tried_again(small: Simulation, channe
     small.spec = replace(small.spec, attempt="attempt-2")
     claimed = max(channel.journal) + 1
     channel.refuses = Once(lambda document: document.number == claimed + 1)
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
@@ -239,7 +239,7 @@ def test_loop_that_follows_one_that_died_before_the_new_start_starts_again(
     channel.refuses = lambda document: document.number > claimed
     small.run(RunLimits(recycle_at=small.clock.now() + timedelta(seconds=5)))
     channel.refuses = never
-    small.clock.at(60, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
@@ -285,7 +285,7 @@ def test_killing_the_task_of_a_job_that_never_began_submits_nothing(small: Simul
 
 
 def test_addresses_of_the_uis_are_displayed(small: Simulation) -> None:
-    small.clock.at(20, ask(small, DesiredState.SUSPENDED))
+    small.clock.at(20, request(small, DesiredState.SUSPENDED))
     small.run()
     assert small.store.views[-1].urls.master == "http://fake:8080"
 

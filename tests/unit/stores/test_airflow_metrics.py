@@ -91,7 +91,7 @@ def seen(rescales_ended: Sequence[Rescale] = (), transitions: Sequence[Transitio
     return replace(view, history=replace(view.history, rescales=rescales_ended, transitions=transitions), **changes)
 
 
-def figures(**columns: Any) -> dict[str, Any]:
+def job_metrics(**columns: Any) -> dict[str, Any]:
     point = dict.fromkeys(COLUMNS) | {"at": 1, "slots": 2, "lower": 1, "upper": 4, "state": "Executing"} | columns
     return {"metrics/10": {"step": 10, "columns": [*point], "points": [[0] * len(point), [*point.values()]]}}
 
@@ -129,7 +129,7 @@ def test_view_is_sent_as_gauges(backend: Recorder, metrics: AirflowMetrics) -> N
 def test_every_metric_is_sent_with_tags_as_well(backend: Recorder, metrics: AirflowMetrics) -> None:
     metrics.send_view(seen([rescale(TerminalState.COMPLETED, 1.5)]))
     metrics.send_view(seen(transitions=[transition(1, ReasonCode.QUERY_FAILED)], restarts=1, rescales=1))
-    metrics.send_metrics(figures(input=1.0, processed=2.0, backlog=3, batch_ms=4))
+    metrics.send_metrics(job_metrics(input=1.0, processed=2.0, backlog=3, batch_ms=4))
     sent = {(name.partition(";")[0].removeprefix("adaptive."), kind) for name, kind in backend.tagged}
     assert sent == {(name, metric.type.value) for name, metric in AIRFLOW_METRICS.items()}
     assert all(TAGS.items() <= tags.items() for tags in backend.tagged.values())
@@ -200,7 +200,7 @@ def test_downtime_is_that_of_the_newest_completed_rescale(backend: Recorder, met
 
 
 def test_newest_metrics_are_sent_and_what_is_unknown_is_not(backend: Recorder, metrics: AirflowMetrics) -> None:
-    metrics.send_metrics(figures(input=12.5, batch_ms=300))
+    metrics.send_metrics(job_metrics(input=12.5, batch_ms=300))
     named = {name: value for name, value in backend.gauges.items() if name.startswith("adaptive.departures.")}
     assert named == {
         "adaptive.departures.slots": 2,
@@ -235,7 +235,7 @@ def test_backend_that_fails_is_reported_once_and_costs_nothing(
     stats.initialize(factory=away, export_legacy_names=True)
     with caplog.at_level(logging.WARNING):
         metrics.send_view(seen())
-        metrics.send_metrics(figures())
+        metrics.send_metrics(job_metrics())
         metrics.send_view(seen(slots=None))
     assert [record.getMessage() for record in caplog.records] == [
         "Metrics of job 'departures' cannot be sent: ConnectionError: no backend",
@@ -259,7 +259,7 @@ def test_process_in_which_no_one_has_set_statistics_up_sends_them(
     untouched: None, statsd: socket.socket, metrics: AirflowMetrics
 ) -> None:
     shared._factory = shared._backend = None
-    metrics.send_metrics(figures())
+    metrics.send_metrics(job_metrics())
     assert {statsd.recv(1000), statsd.recv(1000)} == {
         b"airflow.adaptive.slots:2|g",
         b"airflow.adaptive.departures.slots:2|g",
@@ -274,12 +274,12 @@ def test_process_whose_statistics_are_set_up_keeps_them(backend: Recorder, metri
     assert shared._factory is factory
 
 
-async def store_shows_view_and_figures() -> None:
+async def publish_view_and_metrics() -> None:
     clock = ManualClock()
     access = StoreAccess(clock)
     store = AirflowJobStore("departures", TaskKey(dag_id="flights", task_id="stream", run_id="r"), clock, access)
     await store.publish(seen())
-    await store.publish_metrics(figures(input=7.5))
+    await store.publish_metrics(job_metrics(input=7.5))
     await store.finish()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.wait_for(asyncio.gather(*others), timeout=10)  # none is left if the sending was quick
@@ -289,7 +289,7 @@ async def store_shows_view_and_figures() -> None:
 
 def test_job_store_sends_what_it_shows(backend: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     FakeComms.install(monkeypatch)
-    asyncio.run(store_shows_view_and_figures())
+    asyncio.run(publish_view_and_metrics())
     assert backend.gauges["adaptive.departures.num_records_in_per_second"] == 7.5
     assert backend.gauges["adaptive.departures.state.Executing"] == 1
 

@@ -1,4 +1,4 @@
-"""Airflow's stores as the inbox and the mirror of a job."""
+"""Airflow's stores as the control requests and the published state of a job."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def unlucky(vertices: int) -> Scenario:
 def test_all_that_a_job_shows_is_small(vertices: int) -> None:
     job = unlucky(vertices)
     urls = Urls(**dict.fromkeys(Urls.__dataclass_fields__, LONG_URL))
-    shown = xcoms(job_view(job.state, history(job), urls, "attempt"))
-    assert all(shown[key] for key in ("parallelism", "transitions", "failures", "decisions"))
-    assert len(shown["rescales"]["history"]) >= 3
-    assert sum(len(json.dumps(value)) for value in shown.values()) < MOST_BYTES
+    published = xcoms(job_view(job.state, history(job), urls, "attempt"))
+    assert all(published[key] for key in ("parallelism", "transitions", "failures", "decisions"))
+    assert len(published["rescales"]["history"]) >= 3
+    assert sum(len(json.dumps(value)) for value in published.values()) < MOST_BYTES

@@ -21,8 +21,8 @@ from airflow_adaptive.testing.simulation.one_job import Simulation
 
 TASK = TaskKey(dag_id="d", task_id="t", run_id="r")
 
-told: list[str] = []
-"""What the callbacks of these tests were told."""
+received: list[str] = []
+"""The texts that the callbacks of these tests received."""
 
 
 class BlockingNotifier(BaseNotifier):
@@ -35,7 +35,7 @@ class BlockingNotifier(BaseNotifier):
         self.text = text
 
     def notify(self, context: Any) -> None:
-        told.append(self.text)
+        received.append(self.text)
 
 
 class AsyncNotifier(BlockingNotifier):
@@ -44,15 +44,15 @@ class AsyncNotifier(BlockingNotifier):
     notify = BaseNotifier.notify
 
     async def async_notify(self, context: Any) -> None:
-        told.append(self.text)
+        received.append(self.text)
 
 
 async def plain(text: str, context: Mapping[str, Any]) -> None:
-    told.append(f"{text} {context['job']}")
+    received.append(f"{text} {context['job']}")
 
 
 async def without_context(text: str) -> None:
-    told.append(text)
+    received.append(text)
 
 
 async def broken(**_: Any) -> None:
@@ -65,7 +65,7 @@ async def endless(**_: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def forget() -> None:
-    told.clear()
+    received.clear()
 
 
 def reporter(callback: Any, **kwargs: Any) -> RescaleCallback:
@@ -96,7 +96,7 @@ def rescale(
 
 
 def after(reporter: RescaleCallback, *views: Sequence[Rescale]) -> list[str]:
-    """What was told when these views were shown one after the other."""
+    """The texts of the callbacks after these views were published one after the other."""
 
     async def run() -> None:
         for view in views:
@@ -105,7 +105,7 @@ def after(reporter: RescaleCallback, *views: Sequence[Rescale]) -> list[str]:
         reporter.close()
 
     asyncio.run(run())
-    return told
+    return received
 
 
 @pytest.mark.parametrize("notifier", [BlockingNotifier, AsyncNotifier])
@@ -122,21 +122,21 @@ def test_function_is_called_with_the_context_if_it_takes_one() -> None:
 
 
 def test_each_rescale_is_reported_once_and_none_of_an_earlier_loop() -> None:
-    shown = reporter(BlockingNotifier, text="{{ rescale.number }}")
-    heard = after(shown, [rescale(1)], [rescale(1), rescale(2)], [rescale(2)], [rescale(2), rescale(3)])
-    assert sorted(heard) == ["2", "3"], "each in a thread of its own"
+    callback = reporter(BlockingNotifier, text="{{ rescale.number }}")
+    texts = after(callback, [rescale(1)], [rescale(1), rescale(2)], [rescale(2)], [rescale(2), rescale(3)])
+    assert sorted(texts) == ["2", "3"], "each in a thread of its own"
 
 
 @pytest.mark.parametrize(
-    "silent",
+    "unfinished",
     [
         rescale(1, cause=TriggerCause.INITIAL_SCHEDULE),
         rescale(1, end=TerminalState.IGNORED),
         rescale(1, end=None),
     ],
 )
-def test_what_is_no_finished_rescale_is_not_reported(silent: Rescale) -> None:
-    assert after(reporter(BlockingNotifier, text="x"), [], [silent]) == []
+def test_what_is_no_finished_rescale_is_not_reported(unfinished: Rescale) -> None:
+    assert after(reporter(BlockingNotifier, text="x"), [], [unfinished]) == []
 
 
 def test_failure_and_wide_jobs_are_reported_in_a_line() -> None:

@@ -60,7 +60,7 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., AdaptiveJobTrigger]:
-    (tmp_path / "job").mkdir()  # as whoever stages the code leaves it
+    (tmp_path / "job").mkdir()  # as staging leaves the folder
     spec = JobSpec(
         graph=JobGraph.single("job", ParallelismRange.of(1)),
         options=Options.of({"poll_interval": "10 ms"}),
@@ -214,7 +214,7 @@ def test_trigger_whose_duplicate_took_over_waits(
 ) -> None:
     monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
     monkeypatch.setattr(adaptive_job, "STANDBY_DELAY", timedelta(0))
-    answers: list[SupersededError | dict[str, str]] = [SupersededError(7, f"{MINE}#twin"), {"status": "recycle"}]
+    answers: list[SupersededError | dict[str, str]] = [SupersededError(7, f"{MINE}#duplicate"), {"status": "recycle"}]
 
     async def loop(*_: Any) -> Any:
         answer = answers.pop(0)
@@ -323,7 +323,7 @@ def test_recycled_trigger_whose_duplicate_has_taken_over_does_not_take_the_job_b
 
     async def lost(*_: Any) -> Any:
         taken.append("over")
-        raise SupersededError(7, f"{MINE}#twin")
+        raise SupersededError(7, f"{MINE}#duplicate")
 
     monkeypatch.setattr(adaptive_job, "run_job_loop", lost)
 

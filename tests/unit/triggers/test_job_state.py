@@ -65,7 +65,7 @@ def test_watcher_begins_with_what_comes_next(airflow: FakeComms, monkeypatch: py
     monkeypatch.setattr(SystemClock, "sleep", rescale)
     assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
     assert watched.values["position of departures"] == event_position(decoded(SUMMARY)), (
-        "an event that is not taken is told again"
+        "an event that is not taken is sent again"
     )
 
 

@@ -45,11 +45,11 @@ def hanging() -> Iterator[HangingFileSystem]:
 
 
 def blocked_until(event: threading.Event) -> Callable[[], str]:
-    def work() -> str:
+    def call() -> str:
         event.wait()
         return "late answer"
 
-    return work
+    return call
 
 
 @pytest.mark.asyncio
@@ -159,8 +159,8 @@ async def test_urgent_calls_precede_calls_that_read_the_history() -> None:
     await asyncio.sleep(0)
     calls = []
     for name in ("history 1", "history 2", "status"):
-        work = threads.call(lambda name=name: order.append(name), LIMIT_S, urgent=name == "status")  # type: ignore[misc]
-        calls.append(asyncio.create_task(work))
+        call = threads.call(lambda name=name: order.append(name), LIMIT_S, urgent=name == "status")  # type: ignore[misc]
+        calls.append(asyncio.create_task(call))
         await asyncio.sleep(0)
     released.set()
     await asyncio.gather(blocks, *calls)
@@ -199,8 +199,8 @@ def test_threads_end_after_their_event_loop() -> None:
     async def use() -> None:
         threads = StorageThreads.of("file:///jobs")
         assert StorageThreads.of("file:///jobs") is threads
-        work = [threads.call(lambda: used.append(threading.current_thread()), LIMIT_S) for _ in range(4)]
-        await asyncio.gather(*work)
+        call = [threads.call(lambda: used.append(threading.current_thread()), LIMIT_S) for _ in range(4)]
+        await asyncio.gather(*call)
 
     asyncio.run(use())
     gc.collect()

@@ -1,4 +1,4 @@
-"""A driver's report becomes events."""
+"""A driver status becomes events."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def test_trigger_interval_is_the_longest_that_is_possible(
     job: Scenario, intervals: tuple[Any, ...], longest: timedelta | None
 ):
     queries = tuple(QueryReport(name="q", active=True, trigger_interval_ms=interval) for interval in intervals)
-    in_force = [it for it in observed(job, replace(report(job), queries=queries)) if isinstance(it, PlanActivated)]
-    assert [it.trigger_interval for it in in_force] == [longest]
+    activations = [it for it in observed(job, replace(report(job), queries=queries)) if isinstance(it, PlanActivated)]
+    assert [it.trigger_interval for it in activations] == [longest]

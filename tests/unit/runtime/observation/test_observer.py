@@ -89,7 +89,7 @@ async def test_status_is_not_read_when_file_polling_is_not_due(scene: Scene) -> 
 
 
 async def test_silence_of_a_driver_counts_after_the_grace_period(scene: Scene) -> None:
-    """After its first read, the observer cannot tell a silent driver from a driver that is about to write."""
+    """After its first read, the observer cannot distinguish a driver without a heartbeat from a driver that is about to write."""
     scene.report(1)
     assert await scene.observer.read_status(START) is None
     assert scene.observer.has_read_status

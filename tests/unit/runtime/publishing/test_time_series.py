@@ -32,9 +32,9 @@ def report(rows: int, nonce: str = "first", backlog: int | None = None, batch_ms
     return DriverStatus(job="job", epoch=1, nonce=nonce, sequence=1, at="", state=DriverState.RUNNING, queries=(query,))
 
 
-def points(news: Mapping[str, Any] | None, step: int = 10) -> list[dict[str, Any]]:
-    assert news is not None
-    page = news[f"metrics/{step}"]
+def points(changed: Mapping[str, Any] | None, step: int = 10) -> list[dict[str, Any]]:
+    assert changed is not None
+    page = changed[f"metrics/{step}"]
     assert page["step"] == step
     return [dict(zip(page["columns"], point, strict=True)) for point in page["points"]]
 
@@ -42,17 +42,17 @@ def points(news: Mapping[str, Any] | None, step: int = 10) -> list[dict[str, Any
 def watched(
     metrics: JobMetrics, state: SchedulerState, seconds: int, every: int = 2, rows_per_s: int = 50, begin: int = 0
 ) -> list[Any]:
-    told = []
+    documents = []
     for second in range(begin, begin + seconds, every):
         metrics.record(state, report(rows_per_s * second), START + timedelta(seconds=second))
-        told.append(metrics.changed_documents())
-    return [news for news in told if news is not None]
+        documents.append(metrics.changed_documents())
+    return [changed for changed in documents if changed is not None]
 
 
 def test_rows_are_counted_per_second_whenever_the_loop_polls(running: SchedulerState) -> None:
-    news = watched(JobMetrics(), running, 31)
-    assert len(news) == 4, "once in each step"
-    first, *others = points(news[-1])
+    changed = watched(JobMetrics(), running, 31)
+    assert len(changed) == 4, "once in each step"
+    first, *others = points(changed[-1])
     assert all(point["input"] == 50 for point in others)
     assert {point["processed"] for point in (first, *others)} == {200.0}
     assert first["slots"] == 2
@@ -71,12 +71,12 @@ def test_new_driver_that_counts_from_zero_gives_no_wild_rate(running: SchedulerS
 def test_job_without_a_driver_has_bounds_and_a_state_but_no_metrics(running: SchedulerState) -> None:
     metrics = JobMetrics()
     metrics.record(Scenario().state, None, START)
-    news = metrics.changed_documents()
-    (point,) = points(news)
+    changed = metrics.changed_documents()
+    (point,) = points(changed)
     assert point["slots"] == 0
     assert [point[name] for name in ("input", "processed", "batch_ms", "backlog")] == [None] * 4
-    assert news is not None
-    assert news[DRIVER] == {}
+    assert changed is not None
+    assert changed[DRIVER] == {}
 
 
 def test_step_shows_the_mean_rate_and_the_worst_of_the_rest(running: SchedulerState) -> None:
@@ -96,7 +96,7 @@ def test_pages_stay_small_for_ever_and_each_reaches_as_far_back_as_it_should(run
     days = watched(metrics, running, three_days, every=60, rows_per_s=123_456)
     days += watched(metrics, running, 3600, every=10, rows_per_s=123_456, begin=three_days)
     for step, most in RESOLUTIONS.items():
-        newest = next(news for news in reversed(days) if f"metrics/{step}" in news)
+        newest = next(changed for changed in reversed(days) if f"metrics/{step}" in changed)
         found = points(newest, step)
         assert len(found) == most
         assert found[-1]["at"] - found[0]["at"] == step * (most - 1)
@@ -106,12 +106,12 @@ def test_pages_stay_small_for_ever_and_each_reaches_as_far_back_as_it_should(run
 def test_next_loop_goes_on_with_the_pages_of_the_one_before(running: SchedulerState) -> None:
     before, after = JobMetrics(), JobMetrics()
     pages: dict[str, Any] = {}
-    for news in watched(before, running, 61):
-        pages |= json.loads(json.dumps(news))
+    for changed in watched(before, running, 61):
+        pages |= json.loads(json.dumps(changed))
     after.restore(pages)
     after.record(running, None, START + timedelta(seconds=70))
-    news = after.changed_documents()
-    assert [point["at"] for point in points(news)] == [int(START.timestamp()) + 10 * step for step in range(8)]
+    changed = after.changed_documents()
+    assert [point["at"] for point in points(changed)] == [int(START.timestamp()) + 10 * step for step in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -146,5 +146,5 @@ def test_clock_that_was_set_back_drops_no_point_and_adds_none_twice(running: Sch
 
 
 def test_pages_are_plain_json_as_airflows_store_takes_it(running: SchedulerState) -> None:
-    news = watched(JobMetrics(), running, 31)[-1]
-    assert json.loads(json.dumps(news)) == news
+    changed = watched(JobMetrics(), running, 31)[-1]
+    assert json.loads(json.dumps(changed)) == changed

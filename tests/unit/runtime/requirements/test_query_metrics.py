@@ -46,7 +46,7 @@ class Driver:
     def __init__(self, graph: JobGraph = SINGLE) -> None:
         self.gauge, self.graph, self.sequence, self.at = QueryGauge(), graph, 0, START
 
-    def says(self, *queries: QueryReport, after: float = 1.0) -> dict[str, QueryMetrics]:
+    def metrics_of(self, *queries: QueryReport, after: float = 1.0) -> dict[str, QueryMetrics]:
         self.at += timedelta(seconds=after)
         self.sequence += 1
         report = DriverStatus(
@@ -62,7 +62,7 @@ class Driver:
 
 
 def test_batch_reports_what_came_in_what_it_cost_and_what_waits():
-    assert Driver().says(BATCH)["q"] == QueryMetrics(
+    assert Driver().metrics_of(BATCH)["q"] == QueryMetrics(
         vertices=("job",),
         input_rate=300.0,
         busy_rate=2000.0,
@@ -77,47 +77,47 @@ def test_batch_reports_what_came_in_what_it_cost_and_what_waits():
 
 def test_query_between_two_triggers_is_judged_by_its_last_batch():
     driver = Driver()
-    driver.says(BATCH)
-    assert driver.says(BATCH, after=10)["q"].input_rate == 300.0
+    driver.metrics_of(BATCH)
+    assert driver.metrics_of(BATCH, after=10)["q"].input_rate == 300.0
 
 
 def test_query_that_no_row_reaches_any_more_is_quiet_until_its_next_batch():
     driver = Driver()
-    driver.says(BATCH)
-    quiet = driver.says(BATCH, after=20)["q"]
+    driver.metrics_of(BATCH)
+    quiet = driver.metrics_of(BATCH, after=20)["q"]
     assert (quiet.input_rate, quiet.busy_rate, quiet.backlog, quiet.busy, quiet.batch_duration) == (0, 0, 0, 0, 0)
-    asking = driver.says(replace(BATCH, idle=False))["q"]
+    asking = driver.metrics_of(replace(BATCH, idle=False))["q"]
     assert asking.input_rate == 0, "it only asks its sources for rows"
-    assert driver.says(replace(BATCH, committed=8))["q"].input_rate == 300.0
+    assert driver.metrics_of(replace(BATCH, committed=8))["q"].input_rate == 300.0
 
 
 def test_quiet_query_whose_sources_do_not_report_what_waits_does_not_either():
     driver = Driver()
-    driver.says(replace(BATCH, backlog=None))
-    assert driver.says(replace(BATCH, backlog=None), after=60)["q"].backlog is None
+    driver.metrics_of(replace(BATCH, backlog=None))
+    assert driver.metrics_of(replace(BATCH, backlog=None), after=60)["q"].backlog is None
 
 
 def test_how_long_a_batch_has_been_running_is_measured_from_the_first_look_at_it():
     driver = Driver()
-    driver.says(BATCH)
+    driver.metrics_of(BATCH)
     running = replace(BATCH, idle=False)
-    assert [driver.says(running)["q"].running, driver.says(running, after=30)["q"].running] == [0, 30_000]
-    assert driver.says(replace(running, committed=8))["q"].running == 0, "another batch runs"
-    assert driver.says(replace(BATCH, committed=8))["q"].running is None
+    assert [driver.metrics_of(running)["q"].running, driver.metrics_of(running, after=30)["q"].running] == [0, 30_000]
+    assert driver.metrics_of(replace(running, committed=8))["q"].running == 0, "another batch runs"
+    assert driver.metrics_of(replace(BATCH, committed=8))["q"].running is None
 
 
 def test_query_that_is_triggered_as_fast_as_possible_is_busy_all_the_time():
-    assert Driver().says(replace(BATCH, trigger_interval_ms=0))["q"].busy == 1.0
+    assert Driver().metrics_of(replace(BATCH, trigger_interval_ms=0))["q"].busy == 1.0
 
 
 def test_query_without_a_batch_has_no_metrics_yet():
-    figures = Driver().says(QueryReport(name="q", active=True))["q"]
-    assert (figures.input_rate, figures.busy_rate, figures.busy, figures.batch_duration) == (None, None, None, None)
+    metrics = Driver().metrics_of(QueryReport(name="q", active=True))["q"]
+    assert (metrics.input_rate, metrics.busy_rate, metrics.busy, metrics.batch_duration) == (None, None, None, None)
 
 
 def test_status_that_is_read_twice_has_no_changes_and_a_missing_status_has_no_metrics():
     driver = Driver()
-    first = driver.says(BATCH)
+    first = driver.metrics_of(BATCH)
     report = DriverStatus(
         job="departures", epoch=3, nonce="n", sequence=1, at="", state=DriverState.RUNNING, queries=(BATCH,)
     )
@@ -126,7 +126,7 @@ def test_status_that_is_read_twice_has_no_changes_and_a_missing_status_has_no_me
 
 
 def test_query_that_has_ended_is_left_out():
-    assert Driver().says(replace(BATCH, active=False)) == {}
+    assert Driver().metrics_of(replace(BATCH, active=False)) == {}
 
 
 @pytest.mark.parametrize(
@@ -141,13 +141,13 @@ def test_query_that_has_ended_is_left_out():
 def test_query_is_its_slot_sharing_group_or_its_vertex_or_the_whole_job(
     names: tuple[str, ...], vertices: list[tuple[str, ...]]
 ):
-    figures = Driver(TWO).says(*(replace(BATCH, name=name) for name in names))
-    assert [figures[name].vertices for name in names] == vertices
+    metrics = Driver(TWO).metrics_of(*(replace(BATCH, name=name) for name in names))
+    assert [metrics[name].vertices for name in names] == vertices
 
 
 def test_partitions_of_a_query_are_those_of_its_state():
-    figures = Driver(TWO).says(*(replace(BATCH, name=name) for name in ("raw", "counts")))
-    assert state_partitions(TWO, figures) == {"raw": 1, "counts": 12}
+    metrics = Driver(TWO).metrics_of(*(replace(BATCH, name=name) for name in ("raw", "counts")))
+    assert state_partitions(TWO, metrics) == {"raw": 1, "counts": 12}
 
 
 # ---- what rescales cost ---------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def rescale(*states: tuple[str, float], **changes: Any) -> Rescale:
         spans.append(StateSpan(state=state, entered=at, left=at + timedelta(seconds=seconds)))
         at = spans[-1].left
     amounts = Amounts(desired={"job": 4}, sufficient={"job": 1}, before={"job": 2}, after={"job": 4})
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "number": 1,
         "requirements": 1,
         "attempt": 1,
@@ -172,7 +172,7 @@ def rescale(*states: tuple[str, float], **changes: Any) -> Rescale:
         "tier": Tier.QUERY,
         "terminated_reason": TerminatedReason.SUCCEEDED,
     }
-    return Rescale(**(told | changes))
+    return Rescale(**(fields | changes))
 
 
 def test_rescale_costs_what_it_took_and_no_long_wait_for_its_time():

@@ -75,7 +75,7 @@ def test_lower_bound_of_minus_one_is_one_as_in_flip_291() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "told", "kind"),
+    ("state", "ended", "kind"),
     [
         (None, ("BATCH", None), "batch"),
         (None, ("BATCH", "FAILED"), "batch"),
@@ -87,20 +87,20 @@ def test_lower_bound_of_minus_one_is_one_as_in_flip_291() -> None:
     ],
 )
 def test_job_that_can_not_have_other_requirements_is_known_by_what_it_shows_and_by_its_state(
-    state: SchedulerState | None, told: tuple[str | None, str | None], kind: str
+    state: SchedulerState | None, ended: tuple[str | None, str | None], kind: str
 ) -> None:
     with pytest.raises(NotRescalableError, match="Job 'departures' ") as refused:
-        require_rescalable("departures", state, *told)
+        require_rescalable("departures", state, *ended)
     assert refused.value.kind == kind
 
 
 @pytest.mark.parametrize(
-    ("state", "told"), [(STATE, ("STREAMING", None)), (STATE, ("STREAMING", "SUSPENDED")), (None, (None, None))]
+    ("state", "ended"), [(STATE, ("STREAMING", None)), (STATE, ("STREAMING", "SUSPENDED")), (None, (None, None))]
 )
 def test_job_that_can_go_on_may_have_other_requirements(
-    state: SchedulerState | None, told: tuple[str | None, str | None]
+    state: SchedulerState | None, ended: tuple[str | None, str | None]
 ) -> None:
-    require_rescalable("departures", state, *told)
+    require_rescalable("departures", state, *ended)
 
 
 def test_check_for_duplicate_fields_is_linear():

@@ -179,7 +179,7 @@ def test_suspended_job_is_resumed_within_what_the_policy_requests():
     assert running_on(job.run(RunLimits(recycle_at=START + timedelta(minutes=75)))) == 4
 
 
-FIGURES = st.one_of(st.none(), st.floats(), st.integers(), st.booleans(), st.text(max_size=3))
+VALUES = st.one_of(st.none(), st.floats(), st.integers(), st.booleans(), st.text(max_size=3))
 
 
 @settings(max_examples=25, deadline=None)
@@ -189,7 +189,7 @@ FIGURES = st.one_of(st.none(), st.floats(), st.integers(), st.booleans(), st.tex
             st.sampled_from(
                 ["committed", "batch_rows", "batch_duration_ms", "input_rate", "backlog", "trigger_interval_ms", "idle"]
             ),
-            FIGURES,
+            VALUES,
         ),
         min_size=1,
         max_size=4,
@@ -204,17 +204,17 @@ def within_bounds(seen: advisors.PolicyAdvisor, reports: list[dict[str, Any]]) -
     """Look at these reports one after the other, on a job that executes."""
     scenario, resolver = Scenario(1, 4), RequirementsResolver(seen)
     scenario.given_executing(2)
-    for number, said in enumerate(reports * 3):
+    for number, changes in enumerate(reports * 3):
         given: dict[str, Any] = {"name": "q", "active": True}
-        query = QueryReport(**(given | said))
+        query = QueryReport(**(given | changes))
         status = DriverStatus(
             job="job", epoch=1, nonce="n", sequence=number, at="", state=DriverState.RUNNING, queries=(query,)
         )
         at = START + timedelta(seconds=20 * number)
-        ruling = resolver.resolve(
+        resolved = resolver.resolve(
             ResolverInput(state=scenario.state, control_requests=ControlRequests(), status=status, costs={}, at=at)
         )
-        assert ruling is not None
-        bounds = ruling.requirements["job"]
+        assert resolved is not None
+        bounds = resolved.requirements["job"]
         assert 1 <= bounds.lower <= bounds.upper <= 4
         json.dumps(resolver.to_snapshot(), allow_nan=False)

@@ -88,10 +88,10 @@ def test_bounds_of_a_calendar_that_is_kept_apart_are_reported_as_such_and_a_user
         kept_apart, requirements={"job": (1, 1)}, requester=Requester(requested_by="alice", via="CLI")
     )
     assert running_on(until(job, 10 * MINUTES)) == 1
-    lifted = replace(kept_apart, requirements={"job": (-1, -1)})
-    job.store.requests = lifted
+    cleared = replace(kept_apart, requirements={"job": (-1, -1)})
+    job.store.requests = cleared
     assert running_on(until(job, 15 * MINUTES)) == 2
-    job.store.requests = replace(lifted, calendar={"job": (-1, -1)})
+    job.store.requests = replace(cleared, calendar={"job": (-1, -1)})
     assert running_on(until(job, 20 * MINUTES)) == 4
 
 
@@ -117,8 +117,8 @@ def test_load_rescales_within_the_bounds_of_a_calendar_that_is_kept_apart():
 def test_dry_run_only_reports_what_it_would_do(policy: Any):
     job = following(policy)
     assert running_on(until(job, 90 * MINUTES)) == 4, "what its DAG declares"
-    told = [text for text in reasons(job) if text.startswith("dry run: ")]
-    assert [text.split(" (")[0] for text in told] == [
+    reported = [text for text in reasons(job) if text.startswith("dry run: ")]
+    assert [text.split(" (")[0] for text in reported] == [
         "dry run: calendar would set job 1-2",
         "dry run: calendar would set job 3-4",
     ]

@@ -80,9 +80,9 @@ def test_override_that_is_cleared_or_expired_releases_the_requirements(advice: P
     assert summary(resolve(expired, advice, DECLARED, active(), START - timedelta(seconds=1))) == ("USER", 2, 2)
 
 
-@pytest.mark.parametrize("asked", [None, {}, {"other": 1}, "x"])
-def test_requirements_that_can_not_hold_leave_those_active(asked: object) -> None:
-    assert resolve(decode({"requirements": {"value": asked}}), None, DECLARED, active(2, 3), START) is None
+@pytest.mark.parametrize("requested", [None, {}, {"other": 1}, "x"])
+def test_requirements_that_can_not_hold_leave_those_active(requested: object) -> None:
+    assert resolve(decode({"requirements": {"value": requested}}), None, DECLARED, active(2, 3), START) is None
 
 
 def test_requirements_that_come_into_force_next_are_active() -> None:
