@@ -135,6 +135,8 @@ def test_driver_that_could_not_be_submitted_is_tried_again_and_gives_the_reason(
 
 
 def test_directory_away_for_good_is_an_error_that_names_it(small: Simulation) -> None:
+    options = replace(small.spec.options, job_directory_timeout=timedelta(minutes=5))
+    small.spec = replace(small.spec, options=options)
     small.clock.at(20, lambda: setattr(small.channel, "available", False))
     with pytest.raises(JobDirectoryError, match="not available"):
         small.run()
