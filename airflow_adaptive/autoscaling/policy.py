@@ -81,7 +81,7 @@ class Bounds:
         expanded = self._expanded(name, limit)
         if expanded.upper > limit.max_parallelism:
             return [
-                f"upper bound {expanded.upper} of vertex {name!r} is above its max_parallelism {limit.max_parallelism}: lower it"
+                f"upper bound {expanded.upper} of vertex {name!r} is above its max_parallelism {limit.max_parallelism}: decrease the bound"
             ]
         return _crossed(name, expanded)
 

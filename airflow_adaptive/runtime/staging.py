@@ -216,7 +216,7 @@ def _read(path: Path) -> bytes:
         raise ValueError(f"{path} is not Python source: {error}") from error
     except OSError as error:
         raise ValueError(
-            f"{str(path)!r} cannot be read where Airflow runs ({error.strerror}): put it on every Airflow worker"
+            f"{str(path)!r} cannot be read where Airflow runs ({error.strerror}): copy the file to every Airflow worker"
         ) from error
     return content
 

@@ -33,12 +33,12 @@ from airflow_adaptive.spark.worker_log import MAX_BYTES, log_url, read_log
 
 Answer = TypeVar("Answer")
 
-UI_HINT = "is the master up, and is this its web UI (extra `ui-port`, `ui-scheme`)?"
+UI_HINT = "check that the master is running, and that this is its web UI (extra `ui-port`, `ui-scheme`)"
 REST_HINT = (
-    "is its REST submission server on (spark.master.rest.enabled=true), and is this its port (extra `rest-port`, "
-    "`rest-scheme`)?"
+    "check that its REST submission server is on (spark.master.rest.enabled=true), and that this is its port (extra `rest-port`, "
+    "`rest-scheme`)"
 )
-WORKER_HINT = "can the web UI of the worker be reached from here?"
+WORKER_HINT = "check that this machine can reach the web UI of the worker"
 
 
 class NoLeaderError(ClusterUnreachableError):

@@ -82,7 +82,7 @@ class UnmanagedScript:
         """
         if self.has_started:
             raise AdaptiveJobError(
-                "the script started a query before AdaptiveJob(...).run(): let the function that AdaptiveJob is given return "
+                "the script started a query before AdaptiveJob(...).run(): pass AdaptiveJob a function that returns "
                 "all queries, not started"
             )
         self._hooks_disabled = True

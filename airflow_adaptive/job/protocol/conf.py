@@ -66,8 +66,8 @@ def read_settings(get: Callable[[str], str | None]) -> DriverSettings:
     missing = [PREFIX + name for name, value in identity.items() if not value]
     if missing:
         raise NotSubmittedError(
-            f"{', '.join(missing)} not set: a script with AdaptiveJob is submitted by AdaptiveSparkOperator "
-            "(airflow-adaptive), which sets them; spark-submit or python alone cannot run it"
+            f"{', '.join(missing)} not set: run the script with AdaptiveSparkOperator "
+            "(airflow-adaptive), which sets these properties; spark-submit and python cannot run a script with AdaptiveJob"
         )
     timings = {
         "lease_timeout_s": get(f"{PREFIX}leaseTimeout"),

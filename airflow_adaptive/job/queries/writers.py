@@ -21,7 +21,7 @@ Build = Callable[[SparkSession, Mapping[str, int]], DataStreamWriter | Sequence[
 """The build function: `(spark, parallelism per vertex) -> df.writeStream...`, a list of them, or `-> df.write...`."""
 
 HINT = (
-    "return df.writeStream... of a streaming DataFrame, not started, or a list of them, or df.write... of a batch, "
+    "return df.writeStream... of a streaming DataFrame, not started, or a list of these, or df.write... of a batch, "
     "not saved"
 )
 
@@ -104,8 +104,8 @@ def require_same_queries(names: Iterable[str], before: Sequence[str], function: 
     new = [f"{name!r} is new" for name in now if name not in before]
     if before and (missing or new):
         raise AdaptiveJobError(
-            f"{function}() returned other queries than before, {', '.join(missing + new)}: return the same ones, by "
-            "name, whatever the parallelism; submit a job with other queries as a new run"
+            f"{function}() returned other queries than before, {', '.join(missing + new)}: return queries with the "
+            "same names for every parallelism; to change the queries, start a new run of the job"
         )
 
 

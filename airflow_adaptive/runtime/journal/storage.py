@@ -204,7 +204,7 @@ class Storage:
             raise
         except PermissionError as error:
             raise JobDirectoryError(
-                f"no permission for {path!r} on {self._protocol!r}: let the user or the connection that Airflow uses "
+                f"no permission for {path!r} on {self._protocol!r}: the user or the connection of Airflow must be allowed to "
                 f"read, write and remove files there ({error})"
             ) from error
         except FileNotFoundError as error:

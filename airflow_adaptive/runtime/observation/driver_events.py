@@ -150,7 +150,9 @@ def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failur
         message = "no loop wrote to the journal for orphan_timeout: the driver stopped by itself, at a batch boundary"
         return Failure(error_class=DRIVER_ORPHANED, message=message)
     if status is None and submission.state is SubmissionState.FINISHED:
-        advice = "the script ended without a streaming query: let it start one, or call AdaptiveJob(...).run()"
+        advice = (
+            "the script ended without a streaming query: start a query in the script, or call AdaptiveJob(...).run()"
+        )
         return Failure(error_class=SCRIPT_WITHOUT_JOB, message=advice)
     name = "" if state.driver is None else state.driver.submission_id
     return Failure(error_class=DRIVER_LOST, message=_end_of_process(submission, name))

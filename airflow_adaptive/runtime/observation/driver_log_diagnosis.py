@@ -69,7 +69,7 @@ REMOVED = "Master removed our application: FAILED"
 EXECUTOR_ENDED = re.compile(r"Executor updated: (\S+) is now (?:FAILED|EXITED) \((.*)\)$", re.MULTILINE)
 
 EXECUTOR_ADVICE = (
-    "see the workers' logs: is Java 17 or later there, is JAVA_HOME right, is there memory for an executor? With "
+    "see the workers' logs, and check Java (17 or later), JAVA_HOME and the memory for an executor. With "
     "spark.log.level=INFO in `conf` the worker is named here"
 )
 
@@ -84,14 +84,14 @@ BOILERPLATE = re.compile(
 HINTS = (
     (
         re.compile(r'Cannot run program "[^"]*\bjava"'),
-        "Java is missing on {worker}: install it there, or correct JAVA_HOME",
+        "Java is missing on {worker}: install Java there, or correct JAVA_HOME",
     ),
     (
         re.compile(r'Cannot run program "'),
-        "Python is missing on {worker}: install it there, or name another in PYSPARK_PYTHON of `env`",
+        "Python is missing on {worker}: install Python there, or set PYSPARK_PYTHON in `env` to another interpreter",
     ),
     (re.compile("UnsupportedClassVersionError"), "Java on {worker} is too old for its Spark: install Java 17 or later"),
-    (re.compile("No module named "), "install it on the workers, or add it to `py_files`"),
+    (re.compile("No module named "), "install the module on the workers, or add it to `py_files`"),
 )
 """Fixes for messages that do not contain a fix."""
 

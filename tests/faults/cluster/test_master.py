@@ -105,7 +105,7 @@ def test_address_of_the_master_that_is_of_another_user(mortal_world: JobUnderFau
     job.feed()
     job.recover()
     assert job.epoch() == 1
-    assert job.logged("is not JSON", "is this its web UI")
+    assert job.logged("is not JSON", "that this is its web UI")
     record("another server at the address of the master", "for two leases", job.finish(loop))
 
 

@@ -58,7 +58,7 @@ def test_another_policy_is_no_reason_for_another_driver(make):
         ),
         (
             {"rescale_policy": TOO_MUCH},
-            "window 'day': upper bound 9 of vertex 'job' is above its max_parallelism 4: lower it",
+            "window 'day': upper bound 9 of vertex 'job' is above its max_parallelism 4: decrease the bound",
         ),
         ({"rescale_policy": CombinedPolicy(calendar=TOO_MUCH)}, "is above its max_parallelism 4"),
         ({"rescale_policy": CALENDAR, "reactive": True}, "rescale_policy has no effect on a job in reactive mode"),

@@ -147,7 +147,7 @@ def test_bounds_outside_of_the_jobs_maximum_are_refused_when_it_is_known():
         advice(policy, "2026-06-01T12:00Z")
     assert raised.value.violations == (
         "window 'a': the job has no vertex 'sink': it has 'read', 'count'",
-        "window 'a': upper bound 17 of vertex 'read' is above its max_parallelism 16: lower it",
+        "window 'a': upper bound 17 of vertex 'read' is above its max_parallelism 16: decrease the bound",
         "the default: lower bound 9 of vertex 'read' is above its upper bound 4: swap them",
         "the default: lower bound 9 of vertex 'count' is above its upper bound 8: swap them",
     )

@@ -180,7 +180,9 @@ def test_script_with_an_adaptive_job_keeps_its_calls(process):
 
 def test_query_before_an_adaptive_job_is_refused(process):
     process.starts()
-    with pytest.raises(AdaptiveJobError, match=r"started a query before AdaptiveJob\(...\).run\(\): let the function"):
+    with pytest.raises(
+        AdaptiveJobError, match=r"started a query before AdaptiveJob\(...\).run\(\): pass AdaptiveJob a function"
+    ):
         process.script.disable_hooks()
 
 

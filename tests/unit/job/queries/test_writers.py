@@ -57,7 +57,7 @@ def test_a_batch_writer_is_accepted():
 def test_no_query_is_rejected():
     assert refusal(None) == (
         "departures() returned NoneType: return df.writeStream... of a streaming DataFrame, not started, "
-        "or a list of them, or df.write... of a batch, not saved"
+        "or a list of these, or df.write... of a batch, not saved"
     )
     assert refusal([]).startswith("departures() returned no query: return df.writeStream...")
 

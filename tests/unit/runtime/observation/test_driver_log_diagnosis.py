@@ -77,7 +77,7 @@ def explained(log: DriverLog, *, reported: bool = False) -> Failure:
 def test_script_that_does_not_import_names_module_line_and_fix() -> None:
     failure = explained(IMPORT_ERROR)
     assert failure.summary == (
-        "ModuleNotFoundError: No module named 'airports' (departures.py:3): install it on the workers, or add it to "
+        "ModuleNotFoundError: No module named 'airports' (departures.py:3): install the module on the workers, or add it to "
         "`py_files`"
     )
     assert not is_recoverable(failure)
@@ -98,7 +98,7 @@ def test_mistake_of_the_script_is_hopeless_until_the_job_has_run(has_run: bool, 
 def test_missing_python_names_worker_and_fix() -> None:
     assert explained(NO_PYTHON).summary == (
         'java.io.IOException: Cannot run program "/nowhere/python3": error=2, No such file or directory: Python is '
-        "missing on worker h1:7078: install it there, or name another in PYSPARK_PYTHON of `env`"
+        "missing on worker h1:7078: install Python there, or set PYSPARK_PYTHON in `env` to another interpreter"
     )
     assert is_recoverable(explained(NO_PYTHON))
 
@@ -106,7 +106,7 @@ def test_missing_python_names_worker_and_fix() -> None:
 def test_missing_java_is_reported_by_the_cluster_itself() -> None:
     message = 'ended (FAILED) java.io.IOException: Cannot run program "/nowhere/java/bin/java" (in directory "/work")'
     failure = explain(replace(LOST, message=message), DriverLog(), WORKER, reported=False)
-    assert failure.message == f"{message}: Java is missing on worker h1:7078: install it there, or correct JAVA_HOME"
+    assert failure.message == f"{message}: Java is missing on worker h1:7078: install Java there, or correct JAVA_HOME"
 
 
 @pytest.mark.parametrize("thread", ["main", "stream execution thread"])
@@ -149,13 +149,13 @@ def test_application_without_executors_names_the_worker_of_the_last_one_and_what
         "the master removed the application because no executor stayed alive; the last one, "
     )
     assert "on worker h3:7078: Error running executor: java.io.IOException: Cannot run program" in failure.message
-    assert failure.message.endswith("Java is missing on worker h3:7078: install it there, or correct JAVA_HOME")
+    assert failure.message.endswith("Java is missing on worker h3:7078: install Java there, or correct JAVA_HOME")
     assert is_recoverable(failure)
 
 
 def test_application_whose_executors_are_not_reported_leads_to_the_workers() -> None:
     message = explained(DriverLog(stderr=NO_EXECUTORS.stderr.splitlines()[-1])).message
-    assert "no executor stayed alive; see the workers' logs: is Java 17 or later there" in message
+    assert "no executor stayed alive; see the workers' logs, and check Java (17 or later)" in message
 
 
 def test_driver_that_wrote_nothing_stays_as_it_is() -> None:

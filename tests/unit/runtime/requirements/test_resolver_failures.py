@@ -88,7 +88,7 @@ def test_job_that_is_deployed_with_other_bounds_does_not_jump_to_them_before_its
 def test_policy_that_wants_more_than_the_job_can_have_changes_nothing_and_names_it():
     job = following(calendar(window("too much", 9, start="00:00", end="24:00")))
     assert running_on(until(job, 10 * MINUTES)) == 4
-    assert "above its max_parallelism 4: lower it" in policy_of(job)["problem"]
+    assert "above its max_parallelism 4: decrease the bound" in policy_of(job)["problem"]
 
 
 def test_policy_that_this_version_can_not_read_costs_the_job_nothing():
