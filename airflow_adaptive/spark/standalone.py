@@ -65,6 +65,8 @@ class StandaloneCluster:
         self._address = address
         self._credentials = Credentials(address, renew)
         self._http = Http(address, self._credentials, transport)
+        self._ui_http = Http(address, self._credentials, transport)
+        """Connections of its own for the state of the cluster, which must not wait for the requests of single drivers."""
         self._last_leader = address.masters[0]
 
     def __repr__(self) -> str:
@@ -127,6 +129,7 @@ class StandaloneCluster:
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close()
+        await self._ui_http.close()
 
     async def _output(self, page: str) -> str:
         try:
@@ -139,7 +142,7 @@ class StandaloneCluster:
         def read(answer: object) -> ClusterSnapshot:
             return read_state(answer, f"spark://{master.location}", master.ui_url)
 
-        return await self._http.request("GET", f"{master.ui_url}/json/", read, UI_HINT)
+        return await self._ui_http.request("GET", f"{master.ui_url}/json/", read, UI_HINT)
 
     async def _request_leader(self, request: Callable[[MasterAddress], Awaitable[Answer]]) -> Answer:
         """Return the response of the first leading master, starting with the last known leader."""

@@ -27,7 +27,7 @@ from airflow_adaptive.job.protocol.documents import Action
 from airflow_adaptive.ports import ClusterSnapshot, SubmissionState, Worker
 from airflow_adaptive.runtime.cluster.free_capacity import Executors, FreeCapacity
 from airflow_adaptive.runtime.directive import action, executors
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive.runtime.spec import MIN_MEMORY_MB, DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
 from airflow_adaptive.scheduler.state import Canceling, Created, Failing, Finished, SchedulerState, StopWithSavepoint
 
@@ -223,7 +223,8 @@ def _place_foreign_drivers(capacity: FreeCapacity, cluster: ClusterSnapshot, own
     """Reserve capacity for the drivers of other applications that wait for a worker."""
     for submission_id, driver in cluster.drivers.items():
         if driver.state is SubmissionState.SUBMITTED and submission_id not in own:
-            capacity.place(DriverShape(cores=driver.cores, memory_mb=driver.memory_mb), ExecutorShape())
+            cores, memory_mb = max(driver.cores, 1), max(driver.memory_mb, MIN_MEMORY_MB)
+            capacity.place(DriverShape(cores=cores, memory_mb=memory_mb), ExecutorShape())
 
 
 def _serve_plan(capacity: FreeCapacity, claim: _Claim) -> None:

@@ -274,3 +274,31 @@ def test_job_that_must_stop_its_driver_demands_nothing_until_the_driver_has_ende
     job = Scenario(lower=2, upper=4, local_recovery_timeout=0).given_executing(2).when_slots(held=1).then("Restarting")
     assert demand_of(job).maximum == 0
     assert demand_of(job.when_driver_ended()).maximum == 4
+
+
+@pytest.mark.parametrize(("cores", "memory_mb"), [(1, 256), (0, 1024)])
+def test_foreign_driver_of_a_size_that_no_job_may_have_does_not_stop_the_jobs(cores: int, memory_mb: int):
+    """Another program submits a driver with less memory than Spark requires. The driver waits, and all loops poll the cluster."""
+    foreign_driver = ActiveDriver(state=SubmissionState.SUBMITTED, cores=cores, memory_mb=memory_mb)
+    assert executors_by_job(cluster(4, drivers={"driver-9": foreign_driver}), wants("a", 1, 8)) == {"a": 2}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4096)), max_size=5),
+    st.lists(st.tuples(st.booleans(), shapes, st.integers(1, 4)), max_size=8),
+)
+def test_fitting_executors_are_those_of_the_remaining_capacity(
+    free: list[tuple[int, int]], uses: list[tuple[bool, ExecutorShape, int]]
+):
+    """Drivers and executors of several sizes take capacity in turn. The kept numbers agree with a new calculation."""
+    capacity = FreeCapacity([worker(number, *sizes) for number, sizes in enumerate(free)])
+    for is_driver, shape, count in uses:
+        if is_driver:
+            capacity.place(DriverShape(cores=shape.cores, memory_mb=shape.memory_mb), shape)
+        else:
+            capacity.take(count, shape)
+        for executor in (EXECUTOR, shape):
+            expected = FreeCapacity(capacity.workers)
+            for driver in (None, DRIVER):
+                assert capacity.executors(executor, driver) == expected.executors(executor, driver)
+                assert capacity.fits(count, executor, driver) == expected.fits(count, executor, driver)
