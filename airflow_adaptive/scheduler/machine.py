@@ -48,11 +48,11 @@ from airflow_adaptive.scheduler.state import (
     Canceling,
     Created,
     Current,
-    Declaration,
     Deploying,
     Executing,
     Failing,
     Finished,
+    PendingRequirements,
     Restarting,
     RestartingLocally,
     SchedulerState,
@@ -154,8 +154,8 @@ def step(state: SchedulerState, event: Event) -> Step:
 def timers(state: SchedulerState) -> tuple[Timer, ...]:
     """Return the deadlines of the current state, earliest first. Deliver each as `TimerFired` with the version of the state."""
     deadlines = [*STATE_HANDLERS[type(state.current)].timers(state, state.current)]
-    if state.declaration is not None:
-        deadlines.append(Timer(name=TimerName.DECLARE, due=state.declaration.due))
+    if state.pending_requirements is not None:
+        deadlines.append(Timer(name=TimerName.APPLY_REQUIREMENTS, due=state.pending_requirements.due))
     return tuple(sorted(deadlines, key=lambda timer: (timer.due, timer.name)))
 
 
@@ -167,9 +167,9 @@ def _react(state: SchedulerState, event: Event) -> Step:
         case SlotsChanged() if known == state:
             return steps.stay(state, event)
         case RequirementsChanged():
-            return _declare_requirements(state, event)
-        case TimerFired(timer=TimerName.DECLARE) if state.declaration is not None:
-            newest = state.declaration
+            return _collect_requirements(state, event)
+        case TimerFired(timer=TimerName.APPLY_REQUIREMENTS) if state.pending_requirements is not None:
+            newest = state.pending_requirements
             return _apply_requirements(
                 state, RequirementsChanged(at=event.at, requirements=newest.requirements, by=newest.by)
             )
@@ -219,28 +219,32 @@ def _with_activated_plan(state: SchedulerState, event: PlanActivated) -> Schedul
     return replace(state, driver=driver, trigger_interval=interval)
 
 
-def _declare_requirements(state: SchedulerState, event: RequirementsChanged) -> Step:
+def _collect_requirements(state: SchedulerState, event: RequirementsChanged) -> Step:
     """Let changes that follow each other closely take effect as one (FLIP-370, `slot.request.max-interval`)."""
-    wanted, waiting, interval = event.requirements, state.declaration, state.options.slot_request_max_interval
-    if not are_accepted(wanted, state.job.max_parallelism):
-        raise SchedulerUsageError(f"requirements {wanted!r} were not accepted: call requirements.accept")
-    if state.options.reactive and wanted != default_requirements(state.job, state.options):
+    requested, pending, interval = (
+        event.requirements,
+        state.pending_requirements,
+        state.options.slot_request_max_interval,
+    )
+    if not are_accepted(requested, state.job.max_parallelism):
+        raise SchedulerUsageError(f"requirements {requested!r} were not accepted: call requirements.accept")
+    if state.options.reactive and requested != default_requirements(state.job, state.options):
         text = "requirements ignored: a reactive job uses all available slots"
         return steps.stay(state, event, Reason(ReasonCode.REACTIVE_MODE, text))
-    if wanted == (state.requirements if waiting is None else waiting.requirements):
+    if requested == (state.requirements if pending is None else pending.requirements):
         text = "the requirements are unchanged"
         return steps.stay(state, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))
     if not interval:
         return _apply_requirements(state, event)
-    due = event.at + interval if waiting is None else waiting.due
-    noted = replace(state, declaration=Declaration(requirements=wanted, due=due, by=event.by))
+    due = event.at + interval if pending is None else pending.due
+    collected = replace(state, pending_requirements=PendingRequirements(requirements=requested, due=due, by=event.by))
     text = "new requirements: they take effect together with changes that follow closely"
-    return steps.stay(noted, event, Reason(ReasonCode.REQUIREMENTS_PENDING, text))
+    return steps.stay(collected, event, Reason(ReasonCode.REQUIREMENTS_PENDING, text))
 
 
 def _apply_requirements(state: SchedulerState, event: RequirementsChanged) -> Step:
     """Let requirements take effect, and let the current state decide on them."""
-    required = replace(state, requirements=event.requirements, declaration=None)
+    required = replace(state, requirements=event.requirements, pending_requirements=None)
     if required.requirements == state.requirements:
         text = "the pending requirements are the current requirements"
         return steps.stay(required, event, Reason(ReasonCode.REQUIREMENTS_UNCHANGED, text))

@@ -323,8 +323,8 @@ class Timer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
-    """Accepted requirements that take effect later, with those that may follow (FLIP-370, `slot.request.max-interval`).
+class PendingRequirements:
+    """Accepted requirements that take effect later, together with requirements that follow closely (FLIP-370, `slot.request.max-interval`).
 
     Attributes:
         requirements: newest requirements.
@@ -345,7 +345,7 @@ class SchedulerState:
         job: graph of the job.
         options: options of the job.
         requirements: current bounds of every vertex.
-        declaration: requirements that take effect next, None without any.
+        pending_requirements: requirements that take effect next, None if there are none.
         current: position in the state diagram, with its data.
         deployment: fingerprint of the code, arguments, properties and sizes that a new driver is started with.
         version: number of transitions.
@@ -374,7 +374,7 @@ class SchedulerState:
     has_run: bool = False
     num_restarts: int = 0
     num_rescales: int = 0
-    declaration: Declaration | None = None
+    pending_requirements: PendingRequirements | None = None
     trigger_interval: timedelta | None = None
     failures: tuple[FailureRecord, ...] = ()
     timeline: Timeline = field(default_factory=Timeline)

@@ -280,7 +280,11 @@ class SimulatedJob(Generic[Memory]):
     def _consult_policy(self) -> None:
         self._later(self.shape.every, self._consult_policy)
         self.memory, advice = self.policy.advise(self.memory, self._policy_input())
-        newest = self.state.requirements if self.state.declaration is None else self.state.declaration.requirements
+        newest = (
+            self.state.requirements
+            if self.state.pending_requirements is None
+            else self.state.pending_requirements.requirements
+        )
         if advice is None or advice.dry_run or dict(advice.bounds) == dict(newest):
             return
         self.reasons.append((self.now, advice.reason))

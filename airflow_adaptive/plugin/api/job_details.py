@@ -116,7 +116,7 @@ def _item(job: Job, published: PublishedState) -> dict[str, Any]:
 def _of_scheduler(state: SchedulerState) -> dict[str, Any]:
     return {
         "reactive": state.options.reactive,
-        "pending_requirements": None if state.declaration is None else state.declaration.requirements,
+        "pending_requirements": None if state.pending_requirements is None else state.pending_requirements.requirements,
         "deadlines": machine.timers(state),
         "waiting": getattr(state.current, "manager", None),
         "backoff": _backoff(state),

@@ -251,7 +251,7 @@ def _consistent(state: SchedulerState) -> SchedulerState:
     state.job.validate()
     vertices = state.job.max_parallelism.keys()
     plans = () if state.plan is None else (state.plan.parallelism,)
-    later = () if state.declaration is None else (state.declaration.requirements,)
+    later = () if state.pending_requirements is None else (state.pending_requirements.requirements,)
     if any(part.keys() != vertices for part in (state.requirements, *plans, *later)):
         raise ValueError("the state does not match the vertices of the job")
     if any(subtasks < 1 for plan in plans for subtasks in plan.values()):

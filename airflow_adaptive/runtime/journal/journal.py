@@ -330,7 +330,7 @@ class Journal:
             self._redeclared = declared
         if requirements.keys() != declared.keys():
             requirements = declared
-        return replace(state, job=graph, options=options, requirements=requirements, declaration=None)
+        return replace(state, job=graph, options=options, requirements=requirements, pending_requirements=None)
 
 
 def _token(attempt: str) -> str:

@@ -32,7 +32,7 @@ from airflow_adaptive.scheduler.state import (
 from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Decision
 
-FOLLOWED: Final = (TimerName.DECLARE, TimerName.TRANSITION, TimerName.FORCED_RESCALE)
+FOLLOWED: Final = (TimerName.APPLY_REQUIREMENTS, TimerName.TRANSITION, TimerName.FORCED_RESCALE)
 """Timers that always fire. The other timers limit the wait for a driver or a cluster, which may answer earlier."""
 
 MAX_STEPS: Final = 20

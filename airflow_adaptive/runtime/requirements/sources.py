@@ -136,4 +136,4 @@ class DeclaredRequirements:
 
 def latest_requirements(state: SchedulerState) -> Requirements:
     """Return the newest requirements that the scheduler has accepted, declared or not."""
-    return state.requirements if state.declaration is None else state.declaration.requirements
+    return state.requirements if state.pending_requirements is None else state.pending_requirements.requirements

@@ -99,11 +99,11 @@ def test_state_without_what_makes_it_is_refused(field: str):
 def test_job_of_an_older_version_continues(life: str):
     state = SCENARIOS[life]().state
     document = to_json(state)
-    for unknown in ("timeline", "failures", "trigger_interval", "declaration"):
+    for unknown in ("timeline", "failures", "trigger_interval", "pending_requirements"):
         del document[unknown]
     del document["options"]["history_size"]
     read = from_json(json.loads(json.dumps(document)))
-    assert read == replace(state, timeline=Timeline(), failures=(), trigger_interval=None, declaration=None)
+    assert read == replace(state, timeline=Timeline(), failures=(), trigger_interval=None, pending_requirements=None)
 
 
 def test_time_without_a_zone_is_refused():

@@ -97,7 +97,7 @@ const DEADLINES: Record<string, string> = {
   LOCAL_RECOVERY: "Stop waiting for lost executors",
   BACKOFF: "Restart (backoff)",
   STOP: "Kill the driver if it has not stopped",
-  DECLARE: "Apply new requirements",
+  APPLY_REQUIREMENTS: "Apply new requirements",
   SLOT_IDLE: "Release idle slots",
 };
 
