@@ -8,12 +8,17 @@ import pytest
 from airflow._shared.secrets_masker.secrets_masker import DEFAULT_SENSITIVE_FIELDS
 
 from airflow_adaptive.job.protocol.secret_names import (
+    AIRFLOW_TERMS,
+    HADOOP_TERMS,
+    MORE_TERMS,
     SECRET_NAME_PATTERN,
+    SPARK_TERMS,
     is_secret,
     is_secret_name,
     secret_assignments,
     url_passwords,
 )
+from tests.support.repository import ROOT
 
 OMITTED = {"proxy", "proxies", "service_account"}
 """Words of Airflow's list that name addresses and switches of Spark."""
@@ -84,6 +89,12 @@ def test_url_with_a_password_is_secret_whatever_its_name() -> None:
 def test_assigned_secrets_of_a_text_are_named() -> None:
     text = "jdbc:postgresql://h/db?user=me&password=hush --max-tokens=5 -Dmy.token=x --use-token=true"
     assert list(secret_assignments(text)) == ["password", "-Dmy.token"]
+
+
+def test_runbook_lists_all_terms() -> None:
+    terms = {term.rstrip("$") for term in AIRFLOW_TERMS + SPARK_TERMS + HADOOP_TERMS + MORE_TERMS}
+    page = (ROOT / "docs" / "runbook.md").read_text()
+    assert {term for term in terms if f"`{term}`" not in page} == set()
 
 
 def test_pattern_needs_no_flags() -> None:
