@@ -97,7 +97,7 @@ def _job_store(
 
 
 async def _retry(period: timedelta, process: ProcessResources, read: Callable[[], Result]) -> Result:
-    """The result of a blocking read. An `AddressError` is raised only after the period."""
+    """Return the result of a blocking read. An `AddressError` is raised only after the period."""
     deadline = process.clock.now() + period
     while True:
         try:

@@ -64,7 +64,7 @@ def create_app(error: Exception) -> Starlette:
 
 
 def tested_range() -> str:
-    """The versions of Airflow in the metadata of this package."""
+    """Return the versions of Airflow in the metadata of this package."""
     try:
         found = [one for one in requires("airflow-adaptive") or [] if re.match(r"apache-airflow[<>=]", one)]
     except PackageNotFoundError:

@@ -61,7 +61,7 @@ class DirectoryOutage:
         return report
 
     def end(self, now: datetime) -> str | None:
-        """The job directory can be used; return the report of an outage that ends, else None."""
+        """Record that the job directory can be used. Return the report of an outage that ends, else None."""
         since, failures = self._since, self._failures
         self._since, self._failures = None, 0
         if since is None or failures < MIN_FAILURES:

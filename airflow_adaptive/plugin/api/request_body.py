@@ -72,7 +72,7 @@ def _refuse_foreign(request: Request) -> None:
 
 
 def _has_token(request: Request) -> bool:
-    """Whether the login of the request is a token, which a page of another site does not have."""
+    """Return whether the login of the request is a token, which a page of another site does not have."""
     return request.headers.get("authorization", "").lower().startswith("bearer ")
 
 

@@ -133,7 +133,7 @@ class SharedCluster:
         self.shares_version += 1
 
     def _demands(self) -> dict[Participant, SlotDemand]:
-        """The demands, as old as they are now: a loop that is delayed by its storage does not renew its demand."""
+        """Return the demands, as old as they are now: a loop that is delayed by its storage does not renew its demand."""
         now = self.clock.elapsed
         return {participant: participant.demand.aged(now - at) for participant, at in self._demanded_s.items()}
 

@@ -183,7 +183,7 @@ class History:
             self._errors.report(f"The rescales of job {self._job!r} cannot be kept now; the loop tries again: {error}")
 
     def at(self, state: SchedulerState) -> JobHistory:
-        """The past of a job in this state."""
+        """Return the past of a job in this state."""
         current = state.timeline.rescale
         return JobHistory(
             transitions=tuple(self._transitions),
@@ -231,7 +231,7 @@ def _newest(rescales: Iterable[Rescale]) -> int:
 
 
 def _trusted(kind: type[Record], records: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-    """The records that can be read. The scheduler does not depend on the past, so others are skipped."""
+    """Yield the records that can be read. The scheduler does not depend on the past, so others are skipped."""
     for record in records:
         try:
             yield decode(kind, record)

@@ -234,7 +234,7 @@ def _refusal(directory: str, reason: str) -> JobDirectoryError:
 
 
 def _is_fuse(path: Path) -> bool:
-    """Whether a path is on a FUSE mount, as far as the operating system lists its mounts."""
+    """Return whether a path is on a FUSE mount, as far as the operating system lists its mounts."""
     if not MOUNTS.exists():
         return False
     mounts = [line.split() for line in MOUNTS.read_text().splitlines()]

@@ -229,7 +229,7 @@ class Competition:
                 loop.cancel()
 
     def _process(self) -> tuple[DistantCluster, SharedCluster, RateLimiter]:
-        """The resources that the loops of one triggerer share."""
+        """Return the resources that the loops of one triggerer share."""
         client = DistantCluster(self.cluster, self.clock, lambda: self.latency_s)
         return client, SharedCluster(self.clock), RateLimiter(FILE_POLLS_PER_SECOND, self.clock)
 

@@ -21,7 +21,7 @@ REFERENCE: Final = "__airflow_state_ref__"
 
 
 def backend_problem() -> str | None:
-    """The reason why the state store has no documents of jobs, None if it is in Airflow's database."""
+    """Return the reason why the state store has no documents of jobs, None if it is in Airflow's database."""
     if issubclass(conf.getimport("state_store", "backend") or MetastoreBackend, MetastoreBackend):
         return None
     return (
