@@ -16,6 +16,13 @@ MAX_LINES = 400
 MAX_MODULES = 12
 """Modules of a directory, without `__init__`, `__main__` and `conftest`."""
 
+TESTED_ELSEWHERE = {
+    "scheduler/state_transitions": "The tests of the states cover every branch of the transitions (tests/unit/scheduler/states).",
+    "testing": "Tests use the fixtures and the scenarios.",
+    "testing/simulation": "The tests of the loop and of the journal run in the simulations.",
+}
+"""Directories of the package without unit tests of their own, with the reason."""
+
 
 def modules_of(test: Path) -> list[str]:
     """Return the names of the modules in the package directory that mirrors the directory of a test."""
@@ -26,6 +33,13 @@ def modules_of(test: Path) -> list[str]:
 def test_every_directory_of_unit_tests_mirrors_a_package():
     folders = {file.parent for file in UNIT.rglob("*") if file.is_file() and file.parent.name != "__pycache__"}
     assert [folder for folder in folders if not (PACKAGE / folder.relative_to(UNIT)).is_dir()] == []
+
+
+def test_every_directory_of_the_package_has_unit_tests_or_a_reason_to_have_none():
+    modules = (file for file in PACKAGE.rglob("*.py") if "node_modules" not in file.parts and file.stem != "__init__")
+    folders = {module.parent.relative_to(PACKAGE) for module in modules}
+    untested = {folder.as_posix() for folder in folders if not any((UNIT / folder).glob("test_*.py"))}
+    assert untested == set(TESTED_ELSEWHERE)
 
 
 def test_every_unit_test_has_the_name_of_a_module():
