@@ -169,7 +169,7 @@ class Options:
     below_lower_bound: BelowLowerBound = _option(
         BelowLowerBound.WAIT,
         one_of(BelowLowerBound),
-        "What a running job does if the slots do not suffice for its lower bounds any more: wait or keep_running.",
+        "Reaction of a running job if the slots do not suffice for its lower bounds any more: wait or keep_running.",
     )
     local_recovery_timeout: timedelta = _option(
         timedelta(minutes=1),
@@ -196,7 +196,7 @@ class Options:
     driver_heartbeat_timeout: timedelta = _option(
         timedelta(minutes=1),
         positive,
-        "Time without a report after which a driver counts as failed.",
+        "Time without a new driver status after which a driver counts as failed.",
         "heartbeat.timeout",
     )
     driver_lease_timeout: timedelta = _option(

@@ -16,7 +16,7 @@ HEAD = """# Options
 Set an option as a parameter of `AdaptiveSparkOperator`, or in the section `[adaptive]` of `airflow.cfg` for all jobs of a deployment. The parameter of the
 task takes precedence. A duration is a `timedelta`, a number of seconds, or text such as `30 s`, `5 min` or `50 ms`.
 
-Flink's names are also accepted. If both a new and an old name of Flink are set, the new name takes precedence.
+Flink's names are also accepted. The name of the first column takes precedence over Flink's names, and a new name of Flink over an old name.
 
 | Option | Default | Meaning | In Flink |
 |---|---|---|---|
