@@ -95,8 +95,10 @@ class ControlLoop:
             self._link.report_fenced()
             return DriverState.FENCED
         except Exception as error:
-            halted = self._workload.halt()
-            self._link.set_guarded(not halted or self._link.is_operating)
+            if self._workload.halt() and not self._link.is_operating:
+                self._link.set_guarded(False)
+            else:  # something may still be running, and has no lease any more
+                self._link.revoke_lease()
             self._status.set(DriverState.FAILED, failure=report_exception(error))
             self._link.report()
             raise

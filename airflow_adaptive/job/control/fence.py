@@ -85,7 +85,7 @@ class Fence:
             raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) this driver has not written its status")
 
     def revoke(self) -> None:
-        """End the right to run queries now, because this driver is fenced. A lease that has expired stays expired."""
+        """End the right to run queries now, because this driver has to stop. A lease that has expired stays expired."""
         ended = self._clock() - self._lease_timeout_s
         self._reported_at = min(self._reported_at, ended) if math.isfinite(self._reported_at) else ended
 

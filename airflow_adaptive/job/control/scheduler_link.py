@@ -84,7 +84,7 @@ class SchedulerLink:
             self.set_guarded(self._guarded)
 
     def revoke_lease(self) -> None:
-        """End the lease, because this driver is fenced. From now on the watchdog limits the life of the process."""
+        """End the lease, because this driver has to stop. From now on the watchdog limits the life of its processes."""
         self._fence.revoke()
         self.set_guarded(True)
 

@@ -225,3 +225,15 @@ def test_watchdog_stays_on_when_the_control_loop_fails_and_a_query_does_not_stop
     with pytest.raises(ZeroDivisionError):
         driver.run(fail)
     assert driver.guarded is not stopped
+
+
+def test_driver_that_fails_before_its_first_status_has_time_to_report_the_failure():
+    """The first read of the journal fails, and a query that the script has started does not stop.
+
+    The driver has never had a lease. A lease without an end would let the watchdog kill the driver before its report.
+    """
+    driver = SimulatedDriver(newest_directive=ZeroDivisionError())
+    driver.queries_stop = False
+    with pytest.raises(ZeroDivisionError):
+        driver.run()
+    assert driver.lease_end == driver.time
