@@ -24,7 +24,7 @@ from airflow_adaptive.job.control.current_status import CurrentStatus
 from airflow_adaptive.job.control.downtime import Downtime
 from airflow_adaptive.job.control.executor_rescale import ExecutorRescale
 from airflow_adaptive.job.control.fence import Fence, FencedError
-from airflow_adaptive.job.control.interfaces import DriverInterfaces
+from airflow_adaptive.job.control.interfaces import DriverInterfaces, QueryStillRunsError
 from airflow_adaptive.job.control.scheduler_link import SchedulerLink, SupersededDirectiveError
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import (
@@ -246,7 +246,7 @@ class ControlLoop:
 
     def _raise_own(self, error: Exception) -> None:
         """Raise an error of the control loop itself: an operation that failed has ended."""
-        if isinstance(error, FencedError) or self._link.is_operating:
+        if isinstance(error, FencedError | QueryStillRunsError) or self._link.is_operating:
             raise error
 
     def _end_queries(self) -> FailureReport | None:

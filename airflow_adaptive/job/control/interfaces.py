@@ -23,6 +23,10 @@ class DirectoryError(Exception):
     """A read or write of the job directory failed, perhaps only temporarily."""
 
 
+class QueryStillRunsError(Exception):
+    """A query that must not run could not be stopped, so nothing else may run in this process."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatefulRun:
     """A run of a stateful query that has committed a batch.
@@ -73,7 +77,7 @@ class RunningWorkload(Protocol):
         ...
 
     def start(self, writers: Any, plan: DriverPlan) -> None:
-        """Start the writers that `build` returned. Raises the exceptions of Spark."""
+        """Start the writers that `build` returned. Raises the exceptions of Spark, and `QueryStillRunsError`."""
         ...
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
@@ -131,6 +135,7 @@ class Workload(RunningWorkload, Protocol):
             AdaptiveJobError: the function returned something that cannot run, returned other queries than before, or
                 started a query.
             RepartitionError: the state cannot have the number of partitions of the plan.
+            QueryStillRunsError: a query that the function started does not stop.
             Exception: any exception of the function.
         """
         ...

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.control.interfaces import StatefulRun, StateRepartitioner
+from airflow_adaptive.job.control.interfaces import QueryStillRunsError, StatefulRun, StateRepartitioner
 from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.queries.batch_boundary import act_between_batches, end_at_boundary
 from airflow_adaptive.job.queries.fair_pools import FairPools
@@ -18,6 +18,7 @@ from airflow_adaptive.job.queries.job_query import (
     boundaries,
     halt_session,
     largest_stateful_run,
+    stop_all,
     wait_for_first_triggers,
 )
 from airflow_adaptive.job.queries.writers import (
@@ -155,8 +156,8 @@ class JobQueries:
                 self._pools.use(name)
                 self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(name)))
                 query.start(writers[name])
-        except Exception:
-            self._stop_queries()
+        except Exception as error:
+            self._stop_queries(error)
             raise
         finally:
             self._pools.use_default()
@@ -259,9 +260,10 @@ class JobQueries:
     def _stop_others(self, runs: Set[str]) -> list[str | None]:
         """Stop all queries of the session except these runs, and return the names of the stopped queries."""
         others = [query for query in self._spark.streams.active if query.runId not in runs]
-        for query in others:
-            query.stop()
-        return [query.name for query in others]
+        names: list[str | None] = [query.name for query in others]
+        if not stop_all(others):
+            raise QueryStillRunsError(f"not all of the queries {names} that the build function started have stopped")
+        return names
 
     def _possible_partitions(self, name: str, plan: DriverPlan, writer: DataStreamWriter) -> int | None:
         """Return the number of state partitions that a query gets, or None to keep the current number.
@@ -289,11 +291,12 @@ class JobQueries:
     def _set_pool_weights(self, plan: DriverPlan) -> None:
         self._pools.set_weights({name: plan.pool_weights.get(name, 1) for name in self._queries})
 
-    def _stop_queries(self) -> None:
-        """Stop all queries, because not all of them started."""
-        for query in self._queries.values():
-            query.stop()
+    def _stop_queries(self, error: Exception) -> None:
+        """Stop all queries, because not all of them started. Raises `QueryStillRunsError` from the given error."""
+        stopped = stop_all(self._queries.values())
         self._end_runs()
+        if not stopped:
+            raise QueryStillRunsError(f"not all of the queries {list(self._queries)} have stopped") from error
 
     def _end_runs(self) -> None:
         for query in self._queries.values():

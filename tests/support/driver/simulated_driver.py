@@ -62,6 +62,7 @@ class SimulatedDriver:
     prepare_error: Exception | None = None
     during_build: Callable[[], None] = lambda: None
     during_prepare: Callable[[], None] = lambda: None
+    during_start: Callable[[], None] = lambda: None
     during_release: Callable[[], None] = lambda: None
     during_report_fenced: Callable[[], None] = lambda: None
     declared: int = 0
@@ -192,6 +193,7 @@ class SimulatedDriver:
         assert writers is plan
         assert self.guarded
         self.history.append(f"start {plan.executors}")
+        self.during_start()
         self.plan, self.query_over, self.query_failure = plan, False, None
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:

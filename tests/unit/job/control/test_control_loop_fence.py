@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from airflow_adaptive.job.control.interfaces import DirectoryError
+from airflow_adaptive.job.control.interfaces import DirectoryError, QueryStillRunsError
 from airflow_adaptive.job.protocol.documents import Action, DriverState
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.control_loop_scenarios import running
@@ -225,6 +225,22 @@ def test_watchdog_stays_on_when_the_control_loop_fails_and_a_query_does_not_stop
     with pytest.raises(ZeroDivisionError):
         driver.run(fail)
     assert driver.guarded is not stopped
+
+
+@pytest.mark.parametrize("part", ["build", "start"])
+def test_driver_ends_when_a_query_that_must_not_run_does_not_stop(part: str):
+    """The build function started a query itself, or only some of the queries could be started, and it does not stop."""
+    driver = running(1)
+    driver.queries_stop = False
+
+    def fail() -> None:
+        raise QueryStillRunsError
+
+    setattr(driver, f"during_{part}", fail)
+    with pytest.raises(QueryStillRunsError):
+        driver.run(driver.nothing)
+    assert driver.history[-2:] == ["halt", "FAILED 0"]
+    assert driver.guarded
 
 
 def test_driver_that_fails_before_its_first_status_has_time_to_report_the_failure():

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrameWriter
 
 from airflow_adaptive.job.protocol.documents import DriverPlan
@@ -302,27 +301,6 @@ def test_counts_continue_when_queries_are_started_again(running: Job) -> None:
     running.start(plan(2))
     running.runs[0].progress.append(progress(1))
     assert [(report.name, report.committed) for report in running.queries.reports()] == [("a", 2), ("b", 0)]
-
-
-def test_halt_also_stops_queries_that_the_script_started(running: Job) -> None:
-    Query(running.spark, "mine")
-    assert running.queries.halt()
-    assert running.spark.active == []
-    assert running.queries.plan is None
-
-
-def test_halt_cancels_all_jobs_and_stops_the_other_queries_when_one_does_not_stop(running: Job, monkeypatch) -> None:
-    """The driver is fenced, and the thread of the first query does not end in time, so that its stop fails."""
-    first, second = running.runs
-
-    def fail() -> None:
-        raise Py4JError("TimeoutException")
-
-    monkeypatch.setattr(first, "stop", fail)
-    assert not running.queries.halt()
-    assert running.spark.cancellations == 1
-    assert (first.stopped, second.stopped) == (False, True)
-    assert running.queries.plan is None
 
 
 def test_the_stateful_run_is_the_one_with_the_most_partitions(running: Job) -> None:
