@@ -89,7 +89,7 @@ def list_jobs(args: Namespace) -> None:
         _fail([f"There is no state {state!r}. The states are {known}." for state in unknown], BAD_USAGE)
     with reading() as session:
         jobs = [job for job in find_jobs(session) if args.dag_id is None or args.dag_id in job.dag_ids]
-        states = read_all_published(jobs, session)
+        states = read_all_published(jobs, session, job_details.ITEM_KEYS)
         items = [job_details.item(job, published) for job, published in zip(jobs, states, strict=True)]
     found = [item for item in items if args.state is None or item.state in args.state]
     _print(args, found, map(tables.job, found))

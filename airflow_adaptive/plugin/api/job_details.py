@@ -22,6 +22,9 @@ from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, req
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Plan, Restarting, SchedulerState
 
+ITEM_KEYS: Final = (SUMMARY, control_requests.DESIRED_STATE, f"{METRICS}{FINEST}")
+"""Documents that a job in a list needs."""
+
 KEYS: Final = (*control_requests.KEYS, SUMMARY, SCHEDULER, POLICY, f"{METRICS}{FINEST}")
 """Documents that the details of a job need."""
 

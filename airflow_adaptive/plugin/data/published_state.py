@@ -6,11 +6,11 @@ This is the only module of the REST API and the command line that reads the docu
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -61,6 +61,8 @@ from airflow_adaptive.scheduler.timeline import Rescale
 log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
+
+JOBS_PER_READ: Final = 50
 
 DECODING_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, SnapshotError, TypeError, ValueError)
 
@@ -189,12 +191,8 @@ class PublishedState:
 
     @property
     def current_metrics(self) -> CurrentMetrics | None:
-        """The last point of the finest resolution."""
-        page = self.metrics(FINEST)
-        if not page.points:
-            return None
-        point = dict(zip(page.columns, page.points[-1], strict=True))
-        return _decoded(lambda: CurrentMetrics.model_validate(point), METRICS)
+        """The last point of the finest resolution. The other points are not decoded, because a list has the metrics of many jobs."""
+        return self._decode(f"{METRICS}{FINEST}", _last_point)
 
     @property
     def published_at(self) -> datetime | None:
@@ -217,17 +215,23 @@ class PublishedState:
 
 def read_published(job: Job, session: Session, keys: Iterable[str] | None = None) -> PublishedState:
     """Read the published state of a job. `keys` selects the documents to read, None reads all documents."""
-    return read_all_published([job], session, keys)[0]
+    return next(read_all_published([job], session, keys))
 
 
 def read_all_published(
     jobs: Sequence[Job], session: Session, keys: Iterable[str] | None = None
-) -> list[PublishedState]:
-    """Read the published states of several jobs, in the order of the jobs, and release the connection of the session."""
-    ids = [job.asset_id for job in jobs]
-    found, written = state_store.documents(ids, keys, session), state_store.revisions(ids, session)
-    release(session)
-    return [PublishedState(documents=found[asset_id], revisions=written[asset_id]) for asset_id in ids]
+) -> Iterator[PublishedState]:
+    """Read the published states of several jobs, in the order of the jobs, and release the connection of the session.
+
+    The function reads some jobs at a time, because the documents of a thousand jobs would occupy much memory.
+    """
+    names = None if keys is None else [*keys]
+    for begin in range(0, len(jobs), JOBS_PER_READ):
+        ids = [job.asset_id for job in jobs[begin : begin + JOBS_PER_READ]]
+        found, written = state_store.documents(ids, names, session), state_store.revisions(ids, session)
+        release(session)
+        for asset_id in ids:
+            yield PublishedState(documents=found.pop(asset_id), revisions=written[asset_id])
 
 
 def _decoded(decode_document: Callable[[], Value], key: str) -> Value | None:
@@ -236,6 +240,11 @@ def _decoded(decode_document: Callable[[], Value], key: str) -> Value | None:
     except (ValidationError, *DECODING_ERRORS) as error:
         log.warning("The published document %r is ignored because it is invalid: %s", key, type(error).__name__)
         return None
+
+
+def _last_point(document: Mapping[str, Any]) -> CurrentMetrics | None:
+    points = document["points"]
+    return CurrentMetrics.model_validate(dict(zip(document["columns"], points[-1], strict=True))) if points else None
 
 
 def _summary(document: Mapping[str, Any]) -> Summary | None:

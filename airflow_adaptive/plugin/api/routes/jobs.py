@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from airflow_adaptive.plugin.api import job_details
 from airflow_adaptive.plugin.api.request_body import BodyDep
 from airflow_adaptive.plugin.api.routes.common import requester, visible
-from airflow_adaptive.plugin.api.schemas import JobCollection, JobDetails, Step
+from airflow_adaptive.plugin.api.schemas import JobCollection, JobDetails
 from airflow_adaptive.plugin.api.security import (
     DISPLAYED,
     Access,
@@ -28,17 +28,13 @@ from airflow_adaptive.plugin.api.security import (
 from airflow_adaptive.plugin.data import control_requests
 from airflow_adaptive.plugin.data.documents import SchedulerStateName
 from airflow_adaptive.plugin.data.metadata_database import state_store
-from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_jobs
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_jobs, release
 from airflow_adaptive.plugin.data.published_state import read_all_published, read_published
-from airflow_adaptive.runtime.publishing.documents import METRICS, SUMMARY
-from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
+from airflow_adaptive.runtime.publishing.documents import SUMMARY
 
 router = APIRouter(tags=["Jobs"])
 
 MAX_JOBS = 1000
-
-KEYS = (SUMMARY, DESIRED_STATE, f"{METRICS}{Step.TEN_SECONDS}")
-"""Documents that the list of jobs needs."""
 
 
 @router.get("/jobs", operation_id="list_jobs", summary="List jobs")
@@ -66,7 +62,8 @@ def list_jobs(
         jobs = [job for job, published in zip(jobs, found, strict=True) if published.summary.state in state]
     page = jobs[offset : offset + limit]
     rights = rights_of(user, page, session, DISPLAYED)
-    items = [*map(job_details.item, page, read_all_published(page, session, KEYS))]
+    items = [*map(job_details.item, page, read_all_published(page, session, job_details.ITEM_KEYS))]
+    release(session)
     problem = state_store.backend_problem() or next((item.problem for item in items if item.problem), None)
     return JobCollection(jobs=[*map(visible, items, rights)], total_entries=len(jobs), problem=problem)
 

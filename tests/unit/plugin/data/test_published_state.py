@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
+from sqlalchemy.orm import Session
 
-from airflow_adaptive.plugin.data.published_state import PublishedState
+from airflow_adaptive.plugin.data.metadata_database import state_store
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job
+from airflow_adaptive.plugin.data.published_state import JOBS_PER_READ, PublishedState, read_all_published
 from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.runtime.requirements.control_requests import encode_clear, encode_requirements
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -98,3 +102,33 @@ def test_override_that_has_expired_does_not_apply() -> None:
 
 def test_desired_state_is_the_last_request() -> None:
     assert state_of(desired_state={"value": "suspended"}).desired_state is DesiredState.SUSPENDED
+
+
+# ---- many jobs ------------------------------------------------------------------------------------------------------
+
+
+def test_documents_of_many_jobs_are_not_in_memory_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A viewer lists a thousand jobs. Their metrics have millions of values, of which the list needs the last ones."""
+    reads: list[int] = []
+
+    def documents(ids: list[int], *_: Any) -> dict[int, dict[str, Any]]:
+        reads.append(len(ids))
+        return {asset_id: {"desired_state": "running"} for asset_id in ids}
+
+    monkeypatch.setattr(state_store, "documents", documents)
+    monkeypatch.setattr(state_store, "revisions", lambda ids, _: {asset_id: {} for asset_id in ids})
+    jobs = [Job(name=str(n), asset_id=n, uri="u", dag_ids=frozenset(), tasks=()) for n in range(120)]
+    states = read_all_published(jobs, mock.create_autospec(Session, instance=True), ("desired_state",))
+    next(states)
+    assert reads == [JOBS_PER_READ]
+    assert len(list(states)) == 119
+    assert reads == [50, 50, 20]
+
+
+def test_last_point_is_decoded_without_the_other_points() -> None:
+    document = dict(time_series(executing(), 3)["metrics/10"])
+    document["points"] = ["invalid", document["points"][-1]]
+    found = PublishedState(documents={"metrics/10": document}, revisions={}).current_metrics
+    assert found is not None
+    assert found.slots == 2
+    assert PublishedState(documents={"metrics/10": {**document, "points": [[1]]}}, revisions={}).current_metrics is None
