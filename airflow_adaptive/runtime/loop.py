@@ -213,8 +213,8 @@ class Loop:
             await self._take_over()
         if self._file_polling.is_due:
             await self._journal.check()
-        await self._start()
         await self._steps.retry_unsaved()
+        await self._start()
         await self._journal.write_log_entries(self.state, self._now())
         await self._journal.renew(self.state, self._now())
         if self._has_ended() and not self._is_over():

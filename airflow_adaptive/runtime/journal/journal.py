@@ -8,32 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from airflow_adaptive.job.protocol.codec import newest_common_format
-from airflow_adaptive.job.protocol.documents import FORMATS, JournalDocument
+from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.ports import JobChannel, JobDirectoryError
-from airflow_adaptive.runtime.directive import directive
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
+from airflow_adaptive.runtime.journal.adoption import ENDING, adopted, created, started_again
 from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.journal.job_directory import append
+from airflow_adaptive.runtime.journal.step_document import clock_offset, is_durable, step_document
 from airflow_adaptive.runtime.requirements.advice_tracker import MEMORY_REFRESH_INTERVAL
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler import machine, snapshot
-from airflow_adaptive.scheduler.events import SlotOffer
-from airflow_adaptive.scheduler.requirements import Requirements, violations
-from airflow_adaptive.scheduler.state import (
-    Canceling,
-    Failing,
-    Finished,
-    Outcome,
-    SchedulerState,
-    StopWithSavepoint,
-)
+from airflow_adaptive.scheduler import snapshot
+from airflow_adaptive.scheduler.requirements import Requirements
+from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Timeline
 
@@ -43,9 +35,6 @@ _COMPACT_EVERY = 100
 
 MAX_CLAIMS = 10
 """How often a loop tries to claim the journal from another loop that continues to write."""
-
-_ENDING = (StopWithSavepoint, Canceling, Failing, Finished)
-"""States of a job that is ending or has ended; a new attempt starts such a job again after its end."""
 
 
 class SupersededError(Exception):
@@ -61,6 +50,23 @@ class SupersededError(Exception):
         self.owner = owner
         self.attempt = attempt_of(owner)
         super().__init__(f"document {number} was written by another loop, of attempt {self.attempt!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Unconfirmed:
+    """A document whose creation is not confirmed: the journal creates the same document again before any other document.
+
+    Attributes:
+        document: the document.
+        at: time of the document.
+        source: identity of the requirements source in the document.
+        request: identity of the request for the document, see `Journal._create`.
+    """
+
+    document: JournalDocument
+    at: datetime
+    source: tuple[Any, ...]
+    request: object
 
 
 class Journal:
@@ -89,8 +95,7 @@ class Journal:
         self._owner = _token(spec.attempt)
         self._number = 0
         self._written_at = datetime.min.replace(tzinfo=UTC)
-        self._unconfirmed: JournalDocument | None = None
-        """Document whose creation is not confirmed: the journal creates the same document again."""
+        self._unconfirmed: _Unconfirmed | None = None
         self._clock_offset = timedelta(0)
         """Time by which the clock was behind the newest document when this loop opened the journal."""
         self._log_entries: deque[tuple[ReasonCode, str]] = deque()
@@ -156,24 +161,25 @@ class Journal:
         self._unconfirmed = None
         begin = self._begin_journal(clock) if newest is None else self._continue_journal(newest, clock)
         state = await begin
-        await self._create(state, self.time(clock))
+        await self._create(Step(state=state), self.time(clock))
         await self._history.open(before=self._number)
         return state
 
     async def _begin_journal(self, now: datetime) -> SchedulerState:
         """Return the state of a job that has no journal yet."""
-        created = self._created()
-        self._heartbeat.restore({}, created.epoch, now)
-        return replace(created, timeline=Timeline(number=await self._history.newest_number()))
+        new = created(self._spec)
+        self._heartbeat.restore({}, new.epoch, now)
+        return replace(new, timeline=Timeline(number=await self._history.newest_number()))
 
     async def _continue_journal(self, newest: JournalDocument, clock: datetime) -> SchedulerState:
         """Return the state that the newest document contains, adapted to the deployment."""
-        self._clock_offset = _offset(newest, clock)
+        self._clock_offset = clock_offset(newest, clock)
         self._number, self._nonce = newest.number, newest.directive.nonce
         self._resolver.restore(newest.requirements_resolver)
-        state = self._adopt(snapshot.from_json(newest.scheduler))
+        persisted = snapshot.from_json(newest.scheduler)
+        state, self._redeclared = adopted(self._spec, persisted, is_policy_active=self._resolver.is_policy_active)
         attempt = attempt_of(newest.owner)
-        self._inherits_end = attempt != self._spec.attempt and isinstance(state.current, _ENDING)
+        self._inherits_end = attempt != self._spec.attempt and isinstance(state.current, ENDING)
         # An end remains the end of the earlier attempt: the next loop must not take it for the end of its own attempt.
         self._owner = _token(attempt if self._inherits_end else self._spec.attempt)
         status = current_driver_status(state, self._nonce, await self._channel.status())
@@ -184,19 +190,13 @@ class Journal:
     async def start_again(self, ended: SchedulerState, now: datetime) -> SchedulerState:
         """Return the state of a new run of a job that has ended.
 
-        Epochs continue to count. Requirements that a user or a policy has set survive a suspension, and no other end.
-
         Raises:
             JobDirectoryError: the directory cannot be used.
             SupersededError: another loop wrote first.
         """
-        is_suspended = isinstance(ended.current, Finished) and ended.current.outcome is Outcome.SUSPENDED
-        created = self._created(epoch=ended.epoch)
-        requirements = ended.requirements if is_suspended else created.requirements
-        timeline = Timeline(number=ended.timeline.number, requirements=ended.timeline.requirements)
-        state = replace(created, requirements=requirements, version=ended.version + 1, timeline=timeline)
+        state = started_again(self._spec, ended)
         self._owner = _token(self._spec.attempt)
-        await self._create(state, now)
+        await self._create(Step(state=state), now, request=ended)
         self._inherits_end = False
         return state
 
@@ -213,9 +213,8 @@ class Journal:
                 step.
             SupersededError: another loop wrote first.
         """
-        if not step.commands and _durable(step.state) == _durable(before):
-            return
-        await self._create(step.state, now, step)
+        if is_durable(step, before):
+            await self._create(step, now, request=step)
 
     async def renew(self, state: SchedulerState, now: datetime) -> None:
         """Write a document if the newest one is too old or outdated.
@@ -231,7 +230,7 @@ class Journal:
         if self._resolver.has_policy_memory:
             max_age = min(max_age, MEMORY_REFRESH_INTERVAL)
         if now - self._written_at >= max_age or self._written_source != self._resolver.source_identity:
-            await self._create(state, now)
+            await self._create(Step(state=state), now)
 
     def add_log_entry(self, reason_code: ReasonCode, text: str) -> None:
         """Let `write_log_entries` write a text to the timeline, without a step."""
@@ -247,10 +246,9 @@ class Journal:
         for text in self._resolver.take_log_entries():
             self.add_log_entry(ReasonCode.REQUIREMENTS_NOTICE, text)
         while self._log_entries:
-            reason_code, text = self._log_entries[0]
-            decision = Decision(at=now, state=state.name, reason_code=reason_code, reason=text)
-            await self._create(state, now, Step(state=state, decision=decision))
-            self._log_entries.popleft()
+            entry = self._log_entries[0]
+            decision = Decision(at=now, state=state.name, reason_code=entry[0], reason=entry[1])
+            await self._create(Step(state=state, decision=decision), now, request=entry)
 
     async def check(self) -> None:
         """Check whether another loop has written since, keep the history complete, and compact the journal if it is time.
@@ -269,18 +267,38 @@ class Journal:
         """Stop all work in the background."""
         self._history.close()
 
-    async def _create(self, state: SchedulerState, now: datetime, step: Step | None = None) -> None:
-        self._unconfirmed = self._unconfirmed or self._document(state, now, step)
-        document = await append(self._channel, self._unconfirmed)
+    async def _create(self, step: Step, now: datetime, request: object = None) -> None:
+        """Create a document, after a document whose creation is not confirmed.
+
+        Args:
+            step: content of the document.
+            now: time of the document.
+            request: identity of the request for this document, if the caller repeats the request after a failure.
+        """
+        if self._unconfirmed is not None:
+            confirmed = await self._confirm(self._unconfirmed)
+            if request is not None and confirmed is request:
+                return
+        document = step_document(step, self._spec, self._nonce, self._resolver, self._heartbeat)
+        document = replace(document, number=self._number + 1, at=now.isoformat(), owner=self._owner)
+        self._unconfirmed = _Unconfirmed(document, now, self._resolver.source_identity, request)
+        await self._confirm(self._unconfirmed)
+
+    async def _confirm(self, unconfirmed: _Unconfirmed) -> object:
+        """Create the document of an earlier request, unless it exists already; return the identity of the request."""
+        document = await append(self._channel, unconfirmed.document)
         if document is None:
             newest = await self._channel.newest()
-            raise SupersededError(self._unconfirmed.number, "" if newest is None else newest.owner)
+            raise SupersededError(unconfirmed.document.number, "" if newest is None else newest.owner)
         self._unconfirmed = None
-        self._number, self._written_at, self._written_source = document.number, now, self._resolver.source_identity
+        if self._log_entries and self._log_entries[0] is unconfirmed.request:
+            self._log_entries.popleft()
+        self._number, self._written_at, self._written_source = document.number, unconfirmed.at, unconfirmed.source
         self._is_compaction_due = self._is_compaction_due or document.number % _COMPACT_EVERY == 0
         self._history.take(document)
         await self._history.keep()
         await self._compact()
+        return unconfirmed.request
 
     async def _compact(self) -> None:
         """Remove old documents from time to time; a failed removal is repeated at the next compaction."""
@@ -292,46 +310,6 @@ class Journal:
         except JobDirectoryError as error:
             log.warning("The journal could not be compacted: %s", error)
 
-    def _document(self, state: SchedulerState, now: datetime, step: Step | None) -> JournalDocument:
-        step = step or Step(state=state)
-        return JournalDocument(
-            job=self._spec.graph.job,
-            number=self._number + 1,
-            at=now.isoformat(),
-            owner=self._owner,
-            directive=directive(state, self._nonce, self._spec.executor),
-            scheduler=snapshot.to_json(_saved(state)),
-            commands=[_tagged(command) for command in step.commands],
-            transitions=[_tagged(step.transition)] if step.transition else [],
-            decisions=[_tagged(step.decision)] if step.decision else [],
-            rescales=[_tagged(step.rescale)] if step.rescale else [],
-            driver_heartbeat=self._heartbeat.to_snapshot(),
-            requirements_resolver=self._resolver.to_snapshot(),
-            format=newest_common_format(self._heartbeat.heartbeat.formats) or FORMATS[0],
-        )
-
-    def _created(self, epoch: int = 0) -> SchedulerState:
-        """Return the job as deployed, before its first event; `epoch` is the epoch of the newest driver of an earlier run."""
-        spec = self._spec
-        return machine.create(spec.graph, spec.options, epoch=epoch, deployment=spec.deployment)
-
-    def _adopt(self, state: SchedulerState) -> SchedulerState:
-        """Return the persisted state with the graph and the options as they are deployed now.
-
-        Requirements that a user or a policy has set stay if the new graph can have them. Otherwise the declared requirements
-        replace them, through an event (`redeclared_requirements`).
-        """
-        graph, options, requirements = self._spec.graph, self._spec.options, state.requirements
-        declared = machine.default_requirements(graph, options)
-        overridden = self._resolver.is_policy_active or requirements != machine.default_requirements(
-            state.job, state.options
-        )
-        if not overridden or options.reactive or violations(requirements, graph.max_parallelism):
-            self._redeclared = declared
-        if requirements.keys() != declared.keys():
-            requirements = declared
-        return replace(state, job=graph, options=options, requirements=requirements, pending_requirements=None)
-
 
 def _token(attempt: str) -> str:
     """Return a unique name of a loop of an attempt."""
@@ -341,27 +319,3 @@ def _token(attempt: str) -> str:
 def attempt_of(owner: str) -> str:
     """Return the attempt of the loop that has this token."""
     return owner.rpartition("#")[0]
-
-
-def _saved(state: SchedulerState) -> SchedulerState:
-    """Return the state without slot offers per worker: thousands of workers would not fit, and the next loop observes them again."""
-    totals = SlotOffer(worker="", held=state.held_slots, free=state.available_slots - state.held_slots)
-    return replace(state, offers=(totals,) if state.offers else ())
-
-
-def _offset(document: JournalDocument, clock: datetime) -> timedelta:
-    """Return the time by which the clock is behind the time of a document; zero if the document has no valid time."""
-    try:
-        return max(datetime.fromisoformat(document.at) - clock, timedelta(0))
-    except (TypeError, ValueError):
-        return timedelta(0)
-
-
-def _durable(state: SchedulerState) -> SchedulerState:
-    """Return the part of the state that must survive the process: slots are observed again."""
-    return replace(state, offers=())
-
-
-def _tagged(value: Any) -> dict[str, Any]:
-    encoded: dict[str, Any] = snapshot.encode(value)
-    return encoded

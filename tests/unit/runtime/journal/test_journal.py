@@ -125,6 +125,37 @@ async def test_log_entry_whose_document_fails_is_written_again(channel: FakeChan
     assert [decision["reason"] for it in documents(channel) for decision in it.decisions] == ["ignored"]
 
 
+@pytest.mark.asyncio
+async def test_step_is_persisted_although_an_earlier_document_failed(channel: FakeChannel) -> None:
+    """The document of a log entry fails; the directory returns; a step follows: the step must not count as persisted by that document."""
+    opened = journal(channel)
+    state = await opened.open(START)
+    opened.add_log_entry(ReasonCode.REQUIREMENTS_NOTICE, "ignored")
+    channel.available = False
+    with pytest.raises(JobDirectoryError):
+        await opened.write_log_entries(state, START)
+    channel.available = True
+    step = machine.step(state, SchedulingStarted(at=START))
+    await opened.save(step, state, START)
+    assert [(len(it.decisions), len(it.transitions)) for it in documents(channel)] == [(0, 0), (1, 0), (1, 1)]
+    await opened.write_log_entries(step.state, START)
+    reasons = [decision["reason"] for it in documents(channel) for decision in it.decisions]
+    assert reasons.count("ignored") == 1
+
+
+@pytest.mark.asyncio
+async def test_step_whose_document_fails_is_persisted_once(channel: FakeChannel) -> None:
+    opened = journal(channel)
+    state = await opened.open(START)
+    step = machine.step(state, SchedulingStarted(at=START))
+    channel.available = False
+    with pytest.raises(JobDirectoryError):
+        await opened.save(step, state, START)
+    channel.available = True
+    await opened.save(step, state, START + timedelta(seconds=5))
+    assert [len(it.transitions) for it in documents(channel)] == [0, 1]
+
+
 # ---- takeover -------------------------------------------------------------------------------------------------------
 
 

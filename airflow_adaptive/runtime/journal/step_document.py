@@ -1,0 +1,63 @@
+"""Encodes a step of the scheduler as a journal document."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow_adaptive.job.protocol.codec import newest_common_format
+from airflow_adaptive.job.protocol.documents import FORMATS, JournalDocument
+from airflow_adaptive.runtime.directive import directive
+from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor
+from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler import snapshot
+from airflow_adaptive.scheduler.events import SlotOffer
+from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.scheduler.state_transitions.steps import Step
+
+
+def step_document(
+    step: Step, spec: JobSpec, nonce: str, resolver: RequirementsResolver, heartbeat: HeartbeatMonitor
+) -> JournalDocument:
+    """Return the document of a step, without its number, its time and its owner."""
+    return JournalDocument(
+        job=spec.graph.job,
+        number=0,
+        at="",
+        owner="",
+        directive=directive(step.state, nonce, spec.executor),
+        scheduler=snapshot.to_json(_saved(step.state)),
+        commands=[_tagged(command) for command in step.commands],
+        transitions=[_tagged(step.transition)] if step.transition else [],
+        decisions=[_tagged(step.decision)] if step.decision else [],
+        rescales=[_tagged(step.rescale)] if step.rescale else [],
+        driver_heartbeat=heartbeat.to_snapshot(),
+        requirements_resolver=resolver.to_snapshot(),
+        format=newest_common_format(heartbeat.heartbeat.formats) or FORMATS[0],
+    )
+
+
+def is_durable(step: Step, before: SchedulerState) -> bool:
+    """Whether a step changes something that must survive the process: slots are observed again."""
+    return bool(step.commands) or replace(step.state, offers=()) != replace(before, offers=())
+
+
+def clock_offset(document: JournalDocument, clock: datetime) -> timedelta:
+    """Return the time by which the clock is behind the time of a document; zero if the document has no valid time."""
+    try:
+        return max(datetime.fromisoformat(document.at) - clock, timedelta(0))
+    except (TypeError, ValueError):
+        return timedelta(0)
+
+
+def _saved(state: SchedulerState) -> SchedulerState:
+    """Return the state without slot offers per worker: thousands of workers would not fit, and the next loop observes them again."""
+    totals = SlotOffer(worker="", held=state.held_slots, free=state.available_slots - state.held_slots)
+    return replace(state, offers=(totals,) if state.offers else ())
+
+
+def _tagged(value: Any) -> dict[str, Any]:
+    encoded: dict[str, Any] = snapshot.encode(value)
+    return encoded
