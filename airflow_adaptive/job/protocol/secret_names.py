@@ -37,9 +37,23 @@ SPARK_TERMS: Final = ("secret", "password", "token", "access key", "credential")
 HADOOP_TERMS: Final = ("account key", "encryption key", "keystore pass", "session key")
 """Hadoop's `hadoop.security.sensitive-config-keys` (Hadoop 3.4). The terms of Airflow and Spark contain the other keys."""
 
-MORE_TERMS: Final = ("jaas config", "pwd", "sas", "secret key", "storage key", "truststore pass", "user info")
-"""Kafka's `sasl.jaas.config`, `MYSQL_PWD` and similar variables, shared access signatures of Azure (`fs.azure.sas.*`), keys that are
-written as one word (`secretkey`), and Confluent's `basic.auth.user.info`."""
+MORE_TERMS: Final = (
+    *(
+        "credentials$",
+        "jaas config",
+        "master key",
+        "pass$",
+        "passcode",
+        "pwd",
+        "sas",
+        "secret key",
+        "shared key",
+        "signing key",
+    ),
+    *("ssh key", "storage key", "truststore pass", "user info"),
+)
+"""Kafka's `sasl.jaas.config`, `DB_PASS`, `MYSQL_PWD` and similar variables, shared access signatures of Azure (`fs.azure.sas.*`), keys that
+are written as one word (`secretkey`), and Confluent's `basic.auth.user.info`."""
 
 ABOUT_SECRETS: Final = (
     *(
@@ -62,7 +76,10 @@ ABOUT_SECRETS: Final = (
 FLAGS: Final = ("", "true", "false")
 """Values that are not secret, whatever their name."""
 
-SHORT: Final = 3
+NOT_SECRET: Final = ("GOOGLE_APPLICATION_CREDENTIALS", "PWD")
+"""Variables that contain the path of a file and the working directory of a process."""
+
+SHORT: Final = 4
 """Terms of at most this number of letters must be words of their own: `MYSQL_PWD` is secret, `OLDPWD` is not."""
 
 
@@ -75,8 +92,8 @@ def _term_pattern(term: str) -> str:
     plural = "" if term in ("token", "credential") else "s?"
     end = r"(?![\w.-])" if term.endswith("$") else ""
     mixed, upper = "[ ._-]?".join(map(_in_any_case, words)), "[ ._-]?".join(map(str.upper, words))
-    if len(term) <= SHORT:
-        mixed = rf"(?:(?<![A-Za-z]){mixed}|(?<=[a-z]){term.capitalize()})"
+    if len(words[0]) <= SHORT and len(words) == 1:
+        mixed = rf"(?:(?<![A-Za-z]){mixed}|(?<=[a-z]){words[0].capitalize()})"
         upper = rf"(?<![A-Za-z]){upper}"
     return rf"{mixed}{plural}(?![a-z]){end}|{upper}{plural.upper()}(?![A-Z]){end}"
 
@@ -87,15 +104,17 @@ TERMS: Final = "|".join(map(_term_pattern, dict.fromkeys(AIRFLOW_TERMS + SPARK_T
 _AFTER_SEPARATOR: Final = "|".join(f"{_in_any_case(word)}|{word.upper()}" for word in ABOUT_SECRETS)
 _IN_CAMEL_CASE: Final = "|".join(map(str.capitalize, ABOUT_SECRETS))
 
-SECRET_NAME_PATTERN: Final = rf"^(?!PWD$|.*(?:[._-](?:{_AFTER_SEPARATOR})|[a-z](?:{_IN_CAMEL_CASE}))$).*(?:{TERMS})"
-"""Pattern of names of secrets. `PWD` is the working directory of a process."""
+SECRET_NAME_PATTERN: Final = (
+    rf"^(?!(?:{'|'.join(NOT_SECRET)})$|.*(?:[._-](?:{_AFTER_SEPARATOR})|[a-z](?:{_IN_CAMEL_CASE}))$).*(?:{TERMS})"
+)
+"""Pattern of names of secrets."""
 
 URL_CREDENTIALS_PATTERN: Final = r"://[^/\s:@]*:([^/\s@]+)@"
 """Pattern of a user name and a password in a URL. The group is the password."""
 
 _SECRET_NAME: Final = re.compile(SECRET_NAME_PATTERN)
 _URL_CREDENTIALS: Final = re.compile(URL_CREDENTIALS_PATTERN)
-_ASSIGNMENT: Final = re.compile(r"([\w.-]+)=([^\s&;,]*)")
+_ASSIGNMENT: Final = re.compile(r"""([\w.-]+)(?:=|["']\s*:\s*)["']?([^\s"'&;,}]*)""")
 
 
 def is_secret_name(name: str) -> bool:
@@ -114,5 +133,5 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def secret_assignments(text: str) -> Iterator[str]:
-    """Return the names of the secrets that a text assigns, as in `--password=...`, `jdbc:...&password=...` and `-Dmy.token=...`."""
+    """Return the names of the secrets that a text assigns, as in `--password=...`, `jdbc:...&password=...` and `{"token": "..."}`."""
     return (name for name, value in _ASSIGNMENT.findall(text) if is_secret_name(name) and value.lower() not in FLAGS)

@@ -60,7 +60,18 @@ def test_notation_of_a_name_does_not_matter(notation: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["TOKENIZERS_PARALLELISM", "MAX_TOKENS", "passwordless", "SECRETARY", "KANSAS", "OLDPWD", "PWD"]
+    "name",
+    [
+        "TOKENIZERS_PARALLELISM",
+        "MAX_TOKENS",
+        "passwordless",
+        "SECRETARY",
+        "KANSAS",
+        "OLDPWD",
+        "PWD",
+        "my.bypass",
+        "pass.through",
+    ],
 )
 def test_word_that_only_begins_or_ends_like_a_term_is_not_secret(name: str) -> None:
     assert not is_secret_name(name)
@@ -89,6 +100,17 @@ def test_url_with_a_password_is_secret_whatever_its_name() -> None:
 def test_assigned_secrets_of_a_text_are_named() -> None:
     text = "jdbc:postgresql://h/db?user=me&password=hush --max-tokens=5 -Dmy.token=x --use-token=true"
     assert list(secret_assignments(text)) == ["password", "-Dmy.token"]
+    assert list(secret_assignments('{"user": "me", "db_pass": "hush", "token": true}')) == ["db_pass"]
+    assert list(secret_assignments("image:latest at 10:20, secret: none")) == []
+
+
+@pytest.mark.parametrize("name", ["DB_PASS", "dbPass", "my.pass", "DB_CREDENTIALS", "SIGNING_KEY", "sshKey"])
+def test_names_of_common_variables_are_secret(name: str) -> None:
+    assert is_secret_name(name)
+
+
+def test_path_of_googles_credentials_is_not_secret() -> None:
+    assert not is_secret_name("GOOGLE_APPLICATION_CREDENTIALS")
 
 
 def test_runbook_lists_all_terms() -> None:
