@@ -7,6 +7,7 @@ Workers and grants come from `/json/` of the web UI. The REST submission server,
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -68,6 +69,8 @@ class StandaloneCluster:
         self._ui_http = Http(address, self._credentials, transport)
         """Connections of its own for the state of the cluster, which must not wait for the requests of single drivers."""
         self._last_leader = address.masters[0]
+        self._log_listing: asyncio.Task[ClusterSnapshot] | None = None
+        """Snapshot with the pages of all logs, which loops that read logs at the same time share."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._address.master_url!r})"
@@ -121,7 +124,9 @@ class StandaloneCluster:
 
     async def driver_log(self, submission_id: str) -> DriverLog:
         """Return the end of a driver's output, as its worker publishes it; see `ClusterClient.driver_log`."""
-        pages = (await self.snapshot()).log_pages.get(submission_id)
+        if self._log_listing is None or self._log_listing.done():
+            self._log_listing = asyncio.create_task(self.snapshot())
+        pages = (await asyncio.shield(self._log_listing)).log_pages.get(submission_id)
         if pages is None:
             return DriverLog()
         return DriverLog(stdout=await self._output(pages.stdout), stderr=await self._output(pages.stderr))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import httpx
@@ -116,3 +117,23 @@ async def test_worker_that_does_not_report_is_named(
     client = client_of(lambda _: httpx.Response(code, text="no"))
     with pytest.raises(ClusterUnreachableError, match="http://w:8081/log/"):
         await client.driver_log(DRIVER)
+
+
+@pytest.mark.asyncio
+async def test_many_loops_that_read_logs_at_once_request_the_state_of_the_cluster_once() -> None:
+    """The storage fails, the drivers of 50 jobs end at once, and each loop reads the log of its driver."""
+    requests: list[str] = []
+
+    async def handle(request: httpx.Request) -> httpx.Response:
+        requests.append(request.url.path)
+        await asyncio.sleep(0)
+        return httpx.Response(200, json=STATE) if request.url.host == "h1" else httpx.Response(200, text=answer("x\n"))
+
+    address = ClusterAddress(masters=(MasterAddress(host="h1"),))
+    client = StandaloneCluster(address, transport=httpx.MockTransport(handle))
+    logs = await asyncio.gather(*(client.driver_log(DRIVER) for _ in range(50)))
+    assert {log.stdout for log in logs} == {"x\n"}
+    assert requests.count("/json/") == 1
+    assert (await client.driver_log(DRIVER)).stdout == "x\n"
+    assert requests.count("/json/") == 2
+    await client.close()
