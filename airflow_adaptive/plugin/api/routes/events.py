@@ -121,15 +121,18 @@ def _details(found: JobDetails, access: Access, editable: bool) -> JobDetails:
 
 
 def poll(job: Job, last_revision: Hashable) -> Update | None:
-    """Read the published state of a job. Return None if the revision is unchanged. Blocks."""
+    """Read the published state of a job. Return None if the revision is unchanged. Blocks.
+
+    An unchanged job costs one query. The removal of the Asset also removes the documents, so the revision changes.
+    """
     with reading() as session:
+        written = state_store.revisions([job.asset_id], session)[job.asset_id]
+        revision = tuple(sorted(written.items()))
+        if revision == last_revision:
+            return None
         found = find_job(job.name, session)
         if found is None or found.asset_id != job.asset_id:
             return Update(revision=None, content=None)
-        written = state_store.revisions([job.asset_id], session)[job.asset_id]
-        revision = (tuple(sorted(written.items())), found.dag_ids)
-        if revision == last_revision:
-            return None
         documents = state_store.documents([job.asset_id], job_details.KEYS, session)[job.asset_id]
         published = PublishedState(documents=documents, revisions=written)
         content = JobUpdate(job=job_details.details(found, published), metrics=published.metrics(Step.TEN_SECONDS))

@@ -70,6 +70,31 @@ def test_job_that_was_removed_is_gone(airflow_app: AirflowApp) -> None:
     assert gone.content is None
 
 
+def test_poll_of_an_unchanged_job_costs_one_query(airflow_app: AirflowApp) -> None:
+    """Each API server process polls each watched job once per second."""
+    from airflow import settings  # noqa: PLC0415
+    from sqlalchemy import event  # noqa: PLC0415
+
+    from airflow_adaptive.plugin.api.routes.events import poll  # noqa: PLC0415
+    from airflow_adaptive.plugin.data.metadata_database.jobs import find_job, reading  # noqa: PLC0415
+
+    place(airflow_app, executing())
+    with reading() as session:
+        job = find_job("departures", session)
+    assert job is not None
+    first = poll(job, None)
+    assert first is not None
+    statements: list[str] = []
+
+    def record(*arguments: Any) -> None:
+        statements.append(arguments[2])
+
+    event.listen(settings.engine, "before_cursor_execute", record)
+    assert poll(job, first.revision) is None
+    event.remove(settings.engine, "before_cursor_execute", record)
+    assert len(statements) == 1
+
+
 def test_only_new_points_are_reported_and_the_last_one_again(airflow_app: AirflowApp) -> None:
     from airflow_adaptive.plugin.api.routes.events import FIRST_POINTS, _new_points  # noqa: PLC0415
     from airflow_adaptive.plugin.data.documents import Metrics  # noqa: PLC0415
