@@ -88,6 +88,7 @@ class Fence:
         """End the right to run queries now, because this driver has to stop. A lease that has expired stays expired."""
         ended = self._clock() - self._lease_timeout_s
         self._reported_at = min(self._reported_at, ended) if math.isfinite(self._reported_at) else ended
+        self._read_at = self._reported_at  # a further status renews nothing
 
     def lease_end(self) -> float:
         """Return the time of the clock from which on queries must not run, unless the lease is renewed."""

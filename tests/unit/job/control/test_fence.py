@@ -100,6 +100,15 @@ def test_a_fenced_driver_has_no_lease_from_now_on():
     assert fence.overdue_s() == 5.0
 
 
+def test_the_last_status_of_a_driver_that_has_to_stop_does_not_renew_its_lease():
+    """The control loop fails while an operation runs, and the driver then writes the failure into its status."""
+    fence, clock = make_fence()
+    fence.admit(directive(Action.RUN, 1), clock())
+    fence.revoke()
+    fence.renew()
+    assert fence.overdue_s() == 0.0
+
+
 def test_the_lease_of_a_fenced_driver_that_never_wrote_a_status_ends_now():
     fence, _ = make_fence()
     fence.revoke()
