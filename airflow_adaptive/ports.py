@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -314,6 +314,7 @@ class ControlRequests:
         calendar: likewise, bounds of a calendar that is a DAG of its own; `requirements` take precedence.
         calendar_requester: the calendar.
         is_read: whether the requests were read since the loop began; before that they are defaults.
+        age: time since the read of the requests began, or since the loop began if the requests were not read.
     """
 
     desired_state: DesiredState = DesiredState.RUNNING
@@ -322,13 +323,14 @@ class ControlRequests:
     calendar: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     calendar_requester: Requester = Requester()
     is_read: bool = field(default=True, compare=False)
+    age: timedelta = field(default=timedelta(0), compare=False)
 
 
 class JobStore(Protocol):
     """Control requests and published state of a job. The store is never the truth: the journal is."""
 
     async def control_requests(self) -> ControlRequests:
-        """Return the control requests of the last successful read."""
+        """Return the newest known control requests, without waiting for a store that does not answer."""
         ...
 
     async def publish(self, view: JobView) -> None:
@@ -340,7 +342,7 @@ class JobStore(Protocol):
         ...
 
     async def published_metrics(self) -> Mapping[str, object]:
-        """Return the job metrics that any loop published last; empty if they are unknown."""
+        """Return the job metrics that any loop published last, when the store answers."""
         ...
 
 

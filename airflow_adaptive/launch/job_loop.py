@@ -5,7 +5,6 @@ Operators and triggers share these functions: the loop runs in the triggerer for
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import traceback
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch.job_ports import job_directory, job_ports
 from airflow_adaptive.launch.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.ports import JobChannel, JobDirectoryError, PortError
+from airflow_adaptive.ports import JobChannel, JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import SupersededError, attempt_of
 from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
@@ -69,7 +68,7 @@ async def run_job_loop(
                 return _loop_event(spec, conn_id, base, limits, loop, await loop.run())
         except SupersededError:
             raise
-        except (PortError, SnapshotError) as error:
+        except (JobDirectoryError, SnapshotError) as error:
             return error_event(error, None if loop is None else loop.driver)
         except Exception as error:
             if loop is None and not await _is_deployed(base, spec.graph.job):
@@ -146,7 +145,7 @@ async def kill_driver(conn_id: str, driver: str) -> None:
         PortError: the cluster refuses the request or does not answer.
         AddressError: the connection does not exist or does not describe a cluster.
     """
-    address = await asyncio.to_thread(AdaptiveSparkHook(conn_id).address)
+    address = await ProcessResources.current().store_access.read(AdaptiveSparkHook(conn_id).address)
     cluster = StandaloneCluster(address)
     try:
         await cluster.kill(driver)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -11,9 +10,11 @@ from typing import Any, Final
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_adaptive.launch.job_control import JobControl
+from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.launch.published_summary import PublishedSummary
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.scheduler.state import Outcome
+from airflow_adaptive.stores.store_access import StoreUnavailableError
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ async def wait_for_state(job: str, states: Sequence[str], until: datetime) -> di
 async def read_summary(control: JobControl) -> PublishedSummary | None:
     """Return the published summary of a job; None if nothing is published, or if Airflow does not answer."""
     try:
-        return await asyncio.to_thread(control.summary)
-    except AirflowRuntimeError as error:
+        return await ProcessResources.current().store_access.read(control.summary)
+    except (AirflowRuntimeError, StoreUnavailableError) as error:
         log.warning("Airflow does not answer: %s", error)
         return None

@@ -27,6 +27,7 @@ from airflow_adaptive.runtime.observation.events import (
     derive_events,
     first_events,
     ignored_overrides,
+    outdated_requests,
     with_requirements,
 )
 from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND, FilePolling
@@ -119,7 +120,7 @@ class Loop:
         self._limits = limits or RunLimits()
         self._phase = LoopPhase.CLAIMING
         reports = OnceLogger(log, logging.INFO)
-        self._ignored_overrides = OnceLogger(log)
+        self._ignored_overrides, self._outdated_requests = OnceLogger(log), OnceLogger(log)
         self._outage = DirectoryOutage(spec.options.job_directory_timeout)
         self._resolver = RequirementsResolver(advisor)
         self._heartbeat = HeartbeatMonitor()
@@ -170,6 +171,7 @@ class Loop:
                 await self._run_cycle()
                 await self._ports.clock.sleep(self._pause())
         finally:
+            self._publisher.close()
             self._participant.unregister()
             self._file_polling.close()
             self._journal.close()
@@ -249,6 +251,7 @@ class Loop:
         self._heartbeat.update(self.state, None, self._now())
         control_requests = await self._ports.store.control_requests()
         self._ignored_overrides.report(ignored_overrides(self.state, control_requests))
+        self._outdated_requests.report(outdated_requests(control_requests))
         return JobObservation(status=self._driver_status(), status_read_at=read_at, control_requests=control_requests)
 
     def _driver_status(self) -> DriverStatus | None:

@@ -7,11 +7,13 @@ published documents for programs and for the UI page (`runtime.publishing.docume
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
@@ -27,6 +29,11 @@ from airflow_adaptive.stores.task_xcoms import TaskKey, xcoms
 
 log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
+FIRST_READ_TIMEOUT = timedelta(seconds=5)
+"""Longest time that a new loop waits for the control requests."""
+
 FINISH_TIMEOUT = timedelta(seconds=30)
 """Longest time that a loop waits for its last write."""
 
@@ -35,7 +42,8 @@ class AirflowJobStore:
     """`JobStore` over the state store of an asset and the XComs of a task. All calls run in threads, which works in every process.
 
     While few jobs run, the control requests of a job are read every two seconds. If many loops share the access to the stores, the
-    requests of a job are read in its turn, or when a change marker names the job.
+    requests of a job are read in its turn, or when a change marker names the job. All reads and writes run in the background, so a
+    store that hangs delays no loop.
 
     No error ends the loop, because a job must not depend on its monitoring or on Airflow's API server.
     """
@@ -46,10 +54,14 @@ class AirflowJobStore:
         self._accessor = AssetStateStoreAccessor(name=job)
         self._task = task
         self._access = access
+        self._clock = clock
         self._request_member = access.request_reads.join()
         self._marker: str | None = None
-        self._view_writer = BackgroundWriter(self._write_view, access, clock)
-        self._metrics_writer = BackgroundWriter(self._write_metrics, access, clock)
+        self._is_notified = False
+        self._reading: asyncio.Task[None] | None = None
+        self._read_s = clock.elapsed
+        self._view_writer = BackgroundWriter(self._write_view, clock)
+        self._metrics_writer = BackgroundWriter(self._write_metrics, clock)
         self._metrics_member = access.metrics_writes.join()
         self._pending_metrics: dict[str, Any] = {}
         self._airflow_metrics = AirflowMetrics(job, task.dag_id, task.task_id)
@@ -60,15 +72,17 @@ class AirflowJobStore:
         self._warnings = OnceLogger(log)
 
     async def control_requests(self) -> ControlRequests:
-        """Return the control requests of the last successful read; read again if a read is due."""
-        is_notified = await self._is_notified()
-        if self._request_member.due(REQUEST_INTERVAL, urgent=is_notified):
-            if is_notified:
-                self._reader.read_all_next()
-            await self._access.read(lambda: self._log_errors(self._read_requests))
-            if self._view is not None and not self._stored:
-                self._view_writer.put(self._view)
-        return self._reader.requests
+        """Return the newest known control requests and their age. A read that is due runs in the background.
+
+        Only the first call waits for its read, at most `FIRST_READ_TIMEOUT`: a job that is to stop must not start first.
+        """
+        self._is_notified = self._is_notified or self._has_new_marker()
+        is_reading = self._reading is not None and not self._reading.done()
+        if not is_reading and self._request_member.due(REQUEST_INTERVAL, urgent=self._is_notified):
+            is_first, self._reading = self._reading is None, asyncio.create_task(self._read_requests())
+            if is_first:
+                await asyncio.wait({self._reading}, timeout=FIRST_READ_TIMEOUT.total_seconds())
+        return replace(self._reader.requests, age=timedelta(seconds=self._clock.elapsed - self._read_s))
 
     async def publish(self, view: JobView) -> None:
         """Write the changes of a view in the background, and repeat the write until it succeeds."""
@@ -83,9 +97,9 @@ class AirflowJobStore:
             self._pending_metrics = {}
 
     async def published_metrics(self) -> Mapping[str, Any]:
-        """Return the pages of job metrics in the store; none if the store cannot be read."""
-        pages: dict[str, Any] = {}
-        await self._access.read(lambda: self._log_errors(lambda: self._read_pages(pages)))
+        """Return the pages of job metrics in the store. The call waits until the store can be read."""
+        while (pages := await self._attempt(self._access.read(self._read_pages))) is None:
+            await self._clock.sleep(REQUEST_INTERVAL.total_seconds())
         return pages
 
     async def finish(self) -> None:
@@ -93,55 +107,82 @@ class AirflowJobStore:
         await self._view_writer.finish(FINISH_TIMEOUT)
 
     def close(self) -> None:
-        """Cancel the writes, and leave the rate limits."""
+        """Cancel reads and writes, and leave the rate limits."""
+        if self._reading is not None:
+            self._reading.cancel()
         self._view_writer.stop()
         self._metrics_writer.stop()
         self._request_member.unregister()
         self._metrics_member.unregister()
 
-    async def _is_notified(self) -> bool:
+    def _has_new_marker(self) -> bool:
         """Return whether a new change marker exists; the markers are read only where regular polls are rare."""
-        marker = await self._access.change_markers.marker(self._job) if self._access.is_busy else None
+        marker = self._access.change_markers.marker(self._job) if self._access.is_busy else None
         if marker in (None, self._marker):
             return False
         self._marker = marker
         return True
 
-    def _write_view(self, view: JobView) -> bool:
-        self._airflow_metrics.send_view(view)
-        return self._log_errors(lambda: self._push(view))
+    async def _read_requests(self) -> None:
+        """Read the control requests. If Airflow has emptied the store, also publish the newest view again."""
+        began_s, keys = self._clock.elapsed, self._reader.next_keys(every=self._is_notified)
+        self._is_notified = False
+        found = await self._attempt(self._access.read(partial(self._reader.read, keys)))
+        if found is None:
+            return
+        documents, is_emptied = found
+        self._reader.accept(documents)
+        self._read_s = began_s
+        if is_emptied:
+            self._stored = {}
+            if self._view is not None:
+                self._view_writer.put(self._view)
 
-    def _log_errors(self, work: Callable[[], None]) -> bool:
+    async def _write_view(self, view: JobView) -> bool:
+        is_written = await self._attempt(self._access.write(partial(self._push, view, self._pushed, self._stored)))
+        if is_written is None:  # The write may continue in its thread, with the previous records of what is written.
+            self._pushed, self._stored = dict(self._pushed), dict(self._stored)
+        return is_written is not None
+
+    async def _attempt(self, operation: Awaitable[Result]) -> Result | None:
+        """Return the result of an operation, None if the operation failed."""
         try:
-            work()
+            return await operation
         except Exception as error:  # noqa: BLE001  backends of XComs and state stores raise exceptions of any class
             self._warnings.report(f"Airflow's stores cannot be used for {self._task}: {type(error).__name__}: {error}")
-            return False
+            return None
+
+    def _push(self, view: JobView, pushed: dict[str, Any], stored: dict[str, Any]) -> bool:
+        self._airflow_metrics.send_view(view)
+
+        def is_abandoned() -> bool:
+            return pushed is not self._pushed
+
+        _write_changes(xcoms(view), pushed, self._task.push, is_abandoned)
+        _write_changes(documents(view, asdict(self._task)), stored, self._accessor.set, is_abandoned)
         return True
 
-    def _read_requests(self) -> None:
-        if self._reader.read():
-            self._stored.clear()
+    async def _write_metrics(self, metrics: Mapping[str, Any]) -> bool:
+        return await self._attempt(self._access.write(partial(self._store_metrics, metrics))) is not None
 
-    def _push(self, view: JobView) -> None:
-        _write_changes(xcoms(view), self._pushed, self._task.push)
-        _write_changes(documents(view, asdict(self._task)), self._stored, self._accessor.set)
-
-    def _write_metrics(self, metrics: Mapping[str, Any]) -> bool:
+    def _store_metrics(self, metrics: Mapping[str, Any]) -> bool:
         self._airflow_metrics.send_metrics(metrics)
-        return self._log_errors(lambda: self._store_metrics(metrics))
-
-    def _store_metrics(self, metrics: Mapping[str, Any]) -> None:
         for key, value in metrics.items():
             self._accessor.set(key, value)
+        return True
 
-    def _read_pages(self, pages: dict[str, Any]) -> None:
-        pages.update({key: self._accessor.get(key, {}) for key in PAGES})
+    def _read_pages(self) -> dict[str, Any]:
+        return {key: self._accessor.get(key, {}) for key in PAGES}
 
 
-def _write_changes(values: Mapping[str, Any], written: dict[str, Any], write: Callable[[str, Any], None]) -> None:
-    """Write the values that differ from the values that were written before."""
+def _write_changes(
+    values: Mapping[str, Any],
+    written: dict[str, Any],
+    write: Callable[[str, Any], None],
+    is_abandoned: Callable[[], bool],
+) -> None:
+    """Write the values that differ from the values that were written before. A write that took too long writes nothing more."""
     for key, value in values.items():
-        if key not in written or written[key] != value:
+        if not is_abandoned() and (key not in written or written[key] != value):
             write(key, value)
             written[key] = value

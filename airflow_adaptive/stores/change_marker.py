@@ -11,13 +11,14 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 from airflow.sdk import Variable
+from airflow.sdk.configuration import conf
 
-from airflow_adaptive.ports import Clock
+from airflow_adaptive.ports import Clock, PortError
 
 log = logging.getLogger(__name__)
 
@@ -46,31 +47,43 @@ class ChangeMarkers:
         self._call = call
         self._clock = clock
         self._interval = interval
-        self._lock = asyncio.Lock()
-        self._read_at: datetime | None = None
+        self._refreshed_s: float | None = None
+        self._refreshing: asyncio.Task[None] | None = None
         self._markers: Mapping[str, str] = {}
 
-    async def marker(self, job: str) -> str | None:
-        """Return the newest marker of a job, None if the job has no marker."""
-        async with self._lock:
-            now = self._clock.now()
-            if self._read_at is None or now - self._read_at >= self._interval:
-                self._read_at = now
-                self._markers = await self._call(read_markers)
+    def marker(self, job: str) -> str | None:
+        """Return the newest known marker of a job, None if the job has no marker. A read that is due runs in the background."""
+        is_due = self._refreshed_s is None or self._clock.elapsed - self._refreshed_s >= self._interval.total_seconds()
+        if is_due and (self._refreshing is None or self._refreshing.done()):
+            self._refreshed_s = self._clock.elapsed
+            self._refreshing = asyncio.create_task(self._refresh())
         return self._markers.get(job)
+
+    async def _refresh(self) -> None:
+        try:
+            self._markers = await self._call(read_markers)
+        except PortError as error:
+            log.warning("Variable %r cannot be read: %s", VARIABLE, error)
 
 
 def notify(job: str) -> None:
-    """Write a new marker for a job; blocks. A failure only delays the loop."""
+    """Write a new marker for a job; blocks. A failure only delays the loop.
+
+    The Variable belongs to no team, so that the loops and the API server of every team can read it. A task of a team would create
+    a Variable of its team, so with `[core] multi_team` only the API server creates the Variable.
+    """
+    text = _text()
+    if text is None and conf.getboolean("core", "multi_team", fallback=False):
+        return
     try:
-        Variable.set(VARIABLE, with_new_marker(_text(), job), description=DESCRIPTION)
+        Variable.set(VARIABLE, with_new_marker(text or "{}", job), description=DESCRIPTION)
     except Exception as error:  # noqa: BLE001  backends of Variables raise exceptions of any class
         log.warning("Variable %r cannot be written. The loop of job %r sees its request late: %s", VARIABLE, job, error)
 
 
 def read_markers() -> Mapping[str, str]:
     """Return the newest marker of each job, none if the markers cannot be read; blocks."""
-    return _decode(_text())
+    return _decode(_text() or "{}")
 
 
 def with_new_marker(text: str, job: str) -> str:
@@ -79,12 +92,13 @@ def with_new_marker(text: str, job: str) -> str:
     return json.dumps(dict(list(markers.items())[-MAX_MARKERS:]))
 
 
-def _text() -> str:
+def _text() -> str | None:
     try:
-        return str(Variable.get(VARIABLE, default="{}"))
+        text: str | None = Variable.get(VARIABLE, default=None)
     except Exception as error:  # noqa: BLE001  backends of Variables raise exceptions of any class
         log.warning("Variable %r cannot be read: %s", VARIABLE, error)
-        return "{}"
+        return None
+    return text
 
 
 def _decode(text: str) -> Mapping[str, str]:

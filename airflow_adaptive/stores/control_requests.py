@@ -6,7 +6,7 @@ The metadata database stores the same documents for the REST API and the command
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -32,7 +32,10 @@ READS_BETWEEN: Final = 4
 
 
 class ControlRequestReader:
-    """Reads the control requests of one job again and again. An invalid request leaves the last valid request unchanged."""
+    """Reads the control requests of one job again and again. An invalid request leaves the last valid request unchanged.
+
+    A read may run in any thread, and may end late or never. Only `accept` changes the known requests.
+    """
 
     def __init__(self, store: AssetStateStoreAccessor) -> None:
         """Create the reader; read nothing yet.
@@ -47,26 +50,25 @@ class ControlRequestReader:
         self.requests = ControlRequests(is_read=False)
         """Control requests as they were last read."""
 
-    def read_all_next(self) -> None:
-        """Read all keys with the next read."""
-        self._reads_left = 0
+    def next_keys(self, *, every: bool) -> tuple[str, ...]:
+        """Return the keys that the next read must contain: every key if asked for, or after some reads of the other keys."""
+        self._reads_left = READS_BETWEEN if every or self._reads_left <= 0 else self._reads_left - 1
+        return KEYS if self._reads_left == READS_BETWEEN else (DESIRED_STATE, REQUIREMENTS)
 
-    def read(self) -> bool:
-        """Read the requests; return whether the state store was empty and the requests were stored again.
+    def read(self, keys: Iterable[str] = KEYS) -> tuple[dict[str, Any], bool]:
+        """Return the documents of some keys, None for a key without a document, and whether the state store was empty; blocks.
 
-        Airflow deletes an asset that no active DAG references, and its state store with it.
+        Airflow deletes an asset that no active DAG references, and its state store with it. The known requests are then stored again.
         """
-        self._reads_left -= 1
-        keys = KEYS if self._reads_left < 0 else (DESIRED_STATE, REQUIREMENTS)
-        documents = {key: self._store.get(key) for key in keys}
+        documents: dict[str, Any] = {key: self._store.get(key) for key in keys}
         is_emptied = documents[DESIRED_STATE] is None and DESIRED_STATE in self._documents
-        if is_emptied:
-            documents |= self._restore()
-        known = {key: document for key, document in self._documents.items() if key not in keys}
+        return (documents | self._restore() if is_emptied else documents), is_emptied
+
+    def accept(self, documents: Mapping[str, Any]) -> None:
+        """Replace the known requests by those that were read."""
+        known = {key: document for key, document in self._documents.items() if key not in documents}
         self._documents = known | self._valid(documents)
-        self._reads_left = READS_BETWEEN if self._reads_left < 0 else self._reads_left
         self.requests = decode(self._documents)
-        return is_emptied
 
     def _valid(self, documents: Mapping[str, Any]) -> dict[str, Any]:
         """Return the documents, with the last valid document in place of an invalid one; without keys that have no document."""

@@ -1,16 +1,14 @@
-"""Access to Airflow's stores that the loops of one process share: rate-limited, one operation at a time, outside of the event loop."""
+"""Access to Airflow's stores that the loops of one process share: rate-limited, with timeouts, outside of the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from functools import partial
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from airflow_adaptive.ports import Clock
+from airflow_adaptive.ports import Clock, PortError
+from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.stores.change_marker import ChangeMarkers
 
@@ -31,11 +29,26 @@ REQUEST_READS_PER_SECOND = 10.0
 per second."""
 
 
+THREADS: Final = 4
+"""Concurrent reads, and concurrent writes. Airflow executes the operations of a triggerer one after the other; other threads only replace
+threads whose operation hangs."""
+
+READ_TIMEOUT: Final = timedelta(seconds=30)
+"""Longest time of a read. Airflow repeats an operation that fails for some seconds."""
+
+WRITE_TIMEOUT: Final = timedelta(minutes=2)
+"""Longest time of a write, which consists of up to 15 operations."""
+
+
+class StoreUnavailableError(PortError):
+    """Airflow's stores do not answer."""
+
+
 class StoreAccess:
     """Threads and rate limits for Airflow's stores, shared by the loops of one process.
 
-    Airflow executes the operations of a triggerer one after the other. Therefore one thread reads, for loops that wait for the
-    result, and one thread writes, for loops that do not wait.
+    An operation that hangs occupies one thread until it returns. The reads and the writes have threads of their own, so writes that
+    hang do not delay reads.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -43,8 +56,8 @@ class StoreAccess:
         self.request_reads = RateLimiter(REQUEST_READS_PER_SECOND, clock)
         self.metrics_writes = RateLimiter(METRICS_WRITES_PER_SECOND, clock)
         self.change_markers = ChangeMarkers(self.read, clock, REQUEST_INTERVAL)
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-reads")
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="airflow-adaptive-writes")
+        self._reads = StorageThreads(THREADS, "Airflow's store", StoreUnavailableError)
+        self._writes = StorageThreads(THREADS, "Airflow's store", StoreUnavailableError)
 
     @property
     def is_busy(self) -> bool:
@@ -52,36 +65,25 @@ class StoreAccess:
         return self.request_reads.round > REQUEST_INTERVAL
 
     async def read(self, work: Callable[[], Result]) -> Result:
-        """Run a blocking read in the thread for reads."""
-        return await _run(self._reader, work)
+        """Run a blocking read in a thread for reads. Raises `StoreUnavailableError`, and the exceptions of the read."""
+        return await self._reads.call(work, READ_TIMEOUT.total_seconds())
 
     async def write(self, work: Callable[[], Result]) -> Result:
-        """Run a blocking write in the thread for writes."""
-        return await _run(self._writer, work)
-
-    def close(self) -> None:
-        """Shut the threads down."""
-        self._reader.shutdown(wait=False)
-        self._writer.shutdown(wait=False)
-
-
-async def _run(thread: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
-    return await asyncio.get_running_loop().run_in_executor(thread, contextvars.copy_context().run, work)
+        """Run a blocking write in a thread for writes. Raises `StoreUnavailableError`, and the exceptions of the write."""
+        return await self._writes.call(work, WRITE_TIMEOUT.total_seconds())
 
 
 class BackgroundWriter(Generic[Content]):
     """Writes the newest documents of a job in the background. Documents that are outdated before their write are skipped."""
 
-    def __init__(self, write: Callable[[Content], bool], access: StoreAccess, clock: Clock) -> None:
+    def __init__(self, write: Callable[[Content], Awaitable[bool]], clock: Clock) -> None:
         """Create a writer without documents.
 
         Args:
-            write: writes the documents; blocks. Returns False if the write must be repeated.
-            access: access to the store.
+            write: writes the documents. Returns False if the write must be repeated.
             clock: clock for the delay before a repeated write.
         """
         self._write = write
-        self._access = access
         self._clock = clock
         self._newest: Content | None = None
         self._task: asyncio.Task[None] | None = None
@@ -104,7 +106,7 @@ class BackgroundWriter(Generic[Content]):
 
     async def _work(self) -> None:
         while (documents := self._newest) is not None:
-            if not await self._access.write(partial(self._write, documents)):
+            if not await self._write(documents):
                 await self._clock.sleep(REQUEST_INTERVAL.total_seconds())
             elif documents is self._newest:
                 self._newest = None

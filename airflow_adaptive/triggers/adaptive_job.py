@@ -13,6 +13,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_adaptive.launch.deferral import finish_in_background, with_minimum_deferral
 from airflow_adaptive.launch.job_loop import cancel_job, run_job_loop
 from airflow_adaptive.launch.loop_events import recycle_event, superseded_event
+from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.launch.task_state import is_attempt_over
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
@@ -141,7 +142,8 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
                 await asyncio.sleep(CANCEL_RETRY_INTERVAL.total_seconds())
 
     async def _is_attempt_over(self) -> bool:
-        return await asyncio.to_thread(is_attempt_over, self._task, self._job.attempt)
+        access = ProcessResources.current().store_access
+        return await access.read(lambda: is_attempt_over(self._task, self._job.attempt))
 
     @property
     def _job(self) -> JobSpec:

@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, TypeVar
 
-from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.ports import JobDirectoryError, PortError
 
 Result = TypeVar("Result")
 
@@ -36,12 +36,21 @@ NO_ANSWER: Final = "check that the storage is reachable"
 class StorageThreads:
     """Runs blocking calls to one storage for the coroutines of one event loop."""
 
-    def __init__(self, threads: int = THREADS) -> None:
+    def __init__(
+        self,
+        threads: int = THREADS,
+        storage: str = "the storage of the job directory",
+        error: type[PortError] = JobDirectoryError,
+    ) -> None:
         """Start no thread before the first call.
 
         Args:
             threads: maximum number of threads, including threads whose call was abandoned.
+            storage: name of the storage, for errors.
+            error: class of the errors for a storage that does not answer.
         """
+        self._storage = storage
+        self._error = error
         self._free = threads
         self._idle = 0
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -66,7 +75,7 @@ class StorageThreads:
             urgent: whether the work takes precedence over work that is not urgent.
 
         Raises:
-            JobDirectoryError: the storage does not answer; whether the storage completes the work is unknown.
+            PortError: the storage does not answer (an error of the class `error`); whether the storage completes the work is unknown.
         """
         await self._admit(self._urgent if urgent else self._background)
         answer = self._start(work)
@@ -75,15 +84,15 @@ class StorageThreads:
         finally:
             self._is_checking = False
         if not answered:
-            error = f"the storage of the job directory did not answer within {timeout_s:g} s: {NO_ANSWER}"
+            error = f"{self._storage} did not answer within {timeout_s:g} s: {NO_ANSWER}"
             self._reject_all(error)
-            raise JobDirectoryError(error)
+            raise self._error(error)
         return answer.result()
 
     async def _admit(self, queue: deque[asyncio.Future[None]]) -> None:
-        """Wait for a free thread. Raises `JobDirectoryError`."""
+        """Wait for a free thread. Raises an error of the class `error`."""
         if self._is_unresponsive and (self._is_checking or not self._free):
-            raise JobDirectoryError(f"the storage of the job directory has not answered since a timeout: {NO_ANSWER}")
+            raise self._error(f"{self._storage} has not answered since a timeout: {NO_ANSWER}")
         self._is_checking = self._is_unresponsive
         if self._free:
             self._free -= 1
@@ -130,7 +139,7 @@ class StorageThreads:
     def _reject_all(self, error: str) -> None:
         self._is_unresponsive = True
         for turn in self._waiting():
-            turn.set_exception(JobDirectoryError(error))
+            turn.set_exception(self._error(error))
 
     def _waiting(self) -> Iterator[asyncio.Future[None]]:
         """Return the calls that wait for a thread, urgent calls mostly first; a canceled call does not wait any more."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat
@@ -23,6 +23,9 @@ from airflow_adaptive.scheduler.events import Event
 from airflow_adaptive.scheduler.machine import default_requirements
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, accept
 from airflow_adaptive.scheduler.state import Canceling, Created, Finished, SchedulerState, StopWithSavepoint
+
+MAX_REQUEST_AGE = timedelta(minutes=5)
+"""Age of the control requests that is reported. With 1,000 jobs in a process, each job reads its requests every two minutes."""
 
 
 def first_events(
@@ -113,6 +116,16 @@ def ignored_overrides(state: SchedulerState, control_requests: ControlRequests) 
     except RequirementsError as error:
         return f"{error} They are ignored."
     return None
+
+
+def outdated_requests(control_requests: ControlRequests) -> str | None:
+    """Return why the job may not follow the newest control requests, None if they are known."""
+    if control_requests.age <= MAX_REQUEST_AGE:
+        return None
+    return (
+        f"The control requests were not read for {MAX_REQUEST_AGE}, because Airflow's store does not answer. The job continues with "
+        "the requests that it knows."
+    )
 
 
 def _require_acceptable(state: SchedulerState, requested: Mapping[str, tuple[int, int]]) -> None:

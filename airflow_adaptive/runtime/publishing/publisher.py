@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -38,13 +39,25 @@ class Publisher:
         self._history = history
         self._attempt = attempt
         self._metrics = JobMetrics()
+        self._restoring: asyncio.Task[None] | None = None
+        self._is_restored = False
         self._urls = Urls()
         self._published: tuple[SchedulerState, Urls, RequirementsSource | None, int] | None = None
         self._policy: PolicyAdvice | None = None
 
     async def restore(self) -> None:
-        """Continue the job metrics that an earlier loop published."""
+        """Read the job metrics that an earlier loop published, in the background. Until then no metrics are published."""
+        self._restoring = asyncio.create_task(self._restore())
+        await asyncio.sleep(0)
+
+    async def _restore(self) -> None:
         self._metrics.restore(await self._store.published_metrics())
+        self._is_restored = True
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._restoring is not None:
+            self._restoring.cancel()
 
     def record_metrics(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> None:
         """Add a point to the job metrics; `status` is the status of the driver of the current epoch."""
@@ -77,7 +90,7 @@ class Publisher:
                     policy=self._policy,
                 )
             )
-        if (changed := self._metrics.changed_documents()) is not None:
+        if self._is_restored and (changed := self._metrics.changed_documents()) is not None:
             await self._store.publish_metrics({**changed, **self._changed_advice(requirements_source)})
 
     def _changed_advice(self, source: RequirementsSource | None) -> Mapping[str, Any]:

@@ -177,9 +177,13 @@ class Series:
         return {"step": step, "columns": [*COLUMNS], "points": [[*point] for point in self._points[step]]}
 
     def restore(self, pages: Mapping[str, Any]) -> None:
-        """Continue published pages; invalid pages are ignored."""
+        """Continue published pages, also after new points were added; invalid pages are ignored."""
         for step, points in self._points.items():
-            points.extend(_points(pages.get(f"{METRICS}{step}")))
+            added = [*points]
+            published = _points(pages.get(f"{METRICS}{step}"))
+            points.clear()
+            points.extend(point for point in published if not added or point.at < added[0].at)
+            points.extend(added)
 
 
 def _processed(query: QueryReport) -> float:

@@ -44,10 +44,8 @@ def define(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> Define:
 
 
 @pytest.fixture
-def process() -> Iterator[ProcessResources]:
-    process = ProcessResources()
-    yield process
-    process.store_access.close()
+def process() -> ProcessResources:
+    return ProcessResources()
 
 
 async def test_loops_with_the_same_connection_share_a_client(define: Define, process: ProcessResources) -> None:

@@ -284,7 +284,6 @@ async def publish_view_and_metrics() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.wait_for(asyncio.gather(*others), timeout=10)  # none is left if the sending was quick
     store.close()
-    access.close()
 
 
 def test_job_store_sends_what_it_shows(backend: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

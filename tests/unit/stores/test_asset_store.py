@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -81,10 +80,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def access(clock: ManualClock) -> Iterator[StoreAccess]:
-    access = StoreAccess(clock)
-    yield access
-    access.close()
+def access(clock: ManualClock) -> StoreAccess:
+    return StoreAccess(clock)
 
 
 @pytest.fixture
@@ -92,9 +89,24 @@ def store(clock: ManualClock, access: StoreAccess) -> AirflowJobStore:
     return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), clock, access)
 
 
+async def settled(store: AirflowJobStore) -> ControlRequests:
+    """The control requests after all reads that are due."""
+    for _ in range(3):
+        await store.control_requests()
+        tasks = (store._reading, store._access.change_markers._refreshing)
+        running = {task for task in tasks if task is not None and not task.done()}
+        if running:
+            await asyncio.wait(running)
+    return await store.control_requests()
+
+
+def read(store: AirflowJobStore) -> ControlRequests:
+    return asyncio.run(settled(store))
+
+
 def read_later(store: AirflowJobStore, clock: ManualClock) -> ControlRequests:
     asyncio.run(clock.sleep(2))
-    return asyncio.run(store.control_requests())
+    return read(store)
 
 
 def show(store: AirflowJobStore, view: JobView) -> None:
@@ -106,22 +118,20 @@ def show(store: AirflowJobStore, view: JobView) -> None:
 
 
 def test_job_without_a_request_is_to_run(airflow: FakeComms, store: AirflowJobStore) -> None:
-    assert asyncio.run(store.control_requests()) == ControlRequests()
+    assert read(store) == ControlRequests()
 
 
 def test_desired_state_and_overrides_are_read(airflow: FakeComms, store: AirflowJobStore) -> None:
     airflow.asset_states = {"desired_state": {"value": "suspended"}, "requirements": {"value": BODY}}
-    assert asyncio.run(store.control_requests()) == ControlRequests(
-        desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)}
-    )
+    assert read(store) == ControlRequests(desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)})
 
 
 def test_asking_is_read_by_the_next_look_but_one_not_made_too_soon(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
-    asyncio.run(store.control_requests())
+    read(store)
     request_desired_state("departures", DesiredState.CANCELED)
-    assert asyncio.run(store.control_requests()).desired_state is DesiredState.RUNNING
+    assert read(store).desired_state is DesiredState.RUNNING
     assert read_later(store, clock).desired_state is DesiredState.CANCELED
 
 
@@ -130,7 +140,7 @@ def test_unreadable_control_requests_stay_as_they_were(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, error: Exception
 ) -> None:
     airflow.asset_states = {"desired_state": {"value": "suspended"}, "requirements": {"value": BODY}}
-    before = asyncio.run(store.control_requests())
+    before = read(store)
     airflow.error = error
     assert read_later(store, clock) == before
 
@@ -140,7 +150,7 @@ def test_invalid_overrides_do_not_hide_the_desired_state(
 ) -> None:
     airflow.asset_states = {"desired_state": {"value": "canceled"}, "requirements": {"value": {"job": 3}}}
     with caplog.at_level(logging.WARNING):
-        assert asyncio.run(store.control_requests()) == ControlRequests(desired_state=DesiredState.CANCELED)
+        assert read(store) == ControlRequests(desired_state=DesiredState.CANCELED)
         read_later(store, clock)
     assert len(caplog.messages) == 1
     assert "'requirements'" in caplog.messages[0]
@@ -149,7 +159,7 @@ def test_invalid_overrides_do_not_hide_the_desired_state(
 
 def test_unknown_desired_state_does_not_hide_the_overrides(airflow: FakeComms, store: AirflowJobStore) -> None:
     airflow.asset_states = {"desired_state": {"value": "explode"}, "requirements": {"value": BODY}}
-    assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)})
+    assert read(store) == ControlRequests(requirements={"job": (1, -1)})
 
 
 def test_view_is_displayed_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJobStore) -> None:
@@ -225,7 +235,7 @@ def crowd(clock: ManualClock, access: StoreAccess) -> list[AirflowJobStore]:
 
 def read_all(stores: list[AirflowJobStore]) -> list[DesiredState]:
     async def read() -> list[DesiredState]:
-        return [(await store.control_requests()).desired_state for store in stores]
+        return [(await settled(store)).desired_state for store in stores]
 
     return asyncio.run(read())
 
@@ -252,7 +262,7 @@ def test_job_with_a_request_is_read_at_once_however_many_jobs_there_are(
     request_desired_state("job-42", DesiredState.CANCELED)
     asyncio.run(clock.sleep(2))
     before = airflow.reads
-    assert asyncio.run(crowd[42].control_requests()).desired_state is DesiredState.CANCELED
+    assert read(crowd[42]).desired_state is DesiredState.CANCELED
     assert airflow.reads == before + 4, "the change markers, and all three documents of the job"
 
 
@@ -310,7 +320,7 @@ def test_what_airflow_deleted_with_the_asset_is_brought_back(
         await store.control_requests()
         airflow.asset_states.clear()
         await clock.sleep(2)
-        control_requests = await store.control_requests()
+        control_requests = await settled(store)
         await store.finish()
         return control_requests
 
@@ -327,28 +337,26 @@ def test_who_has_set_bounds_and_until_when_is_read_with_them(airflow: FakeComms,
     by_alice = {"by": "alice", "via": "REST", "at": "2013-01-01T00:00:00Z", "until": "2013-01-01T02:00:00+00:00"}
     airflow.asset_states = {"requirements": {"value": BODY, **by_alice}}
     requester = Requester(requested_by="alice", via="REST", expires_at=datetime(2013, 1, 1, 2, tzinfo=UTC))
-    assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)}, requester=requester)
+    assert read(store) == ControlRequests(requirements={"job": (1, -1)}, requester=requester)
 
 
 def test_bounds_of_a_calendar_are_kept_apart_from_those_of_users(airflow: FakeComms, store: AirflowJobStore) -> None:
     airflow.asset_states = {"calendar": {"value": BODY, "by": "calendar/set/r", "via": "task"}}
     requester = Requester(requested_by="calendar/set/r", via="task")
-    assert asyncio.run(store.control_requests()) == ControlRequests(
-        calendar={"job": (1, -1)}, calendar_requester=requester
-    )
+    assert read(store) == ControlRequests(calendar={"job": (1, -1)}, calendar_requester=requester)
 
 
 @pytest.mark.parametrize("requester", [{"by": None}, {"by": "", "until": 7}, {"until": "soon"}, {}])
 def test_requester_in_an_unknown_form_is_not_known(airflow: FakeComms, store: AirflowJobStore, requester: Any) -> None:
     airflow.asset_states = {"requirements": {"value": BODY, **requester}}
-    assert asyncio.run(store.control_requests()) == ControlRequests(requirements={"job": (1, -1)})
+    assert read(store) == ControlRequests(requirements={"job": (1, -1)})
 
 
 def test_longer_hold_of_the_same_bounds_is_seen_within_a_few_reads(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
     airflow.asset_states = {"requirements": {"value": BODY, "until": "2013-01-01T02:00:00+00:00"}}
-    asyncio.run(store.control_requests())
+    read(store)
     airflow.asset_states["requirements"] = {"value": BODY, "until": "2013-01-01T03:00:00+00:00"}
     reads = [read_later(store, clock) for _ in range(READS_BETWEEN + 1)]
     assert reads[-1].requester.expires_at == datetime(2013, 1, 1, 3, tzinfo=UTC)
@@ -358,7 +366,7 @@ def test_control_requests_that_could_not_be_read_yet_are_marked_as_unread(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
     airflow.error = OSError("a backend's own")
-    assert not asyncio.run(store.control_requests()).is_read
+    assert not read(store).is_read
     airflow.error = None
     assert read_later(store, clock).is_read
 
@@ -372,7 +380,7 @@ def test_requester_is_restored_too_when_airflow_has_deleted_the_asset(
         "calendar": {"value": BODY},
     }
     airflow.asset_states = dict(before)
-    first = asyncio.run(store.control_requests())
+    first = read(store)
     airflow.asset_states.clear()
     assert read_later(store, clock) == first
     assert {key: airflow.asset_states[key] for key in before} == before

@@ -54,6 +54,6 @@ def test_requests_of_a_user_and_a_calendar_at_the_same_time_are_both_kept(
     airflow.other = second
     first()
     reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
-    reader.read()
+    reader.accept(reader.read()[0])
     assert (reader.requests.requirements, reader.requests.requester) == ({"job": (2, 3)}, ALICE)
     assert (reader.requests.calendar, reader.requests.calendar_requester) == ({"job": (1, 4)}, RUSH_HOUR)

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from airflow._shared.state import AssetStateStoreWriterKind
+from airflow.configuration import conf
 from airflow.models.asset import AssetActive
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
@@ -24,6 +25,7 @@ from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.models.variable import Variable
 from airflow.state import AssetScope
 from airflow.state.metastore import MetastoreBackend
+from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, State
 from sqlalchemy import and_, exists, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -171,8 +173,14 @@ def _lock(job: Job, session: Session) -> None:
 
 
 def _notify(job: str) -> None:
-    """Write a new change marker for a job (`stores.change_marker`). A failure only delays the loop."""
+    """Write a new change marker for a job (`stores.change_marker`). A failure only delays the loop.
+
+    The Variable must belong to no team: a Variable of a team is hidden from the loops and the tasks of all other teams.
+    """
     try:
+        if conf.getboolean("core", "multi_team", fallback=False):
+            with create_session() as session:
+                session.execute(update(Variable).where(Variable.key == VARIABLE).values(team_name=None))
         markers = with_new_marker(Variable.get(VARIABLE, default_var="{}"), job)
         Variable.set(VARIABLE, markers, description=DESCRIPTION)
     except Exception as error:  # noqa: BLE001  backends of Variables raise exceptions of any class

@@ -151,3 +151,18 @@ def test_suspended_job_has_nothing_to_suspend_or_cancel(airflow_app: AirflowApp)
     assert request(airflow_app, "suspend") == (202, "")
     assert request(airflow_app, "cancel") == (409, "suspended")
     assert airflow_app.audit() == []
+
+
+def test_change_markers_belong_to_no_team(airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task of a team was the first to create the Variable; then a user changes a job of another team."""
+    from airflow.models.team import Team  # noqa: PLC0415
+    from airflow.models.variable import Variable  # noqa: PLC0415
+
+    monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    with airflow_app.session() as session:
+        session.add(Team(name="blue"))
+    Variable.set("airflow_adaptive_change_markers", '{"of_blue": "1"}', team_name="blue")
+    place(airflow_app, executing())
+    airflow_app.client().post(f"{API}/jobs/departures/suspend", json={})
+    assert list(airflow_app.marks()) == ["of_blue", "departures"]
+    assert Variable.get_team_name("airflow_adaptive_change_markers") is None

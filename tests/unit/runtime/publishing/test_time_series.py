@@ -114,6 +114,19 @@ def test_next_loop_goes_on_with_the_pages_of_the_one_before(running: SchedulerSt
     assert [point["at"] for point in points(changed)] == [int(START.timestamp()) + 10 * step for step in range(8)]
 
 
+def test_pages_that_arrive_late_continue_the_points_that_were_added_meanwhile(running: SchedulerState) -> None:
+    """The next loop starts, the store of the published pages answers later, and no point is lost or out of order."""
+    before, after = JobMetrics(), JobMetrics()
+    pages: dict[str, Any] = {}
+    for news in watched(before, running, 61):
+        pages |= json.loads(json.dumps(news))
+    for second in (70, 80):
+        after.record(running, None, START + timedelta(seconds=second))
+    after.restore(pages)
+    found = [point["at"] for point in points(after.changed_documents())]
+    assert found == [int(START.timestamp()) + 10 * step for step in range(9)]
+
+
 @pytest.mark.parametrize(
     "page",
     [

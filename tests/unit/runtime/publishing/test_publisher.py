@@ -1,0 +1,56 @@
+"""What a loop publishes, and when: neither the store nor its answers delay the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.ports import ControlRequests
+from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.testing.fakes.manual_clock import START
+from airflow_adaptive.testing.simulation.one_job import Simulation
+
+
+@pytest.fixture
+def job() -> Simulation:
+    job = Simulation(resource_stabilization_timeout="2 s")
+    job.cluster.add_worker(cores=2, memory_mb=1024)
+    return job
+
+
+def test_job_runs_while_the_published_metrics_cannot_be_read(job: Simulation) -> None:
+    """The loop starts, and the read of the metrics of the previous loop never returns."""
+    job.clock.at(60, job.drivers.finish)
+    published = {"metrics/10": {"step": 10, "columns": [], "points": []}}
+    job.store.metrics = published
+
+    async def never() -> Mapping[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    job.store.published_metrics = never  # type: ignore[method-assign]
+    assert job.run_to_end().outcome.value == "FINISHED"
+    assert job.store.metrics == published, "metrics that are not known yet must not be overwritten"
+
+
+def test_control_requests_that_are_too_old_are_reported_once(job: Simulation, caplog: pytest.LogCaptureFixture) -> None:
+    """The job runs, and Airflow's store does not answer any more after ten seconds."""
+    began = job.clock.now()
+
+    async def control_requests() -> ControlRequests:
+        age = job.clock.now() - began - timedelta(seconds=10)
+        return replace(job.store.requests, age=max(age, timedelta(0)))
+
+    job.store.control_requests = control_requests  # type: ignore[method-assign]
+    with caplog.at_level(logging.WARNING):
+        job.run(RunLimits(recycle_at=START + timedelta(seconds=900)))
+    assert [it for it in caplog.messages if it.startswith("The control requests were not read for 0:05:00")] == [
+        "The control requests were not read for 0:05:00, because Airflow's store does not answer. The job continues with "
+        "the requests that it knows."
+    ]

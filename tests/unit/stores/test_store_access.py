@@ -1,0 +1,128 @@
+"""A store that hangs for one job delays neither the loop of the job nor the stores of other jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.local.waiting import wait_until_async
+from airflow_adaptive.ports import ControlRequests, DesiredState
+from airflow_adaptive.stores import asset_store, store_access
+from airflow_adaptive.stores.asset_store import AirflowJobStore
+from airflow_adaptive.stores.store_access import THREADS, StoreAccess
+from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.support.airflow.fake_supervisor import FakeComms
+
+TIMEOUT_S = 60.0
+
+
+class HangingComms(FakeComms):
+    """A supervisor that does not answer messages about some assets until `release` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hanging: set[str] = set()
+        self.release = threading.Event()
+
+    def send(self, message: Any) -> Any:
+        answer = super().send(message)
+        if getattr(message, "name", None) in self.hanging:
+            self.release.wait(TIMEOUT_S)
+        return answer
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingComms]:
+    monkeypatch.setattr(asset_store, "FIRST_READ_TIMEOUT", timedelta(milliseconds=50))
+    fake = HangingComms.install(monkeypatch)
+    assert isinstance(fake, HangingComms)
+    yield fake
+    fake.release.set()
+
+
+class Jobs:
+    """Stores of jobs that share the access to Airflow's stores."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.access = StoreAccess(self.clock)
+
+    def store(self, job: str) -> AirflowJobStore:
+        return AirflowJobStore(job, TaskKey(dag_id="d", task_id="t", run_id="r"), self.clock, self.access)
+
+    async def read_later(self, store: AirflowJobStore) -> ControlRequests:
+        """The control requests after the next read."""
+        await self.clock.sleep(2)
+        await store.control_requests()
+        if store._reading is not None:
+            await store._reading
+        return await store.control_requests()
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(coroutine, TIMEOUT_S))
+
+
+def test_read_that_hangs_delays_neither_its_loop_nor_other_jobs(airflow: HangingComms) -> None:
+    """The first read of a job never returns; another job shares the process and is canceled."""
+    airflow.hanging = {"hung"}
+    airflow.asset_states = {"desired_state": {"value": "canceled"}}
+
+    async def both() -> None:
+        jobs = Jobs()
+        hung, other = jobs.store("hung"), jobs.store("other")
+        assert not (await hung.control_requests()).is_read
+        assert (await jobs.read_later(other)).desired_state is DesiredState.CANCELED
+        found = await hung.control_requests()
+        assert (found.is_read, found.age) == (False, timedelta(seconds=2))
+
+    run(both())
+
+
+def test_known_requests_stay_while_a_read_hangs_and_a_late_answer_does_not_replace_newer_ones(
+    airflow: HangingComms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job runs, a read hangs and is abandoned, a user suspends the job, the next read returns, and then the old one."""
+    monkeypatch.setattr(store_access, "READ_TIMEOUT", timedelta(milliseconds=50))
+
+    async def story() -> None:
+        jobs = Jobs()
+        store = jobs.store("departures")
+        assert (await store.control_requests()).is_read
+        airflow.hanging = {"departures"}
+        assert (await jobs.read_later(store)).desired_state is DesiredState.RUNNING
+        airflow.hanging, airflow.asset_states = set(), {"desired_state": {"value": "suspended"}}
+        assert (await jobs.read_later(store)).desired_state is DesiredState.SUSPENDED
+        airflow.release.set()
+        await asyncio.sleep(0.05)
+        found = await store.control_requests()
+        assert (found.desired_state, found.age) == (DesiredState.SUSPENDED, timedelta(0))
+
+    run(story())
+
+
+@pytest.mark.parametrize("hung_jobs", [1, THREADS - 1])
+def test_writes_that_hang_delay_no_other_job(airflow: HangingComms, hung_jobs: int) -> None:
+    """Some jobs publish metrics to a store that does not return; another job publishes its metrics, too."""
+    airflow.hanging = {f"hung-{number}" for number in range(hung_jobs)}
+
+    async def is_published() -> bool:
+        return "metrics/60" in airflow.asset_states
+
+    async def all_jobs() -> None:
+        jobs = Jobs()
+        for name in sorted(airflow.hanging):
+            await jobs.store(name).publish_metrics({"metrics/10": {"from": name}})
+        await asyncio.sleep(0.05)
+        other = jobs.store("other")
+        await other.publish_metrics({"metrics/60": {"from": "other"}})
+        await wait_until_async(is_published, TIMEOUT_S, "the metrics of the other job", 0.01)
+        assert (await other.control_requests()).is_read
+
+    run(all_jobs())
