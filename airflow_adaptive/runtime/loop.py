@@ -45,7 +45,7 @@ from airflow_adaptive.runtime.step_executor import StepExecutor
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import CancelRequested, Event
 from airflow_adaptive.scheduler.state import Canceling, Finished, SchedulerState
-from airflow_adaptive.scheduler.timeline import ReasonCode
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Loop:
         self._journal = Journal(ports.channel, spec, self._resolver, self._heartbeat)
         if restart_reason is not None:
             text = f"the control loop failed and was restarted: {restart_reason}"
-            self._journal.add_log_entry(ReasonCode.LOOP_RESTARTED, text)
+            self._journal.add_log_entry(Reason(ReasonCode.LOOP_RESTARTED, text))
         self._diagnosis = DriverLogDiagnosis(ports.cluster)
         self._participant = Participant(ports.shared or SharedCluster(ports.clock), ports.cluster)
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))
@@ -317,7 +317,7 @@ class Loop:
     def _end_outage(self) -> None:
         """Write the outage to the timeline, if this cycle has used the job directory."""
         if self._file_polling.is_due and (report := self._outage.end(self._now())) is not None:
-            self._journal.add_log_entry(ReasonCode.JOB_DIRECTORY_UNAVAILABLE, report)
+            self._journal.add_log_entry(Reason(ReasonCode.JOB_DIRECTORY_UNAVAILABLE, report))
 
     # ---- end and pause ----------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from airflow_adaptive.scheduler.events import Event, TimerFired
 from airflow_adaptive.scheduler.policies.jitter import jitter
 from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, SchedulerState
 from airflow_adaptive.scheduler.state_transitions.steps import Step
-from airflow_adaptive.scheduler.timeline import ReasonCode
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class StepExecutor:
             if text != self._controller_failure:
                 self._controller_failure = text
                 log.warning("%s", text, exc_info=error)
-                self._journal.add_log_entry(ReasonCode.SCALE_UP_CONTROLLER_FAILED, text)
+                self._journal.add_log_entry(Reason(ReasonCode.SCALE_UP_CONTROLLER_FAILED, text))
             options = replace(self._state.options, scale_up_controller=MINIMAL_INCREASE)
             step = machine.step(replace(self._state, options=options), event)
             return replace(step, state=replace(step.state, options=self._state.options))

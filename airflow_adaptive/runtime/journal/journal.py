@@ -27,7 +27,7 @@ from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.state_transitions.steps import Step
-from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Timeline
+from airflow_adaptive.scheduler.timeline import Decision, Reason, Timeline
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Journal:
         self._unconfirmed: _Unconfirmed | None = None
         self._clock_offset = timedelta(0)
         """Time by which the clock was behind the newest document when this loop opened the journal."""
-        self._log_entries: deque[tuple[ReasonCode, str]] = deque()
+        self._log_entries: deque[Reason] = deque()
         self._is_compaction_due = False
         self._inherits_end = False
         self._redeclared: Requirements | None = None
@@ -232,9 +232,9 @@ class Journal:
         if now - self._written_at >= max_age or self._written_source != self._resolver.source_identity:
             await self._create(Step(state=state), now)
 
-    def add_log_entry(self, reason_code: ReasonCode, text: str) -> None:
-        """Let `write_log_entries` write a text to the timeline, without a step."""
-        self._log_entries.append((reason_code, text))
+    def add_log_entry(self, entry: Reason) -> None:
+        """Let `write_log_entries` write a reason to the timeline, without a step."""
+        self._log_entries.append(entry)
 
     async def write_log_entries(self, state: SchedulerState, now: datetime) -> None:
         """Write the pending log entries, and those of the requirements resolver, to the timeline.
@@ -243,11 +243,10 @@ class Journal:
             JobDirectoryError: the directory cannot be used; the next call writes the remaining entries.
             SupersededError: another loop wrote first.
         """
-        for text in self._resolver.take_log_entries():
-            self.add_log_entry(ReasonCode.REQUIREMENTS_NOTICE, text)
+        self._log_entries.extend(self._resolver.take_log_entries())
         while self._log_entries:
             entry = self._log_entries[0]
-            decision = Decision(at=now, state=state.name, reason_code=entry[0], reason=entry[1])
+            decision = Decision(at=now, state=state.name, reason_code=entry.code, reason=entry.text)
             await self._create(Step(state=state, decision=decision), now, request=entry)
 
     async def check(self) -> None:

@@ -12,6 +12,7 @@ from airflow_adaptive.runtime.requirements.policy_input import ResolverInput, po
 from airflow_adaptive.runtime.requirements.query_metrics import QueryGauge
 from airflow_adaptive.runtime.requirements.sources import MAX_REASON_CHARACTERS
 from airflow_adaptive.scheduler.requirements import Requirements, are_accepted
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class AdviceTracker:
         self._problem: str | None = None
         self._reported_problems: set[str] = set()
         self._reported_bounds: Requirements | None = None
-        self._log_entries: list[str] = []
+        self._log_entries: list[Reason] = []
 
     @property
     def result(self) -> PolicyAdvice | None:
@@ -101,7 +102,7 @@ class AdviceTracker:
 
     # ---- timeline ---------------------------------------------------------------------------------------------------
 
-    def take_log_entries(self) -> list[str]:
+    def take_log_entries(self) -> list[Reason]:
         """Hand over the new entries for the timeline, oldest first."""
         entries, self._log_entries = self._log_entries, []
         return entries
@@ -115,7 +116,8 @@ class AdviceTracker:
             self._reported_bounds = advice.bounds
             bounds = ", ".join(f"{name} {it.lower}-{it.upper}" for name, it in advice.bounds.items())
             reason = advice.reason[:MAX_REASON_CHARACTERS]
-            self._log_entries.append(f"dry run: {advice.source or advisor.kind} would set {bounds} ({reason})")
+            text = f"dry run: {advice.source or advisor.kind} would set {bounds} ({reason})"
+            self._log_entries.append(Reason(ReasonCode.POLICY_DRY_RUN, text))
 
     def _report_problem(self) -> None:
         problem = self._problem
@@ -124,8 +126,8 @@ class AdviceTracker:
         if len(self._reported_problems) < MAX_REPORTED_PROBLEMS:
             self._reported_problems.add(problem)
             log.warning("The rescale policy is not followed: %s", problem)
-            text = problem[:MAX_REASON_CHARACTERS]
-            self._log_entries.append(f"the rescale policy is not followed, the job keeps its bounds: {text}")
+            text = f"the rescale policy is not followed, the job keeps its bounds: {problem[:MAX_REASON_CHARACTERS]}"
+            self._log_entries.append(Reason(ReasonCode.POLICY_FAILED, text))
 
     # ---- journal ----------------------------------------------------------------------------------------------------
 
@@ -138,7 +140,7 @@ class AdviceTracker:
         problem = None if self._advisor is None else self._advisor.restore(snapshot)
         if problem is not None:
             log.warning("%s", problem)
-            self._log_entries.append(problem)
+            self._log_entries.append(Reason(ReasonCode.POLICY_FAILED, problem))
 
 
 def _violation(advice: Advice, max_parallelism: Mapping[str, int]) -> str | None:

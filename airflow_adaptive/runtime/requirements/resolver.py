@@ -36,6 +36,7 @@ from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, accept
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Canceling, Failing, Finished, StopWithSavepoint
+from airflow_adaptive.scheduler.timeline import Reason
 
 log = logging.getLogger(__name__)
 
@@ -230,7 +231,7 @@ class RequirementsResolver:
         self._requests = _restored(ControlRequests, snapshot.get("requests")) or ControlRequests()
         self._tracker.restore(snapshot.get("policy"))
 
-    def take_log_entries(self) -> list[str]:
+    def take_log_entries(self) -> list[Reason]:
         """Hand over the new entries for the timeline, oldest first."""
         return self._tracker.take_log_entries()
 

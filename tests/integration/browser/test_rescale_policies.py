@@ -94,7 +94,7 @@ def test_dry_run_is_marked_wherever_its_advice_is_reported(airflow_app: AirflowA
         {
             "at": soon(seconds=-9),
             "state": "Executing",
-            "reason_code": "REQUIREMENTS_NOTICE",
+            "reason_code": "POLICY_DRY_RUN",
             "reason": "dry run: load would set read 2-4 (query 'q': busy)",
         },
         {

@@ -22,7 +22,7 @@ from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import SchedulingStarted
 from airflow_adaptive.scheduler.state import Created, SchedulerState, WaitingForResources
 from airflow_adaptive.scheduler.state_transitions.steps import Step
-from airflow_adaptive.scheduler.timeline import ReasonCode
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive.testing.contracts.job_channel import status_document
 from airflow_adaptive.testing.fakes.job_channel import FakeChannel
 from airflow_adaptive.testing.fakes.manual_clock import START
@@ -115,7 +115,7 @@ async def test_time_continues_if_the_clock_was_set_back_between_two_loops(channe
 async def test_log_entry_whose_document_fails_is_written_again(channel: FakeChannel) -> None:
     opened = journal(channel)
     state = await opened.open(START)
-    opened.add_log_entry(ReasonCode.REQUIREMENTS_NOTICE, "ignored")
+    opened.add_log_entry(Reason(ReasonCode.POLICY_FAILED, "ignored"))
     channel.available = False
     with pytest.raises(JobDirectoryError):
         await opened.write_log_entries(state, START)
@@ -130,7 +130,7 @@ async def test_step_is_persisted_although_an_earlier_document_failed(channel: Fa
     """The document of a log entry fails; the directory returns; a step follows: the step must not count as persisted by that document."""
     opened = journal(channel)
     state = await opened.open(START)
-    opened.add_log_entry(ReasonCode.REQUIREMENTS_NOTICE, "ignored")
+    opened.add_log_entry(Reason(ReasonCode.POLICY_FAILED, "ignored"))
     channel.available = False
     with pytest.raises(JobDirectoryError):
         await opened.write_log_entries(state, START)
@@ -259,7 +259,7 @@ async def test_records_that_are_taken_while_the_history_is_read_come_last(
     monkeypatch.setattr(channel, "history", late_history)
     second = journal(channel, "attempt-2")
     state = await second.open(START)
-    second.add_log_entry(ReasonCode.REQUIREMENTS_NOTICE, "newer")
+    second.add_log_entry(Reason(ReasonCode.POLICY_FAILED, "newer"))
     await second.write_log_entries(state, START)
     assert [decision.reason for decision in second.history.at(state).decisions] == ["newer"]
     answered.set()

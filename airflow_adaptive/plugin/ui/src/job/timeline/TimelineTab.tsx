@@ -11,7 +11,6 @@ import { StateBadge } from "../../components/values/StateBadge";
 import { moment } from "../../lib/format/format";
 import { change } from "../../lib/format/parallelism";
 import { readable } from "../../lib/format/reasonText";
-import { sourceOfDecision, isDryRun } from "../../lib/scheduler/requirementsSource";
 import { styleOf, tierText } from "../../lib/scheduler/states";
 import { codesOf, codeText, type Entry, entriesOf } from "./entries";
 
@@ -114,7 +113,7 @@ const Line = ({ entry }: { entry: Entry }) => (
         <Change entry={entry} />
       ) : (
         <Flex align="center" gap={2} wrap="wrap">
-          <DecisionBadge reason={entry.reason} />
+          <DecisionBadge code={entry.reason_code} />
           <Text color="fg.muted" fontSize="xs">
             while {styleOf(entry.state).label.toLowerCase()}
           </Text>
@@ -130,23 +129,14 @@ const Line = ({ entry }: { entry: Entry }) => (
   </Flex>
 );
 
-const DecisionBadge = ({ reason }: { reason: string }) => {
-  const source = sourceOfDecision(reason);
-  if (isDryRun(reason)) {
-    return (
-      <Badge colorPalette="orange" title="Advice of the rescale policy that is not applied" variant="solid">
-        Dry run
-      </Badge>
-    );
-  }
-  return source === null ? (
-    <Badge variant="outline">Decision</Badge>
-  ) : (
-    <Badge colorPalette="steel" maxWidth="full" variant="subtle">
-      <Text truncate>Bounds by {source}</Text>
+const DecisionBadge = ({ code }: { code: string }) =>
+  code === "POLICY_DRY_RUN" ? (
+    <Badge colorPalette="orange" title="Advice of the rescale policy that is not applied" variant="solid">
+      Dry run
     </Badge>
+  ) : (
+    <Badge variant="outline">Decision</Badge>
   );
-};
 
 const Change = ({ entry }: { entry: Extract<Entry, { kind: "transition" }> }) => {
   const parallelism = change(entry.before, entry.after);

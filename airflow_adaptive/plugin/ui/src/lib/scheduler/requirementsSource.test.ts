@@ -3,9 +3,7 @@ import type { RequirementsSource, Policy } from "../../api/types";
 import { moment } from "../format/format";
 import { readable } from "../format/reasonText";
 import {
-  sourceOfDecision,
   validity,
-  isDryRun,
   isOverride,
   policyText,
   sourceText,
@@ -74,21 +72,6 @@ describe("a rescale policy", () => {
 });
 
 describe("the timeline", () => {
-  it.each([
-    ["bounds by load (query 'q': 2 -> 4): the job rescales", "load"],
-    ["bounds by calendar and load (window 'day'; busy): nothing to do", "calendar and load"],
-    ["bounds by alice (REST, until 2026-01-01T10:00:00+00:00): ...", "alice"],
-    ["bounds by the DAG: nothing to do", "the DAG"],
-    ["the upper bounds by far", null],
-  ])("%s", (reason, who) => {
-    expect(sourceOfDecision(reason)).toBe(who);
-    expect(isDryRun(reason)).toBe(false);
-  });
-
-  it("marks the advice of a dry run", () => {
-    expect(isDryRun("dry run: load would set job 1-4 (query 'q': busy)")).toBe(true);
-  });
-
   it("shows instants in the time zone of the user", () => {
     expect(readable(`bounds by alice (REST, until ${END}): 2 -> 4`)).toBe(
       `bounds by alice (REST, until ${moment(END)}): 2 → 4`,

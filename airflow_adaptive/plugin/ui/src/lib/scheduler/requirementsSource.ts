@@ -47,10 +47,3 @@ export const policyStatus = ({ dry_run, active }: Policy): PolicyStatus => {
   if (dry_run) return "dry run";
   return active ? "active" : "inactive";
 };
-
-/** The source of bounds that a decision of the timeline names; null for other decisions. */
-export const sourceOfDecision = (reason: string): string | null =>
-  /^bounds by (.+?)(?: \(|: )/.exec(reason)?.[1] ?? null;
-
-/** Whether a decision of the timeline reports the advice of a dry run. */
-export const isDryRun = (reason: string): boolean => reason.startsWith("dry run: ");
