@@ -29,21 +29,23 @@ def main(jvm: int, python: int, output: str) -> None:
         output: file to which the reason is appended, if the file exists.
     """
     limit, line, inputs = math.inf, b"", [0]
-    while inputs or (math.isfinite(limit) and is_alive(jvm)):
+    while inputs or (jvm and math.isfinite(limit)):
+        if jvm and not is_alive(jvm):
+            jvm = 0  # another process may get its number
         left = limit - time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-        if left <= 0:
-            end(jvm, python, output)
-            return
-        if select.select(inputs, [], [], min(left, CHECK_INTERVAL_S))[0]:
+        if select.select(inputs, [], [], min(max(left, 0.0), CHECK_INTERVAL_S))[0]:
             data = os.read(0, 4096)
             *lines, line = (line + data).split(b"\n")
             limit = float(lines[-1]) if lines else limit
             inputs = inputs if data else []
+        elif left <= 0:  # and no new limit has arrived, for example while this process was frozen
+            end(jvm, python, output)
+            return
 
 
 def end(jvm: int, python: int, output: str) -> None:
     """Kill both processes, which may be frozen."""
-    for process in (jvm, python) if os.getppid() == python else (jvm,):
+    for process in filter(None, (jvm, python if os.getppid() == python else 0)):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     if os.path.isfile(output):

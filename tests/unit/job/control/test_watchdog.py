@@ -97,6 +97,32 @@ def test_ends_the_process_when_the_lease_has_expired_and_a_query_may_run(driver:
     wait_until(lambda: "lease" in (tmp_path / "stderr").read_text(), TIMEOUT_S, "the reason in the driver's output")
 
 
+def test_lease_that_is_renewed_while_the_watchdog_process_is_frozen_does_not_expire(driver: Driver):
+    """The watchdog process gets no processor time until the old end of the lease has passed."""
+    end = boot_time() + 1.0
+    driver.enforce(end)
+    watchdog = driver.watchdog()
+    watchdog.suspend()
+    driver.enforce(boot_time() + LEASE_S)
+    wait_until(lambda: boot_time() > end, TIMEOUT_S, "the old end of the lease")
+    watchdog.resume()
+    before = watchdog.num_ctx_switches().voluntary
+    wait_until(
+        lambda: not watchdog.is_running() or watchdog.num_ctx_switches().voluntary > before + 1, TIMEOUT_S, "a check"
+    )
+    driver.end()
+    assert driver.jvm.poll() is None
+
+
+def test_ends_a_frozen_process_whose_jvm_has_ended(driver: Driver):
+    """The JVM is killed while the Python process is frozen."""
+    driver.enforce(boot_time() + 1.0)
+    driver.python.send_signal(signal.SIGSTOP)
+    driver.jvm.kill()
+    driver.jvm.wait()
+    driver.wait_for_kill(driver.python)
+
+
 def test_ends_a_jvm_that_outlives_its_python_process_at_the_end_of_the_lease(driver: Driver):
     """The Python process is killed, and the JVM hangs in its shutdown hooks."""
     driver.enforce(boot_time() + 1.0)
