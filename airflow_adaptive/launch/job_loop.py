@@ -129,13 +129,11 @@ async def _was_taken_over(channel: JobChannel, attempt: str) -> bool:
     An attempt that never wrote to the journal may take the job of an earlier attempt over.
     """
     try:
-        newest = await channel.newest()
-        number = 0 if newest is None else newest.number
-        documents = [await channel.read(older) for older in range(number, max(number - ATTEMPT_SEARCH_DEPTH, 0), -1)]
+        documents = await channel.history(ATTEMPT_SEARCH_DEPTH)
     except JobDirectoryError:
         return False  # The cancellation itself waits for the job directory.
-    is_own = [document is not None and attempt_of(document.owner) == attempt for document in documents]
-    return any(is_own) and not is_own[0]
+    is_own = [attempt_of(document.owner) == attempt for document in documents]
+    return any(is_own) and not is_own[-1]
 
 
 async def kill_driver(conn_id: str, driver: str) -> None:

@@ -49,8 +49,8 @@ JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 logger = logging.getLogger(__name__)
 
-READS_AT_ONCE = 16
-"""Concurrent reads of a history: it has many small files, and an object store needs about 20 ms for each."""
+CALLS_AT_ONCE = 16
+"""Concurrent calls of one operation: a journal has many small files, and an object store needs about 20 ms for each."""
 
 LEAST_BYTES_PER_S = 1 << 20
 """Throughput of a slow storage, for the timeout of large files."""
@@ -136,7 +136,7 @@ class JobDirectory:
         while numbers and len(documents) < limit:
             missing = limit - len(documents)
             numbers, newest = numbers[:-missing], numbers[-missing:]
-            documents = await self._in_parallel(self._journal_document, newest) + documents
+            documents = await _in_parallel(partial(self._journal_document, urgent=False), newest) + documents
         return documents
 
     async def compact(self, keep: int) -> None:
@@ -147,10 +147,8 @@ class JobDirectory:
         if newest is None:
             return
         trusted = [number for number in await self._numbers() if number <= newest.number]
-        for number in trusted[:-keep]:
-            await self.call(self._storage.remove, _path(JOURNAL, number))
-        for number in (await self._numbers(HISTORY))[:-keep]:
-            await self.call(self._storage.remove, _path(HISTORY, number))
+        await _in_parallel(partial(self._remove, JOURNAL), trusted[:-keep])
+        await _in_parallel(partial(self._remove, HISTORY), (await self._numbers(HISTORY))[:-keep])
 
     async def record(self, document: RescaleDocument) -> bool:
         """See `JobChannel.record`."""
@@ -160,7 +158,7 @@ class JobDirectory:
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
         """See `JobChannel.rescales`."""
         numbers = (await self._numbers(HISTORY, urgent=False))[-limit:] if limit > 0 else []
-        return await self._in_parallel(self._rescale_document, numbers)
+        return await _in_parallel(partial(self._rescale_document, urgent=False), numbers)
 
     async def status(self) -> DriverStatus | None:
         """See `JobChannel.status`."""
@@ -213,18 +211,8 @@ class JobDirectory:
                 return document
         return None
 
-    async def _in_parallel(
-        self, read: Callable[..., Awaitable[Document | None]], numbers: Iterable[int]
-    ) -> list[Document]:
-        """Read documents; a read waits until no urgent call waits."""
-        limit = asyncio.Semaphore(READS_AT_ONCE)
-
-        async def read_one(number: int) -> Document | None:
-            async with limit:
-                return await read(number, urgent=False)
-
-        documents = await asyncio.gather(*map(read_one, numbers))
-        return [document for document in documents if document is not None]
+    async def _remove(self, folder: str, number: int) -> None:
+        await self.call(self._storage.remove, _path(folder, number))
 
     async def _journal_document(self, number: int, *, urgent: bool = True) -> JournalDocument | None:
         path = _path(JOURNAL, number)
@@ -282,6 +270,18 @@ class JobDirectory:
         if path not in self._reported:
             self._reported.add(path)
             logger.warning("Job %s: ignoring %s in its job directory: %s", self._job, path, reason)
+
+
+async def _in_parallel(call: Callable[[int], Awaitable[Result | None]], numbers: Iterable[int]) -> list[Result]:
+    """Call a function for each number; return the results that are not None, in the order of the numbers."""
+    limit = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def call_once(number: int) -> Result | None:
+        async with limit:
+            return await call(number)
+
+    results = await asyncio.gather(*map(call_once, numbers))
+    return [result for result in results if result is not None]
 
 
 async def append(channel: JobChannel, document: JournalDocument) -> JournalDocument | None:

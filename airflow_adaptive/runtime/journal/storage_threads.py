@@ -77,20 +77,18 @@ class StorageThreads:
         Raises:
             PortError: the storage does not answer (an error of the class `error`); whether the storage completes the work is unknown.
         """
-        await self._admit(self._urgent if urgent else self._background)
-        answer = self._start(work)
+        await self._admit(self._urgent if urgent else self._background, timeout_s)
         try:
+            answer = self._start(work)
             answered, _ = await asyncio.wait({answer}, timeout=timeout_s)
         finally:
             self._is_checking = False
         if not answered:
-            error = f"{self._storage} did not answer within {timeout_s:g} s: {NO_ANSWER}"
-            self._reject_all(error)
-            raise self._error(error)
+            raise self._reject_all(timeout_s)
         return answer.result()
 
-    async def _admit(self, queue: deque[asyncio.Future[None]]) -> None:
-        """Wait for a free thread. Raises an error of the class `error`."""
+    async def _admit(self, queue: deque[asyncio.Future[None]], timeout_s: float) -> None:
+        """Wait for a free thread. Raises an error of the class `error` if no thread gets an answer within the timeout."""
         if self._is_unresponsive and (self._is_checking or not self._free):
             raise self._error(f"{self._storage} has not answered since a timeout: {NO_ANSWER}")
         self._is_checking = self._is_unresponsive
@@ -100,25 +98,40 @@ class StorageThreads:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.append(turn)
         try:
-            await turn
+            await self._wait_for(turn, timeout_s)
         except asyncio.CancelledError:
-            if not turn.cancelled() and turn.exception() is None:
+            if not turn.cancel() and turn.exception() is None:
                 self._hand_over()
             raise
         finally:
-            with suppress(ValueError):
-                queue.remove(turn)
+            queue.remove(turn)
+
+    async def _wait_for(self, turn: asyncio.Future[None], timeout_s: float) -> None:
+        """Wait in the queue for as long as the storage answers other calls. The callers of those calls may be gone."""
+        while not turn.done():
+            handovers = self._handovers
+            await asyncio.wait({turn}, timeout=timeout_s)
+            if not turn.done() and self._handovers == handovers:
+                self._reject_all(timeout_s)
+        turn.result()
 
     def _start(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Result] = loop.create_future()
-        answer.add_done_callback(self._release)
         if self._idle:
             self._idle -= 1
         else:
-            Thread(target=_serve, args=(self._calls,), name="airflow-adaptive-storage", daemon=True).start()
+            self._start_thread()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Result] = loop.create_future()
+        answer.add_done_callback(self._release)
         self._calls.put(partial(_run, contextvars.copy_context(), work, loop, answer))
         return answer
+
+    def _start_thread(self) -> None:
+        try:
+            Thread(target=_serve, args=(self._calls,), name="airflow-adaptive-storage", daemon=True).start()
+        except RuntimeError as error:
+            self._hand_over()
+            raise self._error(f"no thread can be started for {self._storage}: {error}") from error
 
     def _release(self, answer: asyncio.Future[Any]) -> None:
         """A thread has its answer, maybe long after the call was abandoned: the storage answers."""
@@ -136,10 +149,13 @@ class StorageThreads:
         else:
             turn.set_result(None)
 
-    def _reject_all(self, error: str) -> None:
+    def _reject_all(self, timeout_s: float) -> PortError:
+        """Open the circuit, and let all calls fail that wait for a thread; return the error."""
         self._is_unresponsive = True
+        error = f"{self._storage} did not answer within {timeout_s:g} s: {NO_ANSWER}"
         for turn in self._waiting():
             turn.set_exception(self._error(error))
+        return self._error(error)
 
     def _waiting(self) -> Iterator[asyncio.Future[None]]:
         """Return the calls that wait for a thread, urgent calls mostly first; a canceled call does not wait any more."""

@@ -111,3 +111,7 @@ class MemoryStore(AbstractFileSystem):
             raise FileExistsError(path)
         self.files[path] = value
         self._folders.setdefault(path.rpartition("/")[0], []).append(path)
+
+    def rm_file(self, path: str) -> None:
+        self._folders[path.rpartition("/")[0]].remove(path)
+        del self.files[path]

@@ -184,6 +184,34 @@ async def test_canceled_call_gives_its_turn_to_the_next_call() -> None:
 
 
 @pytest.mark.asyncio
+async def test_call_that_waits_for_calls_of_canceled_callers_fails() -> None:
+    """A loop hangs in a call and is canceled, so no timeout of its call is left; the next loop must not wait without end."""
+    released = threading.Event()
+    threads = StorageThreads(1)
+    canceled = asyncio.create_task(threads.call(blocked_until(released), LIMIT_S))
+    await asyncio.sleep(0)
+    canceled.cancel()
+    with pytest.raises(JobDirectoryError, match="did not answer within"):
+        await threads.call(lambda: "never made", 0.05)
+    released.set()
+
+
+@pytest.mark.asyncio
+async def test_process_without_another_thread_loses_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operating system refuses a thread: the call fails, and a later call gets the thread."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads = StorageThreads(1)
+    with monkeypatch.context() as refusing:
+        refusing.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(JobDirectoryError, match="no thread can be started"):
+            await threads.call(lambda: "never made", LIMIT_S)
+    assert await threads.call(lambda: "made", LIMIT_S) == "made"
+
+
+@pytest.mark.asyncio
 async def test_error_of_a_call_reaches_its_caller() -> None:
     def fail() -> None:
         raise JobDirectoryError("no permission")
