@@ -11,13 +11,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from inspect import Parameter, signature
 from pkgutil import resolve_name
 from typing import Any
 
 from airflow.sdk import BaseNotifier
 
-from airflow_adaptive.ports import Clock
+from airflow_adaptive.ports import Clock, PortError
+from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.runtime.publishing.history_records import rescale_record
 from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.scheduler.timeline import Rescale, TerminalState, TriggerCause
@@ -29,6 +31,9 @@ log = logging.getLogger(__name__)
 
 CALL_TIMEOUT = timedelta(minutes=1)
 """Timeout of one call. A loop that ends waits for its running calls."""
+
+BLOCKING_CALLS = 2
+"""Concurrent calls of a blocking notifier of a job. A notifier that hangs occupies only threads of its job."""
 
 CAUSES = {
     TriggerCause.UPDATE_REQUIREMENT: "the requirements changed",
@@ -64,6 +69,7 @@ class RescaleCallback:
         self._task = task
         self._last_number: int | None = None
         self._calls: set[asyncio.Task[None]] = set()
+        self._threads = StorageThreads(BLOCKING_CALLS, "the rescale callback", PortError)
 
     def report(self, rescales: Iterable[Rescale]) -> None:
         """Report the rescales that have ended since the previous call."""
@@ -95,7 +101,7 @@ class RescaleCallback:
     async def _call(self, context: dict[str, Any]) -> None:
         try:
             async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
-                await call(self._callback, context)
+                await call(self._callback, context, self._threads)
         except Exception as error:  # noqa: BLE001  The callback is the code of the DAG author.
             log.warning("on_rescale_callback %s failed: %s: %s", self._callback["path"], type(error).__name__, error)
 
@@ -131,8 +137,13 @@ def message(job: str, rescale: Rescale) -> str:
     return f"job {job!r} {result}{change}: {cause}" + (f" ({rescale.failure})" if rescale.failure else "")
 
 
-async def call(callback: Mapping[str, Any], context: dict[str, Any]) -> None:
+async def call(callback: Mapping[str, Any], context: dict[str, Any], threads: StorageThreads) -> None:
     """Call a callback like Airflow's `CallbackTrigger`. A notifier that implements only the blocking `notify` runs in a thread.
+
+    Args:
+        callback: `path` and `kwargs` of an `AsyncCallback`.
+        context: context of the call.
+        threads: threads for blocking notifiers.
 
     Raises:
         ImportError: the callback cannot be imported in this process.
@@ -142,9 +153,8 @@ async def call(callback: Mapping[str, Any], context: dict[str, Any]) -> None:
     extra = {"context": context} if _accepts_context(function) else {}
     called = function(**callback["kwargs"], **extra)
     if isinstance(called, BaseNotifier) and type(called).notify is not BaseNotifier.notify:
-        await asyncio.to_thread(
-            called, context
-        )  # Airflow's blocking calls work in all processes; the awaitable calls do not.
+        # Airflow's blocking calls work in all processes; the awaitable calls do not.
+        await threads.call(partial(called, context), 2 * CALL_TIMEOUT.total_seconds())
     else:
         await called
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -13,8 +13,12 @@ from airflow_adaptive.launch.deferral import with_minimum_deferral
 from airflow_adaptive.launch.job_control import JobControl
 from airflow_adaptive.launch.job_events import JobEvent, event_payload, event_position, events_since, is_position
 from airflow_adaptive.launch.job_state import POLL_INTERVAL, read_summary, wait_for_state
+from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.triggers.serialization import SerializedByAttributes
+
+log = logging.getLogger(__name__)
 
 
 class JobStateTrigger(SerializedByAttributes, BaseTrigger):
@@ -79,11 +83,28 @@ class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
         return f"position of {self.job}"
 
     async def _restore(self) -> Mapping[str, Any]:
-        if self.asset_state_store is None:
-            return {}
-        position = await asyncio.to_thread(self.asset_state_store.get, self._key, {})
-        return position if is_position(position) else {}
+        """Return the stored position, empty without one. Wait until Airflow's store answers, because events would be lost otherwise."""
+        store = self.asset_state_store
+        while store is not None:
+            try:
+                position = await self._access.read(lambda: store.get(self._key, {}))
+            except Exception as error:  # noqa: BLE001  backends of state stores raise exceptions of any class
+                log.warning("The position of job %s cannot be read. The read is repeated: %s", self.job, error)
+                await SystemClock().sleep(POLL_INTERVAL.total_seconds())
+            else:
+                return position if is_position(position) else {}
+        return {}
 
     async def _save(self, position: Mapping[str, Any]) -> None:
-        if self.asset_state_store is not None:
-            await asyncio.to_thread(self.asset_state_store.set, self._key, dict(position))
+        """Store the position. After a failure, the next event stores its own position."""
+        store = self.asset_state_store
+        if store is None:
+            return
+        try:
+            await self._access.write(lambda: store.set(self._key, dict(position)))
+        except Exception as error:  # noqa: BLE001  backends of state stores raise exceptions of any class
+            log.warning("The position of job %s cannot be stored: %s", self.job, error)
+
+    @property
+    def _access(self) -> StoreAccess:
+        return ProcessResources.current().store_access

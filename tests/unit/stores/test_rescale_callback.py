@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -162,6 +164,26 @@ def test_callback_that_fails_or_hangs_is_a_line_in_the_log(
     monkeypatch.setattr(rescale_callback, "CALL_TIMEOUT", rescale_callback.CALL_TIMEOUT / 6000)
     after(reporter(callback), [], [rescale(1)])
     assert f"on_rescale_callback {__name__}.{callback.__name__} failed: " in caplog.text
+
+
+def test_notifiers_that_hang_leave_the_threads_of_the_event_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many rescales are reported to a notifier that never returns; the event loop then runs other blocking work."""
+    monkeypatch.setattr(rescale_callback, "CALL_TIMEOUT", rescale_callback.CALL_TIMEOUT / 6000)
+    release = threading.Event()
+    monkeypatch.setattr(BlockingNotifier, "notify", lambda *_: release.wait(60))
+    shown = reporter(BlockingNotifier, text="x")
+
+    async def run() -> int:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+        shown.report([])
+        shown.report([rescale(number) for number in range(1, 9)])
+        await shown.finish()
+        return await asyncio.wait_for(asyncio.to_thread(lambda: 42), 10)
+
+    try:
+        assert asyncio.run(run()) == 42
+    finally:
+        release.set()
 
 
 def test_callback_that_is_not_there_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -84,6 +84,42 @@ def test_watcher_begins_again_after_a_position_that_cannot_be_decoded(
     assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
 
 
+class Unreliable(Watched):
+    """A state store whose first read and first write fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = {"get", "set"}
+
+    def _fail_once(self, operation: str) -> None:
+        if operation in self.failures:
+            self.failures.remove(operation)
+            raise api_server_error()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._fail_once("get")
+        return super().get(key, default)
+
+    def set(self, key: str, value: Any) -> None:
+        self._fail_once("set")
+        super().set(key, value)
+
+
+def test_watcher_outlives_a_state_store_that_fails(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's API server is down when the watcher starts, and again when the watcher stores its first position."""
+    watched, sleeps = Unreliable(), []
+
+    async def rescale(clock: SystemClock, seconds: float) -> None:
+        sleeps.append(seconds)
+        if not watched.failures:
+            airflow.asset_states["summary"] = SUMMARY | {"rescales": 3, "restarts": 4}
+
+    monkeypatch.setattr(SystemClock, "sleep", rescale)
+    airflow.asset_states["summary"] = SUMMARY
+    assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
+    assert watched.failures == set()
+
+
 def test_unknown_event_is_refused_when_the_dag_is_parsed() -> None:
     with pytest.raises(ValueError, match="SCALED"):
         AdaptiveJobEventTrigger(job="departures", events=["SCALED"])
