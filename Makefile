@@ -5,7 +5,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants bench-scheduler bench-bodies bench-balance bench-triggerer bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench-balance: install ## measure the balance of tasks on a real Spark cluster, 
 
 bench-triggerer: install ## measure a triggerer with 10, 100 and 1,000 jobs (about 15 minutes)
 	$(BIN)/python -m tests.benchmarks.triggerer
+
+bench-outages: install ## measure a triggerer with 1,000 jobs during outages of the master, the storage and Airflow's stores (about 15 minutes)
+	$(BIN)/python -m tests.benchmarks.triggerer --section outages --jobs 1000 --runs 1 --seconds 60 --master-delay 2 --storage-delay 0.03 --store-hangs --restart
 
 bench-rescale: install ## measure each rescale tier on a real Spark cluster, and Flink (45 minutes)
 	$(BIN)/python -m tests.benchmarks.rescale
