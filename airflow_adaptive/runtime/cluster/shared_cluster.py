@@ -17,6 +17,9 @@ the longer backoff observes the driver of the other."""
 
 MAX_CONTENTION_WINDOW = timedelta(minutes=2)
 
+DEMAND_TIMEOUT = timedelta(minutes=2)
+"""Time after its poll interval within which a loop renews its demand. A loop that hangs reserves only the capacity of its plan."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
@@ -133,9 +136,9 @@ class SharedCluster:
         self.shares_version += 1
 
     def _demands(self) -> dict[Participant, SlotDemand]:
-        """Return the demands, as old as they are now: a loop that is delayed by its storage does not renew its demand."""
+        """Return the demands, as old as they are now: a loop that hangs in a call to its storage does not renew its demand."""
         now = self.clock.elapsed
-        return {participant: participant.demand.aged(now - at) for participant, at in self._demanded_s.items()}
+        return {participant: participant.demand_after(now - at) for participant, at in self._demanded_s.items()}
 
 
 class Participant:
@@ -160,8 +163,14 @@ class Participant:
         self._shared = shared
         self._client = client
         self._shares_version = -1
+        self._poll_interval = timedelta(0)
         self._conflicts = 0
         self._not_before_s = -math.inf
+
+    def demand_after(self, seconds: float) -> SlotDemand:
+        """Return the demand some seconds after the loop has set it."""
+        demand = self.demand.aged(seconds)
+        return demand if timedelta(seconds=seconds) < self._poll_interval + DEMAND_TIMEOUT else demand.as_planned()
 
     def set_demand(self, demand: SlotDemand) -> None:
         """Set the demand of the loop for the next calculation of the shares."""
@@ -170,6 +179,7 @@ class Participant:
 
     async def observe(self, demand: SlotDemand, max_age: timedelta) -> ClusterView:
         """Set the demand, and return a view that is at most `max_age` old. Raises `ClusterUnreachableError`."""
+        self._poll_interval = max_age
         self.set_demand(demand)
         cluster = await self._shared.poll(self._client, max_age)
         self.is_established = True

@@ -14,6 +14,7 @@ from airflow_adaptive.ports import ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
 from airflow_adaptive.runtime.cluster.shared_cluster import (
     CONTENTION_WINDOW,
+    DEMAND_TIMEOUT,
     MAX_CONTENTION_WINDOW,
     ClusterView,
     Participant,
@@ -132,6 +133,29 @@ async def test_share_of_an_unregistered_participant_is_free_for_others(scenario:
     assert executors((await scenario.later(*demands))[1]) == 1
     unregistered.unregister()
     assert executors((await scenario.later((staying, wants("b"))))[0]) == 7
+
+
+@in_virtual_time
+async def test_minimum_of_a_loop_that_hangs_is_free_for_others_after_a_timeout(scenario: ClusterScenario) -> None:
+    """A job waits for its minimum, its loop hangs in a read from its storage, and a second job can use the slots."""
+    hanging, other = scenario.participant(), scenario.participant()
+    waiting = replace(wants("a", priority=2), minimum=5)
+    await scenario.later((hanging, waiting), (other, wants("b")))
+    before = await scenario.later((other, wants("b")))
+    await scenario.clock.sleep(DEMAND_TIMEOUT.total_seconds())
+    after = await scenario.later((other, wants("b")))
+    assert [executors(view) for view in (*before, *after)] == [1, 7]
+    assert executors((await scenario.later((hanging, waiting)))[0]) == 5
+
+
+@in_virtual_time
+async def test_loop_with_a_long_poll_interval_keeps_its_minimum(scenario: ClusterScenario) -> None:
+    slow, other = scenario.participant(), scenario.participant()
+    for _ in range(2):
+        await slow.observe(replace(wants("a", priority=2), minimum=5), timedelta(minutes=10))
+        await scenario.later((other, wants("b")))
+    await scenario.clock.sleep(599)
+    assert executors((await scenario.later((other, wants("b"))))[0]) == 1
 
 
 # ---- what may be planned --------------------------------------------------------------------------------------------
