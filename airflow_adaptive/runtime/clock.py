@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-
-
-def elapsed() -> float:
-    """Return the seconds of a clock that cannot be set. On Linux, the time of a suspended machine counts."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class SystemClock:
@@ -19,26 +13,18 @@ class SystemClock:
     A change of the machine's time therefore moves no deadline of a running loop. The next loop starts with the new time.
     """
 
-    def __init__(
-        self, wall: Callable[[], datetime] = lambda: datetime.now(UTC), elapsed: Callable[[], float] = elapsed
-    ) -> None:
-        """Read the time of day.
-
-        Args:
-            wall: the time of day, with the time zone UTC.
-            elapsed: seconds since an arbitrary moment; never set.
-        """
-        self._elapsed = elapsed
-        self._started = wall() - timedelta(seconds=elapsed())
+    def __init__(self) -> None:
+        """Read the time of day."""
+        self._started = datetime.now(UTC) - timedelta(seconds=self.elapsed)
 
     def now(self) -> datetime:
         """Return the current time, with the time zone UTC."""
-        return self._started + timedelta(seconds=self._elapsed())
+        return self._started + timedelta(seconds=self.elapsed)
 
     @property
     def elapsed(self) -> float:
-        """Seconds since an arbitrary moment."""
-        return self._elapsed()
+        """Seconds of a clock that cannot be set. On Linux, the time of a suspended machine counts."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

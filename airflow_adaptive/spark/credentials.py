@@ -75,7 +75,7 @@ class Credentials:
         return self.token != refused
 
     def _adopt(self, address: ClusterAddress | None) -> None:
-        if address is None or address.token == self.token or address.masters != self._address.masters:
+        if address is None or address.token == self.token or set(address.masters) != set(self._address.masters):
             return
         log.info("The connection of %s has another token now.", self._address.master_url)
         self.token = address.token

@@ -148,7 +148,7 @@ def read_state(answer: object, master_url: str, ui_url: str) -> ClusterSnapshot:
         drivers = {str(driver["id"]): _driver(driver) for driver in fields.get("activedrivers", ())}
         pages = _log_pages(fields, workers)
         status = str(fields["status"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ProtocolError(f"not the state of a Spark master ({error!r})") from error
     if status != LEADER:
         raise NotLeadingError(f"{ui_url}: the master is {status}")

@@ -165,3 +165,14 @@ async def test_refused_token_is_kept_without_another_token_for_the_same_masters(
         with pytest.raises(ClusterUnreachableError, match="access denied"):
             await cluster.snapshot()
     assert [token for _, token in master.requests] == ["Bearer hush", "Bearer hush"]
+
+
+@pytest.mark.asyncio
+async def test_new_token_of_the_same_masters_in_another_order_is_used() -> None:
+    async def renew() -> ClusterAddress:
+        return parse_address("spark://h2,h1", None, "new", {})
+
+    credentials = Credentials(parse_address("spark://h1,h2", None, "old", {}), renew)
+    assert await credentials.renew("old")
+    assert (credentials.token, credentials.used) == ("new", ["old", "new"])
+    assert not await credentials.renew("new")

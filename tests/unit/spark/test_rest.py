@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -200,6 +201,7 @@ def test_workers_are_ordered_by_id() -> None:
         {**STATE, "workers": ["worker-1"]},
         {**STATE, "workers": [{"state": "ALIVE"}]},
         {**STATE, "workers": [{**STATE["workers"][0], "cores": "many"}]},
+        {**STATE, "workers": [{**STATE["workers"][0], "cores": math.inf}]},
         {**STATE, "activeapps": [{"id": "app-1"}]},
     ],
 )
