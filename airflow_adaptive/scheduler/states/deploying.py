@@ -84,25 +84,36 @@ def _rejected(state: SchedulerState, previous_plan: Plan, plan: Plan, event: Pla
 
 
 def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> Step:
-    """Make a plan for the available slots; if the slots suffice, try the next tier or handle a failure."""
-    plan, waited = deploying.plan, (event.at - deploying.since).total_seconds()
-    if _cannot_arrive(state, deploying):
-        slots, code = state.available_slots, ReasonCode.SLOTS_LOST
-        why = f"only {state.available_slots} of {plan.slots} slot(s) are left"
-    else:
-        slots, code = state.held_slots, ReasonCode.DEPLOY_TIMEOUT
-        why = f"only {state.held_slots} of {plan.slots} slot(s) arrived in {waited:g} s"
+    """Make a plan for the slots that arrived or are available; if they suffice, try the next tier or handle a failure."""
+    plan, (slots, reason) = deploying.plan, _arrived_slots(state, deploying, event)
     left, possible = _parallelism_on_held_slots(state, deploying), resource_checks.possible_parallelism(state, slots)
     if left is not None and deploying.previous_plan is not None:
-        reason = Reason(code, f"{why}: the job continues on these slots")
+        reason = Reason(reason.code, f"{reason.text}: the job continues on these slots")
         return restart.go_to_executing_on_held_slots(state, event, deploying.previous_plan, left, reason)
     if possible is not None and slots < plan.slots:
-        return restart.plan_again(
-            state, event, deploying, possible, Reason(code, f"{why}: the scheduler makes another plan")
-        )
+        reason = Reason(reason.code, f"{reason.text}: the scheduler makes another plan")
+        return restart.plan_again(state, event, deploying, possible, reason)
     if _cannot_arrive(state, deploying):
-        text = f"{why}: {resource_checks.describe_shortage(state, slots)}"
+        text = f"{reason.text}: {resource_checks.describe_shortage(state, slots)}"
         return restart.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
+    return _not_activated(state, deploying, event, slots, possible)
+
+
+def _arrived_slots(state: SchedulerState, deploying: Deploying, event: TimerFired) -> tuple[int, Reason]:
+    """Return the number of slots for the plan after the timeout, and the reason for another plan."""
+    plan, waited = deploying.plan, (event.at - deploying.since).total_seconds()
+    if _cannot_arrive(state, deploying):
+        text = f"only {state.available_slots} of {plan.slots} slot(s) are left"
+        return state.available_slots, Reason(ReasonCode.SLOTS_LOST, text)
+    text = f"only {state.held_slots} of {plan.slots} slot(s) arrived in {waited:g} s"
+    return state.held_slots, Reason(ReasonCode.DEPLOY_TIMEOUT, text)
+
+
+def _not_activated(
+    state: SchedulerState, deploying: Deploying, event: TimerFired, slots: int, possible: Parallelism | None
+) -> Step:
+    """Try the next tier, or handle a failure if the plan has no next tier."""
+    plan, waited = deploying.plan, (event.at - deploying.since).total_seconds()
     target_parallelism = plan.parallelism if resource_checks.is_startable(state, plan.parallelism) else possible
     higher = None if deploying.previous_plan is None else _next_tier(deploying.tier)
     if target_parallelism is not None and higher is not None and higher <= state.options.highest_rescale_tier:
