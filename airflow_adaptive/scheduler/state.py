@@ -194,6 +194,7 @@ class Restarting:
     Transitions:
         WaitingForResources: TimerFired
         Deploying: TimerFired
+        Executing: TimerFired
         Canceling: CancelRequested
         Finished: JobCompleted, CancelRequested, SuspendRequested
 

@@ -101,7 +101,7 @@ _LEADS_TO: Mapping[type, Mapping[type, States]] = {
         TimerFired: _RESCALE | {Executing},
     },
     Restarting: {
-        TimerFired: frozenset({WaitingForResources, Deploying}),
+        TimerFired: frozenset({WaitingForResources, Deploying, Executing}),
         JobCompleted: _DONE,
         CancelRequested: _CANCEL | _DONE,
         SuspendRequested: _DONE,

@@ -190,6 +190,8 @@ def _executing(timeline: Timeline, left: Current, after: SchedulerState, plan: P
         return timeline, None
     if ran and rescale is not None and rescale.downtime is None:
         timeline = _changed(timeline, downtime=NO_TIME)  # Spark recovered locally, without a downtime.
+    if isinstance(left, Restarting):
+        return _close(timeline, after.name, transition.at, TerminatedReason.NO_RESOURCES_OR_PARALLELISMS_CHANGE)
     if isinstance(left, Deploying) and left.previous_plan == plan:
         timeline = _changed(timeline, failure=transition.reason[:MAX_FAILURE_CHARACTERS])
         return _close(timeline, after.name, transition.at, TerminatedReason.EXCEPTION_OCCURRED)

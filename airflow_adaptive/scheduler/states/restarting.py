@@ -15,6 +15,7 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
     TimerName,
 )
+from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
 from airflow_adaptive.scheduler.state import Outcome, Restarting, SchedulerState, Timer
 from airflow_adaptive.scheduler.state_transitions import start, steps, stop
@@ -66,7 +67,14 @@ def _kill_silent_driver(state: SchedulerState, event: DriverHeartbeatTimedOut) -
 
 
 def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
-    """Deploy the target of a rescale (FLINK-40379); after a failure, deploy only with all desired slots, else wait."""
+    """Deploy the target of a rescale (FLINK-40379); after a failure, deploy only with all desired slots, else wait.
+
+    The plan that still runs stays active if a redeployment no longer allows the tier of the rescale.
+    """
+    running, highest = restarting.previous_plan, state.options.highest_rescale_tier
+    if running is not None and highest < Tier.QUERY:
+        text = f"the rescale restarts queries, but highest_rescale_tier is {highest.value}: the job keeps its plan"
+        return start.go_to_executing(state, event, running, Reason(ReasonCode.TIER_NOT_ALLOWED, text))
     target_parallelism, possible = restarting.target_parallelism, resource_checks.possible_parallelism(state)
     if target_parallelism is not None and resource_checks.is_startable(state, target_parallelism):
         reason = Reason(ReasonCode.SLOTS_AVAILABLE, "the slots of the rescale are available")

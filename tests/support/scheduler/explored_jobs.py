@@ -26,6 +26,8 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
 )
 from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT
+from tests.support.scheduler.rescale_scenarios import ScenarioBuilder
+from tests.support.scheduler.scenarios_by_state import rescaling
 
 SECOND = timedelta(seconds=1)
 LONG_AGO = timedelta(seconds=-4)
@@ -76,6 +78,7 @@ class Model:
         vertices_read: vertices that the script builds its queries for, None if drivers do not tell.
         deployments: that may follow each other.
         refusals: why a driver may refuse a plan.
+        redeployed: scenario of an earlier deployment that the job continues with these options, None for a new job.
     """
 
     vertices: tuple[JobVertex, ...] = (vertex("job", 1, 2),)
@@ -85,14 +88,24 @@ class Model:
     vertices_read: tuple[str, ...] | None = None
     deployments: tuple[str, ...] = ()
     refusals: tuple[Failure, ...] = ()
+    redeployed: ScenarioBuilder | None = None
 
     def begin(self) -> "Place":
-        """The job when nothing has happened."""
-        job = JobGraph(job="job", vertices=self.vertices)
-        return Place(machine.create(job, Options.of({**DEADLINES, **self.options})), START)
+        """The job before the first event."""
+        options = Options.of({**DEADLINES, **self.options})
+        if self.redeployed is not None:
+            earlier = self.redeployed()
+            return Place(replace(earlier.state, options=options), earlier.now)
+        return Place(machine.create(JobGraph(job="job", vertices=self.vertices), options), START)
 
 
 MODELS: Mapping[str, Model] = {
+    "redeployed during a rescale": Model(
+        options={**NO_WAIT, "highest_rescale_tier": 0},
+        slots=((0, 0), (2, 0), (2, 2), (4, 0), (0, 4)),
+        bounds=((1, 2), (1, 4)),
+        redeployed=rescaling,
+    ),
     "one vertex": Model(),
     "one vertex, no restarts, keeps running": Model(
         options={**NO_WAIT, "below_lower_bound": "keep_running", "restart_strategy": "none"}

@@ -1,9 +1,11 @@
 """Jobs in every state, each reached by a life that leads there: what the tables of states and events are run on."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
 NO_WAIT: Mapping[str, Any] = {
@@ -73,6 +75,15 @@ def rescaling() -> Scenario:
     return scenario.apply_without_timers(scenario.slots(held=2, free=2))
 
 
+def rescaling_above_the_highest_tier() -> Scenario:
+    """A redeployment no longer allows the tier of the rescale."""
+    scenario = rescaling()
+    scenario.state = replace(
+        scenario.state, options=replace(scenario.state.options, highest_rescale_tier=Tier.EXECUTORS)
+    )
+    return scenario
+
+
 def waiting_for_the_target() -> Scenario:
     """The slots of the target are gone again."""
     scenario = rescaling()
@@ -126,6 +137,7 @@ SCENARIOS: Mapping[str, Callable[[], Scenario]] = {
     "restarting, driver gone": lambda: Scenario().given_executing(2).when_driver_ended(),
     "restarting, heartbeat timed out": lambda: Scenario().given_executing(2).when_driver_silent(),
     "rescaling": rescaling,
+    "rescaling above the highest tier": rescaling_above_the_highest_tier,
     "waiting for the target": waiting_for_the_target,
     "stopping": lambda: Scenario().given_executing(2).when_suspended(),
     "stopping with a failure": stopping_with_failure,

@@ -4,9 +4,12 @@ from dataclasses import replace
 
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
 from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Restarting
+from airflow_adaptive.scheduler.timeline import TerminatedReason
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.support.scheduler.rescale_scenarios import newest
 from tests.support.scheduler.scenarios_by_state import rescaling
 
 KILLED = KillDriver(epoch=1, submission_id=None, cause="DriverHeartbeatTimedOut")
@@ -133,6 +136,17 @@ def test_rescale_waits_when_the_slots_of_its_target_are_gone():
 def test_target_outside_the_new_bounds_is_dropped():
     job = rescaling()
     job.apply_without_timers(job.requirements(1, 3)).fire_due_timers().then("Deploying").then_parallelism(3)
+
+
+def test_rescale_is_abandoned_when_a_redeployment_no_longer_allows_its_tier():
+    """The job decides to restart its queries; a redeployment sets `highest_rescale_tier` to 0 before the restart begins."""
+    job = rescaling()
+    job.state = replace(job.state, options=replace(job.state.options, highest_rescale_tier=Tier.EXECUTORS))
+    job.fire_due_timers().then(
+        "Executing", reason="highest_rescale_tier is 0: the job keeps its plan"
+    ).then_parallelism(2)
+    assert newest(job).terminated_reason is TerminatedReason.NO_RESOURCES_OR_PARALLELISMS_CHANGE
+    assert newest(job).vertices.after is None
 
 
 def test_target_of_another_graph_is_dropped():
