@@ -212,7 +212,7 @@ def test_requirements_that_another_user_has_changed_are_read_again(airflow_app: 
     asset = stories.place(airflow_app, stories.rescaled_twice())
     dialog = editor_of(visitor.open("jobs/departures"))
     body = {name: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for name in ("read", "enrich", "aggregate")}
-    airflow_app.show(asset, {"requirements": body})
+    airflow_app.show(asset, {"requirements": {"value": body}})
     dialog.get_by_label("Upper bound").first.fill("5")
     dialog.get_by_role("button", name="Apply").click()
     expect(dialog.get_by_role("alert")).to_contain_text("Read them again")
