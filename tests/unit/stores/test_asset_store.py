@@ -89,7 +89,7 @@ def store(clock: ManualClock, access: StoreAccess) -> AirflowJobStore:
     return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), clock, access)
 
 
-async def settled(store: AirflowJobStore) -> ControlRequests:
+async def after_reads(store: AirflowJobStore) -> ControlRequests:
     """The control requests after all reads that are due."""
     for _ in range(3):
         await store.control_requests()
@@ -101,7 +101,7 @@ async def settled(store: AirflowJobStore) -> ControlRequests:
 
 
 def read(store: AirflowJobStore) -> ControlRequests:
-    return asyncio.run(settled(store))
+    return asyncio.run(after_reads(store))
 
 
 def read_later(store: AirflowJobStore, clock: ManualClock) -> ControlRequests:
@@ -235,7 +235,7 @@ def crowd(clock: ManualClock, access: StoreAccess) -> list[AirflowJobStore]:
 
 def read_all(stores: list[AirflowJobStore]) -> list[DesiredState]:
     async def read() -> list[DesiredState]:
-        return [(await settled(store)).desired_state for store in stores]
+        return [(await after_reads(store)).desired_state for store in stores]
 
     return asyncio.run(read())
 
@@ -320,7 +320,7 @@ def test_what_airflow_deleted_with_the_asset_is_brought_back(
         await store.control_requests()
         airflow.asset_states.clear()
         await clock.sleep(2)
-        control_requests = await settled(store)
+        control_requests = await after_reads(store)
         await store.finish()
         return control_requests
 

@@ -171,13 +171,13 @@ def test_notifiers_that_hang_leave_the_threads_of_the_event_loop_to_others(monke
     monkeypatch.setattr(rescale_callback, "CALL_TIMEOUT", rescale_callback.CALL_TIMEOUT / 6000)
     release = threading.Event()
     monkeypatch.setattr(BlockingNotifier, "notify", lambda *_: release.wait(60))
-    shown = reporter(BlockingNotifier, text="x")
+    reported = reporter(BlockingNotifier, text="x")
 
     async def run() -> int:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
-        shown.report([])
-        shown.report([rescale(number) for number in range(1, 9)])
-        await shown.finish()
+        reported.report([])
+        reported.report([rescale(number) for number in range(1, 9)])
+        await reported.finish()
         return await asyncio.wait_for(asyncio.to_thread(lambda: 42), 10)
 
     try:

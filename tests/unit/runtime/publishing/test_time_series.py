@@ -118,8 +118,8 @@ def test_pages_that_arrive_late_continue_the_points_that_were_added_meanwhile(ru
     """The next loop starts, the store of the published pages answers later, and no point is lost or out of order."""
     before, after = JobMetrics(), JobMetrics()
     pages: dict[str, Any] = {}
-    for news in watched(before, running, 61):
-        pages |= json.loads(json.dumps(news))
+    for changed in watched(before, running, 61):
+        pages |= json.loads(json.dumps(changed))
     for second in (70, 80):
         after.record(running, None, START + timedelta(seconds=second))
     after.restore(pages)
