@@ -6,6 +6,7 @@ import logging
 from datetime import datetime, timedelta
 
 from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError
+from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.scheduler.config.durations import format_duration
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class DirectoryOutage:
         self._since: datetime | None = None
         self._failures = 0
         self._error = ""
+        self._errors = OnceLogger(log)
 
     @property
     def is_ongoing(self) -> bool:
@@ -54,16 +56,15 @@ class DirectoryOutage:
         is_too_long = self._timeout is not None and now - self._since > self._timeout
         if isinstance(error, ForeignDirectoryError) or is_too_long:
             raise error
-        if self._failures != MIN_FAILURES:
-            return None
         report = f"the job directory cannot be used; the loop tries again and changes nothing until then: {error}"
-        log.warning("%s", report)
-        return report
+        self._errors.report(report)
+        return report if self._failures == MIN_FAILURES else None
 
     def end(self, now: datetime) -> str | None:
         """Record that the job directory can be used. Return the report of an outage that ends, else None."""
         since, failures = self._since, self._failures
         self._since, self._failures = None, 0
+        self._errors.report(None)
         if since is None or failures < MIN_FAILURES:
             return None
         report = f"the job directory could not be used for {format_duration(now - since)}: {self._error}"

@@ -26,10 +26,13 @@ from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, PortError
+from airflow_adaptive.runtime.directory_outage import DirectoryOutage
 from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
 
 SCRIPT = "from airflow_adaptive.job import AdaptiveJob\n"
@@ -169,6 +172,12 @@ def not_writable() -> str:
     with pytest.raises(JobDirectoryError) as raised:
         Storage(ReadOnly(), "/shared/jobs/departures").names("journal")
     return f"job 'departures': {raised.value}"
+
+
+def hanging_storage() -> str:
+    outage, error = DirectoryOutage(None), StorageThreads()._reject_all(60.0)
+    reports = [outage.tolerate(cast(JobDirectoryError, error), START) for _ in range(2)]
+    return str(reports[-1])
 
 
 def returned_nothing() -> str:

@@ -26,6 +26,7 @@ from tests.repository.error_situations import (
     exit_code,
     failed,
     falls_silent,
+    hanging_storage,
     local_master,
     not_writable,
     query_before_the_job,
@@ -138,6 +139,11 @@ def declared(desk: Desk) -> list[Row]:
             "job directory not writable",
             not_writable(),
             "Correct the permissions. Airflow retries the task if the task has retries.",
+        ),
+        Row(
+            "job directory that hangs",
+            hanging_storage(),
+            "Restore the connection between Airflow and the storage. Until then the driver continues, and the loop changes nothing (see `job_directory_timeout`).",
         ),
         Row("directory of another job", desk.refused_log("arrivals"), "Use a different folder for each job."),
         Row(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,6 +21,7 @@ from airflow_adaptive.ports import (
     JobDirectoryError,
     SubmissionState,
 )
+from airflow_adaptive.runtime.directory_outage import DirectoryOutage
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Finished, Outcome
@@ -298,3 +300,48 @@ def test_directory_of_another_job_is_not_waited_for(small: Simulation, channel: 
     with pytest.raises(ForeignDirectoryError, match="job 'other'"):
         small.run()
     assert small.clock.elapsed == 0
+
+
+# ---- the outage by itself -------------------------------------------------------------------------------------------
+
+ERROR = JobDirectoryError("no answer")
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def test_retry_interval_doubles_up_to_ten_seconds_or_the_poll_interval() -> None:
+    outage, intervals = DirectoryOutage(None), []
+    for failure in range(2000):  # an outage of hours
+        outage.tolerate(ERROR, START + seconds(failure))
+        intervals.append(outage.retry_interval(seconds(1)))
+    assert intervals[:6] == [seconds(number) for number in (1, 2, 4, 8, 10, 10)]
+    assert intervals[-1] == seconds(10)
+    assert outage.retry_interval(seconds(60)) == seconds(60)
+
+
+def test_outage_is_reported_at_its_second_failure_and_at_its_end() -> None:
+    outage = DirectoryOutage(None)
+    reports = [outage.tolerate(ERROR, START + seconds(number)) for number in range(4)]
+    assert [report is not None for report in reports] == [False, True, False, False]
+    assert outage.end(START + seconds(90)) == "the job directory could not be used for 90 s: no answer"
+    assert outage.end(START + seconds(91)) is None
+
+
+def test_each_error_of_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    outage = DirectoryOutage(None)
+    with caplog.at_level(logging.WARNING):
+        for error in (ERROR, ERROR, JobDirectoryError("disk full"), JobDirectoryError("disk full")):
+            outage.tolerate(error, START)
+    assert [message.rpartition(": ")[2] for message in caplog.messages] == ["no answer", "disk full"]
+
+
+def test_outage_is_an_error_after_the_timeout_and_at_once_if_waiting_cannot_end_it() -> None:
+    outage = DirectoryOutage(seconds(60))
+    outage.tolerate(ERROR, START)
+    outage.tolerate(ERROR, START + seconds(60))
+    with pytest.raises(JobDirectoryError, match="no answer"):
+        outage.tolerate(ERROR, START + seconds(61))
+    with pytest.raises(ForeignDirectoryError):
+        DirectoryOutage(None).tolerate(ForeignDirectoryError("of another job"), START)
