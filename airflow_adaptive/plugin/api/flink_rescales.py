@@ -11,7 +11,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from airflow_adaptive.plugin.api import rescale_schemas as schemas
-from airflow_adaptive.scheduler.history.rescale_summary import Durations, RescaleSummary, summarize
+from airflow_adaptive.scheduler.history.rescale_summary import summarize
 from airflow_adaptive.scheduler.resource_checks import max_trigger_delay
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.timeline import Amounts, Rescale, TerminalState
@@ -58,21 +58,22 @@ def overview(job: str, rescales: Sequence[Rescale], groups: Mapping[str, str]) -
         state.value.lower(): details(job, latest[state], groups, with_states=False) if state in latest else None
         for state in TerminalState
     }
-    return schemas.RescalesOverview(
-        rescalesCounts=_counts(summarize(rescales)), latest=schemas.LatestRescales(**by_state)
-    )
+    counts = schemas.RescaleCounts.model_validate(summarize(rescales))
+    return schemas.RescalesOverview(rescalesCounts=counts, latest=schemas.LatestRescales(**by_state))
 
 
 def summary(rescales: Sequence[Rescale]) -> schemas.RescalesSummary:
     """Return the statistics of rescales."""
     totals = summarize(rescales)
-    return schemas.RescalesSummary(
-        rescalesCounts=_counts(totals),
-        rescalesDurationStatsInMillis=_statistics(totals.duration),
-        completedRescalesDurationStatsInMillis=_statistics(totals.completed_duration),
-        ignoredRescalesDurationStatsInMillis=_statistics(totals.ignored_duration),
-        failedRescalesDurationStatsInMillis=_statistics(totals.failed_duration),
-        downtimeStatsInMillis=_statistics(totals.downtime),
+    return schemas.RescalesSummary.model_validate(
+        {
+            "rescalesCounts": totals,
+            "rescalesDurationStatsInMillis": totals.duration,
+            "completedRescalesDurationStatsInMillis": totals.completed_duration,
+            "ignoredRescalesDurationStatsInMillis": totals.ignored_duration,
+            "failedRescalesDurationStatsInMillis": totals.failed_duration,
+            "downtimeStatsInMillis": totals.downtime,
+        }
     )
 
 
@@ -158,28 +159,8 @@ def _spans(rescale: Rescale) -> list[schemas.SchedulerStateSpan]:
     ]
 
 
-def _counts(totals: RescaleSummary) -> schemas.RescaleCounts:
-    return schemas.RescaleCounts(
-        ignored=totals.ignored,
-        inProgress=totals.in_progress,
-        completed=totals.completed,
-        failed=totals.failed,
-    )
-
-
-def _statistics(durations: Durations | None) -> schemas.Statistics | None:
-    if durations is None:
-        return None
-    whole = {name: _millis(getattr(durations, name)) for name in ("min", "max", "avg")}
-    quantiles = {
-        name: round(getattr(durations, name) / timedelta(milliseconds=1), 3)
-        for name in ("p50", "p90", "p95", "p99", "p999")
-    }
-    return schemas.Statistics(**whole, **quantiles)
-
-
 def _millis(duration: timedelta) -> int:
-    return duration // timedelta(milliseconds=1)
+    return duration // schemas.MILLISECOND
 
 
 def _epoch(moment: datetime) -> int:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from datetime import timedelta
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field
 
 from airflow_adaptive.plugin.data.documents import Document
+
+MILLISECOND: Final = timedelta(milliseconds=1)
+
+WholeMillis = Annotated[int, BeforeValidator(lambda duration: duration // MILLISECOND)]
+Millis = Annotated[float, BeforeValidator(lambda duration: round(duration / MILLISECOND, 3))]
+"""Durations in milliseconds, read from `timedelta`."""
 
 
 class RescaleConfig(Document):
@@ -84,7 +93,7 @@ class RescaleCounts(Document):
     """Flink: RescalesCounts."""
 
     ignored: int
-    inProgress: int
+    inProgress: int = Field(validation_alias="in_progress")
     completed: int
     failed: int
 
@@ -107,14 +116,14 @@ class RescalesOverview(Document):
 class Statistics(Document):
     """Flink: StatsSummaryDto, in milliseconds."""
 
-    min: int
-    max: int
-    avg: int
-    p50: float
-    p90: float
-    p95: float
-    p99: float
-    p999: float
+    min: WholeMillis
+    max: WholeMillis
+    avg: WholeMillis
+    p50: Millis
+    p90: Millis
+    p95: Millis
+    p99: Millis
+    p999: Millis
 
 
 class RescalesSummary(Document):
