@@ -59,7 +59,7 @@ async def run_job_loop(
     Raises:
         SupersededError: another loop has taken the job over.
     """
-    delay, failure, clock = FIRST_RESTART_DELAY, None, ProcessResources.current().clock
+    delay, failure, previous, clock = FIRST_RESTART_DELAY, None, "", ProcessResources.current().clock
     while True:
         began_at, loop = clock.now(), None
         try:
@@ -74,8 +74,12 @@ async def run_job_loop(
             if loop is None and not await _is_deployed(base, spec.graph.job):
                 return error_event(error, None)
             log.exception("The control loop of job %s failed. It is restarted.", spec.graph.job)
-            failure = _location(error)
-        delay = FIRST_RESTART_DELAY if clock.now() - began_at > MAX_RESTART_DELAY else delay
+            place, has_run = _location(error), clock.now() - began_at > MAX_RESTART_DELAY
+        failure, previous = (
+            place if has_run or place != previous else None,
+            place,
+        )  # A failure that repeats is reported once.
+        delay = FIRST_RESTART_DELAY if has_run else delay
         await clock.sleep(delay.total_seconds())
         delay = min(2 * delay, MAX_RESTART_DELAY)
 

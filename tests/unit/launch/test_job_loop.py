@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -88,6 +88,22 @@ def test_loop_that_fails_is_restarted_and_adopts_its_driver(
     )
     assert "hush" not in restart.reason, "the message of an exception may contain a secret"
     assert "Traceback" in caplog.text
+
+
+def test_failure_that_repeats_at_once_is_reported_once(job: Simulation, opening: Opening) -> None:
+    """A defect makes each cycle fail for a while. The timeline keeps its other entries."""
+    publish_metrics, failures = job.store.publish_metrics, [KeyError("hush")] * 3
+
+    async def fail(metrics: Mapping[str, Any]) -> None:
+        if failures:
+            raise failures.pop()
+        await publish_metrics(metrics)
+
+    job.clock.at(30, lambda: setattr(job.store, "publish_metrics", fail))
+    assert run(job)["outcome"] == "FINISHED"
+    assert opening.opened == 4
+    codes = [it.reason_code for it in job.store.views[-1].history.decisions]
+    assert codes.count(ReasonCode.LOOP_RESTARTED) == 1
 
 
 def test_connection_that_is_gone_does_not_end_the_loop_of_a_deployed_job(
