@@ -96,7 +96,7 @@ def _loop_event(
 async def _is_deployed(base: str, job: str) -> bool:
     """Whether the job has a journal, so that a driver may run. An unreadable journal may exist."""
     try:
-        channel = await ProcessResources.current().store_access.read(lambda: job_directory(base, job))
+        channel = await ProcessResources.current().store_access.read_connection(lambda: job_directory(base, job))
         return await channel.newest() is not None
     except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
         log.warning("The job directory cannot be read, so a driver of the job may run: %s", error)
@@ -147,7 +147,7 @@ async def kill_driver(conn_id: str, driver: str) -> None:
         PortError: the cluster refuses the request or does not answer.
         AddressError: the connection does not exist or does not describe a cluster.
     """
-    address = await ProcessResources.current().store_access.read(AdaptiveSparkHook(conn_id).address)
+    address = await ProcessResources.current().store_access.read_connection(AdaptiveSparkHook(conn_id).address)
     cluster = StandaloneCluster(address)
     try:
         await cluster.kill(driver)

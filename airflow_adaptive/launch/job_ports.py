@@ -101,7 +101,7 @@ async def _retry(period: timedelta, process: ProcessResources, read: Callable[[]
     deadline = process.clock.now() + period
     while True:
         try:
-            return await process.store_access.read(read)
+            return await process.store_access.read_connection(read)
         except AddressError as error:
             if process.clock.now() >= deadline:
                 raise

@@ -114,7 +114,7 @@ class ProcessResources:
     async def _renewed(self, hook: AdaptiveSparkHook) -> ClusterAddress | None:
         """Read a connection again; None if the connection cannot be read now."""
         try:
-            return await self.store_access.read(hook.address)
+            return await self.store_access.read_connection(hook.address)
         except (PortError, ValueError) as error:
             log.warning(
                 "A master refused the token of connection %s, which cannot be read: %s", hook.spark_conn_id, error

@@ -30,7 +30,7 @@ async def wait_for_slots(wanted: dict[str, Any], conn_id: str, until: str) -> di
     """
     process, hook = ProcessResources.current(), AdaptiveSparkHook(conn_id)
     try:
-        address = await process.store_access.read(hook.address)
+        address = await process.store_access.read_connection(hook.address)
     except (PortError, ValueError) as error:
         return {"status": "error", "message": str(error)}
     options = decode(Options, wanted["options"])

@@ -98,7 +98,7 @@ class AirflowJobStore:
 
     async def published_metrics(self) -> Mapping[str, Any]:
         """Return the pages of job metrics in the store. The call waits until the store can be read."""
-        while (pages := await self._attempt(self._access.read(self._read_pages))) is None:
+        while (pages := await self._attempt(self._access.read(self._read_pages, urgent=False))) is None:
             await self._clock.sleep(REQUEST_INTERVAL.total_seconds())
         return pages
 

@@ -47,8 +47,8 @@ class StoreUnavailableError(PortError):
 class StoreAccess:
     """Threads and rate limits for Airflow's stores, shared by the loops of one process.
 
-    An operation that hangs occupies one thread until it returns. The reads and the writes have threads of their own, so writes that
-    hang do not delay reads.
+    An operation that hangs occupies one thread until it returns. The reads, the writes and the reads of connections have threads of
+    their own, so writes that hang do not delay reads.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -58,15 +58,23 @@ class StoreAccess:
         self.change_markers = ChangeMarkers(self.read, clock, REQUEST_INTERVAL)
         self._reads = StorageThreads(THREADS, "Airflow's store", StoreUnavailableError)
         self._writes = StorageThreads(THREADS, "Airflow's store", StoreUnavailableError)
+        self._connections = StorageThreads(THREADS, "the store of Airflow's connections", StoreUnavailableError)
 
     @property
     def is_busy(self) -> bool:
         """Whether the rate limit makes the reads of control requests less frequent than `REQUEST_INTERVAL`."""
         return self.request_reads.round > REQUEST_INTERVAL
 
-    async def read(self, work: Callable[[], Result]) -> Result:
-        """Run a blocking read in a thread for reads. Raises `StoreUnavailableError`, and the exceptions of the read."""
-        return await self._reads.call(work, READ_TIMEOUT.total_seconds())
+    async def read(self, work: Callable[[], Result], *, urgent: bool = True) -> Result:
+        """Run a blocking read in a thread for reads; reads that are not urgent wait for the others.
+
+        Raises `StoreUnavailableError`, and the exceptions of the read.
+        """
+        return await self._reads.call(work, READ_TIMEOUT.total_seconds(), urgent=urgent)
+
+    async def read_connection(self, work: Callable[[], Result]) -> Result:
+        """Run a blocking read of connections, whose backend may be another one. Raises as `read`."""
+        return await self._connections.call(work, READ_TIMEOUT.total_seconds())
 
     async def write(self, work: Callable[[], Result]) -> Result:
         """Run a blocking write in a thread for writes. Raises `StoreUnavailableError`, and the exceptions of the write."""

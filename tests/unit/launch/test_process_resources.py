@@ -72,13 +72,13 @@ async def test_running_loops_use_the_new_token_after_a_rotation(
 ) -> None:
     """The masters and the connection get a new token while 20 loops run. The connection is read once for all loops."""
     reads: list[object] = []
-    read = StoreAccess.read
+    read = StoreAccess.read_connection
 
     async def counted(access: StoreAccess, work: Callable[[], Any]) -> Any:
         reads.append(work)
         return await read(access, work)
 
-    monkeypatch.setattr(StoreAccess, "read", counted)
+    monkeypatch.setattr(StoreAccess, "read_connection", counted)
     hook = define("spark_a", "old")
     master.token = "old"
     async with process.cluster(hook, hook.address()) as (client, shared):
@@ -102,7 +102,7 @@ async def test_wrong_token_is_read_again_once_and_not_with_each_request(
         reads.append(work)
         return work()
 
-    monkeypatch.setattr(StoreAccess, "read", counted)
+    monkeypatch.setattr(StoreAccess, "read_connection", counted)
     hook = define("spark_a", "old")
     master.token = "new"
     async with process.cluster(hook, hook.address()) as (client, _):

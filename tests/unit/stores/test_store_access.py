@@ -107,6 +107,22 @@ def test_known_requests_stay_while_a_read_hangs_and_a_late_answer_does_not_repla
     run(story())
 
 
+def test_connections_that_hang_do_not_delay_control_requests(airflow: HangingComms) -> None:
+    """The backend of secrets hangs while many loops start; the control requests of another job are in the state store."""
+    airflow.asset_states = {"desired_state": {"value": "canceled"}}
+
+    async def story() -> None:
+        jobs = Jobs()
+        hung = [asyncio.create_task(jobs.access.read_connection(airflow.release.wait)) for _ in range(2 * THREADS)]
+        await asyncio.sleep(0)
+        found = await jobs.read_later(jobs.store("other"))
+        assert found.desired_state is DesiredState.CANCELED
+        airflow.release.set()
+        await asyncio.wait(hung)
+
+    run(story())
+
+
 @pytest.mark.parametrize("hung_jobs", [1, THREADS - 1])
 def test_writes_that_hang_delay_no_other_job(airflow: HangingComms, hung_jobs: int) -> None:
     """Some jobs publish metrics to a store that does not return; another job publishes its metrics, too."""
