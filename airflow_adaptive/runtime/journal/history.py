@@ -40,6 +40,10 @@ PENDING_TIMEOUT_S = 60.0
 """Time for which the published state waits for a past that is being read, in seconds. A shorter past would replace a longer one."""
 
 
+END_TIMEOUT_S = 10.0
+"""Time for which the end of a job waits for the past, in seconds. Airflow gives the cancellation of a job 30 s."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHistory:
     """The past of a job at one moment, oldest first.
@@ -134,7 +138,7 @@ class History:
     async def wait(self) -> None:
         """Wait until the past is read, or until the read has failed or takes too long."""
         if self._reading is not None and self.is_pending:
-            await asyncio.wait({self._reading}, timeout=PENDING_TIMEOUT_S)
+            await asyncio.wait({self._reading}, timeout=END_TIMEOUT_S)
 
     def close(self) -> None:
         """Stop reading."""

@@ -20,7 +20,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from airflow_adaptive.job.protocol.codec import (
     MAX_DOCUMENT_BYTES,
@@ -42,7 +42,6 @@ from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 JOURNAL = "journal"
 HISTORY = "history"
 STATUS = "status.json"
-CHECKPOINTS = "checkpoints"
 
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 """Id of a job: a valid name of a folder on any storage."""
@@ -57,7 +56,6 @@ LEAST_BYTES_PER_S = 1 << 20
 
 Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
 Result = TypeVar("Result")
-Arguments = ParamSpec("Arguments")
 
 
 class JobDirectory:
@@ -96,11 +94,6 @@ class JobDirectory:
         """URI of the directory as Spark reads it. Raises `JobDirectoryError` if Spark cannot read it."""
         return self._storage.uri()
 
-    @property
-    def checkpoints_uri(self) -> str:
-        """URI of the folder of the queries' checkpoints. Raises `JobDirectoryError` if Spark cannot read it."""
-        return self._storage.uri(CHECKPOINTS)
-
     async def newest(self) -> JournalDocument | None:
         """See `JobChannel.newest`."""
         newest = await self._first_valid(reversed(await self._numbers()))
@@ -123,7 +116,9 @@ class JobDirectory:
         # Staging creates the directory. A loop that finds no directory therefore does not see a new job, but a storage that is
         # not mounted.
         try:
-            is_created = await self.call(self._storage.create, path, data, folders=0 if self._has_seen_journal else 1)
+            is_created = await self._call(
+                partial(self._storage.create, path, data, folders=0 if self._has_seen_journal else 1)
+            )
         except JobDirectoryError:
             await self._require_journal()
             raise
@@ -153,7 +148,7 @@ class JobDirectory:
     async def record(self, document: RescaleDocument) -> bool:
         """See `JobChannel.record`."""
         path, data = _path(HISTORY, document.number), encode_rescale(document)
-        return await self.call(self._storage.create, path, data, folders=1)
+        return await self._call(partial(self._storage.create, path, data, folders=1))
 
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
         """See `JobChannel.rescales`."""
@@ -171,16 +166,6 @@ class JobDirectory:
             return None
         return status
 
-    async def call(
-        self, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
-    ) -> Result:
-        """Run a blocking call to the storage in a thread.
-
-        Raises:
-            JobDirectoryError: the storage does not answer; whether the storage completes the call is unknown.
-        """
-        return await self._call(partial(work, *args, **kwargs))
-
     async def create_file(self, path: str, data: bytes) -> bool:
         """Create a file of any size if its name is unused, see `Storage.create`. The timeout grows with the size.
 
@@ -192,11 +177,11 @@ class JobDirectory:
 
     async def names(self, folder: str) -> list[str]:
         """Return the names of the files and folders in a folder, see `Storage.names`."""
-        return await self.call(self._storage.names, folder)
+        return await self._call(partial(self._storage.names, folder))
 
     async def remove_folder(self, folder: str) -> None:
         """Remove a folder with its files, see `Storage.remove_folder`."""
-        await self.call(self._storage.remove_folder, folder)
+        await self._call(partial(self._storage.remove_folder, folder))
 
     async def _call(self, work: Callable[[], Result], *, urgent: bool = True, timeout_s: float | None = None) -> Result:
         return await StorageThreads.of(self._base).call(work, timeout_s or self._timeout_s, urgent=urgent)
@@ -212,7 +197,7 @@ class JobDirectory:
         return None
 
     async def _remove(self, folder: str, number: int) -> None:
-        await self.call(self._storage.remove, _path(folder, number))
+        await self._call(partial(self._storage.remove, _path(folder, number)))
 
     async def _journal_document(self, number: int, *, urgent: bool = True) -> JournalDocument | None:
         path = _path(JOURNAL, number)
@@ -244,7 +229,7 @@ class JobDirectory:
         if await self._first_valid(newer) is not None:
             return False
         self._has_seen_journal = True
-        return await self.call(self._storage.read, _path(JOURNAL, number), MAX_DOCUMENT_BYTES) == data
+        return await self._call(partial(self._storage.read, _path(JOURNAL, number), MAX_DOCUMENT_BYTES)) == data
 
     async def _require_journal(self) -> None:
         """Raise an error if the journal disappeared, and with it the checkpoints of the job: no second journal may begin."""

@@ -34,7 +34,6 @@ async def test_documents_are_where_the_driver_reads_them(directory: JobDirectory
     await directory.create(journal_document(42))
     assert [path.name for path in (tmp_path / JOB / "journal").iterdir()] == [journal_name(42)] == ["0000000042.json"]
     assert directory.uri == f"file://{tmp_path}/{JOB}"
-    assert directory.checkpoints_uri == f"file://{tmp_path}/{JOB}/checkpoints"
 
 
 async def test_untrusted_document_is_reported_once(
