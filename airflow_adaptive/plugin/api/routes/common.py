@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 
-from airflow_adaptive.plugin.api.schemas import JobItem
+from airflow_adaptive.plugin.api.schemas import JobDetails, JobItem
 from airflow_adaptive.plugin.api.security import Right
 from airflow_adaptive.plugin.data.documents import Urls
 from airflow_adaptive.plugin.data.errors import not_found
@@ -20,6 +20,9 @@ VIA = "REST"
 """Interface of the requests."""
 
 
+IN_THE_LOG: Final = "The task log contains the reason."
+"""Text for users who may not read task logs, instead of the text of an exception."""
+
 Item = TypeVar("Item", bound=JobItem)
 
 
@@ -30,6 +33,8 @@ def visible(item: Item, rights: Collection[Right]) -> Item:
         hidden |= {"task": None, "attempt": None}
     if Right.LOGS not in rights:
         hidden |= {"cause": None, "urls": Urls(), "last_transition": None}
+        if isinstance(item, JobDetails) and item.policy is not None and item.policy.problem is not None:
+            hidden["policy"] = item.policy.model_copy(update={"problem": IN_THE_LOG})
     if Right.HISTORY not in rights:
         hidden |= {"last_transition": None}
     return item.model_copy(update=hidden) if hidden else item
@@ -42,7 +47,10 @@ def published_state(job: Job, published: PublishedState) -> SchedulerState:
         RequestRefusedError: the job has not published the state (404).
     """
     if published.state is None:
-        raise not_found(f"Job {job.name!r} has not published its state yet, or uses another version of the format.")
+        raise not_found(
+            published.problem
+            or f"Job {job.name!r} has not published its state yet, or uses another version of the format."
+        )
     return published.state
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place, suspended
-from tests.support.airflow.rest_api import bounds
+from tests.support.airflow.rest_api import bounds, with_policy
 
 JOB = f"{API}/jobs/departures"
 BODY = {"job": bounds(1, 3)}
@@ -198,6 +198,15 @@ def test_message_of_a_failure_is_hidden_from_a_user_who_may_not_read_logs(
     refuse(lambda user, dag_id, method, entity: entity == "TASK_LOGS")
     assert "TASK_FAILED" not in "".join(client.get(path).text for path in paths)
     assert client.get(JOB).json()["last_transition"] is None
+
+
+def test_exception_of_a_policy_is_hidden_from_a_user_who_may_not_read_logs(
+    airflow_app: AirflowApp, refuse: Callable[[Rule], None]
+) -> None:
+    place(airflow_app, executing(), **with_policy(problem="KeyError: 'password'", advice=None))
+    assert airflow_app.client("viewer").get(JOB).json()["policy"]["problem"] == "KeyError: 'password'"
+    refuse(lambda user, dag_id, method, entity: entity == "TASK_LOGS")
+    assert airflow_app.client("viewer").get(JOB).json()["policy"]["problem"] == "The task log contains the reason."
 
 
 @pytest.mark.parametrize("entity", ["RUN", "TASK_INSTANCE"])
