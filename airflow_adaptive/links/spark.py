@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
+from airflow_adaptive.runtime.publishing.urls import is_web_address
 from airflow_adaptive.stores.task_xcoms import (
     XCOM_DRIVER_URL,
     XCOM_EXECUTORS_URL,
@@ -27,8 +28,9 @@ class _XComLink(BaseOperatorLink):
     """A link to the URL in the XCom `xcom_key`."""
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the URL, or an empty text while the URL is unknown."""
-        return XCom.get_value(ti_key=ti_key, key=self.xcom_key) or ""
+        """Return the URL, or an empty text while the URL is unknown. A driver can report any text, so only web addresses count."""
+        url = XCom.get_value(ti_key=ti_key, key=self.xcom_key)
+        return url if is_web_address(url) else ""
 
 
 class SparkMasterLink(_XComLink):

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
@@ -41,6 +40,7 @@ from airflow_adaptive.runtime.publishing.documents import (
     SUMMARY,
 )
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS, FINEST
+from airflow_adaptive.runtime.publishing.urls import is_web_address
 from airflow_adaptive.runtime.requirements import control_requests
 from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, REQUIREMENTS
@@ -83,7 +83,7 @@ class PublishedState:
     def summary(self) -> Summary:
         """The summary of the job. A job that has published nothing has the state `unknown`."""
         summary = self._decode(SUMMARY, _summary) or Summary()
-        summary.urls = Urls(**{name: url for name, url in summary.urls if _is_web(url)})
+        summary.urls = Urls(**{name: url for name, url in summary.urls if is_web_address(url)})
         return summary
 
     @cached_property
@@ -280,11 +280,3 @@ def _advice(policy: Policy | None, declared: DeclaredRequirements) -> PolicyAdvi
         return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, problem=policy.problem)
     advised = Advice(bounds=bounds, reason=advice.reason, next_at=advice.next_at, source=advice.source)
     return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, advice=advised, problem=policy.problem)
-
-
-def _is_web(url: str | None) -> bool:
-    """Return whether a page may link to the address. A driver can report any text."""
-    try:
-        return url is not None and urlsplit(url).scheme in ("http", "https")
-    except ValueError:
-        return False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
+from urllib.parse import urlsplit
 
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 
@@ -42,3 +44,11 @@ class Urls:
             stdout=self.stdout if pages is None else pages.stdout,
             stderr=self.stderr if pages is None else pages.stderr,
         )
+
+
+def is_web_address(url: object) -> TypeGuard[str]:
+    """Return whether a page may link to an address. A driver can report any text."""
+    try:
+        return isinstance(url, str) and urlsplit(url).scheme in ("http", "https")
+    except ValueError:
+        return False

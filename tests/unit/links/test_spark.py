@@ -27,6 +27,14 @@ def test_link_is_empty_while_the_address_is_unknown(monkeypatch: pytest.MonkeyPa
     assert link.get_link(None, ti_key=KEY) == ""  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "//host/path", "http://[broken", 7])
+def test_link_leads_to_web_pages_only(monkeypatch: pytest.MonkeyPatch, url: object) -> None:
+    """A driver, which runs the code of a DAG author, reports the address of its web UI, and a user presses the button."""
+    airflow = FakeComms.install(monkeypatch)
+    airflow.xcoms = dict.fromkeys(LINKS, url)
+    assert {link.get_link(None, ti_key=KEY) for link in ALL_LINKS} == {""}  # type: ignore[arg-type]
+
+
 def test_every_address_has_one_button_that_airflow_knows() -> None:
     assert sorted(link.xcom_key for link in ALL_LINKS) == sorted(LINKS)
     paths = [f"{type(link).__module__}.{type(link).__qualname__}" for link in ALL_LINKS]
