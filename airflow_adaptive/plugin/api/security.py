@@ -100,8 +100,10 @@ def rights_of(
     user: BaseUser, jobs: Collection[Job], session: Session, rights: Collection[Right]
 ) -> list[frozenset[Right]]:
     """Return the rights of the user on each job: one call of the auth manager for a user who has all rights on all jobs."""
+    if not rights:
+        return [frozenset() for _ in jobs]
     dags = frozenset(dag_id for job in jobs for dag_id in job.runner_dag_ids)
-    teams = teams_of(sorted(dags), session)
+    teams = _teams(dags, session)
     if _has(user, dags, rights, teams):
         return [frozenset(rights) for _ in jobs]
     return [frozenset(right for right in rights if _has(user, job.runner_dag_ids, [right], teams)) for job in jobs]
@@ -129,9 +131,16 @@ def _are_authorized(
     return not batch or get_auth_manager().batch_is_authorized_dag(batch, user=user)
 
 
+def _teams(dags: Iterable[str], session: Session) -> Mapping[str, str | None]:
+    """Return the teams of the DAGs, and release the connection: the auth manager may be a remote service that responds slowly."""
+    teams = teams_of(sorted(dags), session)
+    release(session)
+    return teams
+
+
 def _granted(user: BaseUser, dags: Collection[str], session: Session) -> frozenset[str]:
     """Return the DAGs that the user may read: one call of the auth manager if these are all DAGs, and else one call for each team."""
-    teams = teams_of(sorted(dags), session)
+    teams = _teams(dags, session)
     details = [DagDetails(id=dag_id, team_name=teams.get(dag_id)) for dag_id in sorted(dags)]
     if _are_authorized(user, (("GET", None, one) for one in details)):
         return frozenset(dags)
@@ -157,7 +166,6 @@ def access_with(*required: Right) -> Callable[[BaseUser, str, Session], Access]:
         job = _readable_job(user, name, session)
         _require(user, job, required, session)
         (rights,) = rights_of(user, [job], session, DISPLAYED)
-        release(session)
         return Access(job=job, rights=rights.union(required))
 
     return access
@@ -169,7 +177,6 @@ def job_with(*required: Right) -> Callable[[BaseUser, str, Session], Job]:
     def job(user: UserDep, name: JobName, session: SessionDep) -> Job:
         found = _readable_job(user, name, session)
         _require(user, found, required, session)
-        release(session)
         return found
 
     return job
@@ -178,7 +185,6 @@ def job_with(*required: Right) -> Callable[[BaseUser, str, Session], Job]:
 def is_editable(user: BaseUser, job: Job, session: Session) -> bool:
     """Return whether the user may change the job."""
     (rights,) = rights_of(user, [job], session, [Right.EDIT])
-    release(session)
     return bool(rights)
 
 
@@ -186,7 +192,6 @@ def _readable_job(user: BaseUser, name: str, session: Session) -> Job:
     job = find_job(name, session)
     found = readable(user, [] if job is None else [job], session)
     if not found:
-        release(session)
         raise not_found(f"There is no adaptive job {name!r} that you may read. A job exists after its first run.")
     return found[0]
 
@@ -195,7 +200,6 @@ def _require(user: BaseUser, job: Job, required: Sequence[Right], session: Sessi
     (rights,) = rights_of(user, [job], session, required)
     missing = next((right for right in required if right not in rights), None)
     if missing is not None:
-        release(session)
         detail = f"You need the permission to {NEEDED[missing]} every DAG that runs job {job.name!r}."
         raise RequestRefusedError(HTTPStatus.FORBIDDEN, "forbidden", detail)
 

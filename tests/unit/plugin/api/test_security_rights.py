@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.airflow.airflow_app import API, AirflowApp
+from tests.support.airflow.connection_pool import small_pool
 from tests.support.airflow.published_documents import executing, place, suspended
 from tests.support.airflow.rest_api import bounds, with_policy
 
@@ -257,3 +258,27 @@ def test_list_has_the_jobs_of_the_permitted_dags_if_the_batch_is_refused(airflow
         airflow_app.show(airflow_app.declare(f"job-{dag_id}", dag_id), {"desired_state": "running"})
     found = airflow_app.client("viewer").get(f"{API}/jobs").json()
     assert [job["job"] for job in found["jobs"]] == ["job-north", "job-south"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", ""), ("GET", "/departures"), ("GET", "/departures/plan"), ("POST", "/departures/suspend")],
+)
+def test_request_holds_no_connection_while_the_auth_manager_responds(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch, method: str, path: str
+) -> None:
+    """The auth manager is a remote service that hangs. Its callers must not hold the connections of the API server."""
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager  # noqa: PLC0415
+
+    place(airflow_app, executing())
+    held: list[int] = []
+    with small_pool(2) as engine:
+
+        def grant(*_: Any, **__: Any) -> bool:
+            held.append(engine.pool.checkedout())
+            return True
+
+        monkeypatch.setattr(SimpleAuthManager, "batch_is_authorized_dag", grant)
+        airflow_app.client().request(method, f"{API}/jobs{path}", **({} if method == "GET" else {"json": {}}))
+    assert held
+    assert set(held) == {0}
