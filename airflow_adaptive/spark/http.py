@@ -20,6 +20,13 @@ Read = Callable[[object], Answer]
 """Converts decoded JSON to a value, or raises `ProtocolError`."""
 
 
+MAX_CONNECTIONS = 50
+"""Connections to the servers of a cluster. The queue of a Spark server for new connections is about as long, and a connection beyond the queue
+may be reset after a request was sent."""
+
+POST_QUEUE_TIMEOUT_S = 60.0
+"""Longest wait of a POST request for a connection. A submission that fails without an attempt would restart its job."""
+
 DENIED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
 TOKEN_FIX = "set the bearer token that the master's filter requires as the connection's password"
@@ -43,11 +50,11 @@ class Http:
             transport: replacement for the network.
         """
         self._credentials = credentials
-        self._deadline_s = 2 * address.timeout_s  # for the connection and for the response
+        self._timeout_s = address.timeout_s
         self._client = httpx.AsyncClient(
-            timeout=address.timeout_s,
             verify=address.tls(),
             transport=transport,
+            limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS),
             trust_env=False,  # a master is in the internal network, so no proxy applies
         )
 
@@ -78,9 +85,11 @@ class Http:
     @asynccontextmanager
     async def _response(self, method: str, url: str, hint: str, body: Any = None) -> AsyncIterator[httpx.Response]:
         """The response to a request, before its body is read. A response that does not end raises an error at the deadline."""
+        queue_s = POST_QUEUE_TIMEOUT_S if method == "POST" else self._timeout_s
+        deadline_s = queue_s + 2 * self._timeout_s  # for the queue, the connection and the response
         try:
-            async with asyncio.timeout(self._deadline_s):
-                response = await self._send(method, url, body)
+            async with asyncio.timeout(deadline_s):
+                response = await self._send(method, url, body, httpx.Timeout(self._timeout_s, pool=queue_s))
                 try:
                     self._check(response, url, hint)
                     yield response
@@ -91,15 +100,16 @@ class Http:
         except httpx.RequestError as error:
             raise NoAnswerError(f"{url}: no answer ({_why(error)}): {hint}") from error
         except TimeoutError as error:
-            raise NoAnswerError(f"{url}: no complete answer within {self._deadline_s:g} s: {hint}") from error
+            raise NoAnswerError(f"{url}: no complete answer within {deadline_s:g} s: {hint}") from error
         except ProtocolError as error:
             raise ForeignAnswerError(f"{url}: {error}: {hint}") from error
 
-    async def _send(self, method: str, url: str, body: Any) -> httpx.Response:
+    async def _send(self, method: str, url: str, body: Any, timeouts: httpx.Timeout) -> httpx.Response:
         """Send a request, and send it again if the server refused a token that is not current any more."""
         while True:
             token = self._credentials.token
-            request = self._client.build_request(method, url, json=body, headers=self._credentials.headers(url))
+            headers = self._credentials.headers(url)
+            request = self._client.build_request(method, url, json=body, headers=headers, timeout=timeouts)
             response = await self._client.send(request, stream=True)
             is_denied = response.status_code in DENIED and self._credentials.cover(url)
             if not is_denied or not await self._credentials.renew(token):

@@ -25,6 +25,13 @@ from tests.support.coroutines import result_of
 HOST = "127.0.0.1"
 
 
+class _Server(ThreadingHTTPServer):
+    """A server whose queue of new connections is as long as that of Spark's REST submission server."""
+
+    daemon_threads = True
+    request_queue_size = 50
+
+
 class FakeMaster:
     """The web UI and the REST submission server of a master, and the web UIs of its workers, on one port.
 
@@ -35,6 +42,7 @@ class FakeMaster:
         lock: lock that the master holds during each request.
         requests: number of requests, by kind: state, create, status, kill, log.
         delay_s: time that each response takes, in seconds.
+        most_at_once: largest number of requests that were delayed at the same time.
         token: bearer token that each request must carry, None if the master requires no token.
     """
 
@@ -48,8 +56,9 @@ class FakeMaster:
         self.lock = threading.Lock()
         self.token: str | None = None
         self.requests: dict[str, int] = {"state": 0, "create": 0, "status": 0, "kill": 0, "log": 0}
-        self._server = ThreadingHTTPServer((HOST, 0), self._handler())
-        self._server.daemon_threads = True
+        self.most_at_once = 0
+        self._at_once = 0
+        self._server = _Server((HOST, 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
         self.cluster = FakeCluster(scripts, lambda number: f"http://{HOST}:{self.port}/workers/{number}")
 
@@ -71,6 +80,12 @@ class FakeMaster:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+    def begin(self, requests: int) -> None:
+        """Count requests that begin their delay; a negative number of them ends it."""
+        with self.lock:
+            self._at_once += requests
+            self.most_at_once = max(self.most_at_once, self._at_once)
 
     def answer(self, method: str, url: str, body: bytes) -> bytes:
         """Return the body of the response to a request."""
@@ -120,7 +135,9 @@ class FakeMaster:
 
             def _answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                master.begin(1)
                 time.sleep(master.delay_s)
+                master.begin(-1)
                 is_allowed = master.token is None or self.headers["Authorization"] == f"Bearer {master.token}"
                 answer = master.answer(self.command, self.path, body) if is_allowed else b""
                 self.send_response(200 if is_allowed else 401)

@@ -1,17 +1,22 @@
-"""Requests to servers that do not end their responses."""
+"""Requests to servers that do not end their responses, and requests of many loops at once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx
 import pytest
 
+from airflow_adaptive.ports import DriverSubmission
+from airflow_adaptive.spark import http
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.credentials import Credentials
 from airflow_adaptive.spark.errors import NoAnswerError
-from airflow_adaptive.spark.http import Http
+from airflow_adaptive.spark.http import MAX_CONNECTIONS, Http
+from airflow_adaptive.spark.standalone import StandaloneCluster
+from tests.support.servers.fake_master import FakeMaster
 
 
 @pytest.mark.asyncio
@@ -26,7 +31,32 @@ async def test_response_that_does_not_end_is_no_answer(pause_s: float) -> None:
 
     address = ClusterAddress(masters=(MasterAddress(host="h1"),), timeout_s=0.05)
     transport = httpx.MockTransport(lambda _: httpx.Response(200, content=endless()))
-    http = Http(address, Credentials(address), transport)
-    with pytest.raises(NoAnswerError, match=r"http://h1:8080/json/: no complete answer within 0\.1 s: is it up\?"):
-        await http.request("GET", "http://h1:8080/json/", lambda decoded: decoded, "is it up?")
-    await http.close()
+    client = Http(address, Credentials(address), transport)
+    with pytest.raises(NoAnswerError, match=r"http://h1:8080/json/: no complete answer within 0\.15 s: is it up\?"):
+        await client.request("GET", "http://h1:8080/json/", lambda decoded: decoded, "is it up?")
+    await client.close()
+
+
+@pytest.mark.asyncio
+async def test_requests_of_many_loops_do_not_exceed_the_connections_that_a_server_accepts() -> None:
+    """All jobs of a process submit their drivers at once."""
+    with FakeMaster() as master:
+        master.delay_s = 0.5
+        client = StandaloneCluster(master.address)
+        submission = DriverSubmission(name="departures", script="departures.py")
+        submissions = await asyncio.gather(*(client.submit(submission) for _ in range(150)))
+        await client.close()
+    assert len(set(submissions)) == 150
+    assert master.most_at_once <= MAX_CONNECTIONS
+
+
+@pytest.mark.asyncio
+async def test_submission_waits_for_a_connection_longer_than_for_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master answers slowly, and more jobs submit their drivers than there are connections."""
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
+    with FakeMaster() as master:
+        master.delay_s = 1
+        client = StandaloneCluster(replace(master.address, timeout_s=3))
+        submission = DriverSubmission(name="departures", script="departures.py")
+        assert len(await asyncio.gather(*(client.submit(submission) for _ in range(5)))) == 5
+        await client.close()
