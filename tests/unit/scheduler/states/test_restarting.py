@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
+from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import Restarting
-from airflow_adaptive.scheduler.timeline import TerminatedReason
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from airflow_adaptive.scheduler.state import Deploying, Restarting
+from airflow_adaptive.scheduler.timeline import ReasonCode, TerminatedReason
+from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.support.scheduler.rescale_scenarios import newest
 from tests.support.scheduler.scenarios_by_state import rescaling
 
@@ -138,15 +139,47 @@ def test_target_outside_the_new_bounds_is_dropped():
     job.apply_without_timers(job.requirements(1, 3)).fire_due_timers().then("Deploying").then_parallelism(3)
 
 
+def only_executors(job: Scenario) -> Scenario:
+    """The job is deployed again with `highest_rescale_tier` 0."""
+    job.state = replace(job.state, options=replace(job.state.options, highest_rescale_tier=Tier.EXECUTORS))
+    return job
+
+
+def driver_ended() -> DriverEnded:
+    return DriverEnded(at=rescaling().now, epoch=1, failure=TRANSIENT)
+
+
 def test_rescale_is_abandoned_when_a_redeployment_no_longer_allows_its_tier():
     """The job decides to restart its queries; a redeployment sets `highest_rescale_tier` to 0 before the restart begins."""
-    job = rescaling()
-    job.state = replace(job.state, options=replace(job.state.options, highest_rescale_tier=Tier.EXECUTORS))
+    job = only_executors(rescaling())
     job.fire_due_timers().then(
         "Executing", reason="highest_rescale_tier is 0: the job keeps its plan"
     ).then_parallelism(2)
     assert newest(job).terminated_reason is TerminatedReason.NO_RESOURCES_OR_PARALLELISMS_CHANGE
     assert newest(job).vertices.after is None
+    decision = job.steps[-1].decision
+    assert decision is not None
+    assert decision.reason_code is ReasonCode.TIER_NOT_ALLOWED
+
+
+def test_new_driver_deploys_the_rescale_when_the_old_driver_ends_before_the_restart():
+    job = only_executors(rescaling()).apply_without_timers(driver_ended())
+    job.fire_due_timers().then("Deploying", SubmitDriver(epoch=2, slots=4, cause="TimerFired"))
+
+
+def test_new_driver_deploys_the_rescale_when_the_heartbeat_times_out_before_the_restart():
+    job = only_executors(rescaling())
+    job.apply_without_timers(DriverHeartbeatTimedOut(at=job.now, epoch=1, failure=TRANSIENT)).then(
+        "Restarting", KILLED, reason="the heartbeat of the driver timed out"
+    )
+    job.when(driver_ended()).then("Deploying", SubmitDriver(epoch=2, slots=4, cause="TimerFired"))
+
+
+def test_deployment_of_a_rescale_keeps_the_plan_that_runs_until_the_new_plan_is_active():
+    job = rescaling()
+    before, current = job.state.plan, job.fire_due_timers().state.current
+    assert isinstance(current, Deploying)
+    assert current.previous_plan == before
 
 
 def test_target_of_another_graph_is_dropped():
