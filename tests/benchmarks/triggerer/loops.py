@@ -11,7 +11,7 @@ import resource
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -119,14 +119,16 @@ class Triggerer:
     async def measure(self, seconds: float, profile: str | None) -> Measurements:
         """Start all, wait until they run, then measure."""
         with counting(self._files), self._waits.measured(), slow_storage() as storage:
-            running, started = await self._start()
+            running = self._start()
+            started = (await self._seconds_until(self._all_run, running))[0]
             restarted: Measurements = {}
             self._pipe.send(SLOW)
             storage.delay_s = self._outages.storage_delay_s
             if self._outages.restart:
                 await stop(running)
-                running, seconds_to_restart = await self._start()
-                restarted = {"all run again after a restart (s)": seconds_to_restart}
+                running = self._start()
+                seconds_to_claim, cpu = await self._seconds_until(self._all_claimed, running)
+                restarted = {"all have taken over after a restart (s)": seconds_to_claim, "CPU of the restart (s)": cpu}
             await asyncio.sleep(HEARTBEAT_S)
             measurements = await self._window(seconds, profile)
             desired_state = await self._desired_state_delay()
@@ -138,14 +140,34 @@ class Triggerer:
             "a desired state takes effect after (s)": desired_state,
         }
 
-    async def _start(self) -> tuple[list[asyncio.Task[None]], float]:
-        """Start all loops, and wait until each has claimed its journal and read the status of its driver."""
+    def _start(self) -> list[asyncio.Task[None]]:
+        """Start all loops."""
         self._loops.clear()
         self._waits.forget()
-        begin = time.monotonic()
-        tasks = [asyncio.create_task(self._run(name)) for name in self._jobs]
-        await self._started(tasks)
-        return tasks, time.monotonic() - begin
+        return [asyncio.create_task(self._run(name)) for name in self._jobs]
+
+    async def _seconds_until(
+        self, condition: Callable[[], bool], tasks: list[asyncio.Task[None]]
+    ) -> tuple[float, float]:
+        """Wait for a condition of the loops, and return the seconds and the CPU seconds of the wait."""
+        begin, cpu = time.monotonic(), time.process_time()
+
+        async def fulfilled() -> bool:
+            for task in tasks:
+                if task.done():
+                    task.result()
+            return condition()
+
+        await wait_until_async(fulfilled, TIMEOUT_S, "the start of all jobs")
+        return time.monotonic() - begin, time.process_time() - cpu
+
+    def _all_run(self) -> bool:
+        """Return whether all jobs run on all slots that they can use."""
+        return len(self._loops) == len(self._jobs) and all(map(runs, self._loops.values()))
+
+    def _all_claimed(self) -> bool:
+        """Return whether each loop has claimed its journal and read its driver status, which it reads after the claim."""
+        return self._waits.status_readers == len(self._jobs)
 
     async def _run(self, name: str) -> None:
         from airflow_adaptive.launch.job_ports import job_ports  # noqa: PLC0415
@@ -168,16 +190,6 @@ class Triggerer:
             executor=ExecutorShape(cores=1, memory_mb=MEMORY_MB),
             attempt="run/1",
         )
-
-    async def _started(self, tasks: list[asyncio.Task[None]]) -> None:
-        async def all_run() -> bool:
-            for task in tasks:
-                if task.done():
-                    task.result()
-            ready = len(self._loops) == len(self._jobs) and all(map(runs, self._loops.values()))
-            return ready and self._waits.status_readers == len(self._jobs)
-
-        await wait_until_async(all_run, TIMEOUT_S, "the start of all jobs")
 
     async def _window(self, seconds: float, profile: str | None) -> Measurements:
         self._pipe.send(CHURN)

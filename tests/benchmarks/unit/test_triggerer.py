@@ -30,7 +30,7 @@ def test_outages_begin_when_all_jobs_run_and_loops_restart(tmp_path: Path, capsy
     assert measurements["reads of control requests (1/s)"] == 0
     assert measurements["longest wait for the state of the cluster (s)"] > 0, "the loops continue without the store"
     assert measurements["longest time between two reads of a driver status (s)"] > 0
-    assert measurements["all run again after a restart (s)"] > 0
+    assert measurements["all have taken over after a restart (s)"] > 0
 
 
 def metrics_of(printed: str) -> dict[str, float]:
