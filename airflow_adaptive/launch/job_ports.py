@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -39,13 +39,18 @@ def job_directory(base: str, job: str) -> JobDirectory:
     Raises:
         ValueError: the URI is not absolute.
     """
+    return JobDirectory(_storage(base), job)
+
+
+def _storage(base: str) -> Storage:
+    """Return the storage of a folder of job directories. Raises as `job_directory`."""
     scheme, separator, rest = base.partition("://")
     local = rest if separator and scheme == "file" else base
     if not local.startswith("/") and (not separator or scheme == "file"):
         # Worker, triggerer and cluster would each use a different folder.
         raise ValueError(f"job_directory {base!r} is not absolute: write file:///folder, or s3://bucket/folder")
     path = ObjectStoragePath(base)
-    return JobDirectory(Storage(path.fs, path.path), job)
+    return Storage(path.fs, path.path)
 
 
 @asynccontextmanager
@@ -72,13 +77,13 @@ async def job_ports(
         AddressError: the connection does not exist or does not describe a cluster.
     """
     process, hook = ProcessResources.current(), AdaptiveSparkHook(conn_id)
-    address, channel = await _retry(retry_period, process, lambda: (hook.address(), job_directory(base, job)))
+    address, storage = await _retry(retry_period, process, (conn_id, base), lambda: (hook.address(), _storage(base)))
     store = _job_store(job, task, process, on_rescale)
     try:
         async with process.cluster(hook, address) as (cluster, shared):
             yield Ports(
                 cluster=cluster,
-                channel=channel,
+                channel=JobDirectory(storage, job),
                 store=store,
                 clock=SystemClock(),
                 shared=shared,
@@ -96,12 +101,12 @@ def _job_store(
     return AirflowJobStore(*arguments) if on_rescale is None else CallbackStore(*arguments, on_rescale)
 
 
-async def _retry(period: timedelta, process: ProcessResources, read: Callable[[], Result]) -> Result:
-    """Return the result of a blocking read. An `AddressError` is raised only after the period."""
+async def _retry(period: timedelta, process: ProcessResources, key: Hashable, read: Callable[[], Result]) -> Result:
+    """Return the result of a blocking read, which other loops share. An `AddressError` is raised only after the period."""
     deadline = process.clock.now() + period
     while True:
         try:
-            return await process.store_access.read_connection(read)
+            return await process.connection_reads.join(key, lambda: process.store_access.read_connection(read))
         except AddressError as error:
             if process.clock.now() >= deadline:
                 raise

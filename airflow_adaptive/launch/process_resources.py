@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
@@ -22,6 +22,7 @@ from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.stores.store_access import StoreAccess
 
 Resource = TypeVar("Resource")
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,22 @@ class ResourcePool(Generic[Resource]):
                 await self._close(entry.resource)
 
 
+class SharedReads:
+    """Reads that several callers await together: a caller joins the read of the same key that is in progress."""
+
+    def __init__(self) -> None:
+        """No read is in progress."""
+        self._reads: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def join(self, key: Hashable, read: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Return the result of the read in progress, or of a new read. Raises the exceptions of the read."""
+        if key not in self._reads:
+            self._reads[key] = task = asyncio.create_task(read())
+            task.add_done_callback(lambda _: self._reads.pop(key))
+        result: Result = await asyncio.shield(self._reads[key])
+        return result
+
+
 class ProcessResources:
     """The resources that the loops on one event loop share.
 
@@ -72,12 +89,14 @@ class ProcessResources:
         clock: measures durations for all loops. Each loop has a wall clock of its own, which begins with the time of day at its start.
         files: rate limit of reads from job directories.
         store_access: access to Airflow's stores.
+        connection_reads: reads of connections that are in progress. After a restart, all loops of a process read the same connections.
     """
 
     def __init__(self) -> None:
         """Create no resource before its first use."""
         self.clock = SystemClock()
         self.files = RateLimiter(FILE_POLLS_PER_SECOND, self.clock)
+        self.connection_reads = SharedReads()
         self.store_access = StoreAccess(self.clock)
         self._clients: ResourcePool[StandaloneCluster] = ResourcePool(StandaloneCluster.close)
         self._shared: WeakValueDictionary[tuple[MasterAddress, ...], SharedCluster] = WeakValueDictionary()

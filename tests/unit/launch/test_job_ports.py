@@ -1,12 +1,18 @@
-"""The composition root: the job directory that a URI names."""
+"""The composition root: the job directory that a URI names, and the ports of a loop."""
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from airflow_adaptive.launch.job_ports import job_directory
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.launch.job_ports import job_directory, job_ports
+from airflow_adaptive.spark.address import ClusterAddress
+from airflow_adaptive.stores.task_xcoms import TaskKey
 
 
 @pytest.mark.parametrize("base", ["jobs", "./jobs", "file://jobs", ""])
@@ -19,3 +25,30 @@ def test_directory_that_is_not_absolute_is_refused(base: str) -> None:
 def test_directory_of_a_job_is_a_folder_of_its_base(tmp_path: Path) -> None:
     uris = {job_directory(base, "departures").uri for base in (f"file://{tmp_path}", str(tmp_path))}
     assert uris == {f"file://{tmp_path}/departures"}
+
+
+def test_loops_that_start_at_the_same_time_read_their_connection_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_default: None
+) -> None:
+    """After a restart of 1,000 jobs, Airflow answered one read of the connection after the other, before any loop could claim its journal."""
+    reads: list[str] = []
+    address = AdaptiveSparkHook.address
+
+    def counted(hook: AdaptiveSparkHook) -> ClusterAddress:
+        reads.append(hook.spark_conn_id)
+        return address(hook)
+
+    monkeypatch.setattr(AdaptiveSparkHook, "address", counted)
+
+    async def directory_of(job: str) -> str:
+        task = TaskKey(dag_id="flights", task_id=job, run_id="run")
+        async with job_ports("spark_default", f"file://{tmp_path}", job, task, timedelta(0)) as ports:
+            await asyncio.sleep(0)
+            channel: Any = ports.channel
+            return str(channel.uri)
+
+    async def start(jobs: list[str]) -> list[str]:
+        return await asyncio.gather(*map(directory_of, jobs))
+
+    assert asyncio.run(start(["a", "b", "c"])) == [f"file://{tmp_path}/{job}" for job in "abc"]
+    assert reads == ["spark_default"]

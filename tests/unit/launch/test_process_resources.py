@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.launch.process_resources import ProcessResources
+from airflow_adaptive.launch.process_resources import ProcessResources, SharedReads
 from airflow_adaptive.ports import ClusterUnreachableError
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant
@@ -142,3 +142,18 @@ async def test_connection_that_cannot_be_read_keeps_the_old_token(
         monkeypatch.delenv("AIRFLOW_CONN_SPARK_A")
         with pytest.raises(ClusterUnreachableError, match="access denied"):
             await client.snapshot()
+
+
+async def test_read_that_fails_is_read_again_by_the_next_caller() -> None:
+    results: list[Exception | str] = [ValueError("no connection"), "connection"]
+
+    async def read() -> str:
+        await asyncio.sleep(0)
+        result = results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    shared = SharedReads()
+    together = await asyncio.gather(*(shared.join("key", read) for _ in range(2)), return_exceptions=True)
+    assert [*map(str, together), await shared.join("key", read)] == ["no connection", "no connection", "connection"]
