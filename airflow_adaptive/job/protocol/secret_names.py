@@ -114,7 +114,8 @@ URL_CREDENTIALS_PATTERN: Final = r"://[^/\s:@]*:([^/\s@]+)@"
 
 _SECRET_NAME: Final = re.compile(SECRET_NAME_PATTERN)
 _URL_CREDENTIALS: Final = re.compile(URL_CREDENTIALS_PATTERN)
-_ASSIGNMENT: Final = re.compile(r"""([\w.-]+)(?:=|["']\s*:\s*)["']?([^\s"'&;,}]*)""")
+# The look-behind starts a name at its first character only, so that the time is linear in the length of a word.
+_ASSIGNMENT: Final = re.compile(r"""(?<![\w.-])([\w.-]+)(?:=|["']\s*:\s*)["']?([^\s"'&;,}]*)""")
 
 
 def is_secret_name(name: str) -> bool:

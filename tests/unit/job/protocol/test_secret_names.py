@@ -104,6 +104,13 @@ def test_assigned_secrets_of_a_text_are_named() -> None:
     assert list(secret_assignments("image:latest at 10:20, secret: none")) == []
 
 
+@pytest.mark.parametrize("word", ["a", "a.", "access"])
+@pytest.mark.timeout(60)
+def test_long_words_are_searched_in_linear_time(word: str) -> None:
+    """A base64 argument is one long word. Before, each of its characters started a name, which took minutes."""
+    assert list(secret_assignments(word * 50_000)) == []
+
+
 @pytest.mark.parametrize("name", ["DB_PASS", "dbPass", "my.pass", "DB_CREDENTIALS", "SIGNING_KEY", "sshKey"])
 def test_names_of_common_variables_are_secret(name: str) -> None:
     assert is_secret_name(name)
