@@ -117,6 +117,7 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
 
     Raises:
         SupersededError: another loop takes the job over during the cancellation.
+        TimeoutError: the job has not ended in this time, for example because the job directory is not available.
     """
     options = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
     async with job_ports(conn_id, base, spec.graph.job, task, retry_period=KILL_GRACE) as ports:
@@ -124,7 +125,11 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
             log.info("Another attempt runs job %s. The job is not canceled.", spec.graph.job)
             return
         policy = advisor(spec.rescale_policy)  # The loop writes the state of the policy into the journal.
-        await Loop(replace(spec, options=options), ports, advisor=policy).cancel()
+        state = await Loop(replace(spec, options=options), ports, advisor=policy).cancel()
+    if not isinstance(state.current, Finished):
+        raise TimeoutError(
+            f"job {spec.graph.job!r} has not ended within {2 * options.stop_timeout}: its state is {state.name}"
+        )
 
 
 async def _was_taken_over(channel: JobChannel, attempt: str) -> bool:

@@ -90,11 +90,13 @@ class AirflowJobStore:
         self._view_writer.put(view)
 
     async def publish_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """Write the newest job metrics in the background; if many loops share the access to the stores, in the turn of this job."""
+        """Write the newest job metrics in the background; if many loops share the access to the stores, in the turn of this job.
+
+        `metrics` contains only the documents that changed, so a document stays pending until a write of it has succeeded.
+        """
         self._pending_metrics |= metrics
         if self._metrics_member.due(METRICS_INTERVAL):
-            self._metrics_writer.put(self._pending_metrics)
-            self._pending_metrics = {}
+            self._metrics_writer.put(dict(self._pending_metrics))
 
     async def published_metrics(self) -> Mapping[str, Any]:
         """Return the pages of job metrics in the store. The call waits until the store can be read."""
@@ -163,7 +165,11 @@ class AirflowJobStore:
         return True
 
     async def _write_metrics(self, metrics: Mapping[str, Any]) -> bool:
-        return await self._attempt(self._access.write(partial(self._store_metrics, metrics))) is not None
+        is_written = await self._attempt(self._access.write(partial(self._store_metrics, metrics))) is not None
+        if is_written:
+            pending = self._pending_metrics.items()
+            self._pending_metrics = {key: value for key, value in pending if metrics.get(key) is not value}
+        return is_written
 
     def _store_metrics(self, metrics: Mapping[str, Any]) -> bool:
         self._airflow_metrics.send_metrics(metrics)

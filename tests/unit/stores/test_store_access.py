@@ -142,3 +142,30 @@ def test_writes_that_hang_delay_no_other_job(airflow: HangingComms, hung_jobs: i
         assert (await other.control_requests()).is_read
 
     run(all_jobs())
+
+
+def test_no_metrics_are_lost_while_a_write_hangs(airflow: HangingComms) -> None:
+    """A write hangs, the job publishes two pages, then only one of them again, and the write returns."""
+    airflow.hanging = {"departures"}
+
+    async def are_published() -> bool:
+        return {key: airflow.asset_states.get(key) for key in expected} == expected
+
+    expected = {"metrics/10": {"at": 3}, "metrics/60": {"at": 2}}
+
+    async def story() -> None:
+        jobs = Jobs()
+        store = jobs.store("departures")
+        for metrics in (
+            {"metrics/10": {"at": 1}},
+            {"metrics/10": {"at": 2}, "metrics/60": {"at": 2}},
+            {"metrics/10": {"at": 3}},
+        ):
+            await store.publish_metrics(metrics)
+            await asyncio.sleep(0.05)
+            await jobs.clock.sleep(60)
+        airflow.hanging = set()
+        airflow.release.set()
+        await wait_until_async(are_published, TIMEOUT_S, "both pages", 0.01)
+
+    run(story())
