@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.launch import job_loop
-from airflow_adaptive.launch.job_loop import run_job_loop
-from airflow_adaptive.ports import ForeignDirectoryError
+from airflow_adaptive.launch.job_loop import cancel_job, run_job_loop
+from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError
 from airflow_adaptive.runtime.loop import Ports, RunLimits
 from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.spark.address import AddressError
@@ -131,3 +131,23 @@ def test_journal_of_a_newer_version_ends_the_loop(job: Simulation, opening: Open
     event = run(job)
     assert (event["status"], event["message"]) == ("error", "a newer version wrote the journal")
     assert event["driver"] is not None
+
+
+def test_cancellation_that_cannot_be_written_fails_and_can_be_repeated(
+    job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job runs, its task ends, and the job directory is not available for longer than a cancellation takes."""
+    run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))
+
+    async def unavailable(*_: Any) -> bool:
+        raise JobDirectoryError("the storage is not available")
+
+    def cancel() -> None:
+        asyncio.run(cancel_job(job.spec, "spark_test", BASE, TASK))
+
+    with monkeypatch.context() as outage:
+        outage.setattr(job.ports.channel, "create", unavailable)
+        with pytest.raises(TimeoutError, match="has not ended"):
+            cancel()
+    cancel()
+    assert job.store.views[-1].outcome == "CANCELED"
