@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from weakref import WeakKeyDictionary
 
 from airflow_adaptive.ports import Clock, ClusterClient, ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, unclaimed_workers
 from airflow_adaptive.runtime.cluster.free_capacity import Executors
+
+log = logging.getLogger(__name__)
 
 CONTENTION_WINDOW = timedelta(seconds=5)
 """First window of the backoff. A submitted driver appears on the cluster within one or two polls, so of two competitors the one with
@@ -36,32 +40,31 @@ class ClusterView:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Poll:
-    """One poll of the cluster, which all loops await that need the cluster in the meantime.
+    """One poll of the cluster, which several loops can await.
 
     Attributes:
-        client: client that polls.
         answered_s: when the poll ended, None while the poll is in flight.
         snapshot: the response, None without one.
         error: why there is no response.
+        task: task that polls; it raises no exception.
     """
 
-    client: ClusterClient
     answered_s: float | None = None
     snapshot: ClusterSnapshot | None = None
     error: str = ""
+    task: asyncio.Task[None] = field(init=False)
 
-    def serves(self, client: ClusterClient, now_s: float, max_age: timedelta) -> bool:
-        """Return whether a loop with this client can use the completed poll. The age of a poll counts from its response."""
-        if self.answered_s is None or timedelta(seconds=now_s - self.answered_s) >= max_age:
-            return False
-        return self.snapshot is not None or self.client is client
+    def is_current(self, now_s: float, max_age: timedelta) -> bool:
+        """Return whether a loop can use the poll. The age of a poll counts from its response."""
+        return self.answered_s is None or timedelta(seconds=now_s - self.answered_s) < max_age
 
 
 class SharedCluster:
     """Polls a cluster once for all loops, and calculates the capacity shares with each poll.
 
-    The loops may use several connections to the same masters. A loop whose poll a client of another connection made, and whose poll
-    failed, polls again with its own client, because only the other client may lack access.
+    The loops may use several connections to the same masters. If the shared poll fails, each other client polls for itself, because only
+    the client of the shared poll may lack access. These polls run at the same time, so that no client waits for the timeouts of several
+    others. A client whose newest poll failed makes no shared poll.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -75,7 +78,10 @@ class SharedCluster:
         """Number of calculations; a share is valid until the next calculation."""
         self._demanded_s: dict[Participant, float] = {}
         """Participants, and when each of them set its demand."""
-        self._newest: tuple[_Poll, asyncio.Task[None]] | None = None
+        self._shared: _Poll | None = None
+        """Poll that the loops of all clients use."""
+        self._newest: WeakKeyDictionary[ClusterClient, _Poll] = WeakKeyDictionary()
+        """Newest poll of each client."""
 
     def register(self, participant: Participant) -> None:
         """Count the demand of a participant from the next calculation on."""
@@ -86,7 +92,7 @@ class SharedCluster:
         self._demanded_s.pop(participant, None)
 
     async def poll(self, client: ClusterClient, max_age: timedelta) -> ClusterSnapshot:
-        """Return a state of the cluster whose response is at most `max_age` old. Otherwise, all loops await one poll.
+        """Return a state of the cluster whose response is at most `max_age` old. Otherwise, await the shared poll or an own one.
 
         Args:
             client: client of the loop.
@@ -95,34 +101,46 @@ class SharedCluster:
         Raises:
             ClusterUnreachableError: no master answered the last poll of this client.
         """
-        while True:
-            poll = await self._poll(client, max_age)
-            if poll.snapshot is not None:
-                return poll.snapshot
-            if poll.client is client:
-                raise ClusterUnreachableError(poll.error)
+        poll = self._shared
+        if poll is None or not poll.is_current(self.clock.elapsed, max_age):
+            poll = self._own(client, max_age)
+        await asyncio.shield(poll.task)  # the end of one loop does not end the poll of the others
+        if poll.snapshot is None and poll is not self._newest.get(client):
+            poll = self._own(client, max_age)
+            await asyncio.shield(poll.task)
+        if poll.snapshot is None:
+            raise ClusterUnreachableError(poll.error)
+        return poll.snapshot
 
     async def unclaimed(self, client: ClusterClient, max_age: timedelta) -> ClusterSnapshot:
         """Return the cluster with the capacity that no participant has planned or needs. Raises as `poll`."""
         cluster = await self.poll(client, max_age)
         return replace(cluster, workers=unclaimed_workers(self._demands(), cluster))
 
-    async def _poll(self, client: ClusterClient, max_age: timedelta) -> _Poll:
-        poll, task = self._newest or (None, None)
-        if poll is None or task is None or (task.done() and not poll.serves(client, self.clock.elapsed, max_age)):
-            poll = _Poll(client=client)
-            task = asyncio.create_task(self._run(poll))
-            self._newest = poll, task
-        await asyncio.shield(task)  # the end of one loop does not end the poll of the others
+    def _own(self, client: ClusterClient, max_age: timedelta) -> _Poll:
+        """Return the newest poll of a client, a new one if it is too old."""
+        newest = self._newest.get(client)
+        if newest is not None and newest.is_current(self.clock.elapsed, max_age):
+            return newest
+        poll = self._newest[client] = _Poll()
+        poll.task = asyncio.create_task(self._run(poll, client))
+        if newest is None or newest.snapshot is not None:
+            self._shared = poll
         return poll
 
-    async def _run(self, poll: _Poll) -> None:
+    async def _run(self, poll: _Poll, client: ClusterClient) -> None:
+        """Poll. An unexpected exception of one client, which may be closed during its poll, must not fail the loops of the others."""
         try:
-            poll.snapshot = await poll.client.snapshot()
+            snapshot = await client.snapshot()
+            self._calculate_shares(snapshot)
         except ClusterUnreachableError as error:
             poll.error = str(error)
+        except Exception as error:
+            log.warning("A poll of the cluster failed", exc_info=True)
+            poll.error = f"the poll failed with {type(error).__name__}; the log contains the traceback"
         else:
-            self._calculate_shares(poll.snapshot)
+            poll.snapshot = snapshot
+            self._shared = poll
         poll.answered_s = self.clock.elapsed
 
     def _calculate_shares(self, cluster: ClusterSnapshot) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch.process_resources import ProcessResources, SharedReads
-from airflow_adaptive.ports import ClusterUnreachableError
+from airflow_adaptive.ports import ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant
 from airflow_adaptive.stores.store_access import StoreAccess
@@ -130,6 +130,19 @@ async def test_loop_without_access_does_not_affect_the_loops_of_another_connecti
             )
             assert not isinstance(outcomes[1], BaseException)
             assert isinstance(outcomes[0], ClusterUnreachableError)
+
+
+async def test_end_of_a_job_during_its_poll_fails_no_loop_of_another_connection(
+    define: Define, process: ProcessResources
+) -> None:
+    """Job A starts a poll, job B awaits the poll, job A ends, and the client of A is closed before it sends the request."""
+    hooks = [define(conn_id, "token") for conn_id in ("spark_a", "spark_b")]
+    async with process.cluster(hooks[1], hooks[1].address()) as (staying, shared):
+        async with process.cluster(hooks[0], hooks[0].address()) as (ending, _):
+            polls = [asyncio.create_task(shared.poll(client, timedelta(0))) for client in (ending, staying)]
+            await asyncio.sleep(0)
+        outcomes = await asyncio.gather(*polls, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [ClusterUnreachableError, ClusterSnapshot]
 
 
 async def test_connection_that_cannot_be_read_keeps_the_old_token(
