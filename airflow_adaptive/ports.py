@@ -230,7 +230,7 @@ class ClusterClient(Protocol):
         ...
 
 
-class JobChannel(Protocol):
+class JobDirectory(Protocol):
     """The job directory: the journal, the history and the driver status."""
 
     async def newest(self) -> JournalDocument | None:

@@ -18,7 +18,7 @@ from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch.job_ports import job_directory, job_ports
 from airflow_adaptive.launch.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.ports import JobChannel, JobDirectoryError
+from airflow_adaptive.ports import JobDirectory, JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import SupersededError, attempt_of
 from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
@@ -96,8 +96,8 @@ def _loop_event(
 async def _is_deployed(base: str, job: str) -> bool:
     """Whether the job has a journal, so that a driver may run. An unreadable journal may exist."""
     try:
-        channel = await ProcessResources.current().store_access.read_connection(lambda: job_directory(base, job))
-        return await channel.newest() is not None
+        directory = await ProcessResources.current().store_access.read_connection(lambda: job_directory(base, job))
+        return await directory.newest() is not None
     except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
         log.warning("The job directory cannot be read, so a driver of the job may run: %s", error)
         return True
@@ -121,7 +121,7 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
     """
     options = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
     async with job_ports(conn_id, base, spec.graph.job, task, retry_period=KILL_GRACE) as ports:
-        if await _was_taken_over(ports.channel, spec.attempt):
+        if await _was_taken_over(ports.directory, spec.attempt):
             log.info("Another attempt runs job %s. The job is not canceled.", spec.graph.job)
             return
         policy = advisor(spec.rescale_policy)  # The loop writes the state of the policy into the journal.
@@ -132,13 +132,13 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
         )
 
 
-async def _was_taken_over(channel: JobChannel, attempt: str) -> bool:
+async def _was_taken_over(directory: JobDirectory, attempt: str) -> bool:
     """Return whether the journal contains a document of a later attempt.
 
     An attempt that never wrote to the journal may take the job of an earlier attempt over.
     """
     try:
-        documents = await channel.history(ATTEMPT_SEARCH_DEPTH)
+        documents = await directory.history(ATTEMPT_SEARCH_DEPTH)
     except JobDirectoryError:
         return False  # The cancellation itself waits for the job directory.
     is_own = [attempt_of(document.owner) == attempt for document in documents]

@@ -13,7 +13,7 @@ from airflow.sdk import ObjectStoragePath
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Ports
 from airflow_adaptive.spark.address import AddressError
@@ -29,7 +29,7 @@ RETRY_INTERVAL = timedelta(seconds=5)
 """Interval between two attempts to read the connections."""
 
 
-def job_directory(base: str, job: str) -> JobDirectory:
+def job_directory(base: str, job: str) -> FsspecJobDirectory:
     """Return the directory of a job; blocks on Airflow's connections.
 
     Args:
@@ -39,7 +39,7 @@ def job_directory(base: str, job: str) -> JobDirectory:
     Raises:
         ValueError: the URI is not absolute.
     """
-    return JobDirectory(_storage(base), job)
+    return FsspecJobDirectory(_storage(base), job)
 
 
 def _storage(base: str) -> Storage:
@@ -83,7 +83,7 @@ async def job_ports(
         async with process.cluster(hook, address) as (cluster, shared):
             yield Ports(
                 cluster=cluster,
-                channel=JobDirectory(storage, job),
+                directory=FsspecJobDirectory(storage, job),
                 store=store,
                 clock=SystemClock(),
                 shared=shared,

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.ports import Clock, ClusterClient, JobChannel, JobDirectoryError, JobStore
+from airflow_adaptive.ports import Clock, ClusterClient, JobDirectory, JobDirectoryError, JobStore
 from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant, SharedCluster
 from airflow_adaptive.runtime.directory_outage import DirectoryOutage
@@ -56,7 +56,7 @@ class Ports:
 
     Attributes:
         cluster: client of the cluster on which the driver runs.
-        channel: the job directory.
+        directory: the job directory.
         store: control requests and published state.
         clock: the time.
         shared: the same cluster as all loops of this process share it, None if this loop is the only one.
@@ -64,7 +64,7 @@ class Ports:
     """
 
     cluster: ClusterClient
-    channel: JobChannel
+    directory: JobDirectory
     store: JobStore
     clock: Clock
     shared: SharedCluster | None = None
@@ -124,14 +124,14 @@ class Loop:
         self._outage = DirectoryOutage(spec.options.job_directory_timeout)
         self._resolver = RequirementsResolver(advisor)
         self._heartbeat = HeartbeatMonitor()
-        self._journal = Journal(ports.channel, spec, self._resolver, self._heartbeat)
+        self._journal = Journal(ports.directory, spec, self._resolver, self._heartbeat)
         if restart_reason is not None:
             text = f"the control loop failed and was restarted: {restart_reason}"
             self._journal.add_log_entry(Reason(ReasonCode.LOOP_RESTARTED, text))
         self._diagnosis = DriverLogDiagnosis(ports.cluster)
         self._participant = Participant(ports.shared or SharedCluster(ports.clock), ports.cluster)
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))
-        self._observer = Observer(ports.cluster, ports.channel, self._participant, self._file_polling)
+        self._observer = Observer(ports.cluster, ports.directory, self._participant, self._file_polling)
         self._publisher = Publisher(ports.store, self._resolver, self._journal.history, spec.attempt)
         self._steps = StepExecutor(
             spec=spec,

@@ -23,7 +23,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
 from airflow_adaptive.ports import JobDirectoryError, PortError
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.state import SchedulerState
 
@@ -83,7 +83,7 @@ class StagedCode:
     py_files: tuple[str, ...]
 
 
-async def stage(directory: JobDirectory, script: str | Path, py_files: Sequence[str | Path] = ()) -> StagedCode:
+async def stage(directory: FsspecJobDirectory, script: str | Path, py_files: Sequence[str | Path] = ()) -> StagedCode:
     """Copy the code of a job into the job directory.
 
     Args:
@@ -105,7 +105,9 @@ async def stage(directory: JobDirectory, script: str | Path, py_files: Sequence[
     return StagedCode(script=uris[main_program], py_files=tuple(uris[name] for name in others))
 
 
-async def remove_unused_code(directory: JobDirectory, used: JobSpec, state: SchedulerState | None, today: date) -> None:
+async def remove_unused_code(
+    directory: FsspecJobDirectory, used: JobSpec, state: SchedulerState | None, today: date
+) -> None:
     """Remove the code of earlier deployments. A failure is logged, because old code does no harm.
 
     Args:
@@ -124,7 +126,7 @@ async def remove_unused_code(directory: JobDirectory, used: JobSpec, state: Sche
         log.warning("The code of earlier deployments is not removed now; the next deployment tries again: %s", error)
 
 
-async def _remove_if_unused(directory: JobDirectory, folder: str, kept: Collection[str], today: date) -> None:
+async def _remove_if_unused(directory: FsspecJobDirectory, folder: str, kept: Collection[str], today: date) -> None:
     """Remove a folder. A folder without a marker gets one, because its deployment may be in progress."""
     found = [found for name in await directory.names(f"{CODE}/{folder}") if (found := MARKER.fullmatch(name))]
     if not found:

@@ -34,7 +34,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.state_transitions.steps import Step
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.page_sections import replace_section
 
@@ -145,7 +145,7 @@ def _timed(call: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
-class _SizingChannel(FakeChannel):
+class _SizingJobDirectory(FakeJobDirectory):
     """A log of any size: the benchmark tells how large documents are even where they are refused."""
 
     def __init__(self) -> None:
@@ -159,20 +159,20 @@ class _SizingChannel(FakeChannel):
 
 
 def _document_sizes(before: SchedulerState, *steps: Step) -> Sequence[int]:
-    channel, now = _SizingChannel(), Scenario().now
+    directory, now = _SizingJobDirectory(), Scenario().now
     spec = JobSpec(
         graph=before.job, options=before.options, directory="file:///jobs", script="file:///jobs/job.py", py_files=()
     )
 
     async def write() -> None:
-        journal, state = Journal(channel, spec), before
+        journal, state = Journal(directory, spec), before
         await journal.open(now)
         for step in steps:
             await journal.save(step, state, now)
             state = step.state
 
     asyncio.run(write())
-    return channel.sizes
+    return directory.sizes
 
 
 # ---- telling --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The control loop of a driver: it reads directives from the journal, executes them, and writes the driver status.
+"""The driver loop: it reads directives from the journal, executes them, and writes the driver status.
 
-No module imports pyspark or py4j at module level, so that tests can run the control loop without Spark.
+No module imports pyspark or py4j at module level, so that tests can run the driver loop without Spark.
 """

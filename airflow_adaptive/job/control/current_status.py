@@ -1,4 +1,4 @@
-"""The current driver status: what the control loop sets, and what the workload and the executors report."""
+"""The current driver status: what the driver loop sets, and what the workload and the executors report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class CurrentStatus:
     """The status that the driver would write now.
 
     Attributes:
-        fields: identity of the driver, and the fields that the control loop sets.
+        fields: identity of the driver, and the fields that the driver loop sets.
     """
 
     def __init__(self, identity: DriverStatus, interfaces: DriverInterfaces, downtime: Downtime) -> None:

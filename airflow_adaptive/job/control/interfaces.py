@@ -1,4 +1,4 @@
-"""Interfaces of the components of the control loop, so that tests can run the control loop without Spark."""
+"""Interfaces of the components of the driver loop, so that tests can run the driver loop without Spark."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ class StatusReporter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverInterfaces:
-    """The components of a driver, which the parts of the control loop share.
+    """The components of a driver, which the parts of the driver loop share.
 
     Attributes:
         journal: source of directives.

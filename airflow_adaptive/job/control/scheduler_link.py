@@ -21,7 +21,7 @@ class SupersededDirectiveError(Exception):
 
 
 class SchedulerLink:
-    """Reads the journal and writes the driver status, between cycles of the control loop and during long operations."""
+    """Reads the journal and writes the driver status, between cycles of the driver loop and during long operations."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class SchedulerLink:
         self._interfaces.reporter.report_fenced(self._status.document())
 
     def sleep(self) -> None:
-        """Wait for the next cycle of the control loop."""
+        """Wait for the next cycle of the driver loop."""
         self._interfaces.sleep(self._poll_interval_s)
 
     def pause(self, seconds: float) -> None:
@@ -130,7 +130,7 @@ class SchedulerLink:
             FencedError: this driver must not run queries any more; the operation ends with the process.
             BaseException: the exception of the operation.
         """
-        from pyspark import InheritableThread  # noqa: PLC0415  tests run the control loop without Spark
+        from pyspark import InheritableThread  # noqa: PLC0415  tests run the driver loop without Spark
 
         done: Future[Result] = Future()
         self._operation = done

@@ -1,8 +1,8 @@
 """Ends the processes of a driver that does not stop its queries although its lease has expired.
 
-The control loop checks the lease itself, but it may hang in storage that neither responds nor fails, or in the code of
+The driver loop checks the lease itself, but it may hang in storage that neither responds nor fails, or in the code of
 the script, and its process may be frozen while the JVM continues to run the queries. Therefore a process of its own,
-the watchdog process, ends the driver at a limit that the control loop extends with each renewal of the lease.
+the watchdog process, ends the driver at a limit that the driver loop extends with each renewal of the lease.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LeaseWatchdog:
 
         Args:
             jvm: process id of the JVM.
-            grace_s: time in seconds after the end of the lease within which the control loop has to stop the queries.
+            grace_s: time in seconds after the end of the lease within which the driver loop has to stop the queries.
         """
         self._jvm = jvm
         self._grace_s = grace_s

@@ -1,4 +1,4 @@
-"""Assembles and runs the control loop of a driver."""
+"""Assembles and runs the driver loop of a driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.control.control_loop import ControlLoop
+from airflow_adaptive.job.control.driver_loop import DriverLoop
 from airflow_adaptive.job.control.fence import Fence, boot_time
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Workload
 from airflow_adaptive.job.control.journal_reader import JournalReader
@@ -33,7 +33,7 @@ EXIT_FAILED: Final = 1
 """Exit code of a driver in which nothing can run any more."""
 
 WATCHDOG_GRACE_S: Final = 5.0
-"""Time in seconds after the expiry of the lease within which the control loop has to stop the queries."""
+"""Time in seconds after the expiry of the lease within which the driver loop has to stop the queries."""
 
 SUBMISSION_ID: Final = re.compile(r"driver-\d{14}-\d+")
 """Format of the ids that a standalone master assigns to drivers (`spark.deploy.driverIdPattern`), and a worker to their
@@ -41,7 +41,7 @@ directories."""
 
 
 class Driver:
-    """A driver: a session, a job directory, and the control loop between them."""
+    """A driver: a session, a job directory, and the driver loop between them."""
 
     def __init__(self, spark: SparkSession, settings: DriverSettings) -> None:
         """Create a driver; nothing is read or written yet.
@@ -71,10 +71,10 @@ class Driver:
             notice: information about this driver for the user (`DriverStatus.notice`).
 
         Returns:
-            See `ControlLoop.run`. A fenced driver does not return: its processes end.
+            See `DriverLoop.run`. A fenced driver does not return: its processes end.
 
         Raises:
-            Exception: the control loop itself failed; it has stopped the queries and reported the failure. If a query
+            Exception: the driver loop itself failed; it has stopped the queries and reported the failure. If a query
                 may still be running, the processes end instead.
         """
         settings, clock = self.settings, boot_time
@@ -95,10 +95,10 @@ class Driver:
         )
         watchdog.enforce(math.inf)  # start the watchdog process before a query may run
         try:
-            end = ControlLoop(identity, interfaces, settings, fence=fence, enforce=watchdog.enforce).run()
+            end = DriverLoop(identity, interfaces, settings, fence=fence, enforce=watchdog.enforce).run()
         except Exception:
             if watchdog.is_enforcing:  # a query, or a long operation, may still be running
-                log.exception("the control loop failed")
+                log.exception("the driver loop failed")
                 self.process.exit(EXIT_FAILED, "the queries may still be running")
             raise
         if end is DriverState.FENCED:

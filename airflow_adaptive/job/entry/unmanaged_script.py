@@ -1,7 +1,7 @@
 """An unmanaged script: a Structured Streaming script that starts its queries itself, without `AdaptiveJob`.
 
 The launcher intercepts the script's first `start()`. The call waits until the scheduler's journal names this driver, so
-that an outdated driver starts no query. From then on a control loop runs in a thread beside the script. When the driver
+that an outdated driver starts no query. From then on a driver loop runs in a thread beside the script. When the driver
 stops, the queries end at a batch boundary, so the script's `awaitTermination()` returns, and the script has a limited
 time to end. A script that calls `AdaptiveJob(...).run()` keeps its calls unchanged.
 
@@ -88,7 +88,7 @@ class UnmanagedScript:
         self._hooks_disabled = True
 
     def finish(self, error: BaseException | None) -> int:
-        """Wait for the control loop after the end of the script.
+        """Wait for the driver loop after the end of the script.
 
         Args:
             error: exception of the script, or None.
@@ -133,10 +133,10 @@ class UnmanagedScript:
         else:
             self._queries.stop_queries()
 
-    # ---- the control loop ----
+    # ---- the driver loop ----
 
     def _start_control_loop(self, writer: DataStreamWriter, without: str) -> ScriptQueries:
-        """Start the control loop in a thread."""
+        """Start the driver loop in a thread."""
         spark = writer._spark
         master = str(spark.sparkContext.master)
         if master.startswith("local"):
@@ -160,7 +160,7 @@ class UnmanagedScript:
         try:
             self._state = driver.run(queries, notice)
         except Exception:
-            log.exception("the control loop failed")
+            log.exception("the driver loop failed")
             self._exit(EXIT_FAILED)
             return
         queries.reject_starts()

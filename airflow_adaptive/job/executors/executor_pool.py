@@ -25,7 +25,7 @@ REQUEST_INTERVAL_S: Final = 10.0
 and a master that was unreachable has not received the releases."""
 
 ANSWER_TIMEOUT_S: Final = 5.0
-"""Time in seconds for which the control loop waits for the master. Spark itself would wait for two minutes
+"""Time in seconds for which the driver loop waits for the master. Spark itself would wait for two minutes
 (`spark.rpc.askTimeout`)."""
 
 RELEASE_TIMEOUT_S: Final = 1.0

@@ -1,7 +1,7 @@
 """The queries of an unmanaged script, which starts them itself: admitted, tracked, and ended at a batch boundary.
 
-The threads of the script and the control loop meet in this module. The script can start queries after the control loop
-has called `start`, and before the control loop calls `end` or `halt`. Earlier, the script waits in its `start()`;
+The threads of the script and the driver loop meet in this module. The script can start queries after the driver loop
+has called `start`, and before the driver loop calls `end` or `halt`. Earlier, the script waits in its `start()`;
 later, its `start()` ends the script. No plan requires new queries: executors are added and removed under the queries,
 as for a build function that reads no parallelism (rescale tier 0). Other changes require a new driver, in which the
 script runs from its beginning (tier 3).
@@ -50,7 +50,7 @@ class ScriptStoppedError(SystemExit):
 class ScriptQueries:
     """The workload of an unmanaged script.
 
-    The control loop calls the methods of `interfaces.Workload`, and the script calls the others.
+    The driver loop calls the methods of `interfaces.Workload`, and the script calls the others.
     """
 
     def __init__(self, spark: SparkSession, *, job: str) -> None:
@@ -76,7 +76,7 @@ class ScriptQueries:
     # ---- the script ----
 
     def start_query(self, start: Callable[[], StreamingQuery]) -> StreamingQuery:
-        """Start a query of the script as soon as the control loop permits it.
+        """Start a query of the script as soon as the driver loop permits it.
 
         Raises:
             ScriptStoppedError: no query may start any more.
@@ -124,7 +124,7 @@ class ScriptQueries:
         """Whether the script has ended with an error, so that nothing can run in this process any more."""
         return self._script_ended and self._error is not None
 
-    # ---- the control loop ----
+    # ---- the driver loop ----
 
     @property
     def plan(self) -> DriverPlan | None:

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from airflow_adaptive.job.protocol.documents import JournalDocument, RescaleDocument
-from airflow_adaptive.ports import JobChannel, JobDirectoryError
+from airflow_adaptive.ports import JobDirectory, JobDirectoryError
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.requirements.rescale_costs import rescale_costs
 from airflow_adaptive.scheduler.policies.rescaling import Tier
@@ -62,15 +62,15 @@ class JobHistory:
 class History:
     """The past of a job, as one loop reads and completes it."""
 
-    def __init__(self, channel: JobChannel, job: str, size: int) -> None:
+    def __init__(self, directory: JobDirectory, job: str, size: int) -> None:
         """Create the history; `open` reads it.
 
         Args:
-            channel: the job directory.
+            directory: the job directory.
             job: id of the job.
             size: number of rescales that are kept.
         """
-        self._channel = channel
+        self._directory = directory
         self._job = job
         self._size = size
         self._before: int | None = None
@@ -117,7 +117,7 @@ class History:
         """Read the number of the newest rescale that has ended, 0 without any or if the rescales cannot be read."""
         kept: Sequence[RescaleDocument] = ()
         with self._reporting():
-            kept = await self._channel.rescales(1)
+            kept = await self._directory.rescales(1)
         return kept[-1].number if kept else 0
 
     async def open(self, before: int | None = None) -> None:
@@ -198,8 +198,8 @@ class History:
     async def _read(self) -> None:
         with self._reporting():
             if not self._is_journal_read:
-                self._merge_journal(await self._channel.history(MAX_TRANSITIONS, self._before))
-            self._merge_rescales(await self._channel.rescales(self._size))
+                self._merge_journal(await self._directory.history(MAX_TRANSITIONS, self._before))
+            self._merge_rescales(await self._directory.rescales(self._size))
         self._deadline = 0.0
 
     def _merge_journal(self, older: Sequence[JournalDocument]) -> None:
@@ -223,7 +223,7 @@ class History:
         self._revision += 1
 
     async def _keep(self, document: RescaleDocument) -> None:
-        if not await self._channel.record(document):
+        if not await self._directory.record(document):
             log.warning("Job %s has kept another rescale as number %s", self._job, document.number)
 
     def _document(self, rescale: Rescale) -> RescaleDocument:

@@ -35,7 +35,7 @@ from airflow_adaptive.job.protocol.codec import (
     journal_number,
 )
 from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
-from airflow_adaptive.ports import ForeignDirectoryError, JobChannel, JobDirectoryError
+from airflow_adaptive.ports import ForeignDirectoryError, JobDirectory, JobDirectoryError
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 
@@ -58,8 +58,8 @@ Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
 Result = TypeVar("Result")
 
 
-class JobDirectory:
-    """The `JobChannel` over a storage. Each call to the storage runs in a thread and is abandoned after `timeout_s`."""
+class FsspecJobDirectory:
+    """The `JobDirectory` over a storage. Each call to the storage runs in a thread and is abandoned after `timeout_s`."""
 
     def __init__(self, base: Storage, job: str, *, timeout_s: float = 60.0) -> None:
         """Refer to the directory; read and write nothing yet.
@@ -95,7 +95,7 @@ class JobDirectory:
         return self._storage.uri()
 
     async def newest(self) -> JournalDocument | None:
-        """See `JobChannel.newest`."""
+        """See `JobDirectory.newest`."""
         newest = await self._first_valid(reversed(await self._numbers()))
         while newest is not None and (later := await self.read(newest.number + 1)) is not None:
             newest = later  # The listings of some stores lag behind their reads.
@@ -103,11 +103,11 @@ class JobDirectory:
         return newest
 
     async def read(self, number: int) -> JournalDocument | None:
-        """See `JobChannel.read`."""
+        """See `JobDirectory.read`."""
         return await self._journal_document(number)
 
     async def create(self, document: JournalDocument) -> bool:
-        """See `JobChannel.create`."""
+        """See `JobDirectory.create`."""
         path, data = _path(JOURNAL, document.number), encode_journal(document)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise ValueError(
@@ -125,7 +125,7 @@ class JobDirectory:
         return is_created and await self._is_newest(document.number, data)
 
     async def history(self, limit: int, before: int | None = None) -> Sequence[JournalDocument]:
-        """See `JobChannel.history`."""
+        """See `JobDirectory.history`."""
         numbers = [number for number in await self._numbers(urgent=False) if before is None or number < before]
         documents: list[JournalDocument] = []
         while numbers and len(documents) < limit:
@@ -135,7 +135,7 @@ class JobDirectory:
         return documents
 
     async def compact(self, keep: int) -> None:
-        """See `JobChannel.compact`."""
+        """See `JobDirectory.compact`."""
         if keep < 1:
             raise ValueError(f"keep={keep}: the newest document holds the job's state, it must stay")
         newest = await self.newest()
@@ -146,17 +146,17 @@ class JobDirectory:
         await _in_parallel(partial(self._remove, HISTORY), (await self._numbers(HISTORY))[:-keep])
 
     async def record(self, document: RescaleDocument) -> bool:
-        """See `JobChannel.record`."""
+        """See `JobDirectory.record`."""
         path, data = _path(HISTORY, document.number), encode_rescale(document)
         return await self._call(partial(self._storage.create, path, data, folders=1))
 
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
-        """See `JobChannel.rescales`."""
+        """See `JobDirectory.rescales`."""
         numbers = (await self._numbers(HISTORY, urgent=False))[-limit:] if limit > 0 else []
         return await _in_parallel(partial(self._rescale_document, urgent=False), numbers)
 
     async def status(self) -> DriverStatus | None:
-        """See `JobChannel.status`."""
+        """See `JobDirectory.status`."""
         status = await self._decoded(STATUS, decode_status)
         if status is None and self._has_seen_status:
             await self._require_journal()
@@ -269,11 +269,11 @@ async def _in_parallel(call: Callable[[int], Awaitable[Result | None]], numbers:
     return [result for result in results if result is not None]
 
 
-async def append(channel: JobChannel, document: JournalDocument) -> JournalDocument | None:
+async def append(directory: JobDirectory, document: JournalDocument) -> JournalDocument | None:
     """Append a document to the journal, and skip numbers that an invalid document occupies.
 
     Args:
-        channel: the job directory.
+        directory: the job directory.
         document: the document; its number follows the newest one that its author has read.
 
     Returns:
@@ -282,8 +282,8 @@ async def append(channel: JobChannel, document: JournalDocument) -> JournalDocum
     Raises:
         JobDirectoryError: the journal cannot be written now; whether the document was created is unknown.
     """
-    while not await channel.create(document):
-        if await channel.read(document.number) is not None:
+    while not await directory.create(document):
+        if await directory.read(document.number) is not None:
             return None
         document = replace(document, number=document.number + 1)
     return document

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from airflow_adaptive.job.protocol.documents import JournalDocument
-from airflow_adaptive.ports import JobChannel, JobDirectoryError
+from airflow_adaptive.ports import JobDirectory, JobDirectoryError
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
 from airflow_adaptive.runtime.journal.adoption import ENDING, adopted, created, started_again
 from airflow_adaptive.runtime.journal.history import History
@@ -74,7 +74,7 @@ class Journal:
 
     def __init__(
         self,
-        channel: JobChannel,
+        directory: JobDirectory,
         spec: JobSpec,
         resolver: RequirementsResolver | None = None,
         heartbeat: HeartbeatMonitor | None = None,
@@ -82,12 +82,12 @@ class Journal:
         """Create the journal of one loop; `open` reads it.
 
         Args:
-            channel: the job directory.
+            directory: the job directory.
             spec: the job as deployed.
             resolver: resolver of the requirements; each document contains its snapshot, and `open` restores it.
             heartbeat: heartbeat of the driver; each document contains its snapshot, and `open` restores it.
         """
-        self._channel = channel
+        self._directory = directory
         self._spec = spec
         self._resolver = resolver or RequirementsResolver()
         self._heartbeat = heartbeat or HeartbeatMonitor()
@@ -103,7 +103,7 @@ class Journal:
         self._inherits_end = False
         self._redeclared: Requirements | None = None
         self._nonce = uuid4().hex
-        self._history = History(channel, spec.graph.job, spec.options.history_size)
+        self._history = History(directory, spec.graph.job, spec.options.history_size)
 
     @property
     def nonce(self) -> str:
@@ -149,7 +149,7 @@ class Journal:
         claims = 0
         while True:
             claims += 1
-            newest = await self._channel.newest()
+            newest = await self._directory.newest()
             try:
                 return await self._claim(newest, clock)
             except SupersededError as error:
@@ -182,7 +182,7 @@ class Journal:
         self._inherits_end = attempt != self._spec.attempt and isinstance(state.current, ENDING)
         # An end remains the end of the earlier attempt: the next loop must not take it for the end of its own attempt.
         self._owner = _token(attempt if self._inherits_end else self._spec.attempt)
-        status = current_driver_status(state, self._nonce, await self._channel.status())
+        status = current_driver_status(state, self._nonce, await self._directory.status())
         self._heartbeat.restore(newest.driver_heartbeat, state.epoch, self.time(clock))
         self._heartbeat.update(state, status, self.time(clock))
         return state
@@ -256,7 +256,7 @@ class Journal:
             JobDirectoryError: the directory cannot be used.
             SupersededError: another loop has written.
         """
-        newer = await self._channel.read(self._number + 1)
+        newer = await self._directory.read(self._number + 1)
         if newer is not None and newer.owner != self._owner:
             raise SupersededError(newer.number, newer.owner)
         await self._history.keep()
@@ -285,9 +285,9 @@ class Journal:
 
     async def _confirm(self, unconfirmed: _Unconfirmed) -> object:
         """Create the document of an earlier request, unless it exists already; return the identity of the request."""
-        document = await append(self._channel, unconfirmed.document)
+        document = await append(self._directory, unconfirmed.document)
         if document is None:
-            newest = await self._channel.newest()
+            newest = await self._directory.newest()
             raise SupersededError(unconfirmed.document.number, "" if newest is None else newest.owner)
         self._unconfirmed = None
         if self._log_entries and self._log_entries[0] is unconfirmed.request:
@@ -305,7 +305,7 @@ class Journal:
             return
         self._is_compaction_due = False
         try:
-            await self._channel.compact(self._spec.options.history_size)
+            await self._directory.compact(self._spec.options.history_size)
         except JobDirectoryError as error:
             log.warning("The journal could not be compacted: %s", error)
 

@@ -9,7 +9,13 @@ from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.ports import ClusterClient, ClusterSnapshot, ClusterUnreachableError, JobChannel, SubmissionStatus
+from airflow_adaptive.ports import (
+    ClusterClient,
+    ClusterSnapshot,
+    ClusterUnreachableError,
+    JobDirectory,
+    SubmissionStatus,
+)
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant
 from airflow_adaptive.runtime.observation.file_polling import FilePolling
@@ -29,18 +35,18 @@ class Observer:
     """Observes one job for one loop."""
 
     def __init__(
-        self, cluster: ClusterClient, channel: JobChannel, participant: Participant, file_polling: FilePolling
+        self, cluster: ClusterClient, directory: JobDirectory, participant: Participant, file_polling: FilePolling
     ) -> None:
         """Create the observer; poll nothing yet.
 
         Args:
             cluster: client of the cluster, for the state of a driver that the shared snapshot does not contain.
-            channel: the job directory.
+            directory: the job directory.
             participant: the job at the shared cluster.
             file_polling: decides whether a cycle reads files.
         """
         self._cluster = cluster
-        self._channel = channel
+        self._directory = directory
         self._participant = participant
         self._file_polling = file_polling
         self._readable_since: datetime | None = None
@@ -91,7 +97,7 @@ class Observer:
 
         A driver that the cluster reports as ended may have written its last status after the read of this cycle.
         """
-        self._status = await self._channel.status() or self._status
+        self._status = await self._directory.status() or self._status
 
     async def observe_cluster(
         self, observation: JobObservation, demand: SlotDemand, driver: Driver | None, max_age: timedelta

@@ -1,4 +1,4 @@
-"""Drivers in memory that obey the journal of a `FakeChannel` as real drivers do."""
+"""Drivers in memory that obey the journal of a `FakeJobDirectory` as real drivers do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_adaptive.job.protocol.documents import (
 )
 from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,9 +60,9 @@ class FakeDrivers:
         started: (epoch, version, parallelism) of each start of the queries, in order.
     """
 
-    def __init__(self, cluster: FakeCluster, channel: FakeChannel) -> None:
+    def __init__(self, cluster: FakeCluster, directory: FakeJobDirectory) -> None:
         self._cluster = cluster
-        self._channel = channel
+        self._directory = directory
         self._sessions: dict[str, _Session] = {}
         self.boots = 0
         self.formats: tuple[int, ...] = FORMATS
@@ -75,7 +75,7 @@ class FakeDrivers:
 
     def tick(self, states: Mapping[str, SubmissionState]) -> None:
         """Let each driver that runs according to `states` read the journal, act, and write a status."""
-        own = {name: it for name, it in self._cluster.submissions.items() if it.name == self._channel.job}
+        own = {name: it for name, it in self._cluster.submissions.items() if it.name == self._directory.job}
         for submission_id, submission in own.items():
             if submission_id not in self._sessions:
                 self._sessions[submission_id] = _Session(
@@ -161,9 +161,9 @@ class FakeDrivers:
         query = QueryReport(name="q", active=True, committed=session.committed, idle=not self.commits)
         if self.measures is not None:
             query = replace(query, **self.measures(len(placed) * session.cores))
-        self._channel.report(
+        self._directory.report(
             DriverStatus(
-                job=self._channel.job,
+                job=self._directory.job,
                 epoch=session.epoch,
                 nonce=session.nonce,
                 sequence=session.sequence,
@@ -183,5 +183,5 @@ class FakeDrivers:
         )
 
     def _newest(self) -> JournalDocument | None:
-        journal = self._channel.journal
+        journal = self._directory.journal
         return decode_journal(journal[max(journal)]) if journal else None

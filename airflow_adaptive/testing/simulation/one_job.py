@@ -16,7 +16,7 @@ from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.scheduler.timeline import Transition
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.driver import FakeDrivers
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 
@@ -49,11 +49,11 @@ class Simulation:
             options: options of the scheduler.
         """
         self.cluster = FakeCluster()
-        self.channel = FakeChannel()
+        self.directory = FakeJobDirectory()
         self.store = FakeStore()
-        self.drivers = FakeDrivers(self.cluster, self.channel)
+        self.drivers = FakeDrivers(self.cluster, self.directory)
         self.clock = ManualClock(self._tick)
-        self.ports = Ports(cluster=self.cluster, channel=self.channel, store=self.store, clock=self.clock)
+        self.ports = Ports(cluster=self.cluster, directory=self.directory, store=self.store, clock=self.clock)
         self.spec = small_job("job", parallelism, options)
 
     def loop(self, leave: RunLimits | None = None) -> Loop:

@@ -21,7 +21,7 @@ from airflow_adaptive.scheduler.machine import default_requirements
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.driver import FakeDrivers
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.virtual_time import VirtualClock, run
 from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, small_job
@@ -71,7 +71,7 @@ class DistantCluster:
         """See `ClusterClient`."""
 
 
-class DistantChannel(FakeChannel):
+class DistantJobDirectory(FakeJobDirectory):
     """A job directory on a storage whose writes take time."""
 
     def __init__(self, job: str, clock: VirtualClock, seconds: Callable[[], float]) -> None:
@@ -80,7 +80,7 @@ class DistantChannel(FakeChannel):
         self._seconds = seconds
 
     async def create(self, document: JournalDocument) -> bool:
-        """See `JobChannel.create`."""
+        """See `JobDirectory.create`."""
         await self._clock.sleep(self._seconds())
         return await super().create(document)
 
@@ -100,7 +100,7 @@ class Competitor:
     triggerer: int
     starts_s: float
     clock: VirtualClock
-    channel: FakeChannel
+    directory: FakeJobDirectory
     drivers: FakeDrivers
     store: FakeStore = field(default_factory=FakeStore)
     loop: Loop | None = None
@@ -173,13 +173,13 @@ class Competition:
         **options: object,
     ) -> Competitor:
         """Add a job, whose loop may have a wall clock that is ahead of the other clocks."""
-        channel = DistantChannel(name, self.clock, lambda: self._random.uniform(0, self._storage_s))
+        directory = DistantJobDirectory(name, self.clock, lambda: self._random.uniform(0, self._storage_s))
         spec = replace(small_job(name, parallelism, {"resource_wait_timeout": -1, **options}), priority=priority)
-        drivers = FakeDrivers(self.cluster, channel)
+        drivers = FakeDrivers(self.cluster, directory)
         drivers.boots = BOOT_S
         clock = VirtualClock(clock_ahead)
         job = Competitor(
-            spec=spec, triggerer=triggerer, starts_s=starts_s, clock=clock, channel=channel, drivers=drivers
+            spec=spec, triggerer=triggerer, starts_s=starts_s, clock=clock, directory=directory, drivers=drivers
         )
         self.jobs[name] = job
         return job
@@ -236,7 +236,9 @@ class Competition:
     async def _compete(
         self, job: Competitor, client: DistantCluster, shared: SharedCluster, files: RateLimiter
     ) -> None:
-        ports = Ports(cluster=client, channel=job.channel, store=job.store, clock=job.clock, shared=shared, files=files)
+        ports = Ports(
+            cluster=client, directory=job.directory, store=job.store, clock=job.clock, shared=shared, files=files
+        )
         job.loop = Loop(job.spec, ports)
         await self.clock.sleep(job.starts_s)
         await job.loop.run()

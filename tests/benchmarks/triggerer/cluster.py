@@ -15,7 +15,7 @@ from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.runtime.journal.job_directory import JOURNAL, STATUS
 from airflow_adaptive.testing.fakes.driver import FakeDrivers
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from tests.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Outages, name_of
 from tests.support.servers.fake_master import FakeMaster
 
@@ -35,7 +35,7 @@ END = "end"
 """Messages to the cluster: let workers die, send the number of requests, answer slowly, end."""
 
 
-class DiskChannel(FakeChannel):
+class DiskJobDirectory(FakeJobDirectory):
     """A job directory on disk, as a fake driver uses one."""
 
     def __init__(self, job: str, base: Path) -> None:
@@ -66,8 +66,8 @@ class Cluster:
     def __init__(self, master: FakeMaster, jobs: int, base: Path) -> None:
         """Workers with room for a quarter more than all jobs use."""
         self._master = master
-        self._channels = {name: DiskChannel(name, base) for name in map(name_of, range(jobs))}
-        self._drivers = {name: FakeDrivers(master.cluster, it) for name, it in self._channels.items()}
+        self._directories = {name: DiskJobDirectory(name, base) for name in map(name_of, range(jobs))}
+        self._drivers = {name: FakeDrivers(master.cluster, it) for name, it in self._directories.items()}
         self._churned: float | None = None
         self._over = threading.Event()
         with master.lock:
@@ -105,9 +105,9 @@ class Cluster:
         """One after the other, evenly spread over the heartbeat's time."""
         with self._master.lock:
             states = defaultdict(lambda: SubmissionState.UNKNOWN, self._master.cluster.states)
-        for number, (name, channel) in enumerate(self._channels.items()):
-            self._over.wait(max(0.0, begin + number * HEARTBEAT_S / len(self._channels) - time.monotonic()))
-            if channel.poll():
+        for number, (name, directory) in enumerate(self._directories.items()):
+            self._over.wait(max(0.0, begin + number * HEARTBEAT_S / len(self._directories) - time.monotonic()))
+            if directory.poll():
                 with self._master.lock:
                     self._drivers[name].tick(states)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.loop import Loop
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.scheduler.config.options import Options
@@ -244,22 +244,22 @@ def runs(loop: Loop) -> bool:
 @contextmanager
 def counting(calls: Counter[str]) -> Iterator[None]:
     """Count what loops do in the job directories while they run as always."""
-    methods = {name: getattr(JobDirectory, name) for name in ("newest", "read", "create", "status")}
+    methods = {name: getattr(FsspecJobDirectory, name) for name in ("newest", "read", "create", "status")}
 
     def counted(name: str) -> Any:
-        async def method(directory: JobDirectory, *args: Any) -> Any:
+        async def method(directory: FsspecJobDirectory, *args: Any) -> Any:
             calls[name] += 1
             return await methods[name](directory, *args)
 
         return method
 
     for name in methods:
-        setattr(JobDirectory, name, counted(name))
+        setattr(FsspecJobDirectory, name, counted(name))
     try:
         yield
     finally:
         for name, method in methods.items():
-            setattr(JobDirectory, name, method)
+            setattr(FsspecJobDirectory, name, method)
 
 
 @contextmanager

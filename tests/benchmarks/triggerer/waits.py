@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from tests.benchmarks.triggerer import Measurements
 
@@ -52,7 +52,7 @@ class Waits:
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Measure the loops of this process."""
-        observe, status, waits = Participant.observe, JobDirectory.status, self
+        observe, status, waits = Participant.observe, FsspecJobDirectory.status, self
 
         @wraps(observe)
         async def measured_observe(participant: Participant, *args: Any) -> Any:
@@ -64,7 +64,7 @@ class Waits:
                 waits._longest_poll = max(waits._longest_poll, time.monotonic() - begin)
 
         @wraps(status)
-        async def measured_status(directory: JobDirectory) -> Any:
+        async def measured_status(directory: FsspecJobDirectory) -> Any:
             found = await status(directory)
             before, now = waits._read_at.get(directory.uri), time.monotonic()
             waits._read_at[directory.uri] = now
@@ -73,7 +73,7 @@ class Waits:
 
         with (
             patch.object(Participant, "observe", measured_observe),
-            patch.object(JobDirectory, "status", measured_status),
+            patch.object(FsspecJobDirectory, "status", measured_status),
         ):
             yield
 

@@ -24,7 +24,7 @@ import psutil
 
 from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.ports import ControlRequests, SubmissionState
-from airflow_adaptive.runtime.journal.job_directory import HISTORY, JOURNAL, JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import HISTORY, JOURNAL, FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.publishing.job_view import JobView
@@ -32,7 +32,7 @@ from airflow_adaptive.stores.task_xcoms import xcoms
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.benchmarks.triggerer.cluster import DiskChannel
+from tests.benchmarks.triggerer.cluster import DiskJobDirectory
 
 WEEK = timedelta(weeks=1)
 
@@ -152,10 +152,10 @@ class LongRun(Simulation):
         super().__init__((1, 4), **OPTIONS)
         self.clock = self.hasty = HastyClock(self._tick)
         self.published: Any = MeasuredStore()
-        self.disk: Any = DiskChannel("job", directory)
-        self.store, self.channel, self.drivers._channel = self.published, self.disk, self.disk
-        jobs = JobDirectory(Storage.at(str(directory)), "job")
-        self.ports = replace(self.ports, channel=jobs, store=self.published, clock=self.clock)
+        self.disk: Any = DiskJobDirectory("job", directory)
+        self.store, self.directory, self.drivers._directory = self.published, self.disk, self.disk
+        jobs = FsspecJobDirectory(Storage.at(str(directory)), "job")
+        self.ports = replace(self.ports, directory=jobs, store=self.published, clock=self.clock)
         self.happened: dict[str, int] = {}
         self.largest_document = 0
         self._folder = directory / "job"

@@ -24,7 +24,7 @@ import httpx
 
 from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.runtime.journal import storage
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 
 CALLS = {"submit": "/create", "kill": "/kill/"}
 """Calls to the master, by a part of their path."""
@@ -50,7 +50,7 @@ class Death:
         self._submission: str | None = None
         self._creating: JournalDocument | None = None
 
-    def around(self, directory: JobDirectory) -> Any:
+    def around(self, directory: FsspecJobDirectory) -> Any:
         """The directory, deadly at the point."""
         create, remove = directory.create, directory.storage.remove
         removed = 0

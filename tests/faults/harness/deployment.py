@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.runtime.staging import StagedCode
 from airflow_adaptive.scheduler.config.options import Options
@@ -47,7 +47,7 @@ CONF = {
 
 
 def deployed(
-    job: str, directory: JobDirectory, code: StagedCode, root: Path, attempt: str, changes: Mapping[str, Any]
+    job: str, directory: FsspecJobDirectory, code: StagedCode, root: Path, attempt: str, changes: Mapping[str, Any]
 ) -> JobSpec:
     """The job as deployed by an attempt.
 

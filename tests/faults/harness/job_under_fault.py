@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.staging import stage
 from airflow_adaptive.scheduler.snapshot import encode
@@ -44,8 +44,8 @@ class JobUnderFault(WatchedJob):
         """Make the folders, and stage the script."""
         for folder in ("in", "marks", "loops"):
             (self.root / folder).mkdir(parents=True)
-        self._channel = JobDirectory(Storage.at(str(self.base)), self.job)
-        self._code = asyncio.run(stage(self._channel, self.program, [MARKS]))
+        self._directory = FsspecJobDirectory(Storage.at(str(self.base)), self.job)
+        self._code = asyncio.run(stage(self._directory, self.program, [MARKS]))
         self.request_state()
 
     # ---- what people do ----
@@ -91,7 +91,7 @@ class JobUnderFault(WatchedJob):
         """
         rest, ui = (urlsplit(url).port for url in (self.cluster.rest_url, self.cluster.ui_url))
         config = {
-            "spec": encode(deployed(self.job, self._channel, self._code, self.root, attempt, self.changes)),
+            "spec": encode(deployed(self.job, self._directory, self._code, self.root, attempt, self.changes)),
             "base": str(self.base),
             "master": self.cluster.master_url,
             "extra": {"rest-port": rest, "ui-port": ui},

@@ -20,7 +20,7 @@ from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.journal import journal
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
@@ -77,7 +77,7 @@ async def run_one(client: StandaloneCluster, shared: SharedCluster, config: Mapp
     spec, clock = cast(JobSpec, decode(JobSpec, config["spec"])), SystemClock()
     ports = Ports(
         cluster=client,
-        channel=death.around(JobDirectory(Storage.at(config["base"]), spec.graph.job)),
+        directory=death.around(FsspecJobDirectory(Storage.at(config["base"]), spec.graph.job)),
         store=FileStore(Path(config["requests"])),
         clock=clock,
         shared=shared,

@@ -17,8 +17,8 @@ from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.testing.contracts.job_channel import journal_document
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.contracts.job_directory import journal_document
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.airflow_app import RUN, AirflowApp
 
@@ -44,7 +44,7 @@ def executing(name: str = JOB, slots: int = 2, **options: Any) -> Scenario:
 
 def history(job: Scenario) -> History:
     """The history in the journal of the job."""
-    history = History(FakeChannel(), "job", 1000)
+    history = History(FakeJobDirectory(), "job", 1000)
     for step in job.steps:
         history.take(
             replace(

@@ -22,7 +22,7 @@ from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPla
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import DriverSubmission
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.staging import stage
 from airflow_adaptive.spark.rest import create_request
@@ -103,7 +103,7 @@ class DriverOnCluster:
         """Stage a script and submit it, as the standalone client does."""
         file = self.root / SCRIPT
         file.write_text(script)
-        code = asyncio.run(stage(JobDirectory(Storage.at(str(self.root)), JOB), file))
+        code = asyncio.run(stage(FsspecJobDirectory(Storage.at(str(self.root)), JOB), file))
         submission = DriverSubmission(
             name=JOB,
             script=code.script,

@@ -1,4 +1,4 @@
-"""The control loop's parts without Spark, in a driver whose time passes only when the loop sleeps."""
+"""The driver loop's parts without Spark, in a driver whose time passes only when the loop sleeps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_adaptive.job.control.control_loop import ControlLoop
+from airflow_adaptive.job.control.driver_loop import DriverLoop
 from airflow_adaptive.job.control.fence import Fence
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, StatefulRun
 from airflow_adaptive.job.protocol.conf import DriverSettings
@@ -46,7 +46,7 @@ def directive(
 
 @dataclass
 class SimulatedDriver:
-    """Everything that the control loop touches; also the script of what happens while it sleeps.
+    """Everything that the driver loop touches; also the script of what happens while it sleeps.
 
     `history` has the calls that change something, and each new state with its version; `balanced` has the number of
     executors over which tasks are being spread, 0 when that ends. Executors are given back in braces while no batch runs.
@@ -101,7 +101,7 @@ class SimulatedDriver:
         )
         self.fence = Fence(epoch=EPOCH, nonce=NONCE, lease_timeout_s=LEASE_S, clock=self.clock)
         identity = DriverStatus(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.STARTING)
-        return ControlLoop(identity, self.interfaces(), settings, fence=self.fence, enforce=self.enforce).run()
+        return DriverLoop(identity, self.interfaces(), settings, fence=self.fence, enforce=self.enforce).run()
 
     def interfaces(self) -> DriverInterfaces:
         """Every component is this object."""

@@ -23,7 +23,7 @@ from airflow_adaptive.job.protocol.documents import (
 )
 from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 
 LIVING = (SubmissionState.RUNNING, SubmissionState.UNKNOWN)
@@ -34,8 +34,8 @@ EVERY_EPOCH = 0
 """Key of the faults of all drivers, whatever their epoch."""
 
 
-class UnencodedChannel(FakeChannel):
-    """A channel that keeps documents as they are: most of the time would go into JSON otherwise.
+class UnencodedJobDirectory(FakeJobDirectory):
+    """A job directory that keeps documents as they are: most of the time would go into JSON otherwise.
 
     Attributes:
         documents: the log, number -> document.
@@ -117,7 +117,7 @@ class LeasedDrivers:
     """
 
     cluster: FakeCluster
-    channel: UnencodedChannel
+    directory: UnencodedJobDirectory
     clock: ManualClock
     lease_s: float
     boot_s: tuple[float, float]
@@ -151,7 +151,7 @@ class LeasedDrivers:
 
     def newest(self) -> JournalDocument | None:
         """The newest document of the log."""
-        return self.channel.documents.get(max(self.channel.documents, default=0))
+        return self.directory.documents.get(max(self.directory.documents, default=0))
 
     def fail(self, process: Process) -> None:
         """The query of a process fails; the driver lives on."""
@@ -227,7 +227,7 @@ class LeasedDrivers:
         process.sequence += 1
         workers = {worker.worker_id: worker.address for worker in self.cluster._workers.values()}
         placed = [workers[it] for it in self.cluster.executors(process.submission_id) if it in workers]
-        self.channel.newest_status = DriverStatus(
+        self.directory.newest_status = DriverStatus(
             job=newest.job,
             epoch=process.epoch,
             nonce=process.nonce,

@@ -20,7 +20,7 @@ from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.support.runtime.leased_drivers import LeasedDrivers, UnencodedChannel
+from tests.support.runtime.leased_drivers import LeasedDrivers, UnencodedJobDirectory
 
 OPTIONS: dict[str, Any] = {
     "resource_wait_timeout": "3 h",  # a job without a loop for an hour must not give up
@@ -109,15 +109,15 @@ class LoopKillSimulation(Simulation):
     ) -> None:
         super().__init__(**OPTIONS | options)
         self.store: Any = RequestedStates()
-        self.channel: Any = UnencodedChannel()
+        self.directory: Any = UnencodedJobDirectory()
         self.drivers: Any = LeasedDrivers(
             cluster=self.cluster,
-            channel=self.channel,
+            directory=self.directory,
             clock=self.clock,
             lease_s=self.spec.options.driver_lease_timeout.total_seconds(),
             boot_s=boot_s,
         )
-        self.ports = replace(self.ports, store=self.store, channel=self.channel)
+        self.ports = replace(self.ports, store=self.store, directory=self.directory)
         self.events = list(events)
         self.slots = slots
         self.is_stop_requested = False
@@ -127,12 +127,12 @@ class LoopKillSimulation(Simulation):
     def copy(self) -> Self:
         """The same world, to go on with in another way; what never changes is shared."""
         fixed = [self.spec, *self.cluster.submissions.values(), *self.cluster._workers.values(), *self.events]
-        fixed += [*self.channel.documents.values(), self.channel.newest_status]
+        fixed += [*self.directory.documents.values(), self.directory.newest_status]
         return copy.deepcopy(self, {id(it): it for it in fixed})
 
     def through(self, fate: Interceptor, leave: RunLimits | None = None) -> Loop:
         """A loop whose calls to the ports all go through a fate."""
-        names = ("cluster", "channel", "store", "clock")
+        names = ("cluster", "directory", "store", "clock")
         ports: dict[str, Any] = {name: InterceptedPort(getattr(self.ports, name), fate) for name in names}
         return Loop(self.spec, replace(self.ports, **ports), leave)
 

@@ -80,7 +80,7 @@ def by(job: Simulation) -> tuple[str, str]:
 
 def reasons(job: Simulation) -> list[str]:
     """Of all decisions in the log."""
-    documents = [decode_journal(job.channel.journal[number]) for number in sorted(job.channel.journal)]
+    documents = [decode_journal(job.directory.journal[number]) for number in sorted(job.directory.journal)]
     return [decision["reason"] for document in documents for decision in document.decisions]
 
 

@@ -19,7 +19,7 @@ from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
@@ -171,15 +171,15 @@ def record_real() -> None:
     recorder.history(str(ScenarioBuilder.__call__.__doc__), REAL).write(HISTORIES / "real_cluster.json")
 
 
-async def run(directory: Path, cluster: LocalCluster, store: FakeStore) -> None:
-    script = directory / "rates.py"
+async def run(root: Path, cluster: LocalCluster, store: FakeStore) -> None:
+    script = root / "rates.py"
     script.write_text(SCRIPT)
-    channel = JobDirectory(Storage(LocalFileSystem(), str(directory / "jobs")), "rates")
-    code = await stage(channel, script)
+    directory = FsspecJobDirectory(Storage(LocalFileSystem(), str(root / "jobs")), "rates")
+    code = await stage(directory, script)
     spec = JobSpec(
         graph=JobGraph.single("rates", ParallelismRange(1, 4)),
         options=Options.of(QUICK),
-        directory=channel.uri,
+        directory=directory.uri,
         script=code.script,
         py_files=code.py_files,
         driver=DriverShape(cores=1, memory_mb=512),
@@ -190,7 +190,7 @@ async def run(directory: Path, cluster: LocalCluster, store: FakeStore) -> None:
     master = MasterAddress(host=HOST, port=port, ui_port=ui, rest_port=rest)
     client = StandaloneCluster(ClusterAddress(masters=(master,)))
     try:
-        await Loop(spec, Ports(cluster=client, channel=channel, store=store, clock=SystemClock())).run()
+        await Loop(spec, Ports(cluster=client, directory=directory, store=store, clock=SystemClock())).run()
     finally:
         await client.close()
 

@@ -111,7 +111,7 @@ def test_connection_that_is_gone_does_not_end_the_loop_of_a_deployed_job(
 ) -> None:
     """The job runs, its trigger moves to another triggerer, and the connection cannot be read there for a while."""
     assert run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))["status"] == "recycle"
-    monkeypatch.setattr(job_loop, "job_directory", lambda *_: job.channel)
+    monkeypatch.setattr(job_loop, "job_directory", lambda *_: job.directory)
     opening.errors = [AddressError("connection 'spark_test' is not defined: add it")] * 3
     assert run(job)["outcome"] == "FINISHED"
     assert [epoch for epoch, _, _ in job.drivers.started] == [1]
@@ -120,7 +120,7 @@ def test_connection_that_is_gone_does_not_end_the_loop_of_a_deployed_job(
 def test_connection_that_does_not_exist_fails_a_job_that_was_never_deployed(
     job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_loop, "job_directory", lambda *_: job.channel)
+    monkeypatch.setattr(job_loop, "job_directory", lambda *_: job.directory)
     opening.errors = [AddressError("connection 'spark_test' is not defined: add it")]
     message = "connection 'spark_test' is not defined: add it"
     assert run(job) == {"status": "error", "message": message, "driver": None}
@@ -146,7 +146,7 @@ def test_cancellation_that_cannot_be_written_fails_and_can_be_repeated(
         asyncio.run(cancel_job(job.spec, "spark_test", BASE, TASK))
 
     with monkeypatch.context() as outage:
-        outage.setattr(job.ports.channel, "create", unavailable)
+        outage.setattr(job.ports.directory, "create", unavailable)
         with pytest.raises(TimeoutError, match="has not ended"):
             cancel()
     cancel()

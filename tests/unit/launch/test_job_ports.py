@@ -44,8 +44,8 @@ def test_loops_that_start_at_the_same_time_read_their_connection_once(
         task = TaskKey(dag_id="flights", task_id=job, run_id="run")
         async with job_ports("spark_default", f"file://{tmp_path}", job, task, timedelta(0)) as ports:
             await asyncio.sleep(0)
-            channel: Any = ports.channel
-            return str(channel.uri)
+            directory: Any = ports.directory
+            return str(directory.uri)
 
     async def start(jobs: list[str]) -> list[str]:
         return await asyncio.gather(*map(directory_of, jobs))

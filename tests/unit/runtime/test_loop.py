@@ -222,9 +222,9 @@ def test_loop_of_an_idle_job_confirms_the_lease_of_its_driver_at_intervals() -> 
     idle = Simulation(trigger_lifetime="1 h", poll_interval="1 min", **QUICK)
     idle.cluster.add_worker(cores=2, memory_mb=1024)
     begun: list[int] = []
-    idle.clock.at(600, lambda: begun.append(max(idle.channel.journal)))
+    idle.clock.at(600, lambda: begun.append(max(idle.directory.journal)))
     idle.run(RunLimits(recycle_at=START + timedelta(hours=10)))
-    assert 8 <= max(idle.channel.journal) - begun[0] <= 10
+    assert 8 <= max(idle.directory.journal) - begun[0] <= 10
     assert len(idle.cluster.submissions) == 1
 
 

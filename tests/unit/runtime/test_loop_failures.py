@@ -94,7 +94,7 @@ def test_lost_answer_to_a_submission_doubles_no_driver(small: Simulation) -> Non
 
 def test_report_that_is_being_replaced_is_no_loss(small: Simulation) -> None:
     small.clock.at(20, lambda: setattr(small.drivers, "hang", True))
-    small.clock.at(20, lambda: setattr(small.channel, "reported", None))
+    small.clock.at(20, lambda: setattr(small.directory, "reported", None))
     small.clock.at(23, lambda: setattr(small.drivers, "hang", False))
     small.clock.at(40, request(small, DesiredState.SUSPENDED))
     small.run()
@@ -103,7 +103,7 @@ def test_report_that_is_being_replaced_is_no_loss(small: Simulation) -> None:
 
 def test_next_loop_that_finds_no_report_yet_loses_no_slot(small: Simulation) -> None:
     small.run(RunLimits(recycle_at=START + timedelta(seconds=20)))
-    small.drivers.hang, small.channel.reported = True, None
+    small.drivers.hang, small.directory.reported = True, None
     small.clock.at(25, lambda: setattr(small.drivers, "hang", False))
     small.clock.at(40, request(small, DesiredState.SUSPENDED))
     small.run()
@@ -137,7 +137,7 @@ def test_driver_that_could_not_be_submitted_is_tried_again_and_gives_the_reason(
 def test_directory_away_for_good_is_an_error_that_names_it(small: Simulation) -> None:
     options = replace(small.spec.options, job_directory_timeout=timedelta(minutes=5))
     small.spec = replace(small.spec, options=options)
-    small.clock.at(20, lambda: setattr(small.channel, "available", False))
+    small.clock.at(20, lambda: setattr(small.directory, "available", False))
     with pytest.raises(JobDirectoryError, match="not available"):
         small.run()
     assert small.clock.elapsed == pytest.approx(320, abs=5)

@@ -75,7 +75,7 @@ def cluster_is(**changes: bool) -> StateChange:
 
 def directory_is(*, available: bool) -> StateChange:
     def change(life: LoopKillSimulation) -> None:
-        life.channel.available = available
+        life.directory.available = available
         drivers_are(*(() if available else ("blind", "mute")), epoch=EVERY_EPOCH)(life)
 
     return change
@@ -365,7 +365,7 @@ def last_calls(life: LoopKillSimulation) -> list[tuple[str, StateChange, LoopKil
 
     def made_late(name: str, args: tuple[Any, ...]) -> StateChange:
         def make(life: LoopKillSimulation) -> None:
-            port = life.cluster if name in ("submit", "kill") else life.channel
+            port = life.cluster if name in ("submit", "kill") else life.directory
             with suppress(PortError):
                 result_of(getattr(port, name)(*args))
 

@@ -86,9 +86,9 @@ def test_end_of_a_driver_is_not_a_failure_while_its_last_status_cannot_be_read(j
     def finish() -> None:
         job.drivers.finish()
         end_driver(job)
-        job.channel.status = unavailable  # type: ignore[method-assign]
+        job.directory.status = unavailable  # type: ignore[method-assign]
 
-    read = job.channel.status
+    read = job.directory.status
     just_before_a_poll(job, 30, finish)
     assert end_of(job).outcome is Outcome.FINISHED
     assert len(job.cluster.submissions) == 1

@@ -26,7 +26,7 @@ from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.scheduler.timeline import ReasonCode
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
 
@@ -37,7 +37,7 @@ def never(_: JournalDocument) -> bool:
     return False
 
 
-class FailingChannel(FakeChannel):
+class FailingJobDirectory(FakeJobDirectory):
     """A job directory whose operations fail on request of a test.
 
     Attributes:
@@ -81,17 +81,17 @@ class Once:
 
 
 @pytest.fixture
-def channel() -> FailingChannel:
-    return FailingChannel()
+def directory() -> FailingJobDirectory:
+    return FailingJobDirectory()
 
 
 @pytest.fixture
-def small(channel: FailingChannel) -> Simulation:
+def small(directory: FailingJobDirectory) -> Simulation:
     """A cluster with room for the driver and one slot."""
     simulation = Simulation(resource_stabilization_timeout="2 s")
-    simulation.channel = channel
-    simulation.drivers._channel = channel
-    simulation.ports = replace(simulation.ports, channel=channel)
+    simulation.directory = directory
+    simulation.drivers._directory = directory
+    simulation.ports = replace(simulation.ports, directory=directory)
     simulation.cluster.add_worker(cores=2, memory_mb=1024)
     return simulation
 
@@ -107,20 +107,20 @@ def outcome(simulation: Simulation) -> Outcome:
 @pytest.mark.parametrize("failure", ["refuses", "loses"])
 @pytest.mark.parametrize("number", range(1, 12))
 def test_document_whose_creation_fails_is_created_again_and_acted_on_once(
-    small: Simulation, channel: FailingChannel, failure: str, number: int
+    small: Simulation, directory: FailingJobDirectory, failure: str, number: int
 ) -> None:
     fails = Once(lambda document: document.number == number)
-    setattr(channel, failure, fails)
+    setattr(directory, failure, fails)
     small.clock.at(20, small.drivers.finish)
     assert outcome(small) is Outcome.FINISHED
-    assert fails.happened or number > max(channel.journal)
+    assert fails.happened or number > max(directory.journal)
     assert len(small.cluster.submissions) == 1
     assert [epoch for epoch, _, _ in small.drivers.started] == [1]
 
 
-def test_directory_away_at_the_start_is_waited_for(small: Simulation, channel: FailingChannel) -> None:
-    channel.available = False
-    small.clock.at(20, lambda: setattr(channel, "available", True))
+def test_directory_away_at_the_start_is_waited_for(small: Simulation, directory: FailingJobDirectory) -> None:
+    directory.available = False
+    small.clock.at(20, lambda: setattr(directory, "available", True))
     small.clock.at(60, request(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
 
@@ -131,21 +131,23 @@ def with_timeout(simulation: Simulation) -> None:
     simulation.spec = replace(simulation.spec, options=options)
 
 
-def test_directory_that_never_comes_is_an_error_that_names_it(small: Simulation, channel: FailingChannel) -> None:
+def test_directory_that_never_comes_is_an_error_that_names_it(
+    small: Simulation, directory: FailingJobDirectory
+) -> None:
     with_timeout(small)
-    channel.available = False
+    directory.available = False
     with pytest.raises(JobDirectoryError, match="not available"):
         small.run()
     assert small.clock.elapsed == pytest.approx(300, abs=15)
 
 
 def test_directory_that_is_away_is_read_with_backoff_though_a_timer_is_due(
-    small: Simulation, channel: FailingChannel
+    small: Simulation, directory: FailingJobDirectory
 ) -> None:
     polled_at: list[float] = []
 
     def stop_loop() -> None:
-        channel.available = False
+        directory.available = False
         small.clock.tick = lambda: polled_at.append(small.clock.elapsed)
 
     with_timeout(small)
@@ -158,10 +160,10 @@ def test_directory_that_is_away_is_read_with_backoff_though_a_timer_is_due(
     assert polled_at[-1] == pytest.approx(300, abs=15)
 
 
-def test_outage_of_an_hour_kills_nothing_and_is_reported(small: Simulation, channel: FailingChannel) -> None:
+def test_outage_of_an_hour_kills_nothing_and_is_reported(small: Simulation, directory: FailingJobDirectory) -> None:
     """The triggerer cannot reach the job directory for an hour; the driver can; the same driver continues afterwards."""
-    small.clock.at(30, lambda: setattr(channel, "available", False))
-    small.clock.at(3630, lambda: setattr(channel, "available", True))
+    small.clock.at(30, lambda: setattr(directory, "available", False))
+    small.clock.at(3630, lambda: setattr(directory, "available", True))
     small.clock.at(3700, request(small, DesiredState.SUSPENDED))
     during: list[str] = []
     small.clock.at(1000, lambda: during.extend(reports(small)))
@@ -170,21 +172,21 @@ def test_outage_of_an_hour_kills_nothing_and_is_reported(small: Simulation, chan
     assert SubmissionState.KILLED not in small.cluster.states.values()
     assert len(during) == 1
     assert during[0].startswith("the job directory cannot be used; the loop tries again and changes nothing until then")
-    ended = [decision["reason"] for document in documents(channel) for decision in document.decisions]
+    ended = [decision["reason"] for document in documents(directory) for decision in document.decisions]
     assert [text for text in ended if "job directory" in text] == [reports(small)[-1]]
     assert "the job directory could not be used for 360" in reports(small)[-1]  # 3600 s, and up to 10 s of the backoff
 
 
-def test_read_that_fails_once_is_no_outage(small: Simulation, channel: FailingChannel) -> None:
-    small.clock.at(30, lambda: setattr(channel, "available", False))
-    small.clock.at(30.5, lambda: setattr(channel, "available", True))
+def test_read_that_fails_once_is_no_outage(small: Simulation, directory: FailingJobDirectory) -> None:
+    small.clock.at(30, lambda: setattr(directory, "available", False))
+    small.clock.at(30.5, lambda: setattr(directory, "available", True))
     small.clock.at(60, request(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
     assert reports(small) == []
 
 
-def test_loop_returns_at_its_limit_during_an_outage(small: Simulation, channel: FailingChannel) -> None:
-    small.clock.at(30, lambda: setattr(channel, "available", False))
+def test_loop_returns_at_its_limit_during_an_outage(small: Simulation, directory: FailingJobDirectory) -> None:
+    small.clock.at(30, lambda: setattr(directory, "available", False))
     small.run(RunLimits(recycle_at=START + timedelta(minutes=10)))
     assert small.clock.elapsed == pytest.approx(600, abs=1)
 
@@ -196,51 +198,51 @@ def reports(simulation: Simulation) -> list[str]:
     return [decision.reason for decision in decisions if decision.reason_code is code]
 
 
-def documents(channel: FailingChannel) -> list[JournalDocument]:
-    return [decode_journal(channel.journal[number]) for number in sorted(channel.journal)]
+def documents(directory: FailingJobDirectory) -> list[JournalDocument]:
+    return [decode_journal(directory.journal[number]) for number in sorted(directory.journal)]
 
 
-def test_claim_that_fails_shows_no_transition_twice(small: Simulation, channel: FailingChannel) -> None:
+def test_claim_that_fails_shows_no_transition_twice(small: Simulation, directory: FailingJobDirectory) -> None:
     small.run(RunLimits(recycle_at=START + timedelta(seconds=20)))
     transitions = small.transitions
-    claimed = max(channel.journal) + 1
-    channel.refuses = Once(lambda document: document.number == claimed)
+    claimed = max(directory.journal) + 1
+    directory.refuses = Once(lambda document: document.number == claimed)
     small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     assert small.transitions == transitions
 
 
-def test_log_that_can_not_be_compacted_goes_on(small: Simulation, channel: FailingChannel) -> None:
-    channel.compacts = False
+def test_log_that_can_not_be_compacted_goes_on(small: Simulation, directory: FailingJobDirectory) -> None:
+    directory.compacts = False
     small.clock.at(20, request(small, DesiredState.SUSPENDED))
     small.run(RunLimits(recycle_at=small.clock.now() + timedelta(seconds=5)))
     for _ in range(100):  # each loop claims the log with a document
         small.run(RunLimits(recycle_at=small.clock.now() + timedelta(milliseconds=1)))
     assert outcome(small) is Outcome.SUSPENDED
     assert len(small.cluster.submissions) == 1
-    assert max(channel.journal) > 100
+    assert max(directory.journal) > 100
 
 
-def test_new_start_whose_document_fails_is_tried_again(small: Simulation, channel: FailingChannel) -> None:
+def test_new_start_whose_document_fails_is_tried_again(small: Simulation, directory: FailingJobDirectory) -> None:
     small.clock.at(20, small.drivers.finish)
     small.run()
     small.spec = replace(small.spec, attempt="attempt-2")
-    claimed = max(channel.journal) + 1
-    channel.refuses = Once(lambda document: document.number == claimed + 1)
+    claimed = max(directory.journal) + 1
+    directory.refuses = Once(lambda document: document.number == claimed + 1)
     small.clock.at(60, request(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
 
 def test_loop_that_follows_one_that_died_before_the_new_start_starts_again(
-    small: Simulation, channel: FailingChannel
+    small: Simulation, directory: FailingJobDirectory
 ) -> None:
     small.clock.at(20, small.drivers.finish)
     small.run()
     small.spec = replace(small.spec, attempt="attempt-2")
-    claimed = max(channel.journal) + 1
-    channel.refuses = lambda document: document.number > claimed
+    claimed = max(directory.journal) + 1
+    directory.refuses = lambda document: document.number > claimed
     small.run(RunLimits(recycle_at=small.clock.now() + timedelta(seconds=5)))
-    channel.refuses = never
+    directory.refuses = never
     small.clock.at(60, request(small, DesiredState.SUSPENDED))
     assert outcome(small) is Outcome.SUSPENDED
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
@@ -248,21 +250,21 @@ def test_loop_that_follows_one_that_died_before_the_new_start_starts_again(
 
 @pytest.mark.parametrize("relieves", [True, False], ids=["the loop that it relieves", "a third one"])
 def test_loop_that_takes_over_while_another_writes_yields_only_to_a_third_one(
-    small: Simulation, channel: FailingChannel, relieves: bool
+    small: Simulation, directory: FailingJobDirectory, relieves: bool
 ) -> None:
     small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
-    newest = decode_journal(channel.journal[max(channel.journal)])
+    newest = decode_journal(directory.journal[max(directory.journal)])
     other = replace(newest, number=newest.number + 1, owner=newest.owner if relieves else "attempt-3#third")
 
     def is_forestalled(document: JournalDocument) -> bool:
-        channel.journal.setdefault(other.number, encode_journal(other))
+        directory.journal.setdefault(other.number, encode_journal(other))
         return False
 
-    channel.refuses = is_forestalled
+    directory.refuses = is_forestalled
     expected = nullcontext() if relieves else pytest.raises(SupersededError)
     with expected:
         small.run(RunLimits(recycle_at=START + timedelta(seconds=60)))
-    assert (max(channel.journal) > other.number) is relieves
+    assert (max(directory.journal) > other.number) is relieves
 
 
 def test_superseded_loop_names_the_attempt_that_took_over(small: Simulation) -> None:
@@ -292,11 +294,11 @@ def test_addresses_of_the_uis_are_displayed(small: Simulation) -> None:
     assert small.store.views[-1].urls.master == "http://fake:8080"
 
 
-def test_directory_of_another_job_is_not_waited_for(small: Simulation, channel: FailingChannel) -> None:
+def test_directory_of_another_job_is_not_waited_for(small: Simulation, directory: FailingJobDirectory) -> None:
     async def foreign() -> JournalDocument | None:
         raise ForeignDirectoryError("journal/0000000001.json was written by job 'other'")
 
-    channel.newest = foreign  # type: ignore[method-assign]
+    directory.newest = foreign  # type: ignore[method-assign]
     with pytest.raises(ForeignDirectoryError, match="job 'other'"):
         small.run()
     assert small.clock.elapsed == 0

@@ -99,7 +99,7 @@ OLD, NEW = (1,), (1, 2)
 
 def formats(small: Simulation) -> list[int]:
     """Formats of the journal documents, oldest first."""
-    return [codec.decode_journal(data).format for _, data in sorted(small.channel.journal.items())]
+    return [codec.decode_journal(data).format for _, data in sorted(small.directory.journal.items())]
 
 
 def run_until(small: Simulation, seconds: float) -> None:
@@ -140,7 +140,7 @@ def test_loop_writes_the_newer_format_as_soon_as_a_driver_reports_that_it_reads_
     assert formats(upgraded)[-1] == 2
     first_of_new_driver = next(
         codec.decode_journal(data)
-        for _, data in sorted(upgraded.channel.journal.items())
+        for _, data in sorted(upgraded.directory.journal.items())
         if codec.decode_journal(data).directive.epoch == 2
     )
     assert first_of_new_driver.format == 1, "the new driver may be of any version before its first status"

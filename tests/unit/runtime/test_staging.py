@@ -15,7 +15,7 @@ import pytest
 
 import airflow_adaptive
 from airflow_adaptive.ports import JobDirectoryError
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.runtime.spec import JobSpec
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.asyncio
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> JobDirectory:
-    return JobDirectory(Storage.at(str(tmp_path / "jobs")), "flights")
+def directory(tmp_path: Path) -> FsspecJobDirectory:
+    return FsspecJobDirectory(Storage.at(str(tmp_path / "jobs")), "flights")
 
 
 @pytest.fixture
@@ -49,7 +49,9 @@ def local(uri: str) -> Path:
     return Path(uri.removeprefix("file://"))
 
 
-async def test_staged_files_hold_what_the_author_wrote(directory: JobDirectory, script: Path, tmp_path: Path) -> None:
+async def test_staged_files_hold_what_the_author_wrote(
+    directory: FsspecJobDirectory, script: Path, tmp_path: Path
+) -> None:
     helper = write(tmp_path / "helper.py", "ANSWER = 42\n")
     staged = await stage(directory, script, [helper])
     assert [local(uri).name for uri in staged.py_files] == ["airflow_adaptive.zip", "departures.py", "helper.py"]
@@ -58,7 +60,7 @@ async def test_staged_files_hold_what_the_author_wrote(directory: JobDirectory, 
     assert {local(uri).parent.parent for uri in (staged.script, *staged.py_files)} == {local(directory.uri) / "code"}
 
 
-async def test_staging_again_changes_nothing(directory: JobDirectory, script: Path) -> None:
+async def test_staging_again_changes_nothing(directory: FsspecJobDirectory, script: Path) -> None:
     staged = await stage(directory, script)
     before = local(staged.script).stat()
     assert await stage(directory, str(script)) == staged
@@ -66,7 +68,7 @@ async def test_staging_again_changes_nothing(directory: JobDirectory, script: Pa
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-async def test_changed_code_gets_a_folder_of_its_own(directory: JobDirectory, script: Path) -> None:
+async def test_changed_code_gets_a_folder_of_its_own(directory: FsspecJobDirectory, script: Path) -> None:
     first = await stage(directory, script)
     write(script, "print('goodbye')\n")
     second = await stage(directory, script)
@@ -75,12 +77,12 @@ async def test_changed_code_gets_a_folder_of_its_own(directory: JobDirectory, sc
 
 
 async def test_code_is_staged_to_an_object_store(s3: S3FileSystem, bucket: str, script: Path) -> None:
-    staged = await stage(JobDirectory(Storage(s3, f"{bucket}/jobs"), "flights"), script)
+    staged = await stage(FsspecJobDirectory(Storage(s3, f"{bucket}/jobs"), "flights"), script)
     assert staged.script.startswith(f"s3a://{bucket}/jobs/flights/code/")
     assert s3.cat_file(staged.py_files[1].removeprefix("s3a://")) == script.read_bytes()
 
 
-async def test_main_program_runs_the_script_beside_it(directory: JobDirectory, script: Path) -> None:
+async def test_main_program_runs_the_script_beside_it(directory: FsspecJobDirectory, script: Path) -> None:
     staged = await stage(directory, script)
     assert local(staged.script) == local(staged.py_files[1]).with_name("run_departures.py")
     runtime = str(local(staged.py_files[0]))
@@ -90,46 +92,48 @@ async def test_main_program_runs_the_script_beside_it(directory: JobDirectory, s
 
 
 async def test_module_with_the_name_of_the_main_program_is_refused(
-    directory: JobDirectory, script: Path, tmp_path: Path
+    directory: FsspecJobDirectory, script: Path, tmp_path: Path
 ) -> None:
     module = write(tmp_path / "run_departures.py", "")
     with pytest.raises(StagingError, match=r"'run_departures.py' is the name of the program that runs 'departures.py'"):
         await stage(directory, script, [module])
 
 
-async def test_missing_script_is_named(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_missing_script_is_named(directory: FsspecJobDirectory, tmp_path: Path) -> None:
     with pytest.raises(StagingError, match=r"nowhere.py' cannot be read where Airflow runs \(No such file"):
         await stage(directory, tmp_path / "nowhere.py")
 
 
-async def test_script_that_does_not_compile_is_named_with_its_line(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_script_that_does_not_compile_is_named_with_its_line(
+    directory: FsspecJobDirectory, tmp_path: Path
+) -> None:
     script = write(tmp_path / "broken.py", "x = 1\nif x\n")
     with pytest.raises(StagingError, match=r"broken.py:2: expected ':'"):
         await stage(directory, script)
 
 
-async def test_script_that_is_no_text_is_named(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_script_that_is_no_text_is_named(directory: FsspecJobDirectory, tmp_path: Path) -> None:
     script = tmp_path / "binary.py"
     script.write_bytes(b"\x00\x01")
     with pytest.raises(StagingError, match=r"binary.py"):
         await stage(directory, script)
 
 
-async def test_archives_are_copied_as_they_are(directory: JobDirectory, script: Path, tmp_path: Path) -> None:
+async def test_archives_are_copied_as_they_are(directory: FsspecJobDirectory, script: Path, tmp_path: Path) -> None:
     archive = tmp_path / "helpers.zip"
     archive.write_bytes(b"PK\x05\x06" + bytes(18))
     staged = await stage(directory, script, [archive])
     assert local(staged.py_files[2]).read_bytes() == archive.read_bytes()
 
 
-async def test_files_of_one_name_are_refused(directory: JobDirectory, script: Path, tmp_path: Path) -> None:
+async def test_files_of_one_name_are_refused(directory: FsspecJobDirectory, script: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     duplicate = write(tmp_path / "other" / script.name, "")
     with pytest.raises(StagingError, match=r"two files of the job have the name 'departures.py'"):
         await stage(directory, script, [duplicate])
 
 
-async def test_damaged_copy_is_named(directory: JobDirectory, script: Path) -> None:
+async def test_damaged_copy_is_named(directory: FsspecJobDirectory, script: Path) -> None:
     staged = await stage(directory, script)
     local(staged.script).write_text("print('another author')\n")
     with pytest.raises(StagingError, match="is damaged: remove the file"):
@@ -151,9 +155,9 @@ async def test_runtime_zip_contains_the_driver_side_only_with_every_subpackage()
     }
 
 
-async def test_runtime_is_importable_from_its_zip_alone(directory: JobDirectory, script: Path) -> None:
+async def test_runtime_is_importable_from_its_zip_alone(directory: FsspecJobDirectory, script: Path) -> None:
     staged = await stage(directory, script)
-    program = "import sys; sys.path.insert(0, sys.argv[1]); import airflow_adaptive.job.control.control_loop as module; print(module.__file__)"
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import airflow_adaptive.job.control.driver_loop as module; print(module.__file__)"
     arguments = [sys.executable, "-I", "-S", "-c", program, str(local(staged.py_files[0]))]
     imported = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert "airflow_adaptive.zip" in imported.stdout
@@ -165,7 +169,7 @@ TODAY = date(2013, 1, 31)
 
 
 async def deploy(
-    directory: JobDirectory, script: Path, source: str, day: date, state: SchedulerState | None = None
+    directory: FsspecJobDirectory, script: Path, source: str, day: date, state: SchedulerState | None = None
 ) -> JobSpec:
     """Deploy a job with this script on a day."""
     code = await stage(directory, write(script, source))
@@ -178,7 +182,9 @@ def is_staged(spec: JobSpec) -> bool:
     return local(spec.script).exists()
 
 
-async def test_code_that_no_deployment_uses_is_removed_after_a_week(directory: JobDirectory, script: Path) -> None:
+async def test_code_that_no_deployment_uses_is_removed_after_a_week(
+    directory: FsspecJobDirectory, script: Path
+) -> None:
     first = await deploy(directory, script, "1\n", TODAY)
     second = await deploy(directory, script, "2\n", TODAY + timedelta(days=6))
     assert is_staged(first)
@@ -188,7 +194,7 @@ async def test_code_that_no_deployment_uses_is_removed_after_a_week(directory: J
 
 
 async def test_code_of_the_running_driver_and_of_the_current_deployment_stays(
-    directory: JobDirectory, script: Path
+    directory: FsspecJobDirectory, script: Path
 ) -> None:
     """A driver runs for weeks while the DAG changes twice: its executors still fetch the code with which it was started."""
     first = await deploy(directory, script, "1\n", TODAY)
@@ -202,7 +208,7 @@ async def test_code_of_the_running_driver_and_of_the_current_deployment_stays(
     assert [is_staged(spec) for spec in (first, second, other, newest)] == [True, True, False, True]
 
 
-async def test_code_that_is_staged_again_is_used_again(directory: JobDirectory, script: Path) -> None:
+async def test_code_that_is_staged_again_is_used_again(directory: FsspecJobDirectory, script: Path) -> None:
     first = await deploy(directory, script, "1\n", TODAY)
     await deploy(directory, script, "1\n", TODAY + timedelta(days=30))
     await deploy(directory, script, "2\n", TODAY + timedelta(days=31))
@@ -210,7 +216,7 @@ async def test_code_that_is_staged_again_is_used_again(directory: JobDirectory, 
 
 
 async def test_code_of_a_deployment_that_died_is_removed_a_week_after_it_was_found(
-    directory: JobDirectory, script: Path
+    directory: FsspecJobDirectory, script: Path
 ) -> None:
     dead = await stage(directory, script)
     for days, expected in [(0, True), (6, True), (7, False)]:
@@ -219,7 +225,7 @@ async def test_code_of_a_deployment_that_died_is_removed_a_week_after_it_was_fou
 
 
 async def test_deployment_succeeds_if_old_code_cannot_be_removed(
-    directory: JobDirectory, script: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    directory: FsspecJobDirectory, script: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def refuse(folder: str) -> None:
         raise JobDirectoryError("no permission")
@@ -231,7 +237,7 @@ async def test_deployment_succeeds_if_old_code_cannot_be_removed(
 
 
 async def test_unused_code_is_removed_from_an_object_store(s3: S3FileSystem, bucket: str, script: Path) -> None:
-    directory = JobDirectory(Storage(s3, f"{bucket}/jobs"), "flights")
+    directory = FsspecJobDirectory(Storage(s3, f"{bucket}/jobs"), "flights")
     first = await deploy(directory, script, "1\n", TODAY)
     second = await deploy(directory, script, "2\n", TODAY + timedelta(days=30))
     staged = await directory.names("code")
@@ -239,7 +245,7 @@ async def test_unused_code_is_removed_from_an_object_store(s3: S3FileSystem, buc
 
 
 async def test_each_file_is_staged_in_a_call_of_its_own_whose_timeout_grows_with_the_file(
-    directory: JobDirectory, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    directory: FsspecJobDirectory, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow storage takes longer than the timeout of one call for all files together."""
     timeouts: list[float] = []

@@ -31,7 +31,7 @@ from airflow_adaptive.stores.airflow_metrics import (
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from airflow_adaptive.testing.scenario import START, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
@@ -86,7 +86,7 @@ def metrics() -> AirflowMetrics:
 def seen(rescales_ended: Sequence[Rescale] = (), transitions: Sequence[Transition] = (), **changes: Any) -> JobView:
     """A job that executes on two slots, as its loop shows it."""
     job = Scenario(resource_stabilization_timeout=0).given_executing(2)
-    history = History(FakeChannel(), "departures", 10)
+    history = History(FakeJobDirectory(), "departures", 10)
     view = job_view(job.state, history, Urls(), "attempt")
     return replace(view, history=replace(view.history, rescales=rescales_ended, transitions=transitions), **changes)
 

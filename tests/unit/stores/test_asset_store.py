@@ -27,7 +27,7 @@ from airflow_adaptive.stores.change_marker import MAX_MARKERS, notify, read_mark
 from airflow_adaptive.stores.control_requests import READS_BETWEEN, request_desired_state
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from airflow_adaptive.testing.scenario import START, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
@@ -60,7 +60,7 @@ HISTORY = JobHistory(
 VIEW = replace(
     job_view(
         EXECUTING.state,
-        History(FakeChannel(), "departures", 10),
+        History(FakeJobDirectory(), "departures", 10),
         Urls(master="http://master:8080"),
         "r/1",
     ),

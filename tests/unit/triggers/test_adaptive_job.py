@@ -12,7 +12,7 @@ from airflow.sdk.serde import deserialize, serialize
 from airflow_adaptive.launch import deferral, job_loop
 from airflow_adaptive.launch.job_loop import cancel_job, run_job_loop
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import RunLimits
@@ -79,7 +79,7 @@ def make(tmp_path: Path) -> Callable[..., AdaptiveJobTrigger]:
 
 def ended(base: Path) -> Outcome | None:
     """How the job has ended, None if it has not."""
-    newest = asyncio.run(JobDirectory(Storage.at(str(base)), "job").newest())
+    newest = asyncio.run(FsspecJobDirectory(Storage.at(str(base)), "job").newest())
     current = None if newest is None else from_json(newest.scheduler).current
     return current.outcome if isinstance(current, Finished) else None
 
@@ -133,7 +133,7 @@ def test_job_of_a_task_that_airflow_will_create_again_is_left_alone(
 
 async def claim(trigger: AdaptiveJobTrigger) -> None:
     """The trigger's loop takes the job over, and is gone."""
-    directory = JobDirectory(Storage.at(trigger.base), "job")
+    directory = FsspecJobDirectory(Storage.at(trigger.base), "job")
 
     async def is_claimed() -> bool:
         newest = await directory.newest()
@@ -275,7 +275,7 @@ def test_loop_of_a_recycled_trigger_goes_on_until_the_next_has_taken_over(
         await old
         assert not following.done()
         following.cancel()
-        newest = await JobDirectory(Storage.at(str(tmp_path)), "job").newest()
+        newest = await FsspecJobDirectory(Storage.at(str(tmp_path)), "job").newest()
         assert newest is not None
         return newest.owner.partition("#")[0]
 
@@ -354,7 +354,7 @@ def test_loop_that_fails_between_two_triggers_is_restarted(
     monkeypatch.setattr(time_series.JobMetrics, "changed_documents", lambda _: {})
 
     async def reasons() -> list[str]:
-        newest = await JobDirectory(Storage.at(str(tmp_path)), "job").history(100)
+        newest = await FsspecJobDirectory(Storage.at(str(tmp_path)), "job").history(100)
         return [decision["reason_code"] for document in newest for decision in document.decisions]
 
     async def is_restarted() -> bool:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, JournalDocument
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.runtime.staging import stage
@@ -65,13 +65,13 @@ class SparkSubject(Subject):
             (root / folder).mkdir()
         self.job = WatchedJob(cluster, root, root / "jobs", JOB)
         self._tier = tier
-        self._channel = JobDirectory(Storage.at(str(self.job.base)), JOB)
-        code = asyncio.run(stage(self._channel, SCRIPT))
+        self._directory = FsspecJobDirectory(Storage.at(str(self.job.base)), JOB)
+        code = asyncio.run(stage(self._directory, SCRIPT))
         self._spec = JobSpec(
             graph=JobGraph.single(JOB, ParallelismRange(1, SLOTS), max_parallelism=PARTITIONS),
             # Surplus executors are kept for a while, except where they are all that is to go.
             options=Options.of({**NO_WAIT, **({"slot_idle_timeout": 0} if tier is Tier.EXECUTORS else {})}),
-            directory=self._channel.uri,
+            directory=self._directory.uri,
             script=code.script,
             py_files=code.py_files,
             args=(str(root), "reads" if tier is Tier.QUERY else ""),

@@ -14,7 +14,7 @@ from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
@@ -58,7 +58,7 @@ class Job:
 
 
 async def job(name: str, priority: int, root: Path, client: StandaloneCluster, shared: SharedCluster) -> Job:
-    script, directory, store = root / "script.py", JobDirectory(Storage.at(str(root)), name), FakeStore()
+    script, directory, store = root / "script.py", FsspecJobDirectory(Storage.at(str(root)), name), FakeStore()
     script.write_text(SCRIPT)
     code = await stage(directory, str(script), ())
     options: dict[str, Any] = {"resource_stabilization_timeout": "2 s", "deploy_timeout": "3 min"}
@@ -73,7 +73,7 @@ async def job(name: str, priority: int, root: Path, client: StandaloneCluster, s
         attempt="attempt-1",
         priority=priority,
     )
-    ports = Ports(cluster=client, channel=directory, store=store, clock=SystemClock(), shared=shared)
+    ports = Ports(cluster=client, directory=directory, store=store, clock=SystemClock(), shared=shared)
     return Job(spec, ports, store)
 
 

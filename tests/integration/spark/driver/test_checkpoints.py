@@ -15,7 +15,7 @@ import pytest
 from airflow_adaptive.job.protocol.codec import decode_status
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
@@ -82,7 +82,7 @@ def run(cluster: LocalCluster, folder: Path, job: str, code: int) -> None:
     script.write_text(f"CODE = {code}\n{SCRIPT}")
 
     async def to_the_end() -> None:
-        directory = JobDirectory(Storage.at(str(folder / "jobs")), job)
+        directory = FsspecJobDirectory(Storage.at(str(folder / "jobs")), job)
         staged = await stage(directory, script)
         spec = JobSpec(
             graph=JobGraph.single(job, ParallelismRange(1, 1), max_parallelism=2),
@@ -95,7 +95,7 @@ def run(cluster: LocalCluster, folder: Path, job: str, code: int) -> None:
             executor=ExecutorShape(memory_mb=512),
         )
         client = StandaloneCluster(address(cluster))
-        ports = Ports(cluster=client, channel=directory, store=FakeStore(), clock=SystemClock())
+        ports = Ports(cluster=client, directory=directory, store=FakeStore(), clock=SystemClock())
         ended = (await Loop(spec, ports).run()).current
         await client.close()
         assert isinstance(ended, Finished)

@@ -19,7 +19,7 @@ from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
@@ -92,7 +92,7 @@ def address(cluster: LocalCluster) -> ClusterAddress:
     return ClusterAddress(masters=(MasterAddress(host=HOST, port=port, ui_port=ui_port, rest_port=rest_port),))
 
 
-async def deployed(root: Path, directory: JobDirectory) -> JobSpec:
+async def deployed(root: Path, directory: FsspecJobDirectory) -> JobSpec:
     script = root / "script.py"
     script.write_text(SCRIPT)
     code = await stage(directory, str(script), ())
@@ -120,9 +120,9 @@ async def deployed(root: Path, directory: JobDirectory) -> JobSpec:
 async def test_job_follows_a_load_that_swings_and_loses_nothing(spark_cluster: LocalCluster, tmp_path: Path) -> None:
     spark_cluster.add_worker(cores=SLOTS + 1, memory_mb=(SLOTS + 1) * MEMORY_MB)
     client, shared = StandaloneCluster(address(spark_cluster)), SharedCluster(SystemClock())
-    directory, store = JobDirectory(Storage.at(str(tmp_path)), "slow"), FakeStore()
+    directory, store = FsspecJobDirectory(Storage.at(str(tmp_path)), "slow"), FakeStore()
     source = Source(tmp_path / "in")
-    ports = Ports(cluster=client, channel=directory, store=store, clock=SystemClock(), shared=shared)
+    ports = Ports(cluster=client, directory=directory, store=store, clock=SystemClock(), shared=shared)
     loop = Loop(await deployed(tmp_path, directory), ports, advisor=PolicyAdvisor(POLICY))
     writing, end = asyncio.create_task(source.run()), asyncio.create_task(loop.run())
 

@@ -1,9 +1,9 @@
-"""The dead time of a restart, as the control loop measures it."""
+"""The dead time of a restart, as the driver loop measures it."""
 
 from __future__ import annotations
 
 from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
-from tests.support.driver.control_loop_scenarios import running
+from tests.support.driver.driver_loop_scenarios import running
 from tests.support.driver.simulated_driver import POLL_S, plan
 
 FAILURE = FailureReport(error_class="DIVIDE_BY_ZERO", message="no", causes=("SparkArithmeticException",), query="j")

@@ -101,7 +101,7 @@ def test_a_fenced_driver_has_no_lease_from_now_on():
 
 
 def test_the_last_status_of_a_driver_that_has_to_stop_does_not_renew_its_lease():
-    """The control loop fails while an operation runs, and the driver then writes the failure into its status."""
+    """The driver loop fails while an operation runs, and the driver then writes the failure into its status."""
     fence, clock = make_fence()
     fence.admit(directive(Action.RUN, 1), clock())
     fence.revoke()

@@ -86,7 +86,7 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
 
 @pytest.mark.parametrize("frozen", ["Python", "JVM", "neither"])
 def test_ends_the_process_when_the_lease_has_expired_and_a_query_may_run(driver: Driver, tmp_path: Path, frozen: str):
-    """A process of the driver is frozen, or its control loop hangs, and the lease expires."""
+    """A process of the driver is frozen, or its driver loop hangs, and the lease expires."""
     (tmp_path / "stderr").touch()
     assert driver.enforce(boot_time() + LEASE_S)
     driver.enforce(boot_time() + 1.0)

@@ -17,7 +17,7 @@ from airflow_adaptive.job.protocol.documents import FORMATS, DriverState, Driver
 
 
 class AssembledDriver:
-    """A driver whose control loop and components are replaced; `events` are those of its process and its watchdog."""
+    """A driver whose driver loop and components are replaced; `events` are those of its process and its watchdog."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.events: list[object] = []
@@ -32,7 +32,7 @@ class AssembledDriver:
         monkeypatch.setattr(driver_module, "boot_time", lambda: self.boot_time)
         monkeypatch.setattr(driver_module, "DriverProcess", lambda _: SimpleNamespace(exit=self.exit, jvm=4711))
         monkeypatch.setattr(driver_module, "LeaseWatchdog", self.watchdog)
-        monkeypatch.setattr(driver_module, "ControlLoop", self.control_loop)
+        monkeypatch.setattr(driver_module, "DriverLoop", self.driver_loop)
         context = SimpleNamespace(applicationId="app-1", uiWebUrl=None)
         spark: Any = SimpleNamespace(sparkContext=context)
         self.driver = Driver(spark, DriverSettings(job="j", directory="file:///jobs/j", epoch=1, nonce="n"))
@@ -51,7 +51,7 @@ class AssembledDriver:
             close=lambda: self.events.append("close"),
         )
 
-    def control_loop(
+    def driver_loop(
         self, identity: DriverStatus, interfaces: DriverInterfaces, _: DriverSettings, *, fence: Fence, enforce: object
     ) -> Any:
         self.identity, self.interfaces, self.fence = identity, interfaces, fence
@@ -74,7 +74,7 @@ def test_driver_that_ends_without_a_fence_closes_the_watchdog(assembled: Assembl
 
 
 def test_fenced_driver_ends_its_processes_while_the_watchdog_is_on(assembled: AssembledDriver):
-    """The thread of a repartition may still run when the control loop returns."""
+    """The thread of a repartition may still run when the driver loop returns."""
     assembled.end = DriverState.FENCED
     assembled.run()
     assert assembled.events[:2] == ["watch", ("exit", EXIT_FENCED)]
@@ -84,7 +84,7 @@ def test_fenced_driver_ends_its_processes_while_the_watchdog_is_on(assembled: As
 def test_driver_ends_its_processes_when_the_control_loop_fails_and_a_query_may_run(
     assembled: AssembledDriver, guarding: bool, ends: list[object]
 ):
-    """The control loop fails, and the thread of a query does not end."""
+    """The driver loop fails, and the thread of a query does not end."""
     assembled.end, assembled.guarding = ZeroDivisionError(), guarding
     with pytest.raises(ZeroDivisionError):
         assembled.run()

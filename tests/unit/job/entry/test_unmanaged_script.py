@@ -267,7 +267,7 @@ def test_process_ends_with_a_broken_control_loop(process, caplog):
     process.starts()
     process.ends(None)
     assert process.exited.wait(TIMEOUT_S)
-    assert (process.exits, caplog.records[-1].getMessage()) == ([1], "the control loop failed")
+    assert (process.exits, caplog.records[-1].getMessage()) == ([1], "the driver loop failed")
 
 
 def test_session_stays_when_the_script_stops_it(process):

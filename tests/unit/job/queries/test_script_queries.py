@@ -23,7 +23,7 @@ TIMEOUT_S = 10.0
 
 
 class Job:
-    """A session, and a script beside the control loop."""
+    """A session, and a script beside the driver loop."""
 
     def __init__(self) -> None:
         self.spark = Spark()

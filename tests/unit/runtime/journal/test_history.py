@@ -17,8 +17,8 @@ from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.history.rescale_summary import summarize
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Rescale
-from airflow_adaptive.testing.contracts.job_channel import journal_document
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.contracts.job_directory import journal_document
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.testing.simulation.one_job import Simulation
@@ -31,7 +31,7 @@ QUICK: dict[str, Any] = {
 }
 
 
-class FailingChannel(FakeChannel):
+class FailingJobDirectory(FakeJobDirectory):
     """Its history can't be written, or read."""
 
     def __init__(self) -> None:
@@ -50,20 +50,20 @@ class FailingChannel(FakeChannel):
 
 
 @pytest.fixture
-def channel() -> FailingChannel:
-    return FailingChannel()
+def directory() -> FailingJobDirectory:
+    return FailingJobDirectory()
 
 
 @pytest.fixture
-def job(channel: FailingChannel) -> Simulation:
+def job(directory: FailingJobDirectory) -> Simulation:
     """A job on one slot, for which a second comes after 20 s."""
-    return simulation(channel)
+    return simulation(directory)
 
 
-def simulation(channel: FailingChannel, **options: object) -> Simulation:
+def simulation(directory: FailingJobDirectory, **options: object) -> Simulation:
     job = Simulation(**QUICK | options)
-    job.channel, job.drivers._channel = channel, channel
-    job.ports = replace(job.ports, channel=channel)
+    job.directory, job.drivers._directory = directory, directory
+    job.ports = replace(job.ports, directory=directory)
     job.cluster.add_worker(cores=2, memory_mb=1024)
     job.clock.at(20, lambda: job.cluster.add_worker(cores=1, memory_mb=512))
     return job
@@ -73,20 +73,20 @@ def run(job: Simulation, seconds: float) -> None:
     job.run(RunLimits(recycle_at=job.clock.now() + timedelta(seconds=seconds)))
 
 
-def compact_fully(channel: FakeChannel) -> None:
+def compact_fully(directory: FakeJobDirectory) -> None:
     """Compact the journal to its newest document."""
-    for number in sorted(channel.journal)[:-1]:
-        del channel.journal[number]
+    for number in sorted(directory.journal)[:-1]:
+        del directory.journal[number]
 
 
-def grow(channel: FakeChannel, number: int) -> None:
+def grow(directory: FakeJobDirectory, number: int) -> None:
     """Let the newest document of the journal be this number."""
-    newest = decode_journal(channel.journal[max(channel.journal)])
-    channel.journal[number] = encode_journal(replace(newest, number=number))
+    newest = decode_journal(directory.journal[max(directory.journal)])
+    directory.journal[number] = encode_journal(replace(newest, number=number))
 
 
-def kept(channel: FakeChannel) -> list[tuple[int, str, str]]:
-    rescales = [decode_rescale(channel.kept[number]).rescale for number in sorted(channel.kept)]
+def kept(directory: FakeJobDirectory) -> list[tuple[int, str, str]]:
+    rescales = [decode_rescale(directory.kept[number]).rescale for number in sorted(directory.kept)]
     return [(rescale["number"], rescale["trigger_cause"], rescale["terminated_reason"]) for rescale in rescales]
 
 
@@ -102,54 +102,54 @@ GROWTH = (2, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")
 # ---- kept and published -------------------------------------------------------------------------------------------------
 
 
-def test_rescales_are_kept_and_displayed(job: Simulation, channel: FailingChannel) -> None:
+def test_rescales_are_kept_and_displayed(job: Simulation, directory: FailingJobDirectory) -> None:
     run(job, 60)
-    assert kept(channel) == published(job) == [INITIAL, GROWTH]
+    assert kept(directory) == published(job) == [INITIAL, GROWTH]
     summary = summarize(job.store.views[-1].history.rescales)
     assert (summary.total, summary.completed, summary.in_progress) == (2, 2, 0)
     assert summary.downtime is not None
     assert summary.downtime.max == summary.downtime.min > timedelta(0)
 
 
-def test_rescale_under_way_is_displayed_last(job: Simulation, channel: FailingChannel) -> None:
+def test_rescale_under_way_is_displayed_last(job: Simulation, directory: FailingJobDirectory) -> None:
     run(job, 21)
     assert published(job) == [INITIAL, (2, "NEW_RESOURCE_AVAILABLE", None)]
-    assert kept(channel) == [INITIAL]
+    assert kept(directory) == [INITIAL]
 
 
-def test_rescales_outlive_the_loop_and_the_journal(job: Simulation, channel: FailingChannel) -> None:
+def test_rescales_outlive_the_loop_and_the_journal(job: Simulation, directory: FailingJobDirectory) -> None:
     run(job, 60)
-    compact_fully(channel)
+    compact_fully(directory)
     run(job, 10)
     assert published(job) == [INITIAL, GROWTH]
     assert len(job.store.views[-1].history.rescales) == 2
 
 
-def test_numbers_count_on_in_the_next_life_of_a_job(job: Simulation, channel: FailingChannel) -> None:
+def test_numbers_count_on_in_the_next_life_of_a_job(job: Simulation, directory: FailingJobDirectory) -> None:
     job.clock.at(40, lambda: setattr(job.store, "requests", ControlRequests(desired_state=DesiredState.SUSPENDED)))
     job.run()
     job.store.requests = ControlRequests()
     job.spec = replace(job.spec, attempt="attempt-2")
     run(job, 60)
-    assert kept(channel) == [INITIAL, GROWTH, (3, "INITIAL_SCHEDULE", "SUCCEEDED")]
-    newest = decode_rescale(channel.kept[3]).rescale
+    assert kept(directory) == [INITIAL, GROWTH, (3, "INITIAL_SCHEDULE", "SUCCEEDED")]
+    newest = decode_rescale(directory.kept[3]).rescale
     assert (newest["requirements"], newest["attempt"]) == (2, 1)
 
 
-def test_numbers_count_on_when_the_journal_is_gone(job: Simulation, channel: FailingChannel) -> None:
+def test_numbers_count_on_when_the_journal_is_gone(job: Simulation, directory: FailingJobDirectory) -> None:
     run(job, 60)
-    channel.journal.clear()
+    directory.journal.clear()
     run(job, 60)
-    assert [number for number, _, _ in kept(channel)] == [1, 2, 3]
+    assert [number for number, _, _ in kept(directory)] == [1, 2, 3]
 
 
-def test_history_keeps_no_more_than_history_size_rescales(channel: FailingChannel) -> None:
-    job = simulation(channel, history_size=1)
+def test_history_keeps_no_more_than_history_size_rescales(directory: FailingJobDirectory) -> None:
+    job = simulation(directory, history_size=1)
     run(job, 60)
     assert published(job) == [GROWTH]
-    grow(channel, 99)
+    grow(directory, 99)
     run(job, 1)
-    assert kept(channel) == [GROWTH]
+    assert kept(directory) == [GROWTH]
 
 
 # ---- killed and failing ---------------------------------------------------------------------------------------------
@@ -157,19 +157,19 @@ def test_history_keeps_no_more_than_history_size_rescales(channel: FailingChanne
 
 @pytest.mark.parametrize("lost", [1, 2])
 def test_next_loop_keeps_what_a_killed_one_has_only_journaled(
-    job: Simulation, channel: FailingChannel, lost: int
+    job: Simulation, directory: FailingJobDirectory, lost: int
 ) -> None:
     run(job, 60)
     for number in range(3 - lost, 3):
-        del channel.kept[number]
+        del directory.kept[number]
     run(job, 1)
-    assert kept(channel) == published(job) == [INITIAL, GROWTH]
+    assert kept(directory) == published(job) == [INITIAL, GROWTH]
 
 
 def test_job_goes_on_when_its_history_can_not_be_written(
-    job: Simulation, channel: FailingChannel, caplog: pytest.LogCaptureFixture
+    job: Simulation, directory: FailingJobDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    channel.is_writable = False
+    directory.is_writable = False
     with caplog.at_level(logging.WARNING):
         run(job, 60)
     assert job.states[-1] == "Executing"
@@ -180,58 +180,60 @@ def test_job_goes_on_when_its_history_can_not_be_written(
     ]
 
 
-def test_history_is_written_when_it_can_be_again(job: Simulation, channel: FailingChannel) -> None:
-    channel.is_writable = False
-    job.clock.at(50, lambda: setattr(channel, "is_writable", True))
+def test_history_is_written_when_it_can_be_again(job: Simulation, directory: FailingJobDirectory) -> None:
+    directory.is_writable = False
+    job.clock.at(50, lambda: setattr(directory, "is_writable", True))
     run(job, 49)
-    assert kept(channel) == []
+    assert kept(directory) == []
     run(job, 5)
-    assert kept(channel) == [INITIAL, GROWTH]
+    assert kept(directory) == [INITIAL, GROWTH]
 
 
-def test_history_is_read_when_it_can_be_again(job: Simulation, channel: FailingChannel) -> None:
+def test_history_is_read_when_it_can_be_again(job: Simulation, directory: FailingJobDirectory) -> None:
     run(job, 60)
-    compact_fully(channel)
-    channel.is_readable = False
-    job.clock.at(70, lambda: setattr(channel, "is_readable", True))
+    compact_fully(directory)
+    directory.is_readable = False
+    job.clock.at(70, lambda: setattr(directory, "is_readable", True))
     run(job, 5)
     assert published(job) == []
     job.clock.at(75, lambda: job.cluster.add_worker(cores=1, memory_mb=512))
     run(job, 60)
-    assert published(job) == kept(channel) == [INITIAL, GROWTH, (3, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")]
+    assert published(job) == kept(directory) == [INITIAL, GROWTH, (3, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")]
 
 
-def test_journal_is_not_compacted_before_its_rescales_are_kept(channel: FailingChannel) -> None:
-    job = simulation(channel, history_size=1)
-    channel.is_writable = False
+def test_journal_is_not_compacted_before_its_rescales_are_kept(directory: FailingJobDirectory) -> None:
+    job = simulation(directory, history_size=1)
+    directory.is_writable = False
     run(job, 60)
-    grow(channel, 99)
+    grow(directory, 99)
     run(job, 1)
-    assert {1, 100} <= set(channel.journal)
-    channel.is_writable = True
-    grow(channel, 199)
+    assert {1, 100} <= set(directory.journal)
+    directory.is_writable = True
+    grow(directory, 199)
     run(job, 1)
-    assert GROWTH in kept(channel)
-    assert min(channel.journal) == 200
+    assert GROWTH in kept(directory)
+    assert min(directory.journal) == 200
 
 
 def test_rescale_that_is_kept_otherwise_stays_as_it_is(
-    job: Simulation, channel: FailingChannel, caplog: pytest.LogCaptureFixture
+    job: Simulation, directory: FailingJobDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    channel.is_readable = False
+    directory.is_readable = False
     run(job, 10)
-    asyncio.run(channel.record(RescaleDocument(job="job", number=2, rescale={"author": "another loop"})))
-    channel.is_readable = True
+    asyncio.run(directory.record(RescaleDocument(job="job", number=2, rescale={"author": "another loop"})))
+    directory.is_readable = True
     with caplog.at_level(logging.WARNING):
         run(job, 50)
-    assert decode_rescale(channel.kept[2]).rescale == {"author": "another loop"}
+    assert decode_rescale(directory.kept[2]).rescale == {"author": "another loop"}
     assert "Job job has kept another rescale as number 2" in caplog.messages
     assert job.states[-1] == "Executing"
 
 
-def test_rescale_that_can_not_be_read_is_passed_over(channel: FailingChannel, caplog: pytest.LogCaptureFixture) -> None:
-    asyncio.run(channel.record(RescaleDocument(job="job", number=1, rescale={"number": 1, "trigger_cause": "MOON"})))
-    history = History(channel, "job", 10)
+def test_rescale_that_can_not_be_read_is_passed_over(
+    directory: FailingJobDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    asyncio.run(directory.record(RescaleDocument(job="job", number=1, rescale={"number": 1, "trigger_cause": "MOON"})))
+    history = History(directory, "job", 10)
     with caplog.at_level(logging.WARNING):
         asyncio.run(history.open())
     assert list(history.rescales) == []
@@ -241,10 +243,10 @@ def test_rescale_that_can_not_be_read_is_passed_over(channel: FailingChannel, ca
 # ---- decisions not to move ------------------------------------------------------------------------------------------
 
 
-def test_decision_not_to_move_is_written_once(channel: FailingChannel) -> None:
-    job = simulation(channel, min_parallelism_increase=5)
+def test_decision_not_to_move_is_written_once(directory: FailingJobDirectory) -> None:
+    job = simulation(directory, min_parallelism_increase=5)
     run(job, 120)
-    documents = [decode_journal(channel.journal[number]) for number in sorted(channel.journal)]
+    documents = [decode_journal(directory.journal[number]) for number in sorted(directory.journal)]
     assert datetime.fromisoformat(documents[-1].at) < START + timedelta(seconds=25)
     reasons = [decision["reason"] for document in documents for decision in document.decisions]
     assert reasons.count("{'job': 1} -> {'job': 2} is possible, but is below the minimum increase") == 1
@@ -259,7 +261,7 @@ def test_decisions_are_read_as_they_were_reported() -> None:
     decision = Decision(
         at=START, state="Executing", reason_code=ReasonCode.NO_PARALLELISM_CHANGE, reason="nothing to do"
     )
-    history = History(FakeChannel(), "job", 10)
+    history = History(FakeJobDirectory(), "job", 10)
     history.take(replace(journal_document(1), decisions=[encode(decision)]))
     assert history.at(Scenario().state).decisions == (decision,)
 
@@ -267,6 +269,6 @@ def test_decisions_are_read_as_they_were_reported() -> None:
 def test_rescale_is_reported_as_it_was() -> None:
     rescale = next(step.rescale for step in Scenario().given_executing(2).steps if step.rescale)
     assert isinstance(rescale, Rescale)
-    history = History(FakeChannel(), "job", 10)
+    history = History(FakeJobDirectory(), "job", 10)
     history.take(replace(journal_document(1), rescales=[encode(rescale)]))
     assert list(history.rescales) == [rescale]

@@ -1,4 +1,4 @@
-"""The job directory: what the contract of `JobChannel` does not see."""
+"""The job directory: what the contract of `JobDirectory` does not see."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ import pytest
 
 from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_journal, encode_status, journal_name
 from airflow_adaptive.ports import JobDirectoryError
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory, append
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory, append
 from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.testing.contracts.job_channel import JOB, journal_document, status_document
+from airflow_adaptive.testing.contracts.job_directory import JOB, journal_document, status_document
 from tests.support.runtime.slow_storage import HangingFileSystem, LaggingFileSystem
 
 pytestmark = pytest.mark.asyncio
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> JobDirectory:
+def directory(tmp_path: Path) -> FsspecJobDirectory:
     (tmp_path / JOB).mkdir()
-    return JobDirectory(Storage.at(str(tmp_path)), JOB)
+    return FsspecJobDirectory(Storage.at(str(tmp_path)), JOB)
 
 
 @pytest.mark.parametrize("job", ["", ".", "..", "a/b", "../a", ".hidden", "a b", "x" * 129, "flug\u00fc"])
 async def test_job_id_is_refused_when_it_is_no_folder_name(tmp_path: Path, job: str) -> None:
     with pytest.raises(ValueError, match="job id"):
-        JobDirectory(Storage.at(str(tmp_path)), job)
+        FsspecJobDirectory(Storage.at(str(tmp_path)), job)
 
 
-async def test_documents_are_where_the_driver_reads_them(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_documents_are_where_the_driver_reads_them(directory: FsspecJobDirectory, tmp_path: Path) -> None:
     await directory.create(journal_document(42))
     assert [path.name for path in (tmp_path / JOB / "journal").iterdir()] == [journal_name(42)] == ["0000000042.json"]
     assert directory.uri == f"file://{tmp_path}/{JOB}"
 
 
 async def test_untrusted_document_is_reported_once(
-    directory: JobDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    directory: FsspecJobDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await directory.create(journal_document(1))
     (tmp_path / JOB / "journal" / journal_name(2)).write_bytes(b"{")
@@ -50,7 +50,7 @@ async def test_untrusted_document_is_reported_once(
     ]
 
 
-async def test_foreign_files_in_the_journal_are_left_alone(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_foreign_files_in_the_journal_are_left_alone(directory: FsspecJobDirectory, tmp_path: Path) -> None:
     await directory.create(journal_document(1))
     await directory.create(journal_document(2))
     foreign = tmp_path / JOB / "journal" / ".0000000003.json.crc"
@@ -60,14 +60,16 @@ async def test_foreign_files_in_the_journal_are_left_alone(directory: JobDirecto
     assert foreign.exists()
 
 
-async def test_directory_that_no_one_made_is_not_taken_for_a_new_job(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_directory_that_no_one_made_is_not_taken_for_a_new_job(
+    directory: FsspecJobDirectory, tmp_path: Path
+) -> None:
     (tmp_path / JOB).rmdir()
     with pytest.raises(JobDirectoryError, match=r"create the bucket or directory \(or mount it\)"):
         await directory.create(journal_document(1))
     assert not (tmp_path / JOB).exists()
 
 
-async def test_journal_that_is_gone_is_not_begun_again(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_journal_that_is_gone_is_not_begun_again(directory: FsspecJobDirectory, tmp_path: Path) -> None:
     await directory.create(journal_document(1))
     job, away = tmp_path / JOB, tmp_path / "away"
     job.rename(away)
@@ -80,7 +82,7 @@ async def test_journal_that_is_gone_is_not_begun_again(directory: JobDirectory, 
     assert await directory.create(journal_document(2))
 
 
-async def test_status_that_is_gone_with_the_journal_is_an_error(directory: JobDirectory, tmp_path: Path) -> None:
+async def test_status_that_is_gone_with_the_journal_is_an_error(directory: FsspecJobDirectory, tmp_path: Path) -> None:
     await directory.create(journal_document(1))
     assert await directory.status() is None
     status = tmp_path / JOB / "status.json"
@@ -93,7 +95,7 @@ async def test_status_that_is_gone_with_the_journal_is_an_error(directory: JobDi
         await directory.status()
 
 
-async def test_create_is_refused_when_the_document_is_too_large_to_be_read_again(directory: JobDirectory) -> None:
+async def test_create_is_refused_when_the_document_is_too_large_to_be_read_again(directory: FsspecJobDirectory) -> None:
     with pytest.raises(ValueError, match="journal document 1 has"):
         await directory.create(journal_document(1, owner="x" * MAX_DOCUMENT_BYTES))
 
@@ -102,14 +104,14 @@ async def test_operation_is_given_up_when_the_storage_does_not_answer() -> None:
     disk = HangingFileSystem()
     try:
         with pytest.raises(JobDirectoryError, match=r"storage of the job directory did not answer within 0.05 s"):
-            await JobDirectory(Storage(disk, "/jobs"), JOB, timeout_s=0.05).newest()
+            await FsspecJobDirectory(Storage(disk, "/jobs"), JOB, timeout_s=0.05).newest()
     finally:
         disk.released.set()
 
 
 async def test_event_loop_goes_on_while_the_storage_does_not_answer() -> None:
     disk = HangingFileSystem()
-    reading = asyncio.create_task(JobDirectory(Storage(disk, "/jobs"), JOB).newest())
+    reading = asyncio.create_task(FsspecJobDirectory(Storage(disk, "/jobs"), JOB).newest())
     await asyncio.sleep(0)
     assert not reading.done()
     disk.released.set()
@@ -125,13 +127,13 @@ def lagging() -> LaggingFileSystem:
 
 
 @pytest.fixture
-def lagging_directory(lagging: LaggingFileSystem, tmp_path: Path) -> JobDirectory:
+def lagging_directory(lagging: LaggingFileSystem, tmp_path: Path) -> FsspecJobDirectory:
     (tmp_path / JOB).mkdir()
-    return JobDirectory(Storage(lagging, str(tmp_path)), JOB)
+    return FsspecJobDirectory(Storage(lagging, str(tmp_path)), JOB)
 
 
 async def test_append_reads_a_document_before_it_skips_its_number_as_damaged(
-    lagging: LaggingFileSystem, lagging_directory: JobDirectory
+    lagging: LaggingFileSystem, lagging_directory: FsspecJobDirectory
 ) -> None:
     """Loop A creates document 2; the listing of loop B still ends with document 1; loop B appends document 2."""
     assert await lagging_directory.create(journal_document(1))
@@ -142,7 +144,7 @@ async def test_append_reads_a_document_before_it_skips_its_number_as_damaged(
 
 
 async def test_append_creates_one_document_when_the_listing_lags(
-    lagging: LaggingFileSystem, lagging_directory: JobDirectory
+    lagging: LaggingFileSystem, lagging_directory: FsspecJobDirectory
 ) -> None:
     """A loop creates document 2; the listing after the creation still ends with document 1."""
     assert await lagging_directory.create(journal_document(1))
@@ -152,7 +154,7 @@ async def test_append_creates_one_document_when_the_listing_lags(
 
 
 async def test_created_document_is_compared_with_the_content_that_it_was_given(
-    lagging_directory: JobDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lagging_directory: FsspecJobDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The storage answers that loop B has created document 1, and returns the document of loop A to the next read."""
     create = lagging_directory.storage.create
@@ -166,7 +168,7 @@ async def test_created_document_is_compared_with_the_content_that_it_was_given(
 
 
 async def test_newest_reads_beyond_a_listing_that_lags(
-    lagging: LaggingFileSystem, lagging_directory: JobDirectory
+    lagging: LaggingFileSystem, lagging_directory: FsspecJobDirectory
 ) -> None:
     """A loop that claims the journal after an older document than the newest would never succeed."""
     for number in (1, 2, 3):

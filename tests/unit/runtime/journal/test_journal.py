@@ -14,7 +14,7 @@ import pytest
 
 from airflow_adaptive.job.protocol.codec import decode_journal, encode_journal, encode_status, journal_name
 from airflow_adaptive.ports import JobDirectoryError
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.journal import Journal, SupersededError, attempt_of
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
@@ -23,8 +23,8 @@ from airflow_adaptive.scheduler.events import SchedulingStarted
 from airflow_adaptive.scheduler.state import Created, SchedulerState, WaitingForResources
 from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
-from airflow_adaptive.testing.contracts.job_channel import status_document
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.contracts.job_directory import status_document
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.fakes.virtual_time import run as run_in_virtual_time
 from airflow_adaptive.testing.simulation.one_job import small_job
@@ -38,51 +38,51 @@ READ_S = 0.03
 """Latency of one call to an object store, in seconds."""
 
 
-def journal(channel: Any, attempt: str = "attempt-1", job: str = "job") -> Journal:
-    return Journal(channel, replace(small_job(job, (1, 4), {}), attempt=attempt))
+def journal(directory: Any, attempt: str = "attempt-1", job: str = "job") -> Journal:
+    return Journal(directory, replace(small_job(job, (1, 4), {}), attempt=attempt))
 
 
-def documents(channel: FakeChannel) -> list[Any]:
-    return [decode_journal(channel.journal[number]) for number in sorted(channel.journal)]
+def documents(directory: FakeJobDirectory) -> list[Any]:
+    return [decode_journal(directory.journal[number]) for number in sorted(directory.journal)]
 
 
 # ---- one journal ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def channel() -> FakeChannel:
-    return FakeChannel()
+def directory() -> FakeJobDirectory:
+    return FakeJobDirectory()
 
 
 @pytest.mark.asyncio
-async def test_first_loop_begins_the_journal_with_a_document(channel: FakeChannel) -> None:
-    state = await journal(channel).open(START)
+async def test_first_loop_begins_the_journal_with_a_document(directory: FakeJobDirectory) -> None:
+    state = await journal(directory).open(START)
     assert isinstance(state.current, Created)
-    assert [(it.number, attempt_of(it.owner)) for it in documents(channel)] == [(1, "attempt-1")]
+    assert [(it.number, attempt_of(it.owner)) for it in documents(directory)] == [(1, "attempt-1")]
 
 
 @pytest.mark.asyncio
-async def test_step_is_persisted_and_adopted_by_the_next_loop(channel: FakeChannel) -> None:
-    first = journal(channel)
+async def test_step_is_persisted_and_adopted_by_the_next_loop(directory: FakeJobDirectory) -> None:
+    first = journal(directory)
     created = await first.open(START)
     step = machine.step(created, SchedulingStarted(at=START))
     await first.save(step, created, START)
-    adopted = await journal(channel, "attempt-2").open(START)
+    adopted = await journal(directory, "attempt-2").open(START)
     assert isinstance(adopted.current, WaitingForResources)
-    assert [len(it.transitions) for it in documents(channel)] == [0, 1, 0]
+    assert [len(it.transitions) for it in documents(directory)] == [0, 1, 0]
 
 
 @pytest.mark.asyncio
-async def test_step_that_changes_nothing_is_not_persisted(channel: FakeChannel) -> None:
-    opened = journal(channel)
+async def test_step_that_changes_nothing_is_not_persisted(directory: FakeJobDirectory) -> None:
+    opened = journal(directory)
     created = await opened.open(START)
     await opened.save(Step(state=created), created, START)
-    assert len(channel.journal) == 1
+    assert len(directory.journal) == 1
 
 
 @pytest.mark.asyncio
-async def test_loop_that_was_superseded_notices_before_and_while_it_writes(channel: FakeChannel) -> None:
-    first, second = journal(channel), journal(channel, "attempt-2")
+async def test_loop_that_was_superseded_notices_before_and_while_it_writes(directory: FakeJobDirectory) -> None:
+    first, second = journal(directory), journal(directory, "attempt-2")
     created = await first.open(START)
     await second.open(START)
     with pytest.raises(SupersededError) as noticed:
@@ -94,66 +94,66 @@ async def test_loop_that_was_superseded_notices_before_and_while_it_writes(chann
 
 
 @pytest.mark.asyncio
-async def test_document_is_renewed_only_after_the_trigger_lifetime(channel: FakeChannel) -> None:
-    opened = journal(channel)
+async def test_document_is_renewed_only_after_the_trigger_lifetime(directory: FakeJobDirectory) -> None:
+    opened = journal(directory)
     state = await opened.open(START)
     await opened.renew(state, START + timedelta(hours=11))
-    assert len(channel.journal) == 1
+    assert len(directory.journal) == 1
     await opened.renew(state, START + timedelta(hours=12))
-    assert len(channel.journal) == 2
+    assert len(directory.journal) == 2
 
 
 @pytest.mark.asyncio
-async def test_time_continues_if_the_clock_was_set_back_between_two_loops(channel: FakeChannel) -> None:
-    await journal(channel).open(START)
-    later = journal(channel)
+async def test_time_continues_if_the_clock_was_set_back_between_two_loops(directory: FakeJobDirectory) -> None:
+    await journal(directory).open(START)
+    later = journal(directory)
     await later.open(START - timedelta(minutes=5))
     assert later.time(START - timedelta(minutes=5)) == START
 
 
 @pytest.mark.asyncio
-async def test_log_entry_whose_document_fails_is_written_again(channel: FakeChannel) -> None:
-    opened = journal(channel)
+async def test_log_entry_whose_document_fails_is_written_again(directory: FakeJobDirectory) -> None:
+    opened = journal(directory)
     state = await opened.open(START)
     opened.add_log_entry(Reason(ReasonCode.POLICY_FAILED, "ignored"))
-    channel.available = False
+    directory.available = False
     with pytest.raises(JobDirectoryError):
         await opened.write_log_entries(state, START)
-    channel.available = True
+    directory.available = True
     await opened.write_log_entries(state, START)
     await opened.write_log_entries(state, START)
-    assert [decision["reason"] for it in documents(channel) for decision in it.decisions] == ["ignored"]
+    assert [decision["reason"] for it in documents(directory) for decision in it.decisions] == ["ignored"]
 
 
 @pytest.mark.asyncio
-async def test_step_is_persisted_although_an_earlier_document_failed(channel: FakeChannel) -> None:
+async def test_step_is_persisted_although_an_earlier_document_failed(directory: FakeJobDirectory) -> None:
     """The document of a log entry fails; the directory returns; a step follows: the step must not count as persisted by that document."""
-    opened = journal(channel)
+    opened = journal(directory)
     state = await opened.open(START)
     opened.add_log_entry(Reason(ReasonCode.POLICY_FAILED, "ignored"))
-    channel.available = False
+    directory.available = False
     with pytest.raises(JobDirectoryError):
         await opened.write_log_entries(state, START)
-    channel.available = True
+    directory.available = True
     step = machine.step(state, SchedulingStarted(at=START))
     await opened.save(step, state, START)
-    assert [(len(it.decisions), len(it.transitions)) for it in documents(channel)] == [(0, 0), (1, 0), (1, 1)]
+    assert [(len(it.decisions), len(it.transitions)) for it in documents(directory)] == [(0, 0), (1, 0), (1, 1)]
     await opened.write_log_entries(step.state, START)
-    reasons = [decision["reason"] for it in documents(channel) for decision in it.decisions]
+    reasons = [decision["reason"] for it in documents(directory) for decision in it.decisions]
     assert reasons.count("ignored") == 1
 
 
 @pytest.mark.asyncio
-async def test_step_whose_document_fails_is_persisted_once(channel: FakeChannel) -> None:
-    opened = journal(channel)
+async def test_step_whose_document_fails_is_persisted_once(directory: FakeJobDirectory) -> None:
+    opened = journal(directory)
     state = await opened.open(START)
     step = machine.step(state, SchedulingStarted(at=START))
-    channel.available = False
+    directory.available = False
     with pytest.raises(JobDirectoryError):
         await opened.save(step, state, START)
-    channel.available = True
+    directory.available = True
     await opened.save(step, state, START + timedelta(seconds=5))
-    assert [len(it.transitions) for it in documents(channel)] == [0, 1]
+    assert [len(it.transitions) for it in documents(directory)] == [0, 1]
 
 
 # ---- takeover -------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ async def test_step_whose_document_fails_is_persisted_once(channel: FakeChannel)
 
 def store_with_journals(jobs: int) -> MemoryStore:
     """An object store with the journal, and the status of the driver, of each job."""
-    store, fake = MemoryStore(), FakeChannel("job-0")
+    store, fake = MemoryStore(), FakeJobDirectory("job-0")
     asyncio.run(journal(fake, job="job-0").open(START))
     fields = json.loads(fake.journal[1])
     for job in (f"job-{number}" for number in range(jobs)):
@@ -190,7 +190,7 @@ def answer_in_virtual_time(delay_s: float) -> Callable[..., asyncio.Future[Any]]
 
 async def take_over(store: MemoryStore, job: str) -> tuple[float, Journal]:
     """Claim the journal of a job and read the status of its driver; return the seconds that this takes."""
-    opened = journal(JobDirectory(Storage(store, "jobs"), job), "attempt-2", job)
+    opened = journal(FsspecJobDirectory(Storage(store, "jobs"), job), "attempt-2", job)
     state = await opened.open(START)
     assert isinstance(state, SchedulerState)
     assert f"jobs/{job}/journal/{journal_name(DOCUMENTS + 1)}" in store.files
@@ -248,7 +248,7 @@ def test_compaction_removes_documents_in_parallel(monkeypatch: pytest.MonkeyPatc
     store = store_with_journals(1)
 
     async def compact() -> float:
-        await JobDirectory(Storage(store, "jobs"), "job-0").compact(1)
+        await FsspecJobDirectory(Storage(store, "jobs"), "job-0").compact(1)
         return asyncio.get_running_loop().time()
 
     assert run_in_virtual_time(compact()) < 1
@@ -257,20 +257,20 @@ def test_compaction_removes_documents_in_parallel(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.asyncio
 async def test_records_that_are_taken_while_the_history_is_read_come_last(
-    channel: FakeChannel, monkeypatch: pytest.MonkeyPatch
+    directory: FakeJobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop takes over and makes a step before the read of the older documents has ended."""
-    first = journal(channel)
+    first = journal(directory)
     created = await first.open(START)
     await first.save(machine.step(created, SchedulingStarted(at=START)), created, START)
-    answered, history = asyncio.Event(), channel.history
+    answered, history = asyncio.Event(), directory.history
 
     async def late_history(limit: int, before: int | None = None) -> Any:
         await answered.wait()
         return await history(limit, before)
 
-    monkeypatch.setattr(channel, "history", late_history)
-    second = journal(channel, "attempt-2")
+    monkeypatch.setattr(directory, "history", late_history)
+    second = journal(directory, "attempt-2")
     state = await second.open(START)
     second.add_log_entry(Reason(ReasonCode.POLICY_FAILED, "newer"))
     await second.write_log_entries(state, START)
@@ -279,4 +279,4 @@ async def test_records_that_are_taken_while_the_history_is_read_come_last(
     await second.history.wait()
     assert [decision.reason for decision in second.history.at(state).decisions][-1] == "newer"
     assert [transition.target for transition in second.history.at(state).transitions] == ["WaitingForResources"]
-    assert encode_journal(documents(channel)[-1]) == channel.journal[max(channel.journal)]
+    assert encode_journal(documents(directory)[-1]) == directory.journal[max(directory.journal)]

@@ -1,4 +1,4 @@
-"""Storages: what the contract of `JobChannel` does not see."""
+"""Storages: what the contract of `JobDirectory` does not see."""
 
 from __future__ import annotations
 

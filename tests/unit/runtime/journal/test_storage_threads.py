@@ -14,10 +14,10 @@ import pytest
 
 from airflow_adaptive.local.waiting import wait_until, wait_until_async
 from airflow_adaptive.ports import JobDirectoryError
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import THREADS, StorageThreads
-from airflow_adaptive.testing.contracts.job_channel import JOB, journal_document
+from airflow_adaptive.testing.contracts.job_directory import JOB, journal_document
 from tests.support.repository import ROOT
 from tests.support.runtime.slow_storage import HangingFileSystem
 
@@ -26,12 +26,12 @@ LIMIT_S = 60.0
 PROGRAM = """
 import asyncio, sys, threading
 from airflow_adaptive.ports import JobDirectoryError
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from tests.support.runtime.slow_storage import HangingFileSystem
 
 try:
-    asyncio.run(JobDirectory(Storage(HangingFileSystem(), "/hanging"), "flights", timeout_s=0.1).newest())
+    asyncio.run(FsspecJobDirectory(Storage(HangingFileSystem(), "/hanging"), "flights", timeout_s=0.1).newest())
 except JobDirectoryError as error:
     print(error)
 """
@@ -58,12 +58,12 @@ async def test_other_storages_and_name_resolution_continue_while_a_storage_hangs
 ) -> None:
     """100 loops read a hanging storage; then a job reads another storage, and a client resolves a name."""
     loops = [
-        asyncio.create_task(JobDirectory(Storage(hanging, "/hanging"), f"job-{number}").newest())
+        asyncio.create_task(FsspecJobDirectory(Storage(hanging, "/hanging"), f"job-{number}").newest())
         for number in range(100)
     ]
     await wait_until_async(_holds(lambda: hanging.calls > 0), LIMIT_S, "a call that hangs", 0.01)
     (tmp_path / JOB).mkdir()
-    healthy = JobDirectory(Storage.at(str(tmp_path)), JOB)
+    healthy = FsspecJobDirectory(Storage.at(str(tmp_path)), JOB)
     async with asyncio.timeout(LIMIT_S):
         assert await healthy.create(journal_document(1))
         assert await healthy.newest() == journal_document(1)

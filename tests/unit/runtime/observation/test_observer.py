@@ -16,7 +16,7 @@ from airflow_adaptive.runtime.observation.observer import GRACE_PERIOD, Observer
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.scheduler.state import Driver
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
 
 SECOND = timedelta(seconds=1)
@@ -30,10 +30,10 @@ class Scene:
     def __init__(self) -> None:
         self.cluster = FakeCluster()
         self.cluster.add_worker(cores=4, memory_mb=4096)
-        self.channel = FakeChannel()
+        self.directory = FakeJobDirectory()
         self.file_polling = FilePolling(RateLimiter(100, ManualClock()))
         participant = Participant(SharedCluster(ManualClock()), self.cluster)
-        self.observer = Observer(self.cluster, self.channel, participant, self.file_polling)
+        self.observer = Observer(self.cluster, self.directory, participant, self.file_polling)
         self.queried: list[str] = []
         query = self.cluster.status
 
@@ -47,7 +47,7 @@ class Scene:
         status = DriverStatus(
             job="job", epoch=1, nonce="n", sequence=sequence, at="", state=DriverState.RUNNING, version=1
         )
-        self.channel.report(status)
+        self.directory.report(status)
         return status
 
     async def submit(self) -> Driver:
@@ -75,7 +75,7 @@ async def test_newest_status_is_read(scene: Scene) -> None:
 async def test_status_that_disappears_is_kept(scene: Scene) -> None:
     written = scene.report(1)
     await scene.observer.read_status(START)
-    scene.channel.reported = None
+    scene.directory.reported = None
     await scene.observer.read_status(START)
     assert scene.observer.status == written
 
@@ -105,7 +105,7 @@ async def test_grace_period_starts_again_after_an_interruption(scene: Scene) -> 
 
 
 async def test_unreadable_status_is_an_error(scene: Scene) -> None:
-    scene.channel.available = False
+    scene.directory.available = False
     with pytest.raises(JobDirectoryError):
         await scene.observer.read_status(START)
 

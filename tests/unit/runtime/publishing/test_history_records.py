@@ -24,7 +24,7 @@ from airflow_adaptive.runtime.publishing.job_view import job_view
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from tests.support.airflow.published_documents import history
 
@@ -109,5 +109,5 @@ def test_of_many_rescales_only_those_that_fit_are_encoded() -> None:
 
 
 def test_history_of_a_job_without_a_past_is_empty() -> None:
-    past = History(FakeChannel(), "job", 10).at(Scenario().state)
+    past = History(FakeJobDirectory(), "job", 10).at(Scenario().state)
     assert (decision_records(past), rescale_records(past), all_rescale_records(past)) == ([], [], [])

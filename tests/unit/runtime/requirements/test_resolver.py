@@ -92,7 +92,7 @@ def test_decision_and_page_state_that_it_was_the_calendar_and_for_which_window()
 def test_job_without_a_policy_has_nothing_about_one_in_its_log_or_on_its_page():
     job = roomy()
     until(job, 10 * MINUTES)
-    documents = [decode_journal(data) for data in job.channel.journal.values()]
+    documents = [decode_journal(data) for data in job.directory.journal.values()]
     assert {json.dumps(document.requirements_resolver) for document in documents} == {"{}"}
     assert by(job) == ("DAG", "dag")
     assert published_view(job).policy is None

@@ -102,10 +102,10 @@ def test_memory_that_can_not_be_read_is_begun_again_with_a_note_in_the_timeline(
     job, load = loaded(LoadPolicy(), (1, 8))
     load.rate = 300.0
     before = running_on(until(job, 10 * MINUTES))
-    newest = max(job.channel.journal)
-    document = json.loads(job.channel.journal[newest])
+    newest = max(job.directory.journal)
+    document = json.loads(job.directory.journal[newest])
     document["requirements_resolver"]["policy"]["memory"] = {"queries": "of another version"}
-    job.channel.journal[newest] = json.dumps(document).encode()
+    job.directory.journal[newest] = json.dumps(document).encode()
     assert running_on(until(job, 20 * MINUTES)) == before
     assert sum("memory of the policy is invalid and is discarded" in text for text in reasons(job)) == 1
 
@@ -113,17 +113,17 @@ def test_memory_that_can_not_be_read_is_begun_again_with_a_note_in_the_timeline(
 def test_loop_that_is_killed_between_the_advice_and_the_deed_is_followed_by_one_that_does_it():
     job = following(calendar(look_ahead=None))
     until(job, 59 * MINUTES)
-    write = job.channel.create
+    write = job.directory.create
 
     async def killed(document: Any) -> bool:
         if any("morning" in decision["reason"] for decision in document.decisions):
             raise KeyboardInterrupt
         return await write(document)
 
-    job.channel.create = killed  # type: ignore[method-assign]
+    job.directory.create = killed  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         until(job, 62 * MINUTES)
-    job.channel.create = write  # type: ignore[method-assign]
+    job.directory.create = write  # type: ignore[method-assign]
     assert running_on(until(job, 63 * MINUTES)) == 4
 
 
@@ -143,7 +143,7 @@ def test_what_a_policy_has_learned_outlives_the_loop():
     until(job, 20 * MINUTES)
     kept = advisors.PolicyAdvisor(LoadPolicy())
     assert (
-        kept.restore(decode_journal(job.channel.journal[max(job.channel.journal)]).requirements_resolver["policy"])
+        kept.restore(decode_journal(job.directory.journal[max(job.directory.journal)]).requirements_resolver["policy"])
         is None
     )
     assert kept.to_snapshot()["memory"]["rescales"]
@@ -152,9 +152,9 @@ def test_what_a_policy_has_learned_outlives_the_loop():
 def test_polls_that_change_nothing_write_nothing():
     job, _ = loaded(LoadPolicy(), (1, 2))
     until(job, 20 * MINUTES)
-    before = len(job.channel.journal)
+    before = len(job.directory.journal)
     until(job, 20 * MINUTES + 25 * MINUTES)
-    assert len(job.channel.journal) - before <= 3, "the next loop's claim, and what keeps the memory young"
+    assert len(job.directory.journal) - before <= 3, "the next loop's claim, and what keeps the memory young"
 
 
 def test_clock_that_was_set_back_or_forward_between_two_loops_leads_to_no_rescale_by_load():

@@ -1,4 +1,4 @@
-"""The control loop balances the tasks of stateful queries over the executors."""
+"""The driver loop balances the tasks of stateful queries over the executors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from airflow_adaptive.job.control.executor_rescale import EXIT_TIMEOUT_S, WARM_UP_TIMEOUT_S
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from airflow_adaptive.job.protocol.documents import TASKS, Action, DriverState, FailureReport
-from tests.support.driver.control_loop_scenarios import break_down, running
+from tests.support.driver.driver_loop_scenarios import break_down, running
 from tests.support.driver.simulated_driver import EPOCH, SimulatedDriver, directive, plan
 
 FAILURE = FailureReport(error_class="DIVIDE_BY_ZERO", message="no", causes=("SparkArithmeticException",), query="j")

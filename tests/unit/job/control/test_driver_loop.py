@@ -7,7 +7,7 @@ import pytest
 from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
 from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver.control_loop_scenarios import running
+from tests.support.driver.driver_loop_scenarios import running
 from tests.support.driver.simulated_driver import POLL_S, SimulatedDriver, directive, plan
 
 

@@ -21,10 +21,10 @@ from airflow_adaptive.ports import JobDirectoryError
 Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
 
 
-class FakeChannel:
-    """A `JobChannel` whose documents a test can read, create and damage.
+class FakeJobDirectory:
+    """A `JobDirectory` whose documents a test can read, create and damage.
 
-    Several loops may share a channel. No method yields to the event loop, so each call is atomic.
+    Several loops may share a directory. No method yields to the event loop, so each call is atomic.
 
     Attributes:
         job: id of the job.
@@ -46,16 +46,16 @@ class FakeChannel:
         self.reported = encode_status(status)
 
     async def newest(self) -> JournalDocument | None:
-        """See `JobChannel.newest`."""
+        """See `JobDirectory.newest`."""
         return next(reversed(self._trusted()), None)
 
     async def read(self, number: int) -> JournalDocument | None:
-        """See `JobChannel.read`."""
+        """See `JobDirectory.read`."""
         self._require_available()
         return self._read(number)
 
     async def create(self, document: JournalDocument) -> bool:
-        """See `JobChannel.create`."""
+        """See `JobDirectory.create`."""
         self._require_available()
         data = encode_journal(document)
         if self.journal.setdefault(document.number, data) != data:
@@ -63,12 +63,12 @@ class FakeChannel:
         return self._trusted()[-1].number == document.number
 
     async def history(self, limit: int, before: int | None = None) -> Sequence[JournalDocument]:
-        """See `JobChannel.history`."""
+        """See `JobDirectory.history`."""
         older = [document for document in self._trusted() if before is None or document.number < before]
         return older[-limit:] if limit > 0 else []
 
     async def compact(self, keep: int) -> None:
-        """See `JobChannel.compact`."""
+        """See `JobDirectory.compact`."""
         if keep < 1:
             raise ValueError(f"keep={keep}: the newest document contains the state of the job and must stay")
         newest = await self.newest()
@@ -79,20 +79,20 @@ class FakeChannel:
             del self.kept[number]
 
     async def record(self, document: RescaleDocument) -> bool:
-        """See `JobChannel.record`."""
+        """See `JobDirectory.record`."""
         self._require_available()
         data = encode_rescale(document)
         return self.kept.setdefault(document.number, data) == data
 
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
-        """See `JobChannel.rescales`."""
+        """See `JobDirectory.rescales`."""
         self._require_available()
         read = ((number, _decoded(self.kept[number], decode_rescale)) for number in sorted(self.kept)[-limit:])
         of_job = [it for number, it in read if it is not None and (it.job, it.number) == (self.job, number)]
         return of_job if limit > 0 else []
 
     async def status(self) -> DriverStatus | None:
-        """See `JobChannel.status`."""
+        """See `JobDirectory.status`."""
         self._require_available()
         status = None if self.reported is None else _decoded(self.reported, decode_status)
         return status if status is not None and status.job == self.job else None

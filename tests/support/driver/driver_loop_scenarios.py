@@ -1,4 +1,4 @@
-"""Drivers in states from which several tests of the control loop start."""
+"""Drivers in states from which several tests of the driver loop start."""
 
 from __future__ import annotations
 

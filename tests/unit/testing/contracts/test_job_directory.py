@@ -1,4 +1,4 @@
-"""The contract of `JobChannel`, with local files, with an S3-compatible server, and with the fake channel."""
+"""The contract of `JobDirectory`, with local files, with an S3-compatible server, and with the fake directory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fsspec.implementations.local import LocalFileSystem
 from s3fs import S3FileSystem
 
 from airflow_adaptive.job.protocol.codec import journal_name
-from airflow_adaptive.ports import JobChannel
-from airflow_adaptive.runtime.journal.job_directory import JobDirectory
+from airflow_adaptive.ports import JobDirectory
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.testing.contracts.job_channel import JOB, JobChannelContract
-from airflow_adaptive.testing.fakes.job_channel import FakeChannel
+from airflow_adaptive.testing.contracts.job_directory import JOB, JobDirectoryContract
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 
 
 class StoredDirectory:
@@ -24,8 +24,8 @@ class StoredDirectory:
         self._filesystem = filesystem
         self._base = base
 
-    def channel(self) -> JobChannel:
-        return JobDirectory(Storage(self._filesystem, self._base), JOB)
+    def directory(self) -> JobDirectory:
+        return FsspecJobDirectory(Storage(self._filesystem, self._base), JOB)
 
     def plant_journal(self, number: int, data: bytes) -> None:
         self._plant(f"journal/{journal_name(number)}", data)
@@ -46,35 +46,35 @@ class FakeDirectory:
     """A job directory in memory."""
 
     def __init__(self) -> None:
-        self._channel = FakeChannel(JOB)
+        self._directory = FakeJobDirectory(JOB)
 
-    def channel(self) -> JobChannel:
-        return self._channel
+    def directory(self) -> JobDirectory:
+        return self._directory
 
     def plant_journal(self, number: int, data: bytes) -> None:
-        self._channel.journal[number] = data
+        self._directory.journal[number] = data
 
     def plant_rescale(self, number: int, data: bytes) -> None:
-        self._channel.kept[number] = data
+        self._directory.kept[number] = data
 
     def plant_status(self, data: bytes) -> None:
-        self._channel.reported = data
+        self._directory.reported = data
 
 
-class TestLocalFiles(JobChannelContract):
+class TestLocalFiles(JobDirectoryContract):
     @pytest.fixture
-    def directory(self, tmp_path: Path) -> StoredDirectory:
+    def folder(self, tmp_path: Path) -> StoredDirectory:
         (tmp_path / "jobs" / JOB).mkdir(parents=True)
         return StoredDirectory(LocalFileSystem(), str(tmp_path / "jobs"))
 
 
-class TestS3(JobChannelContract):
+class TestS3(JobDirectoryContract):
     @pytest.fixture
-    def directory(self, s3: S3FileSystem, bucket: str) -> StoredDirectory:
+    def folder(self, s3: S3FileSystem, bucket: str) -> StoredDirectory:
         return StoredDirectory(s3, f"{bucket}/jobs")
 
 
-class TestFake(JobChannelContract):
+class TestFake(JobDirectoryContract):
     @pytest.fixture
-    def directory(self) -> FakeDirectory:
+    def folder(self) -> FakeDirectory:
         return FakeDirectory()

@@ -1,4 +1,4 @@
-"""The control loop: reads the newest directive, reconciles the queries with it, and writes the driver status.
+"""The driver loop: reads the newest directive, reconciles the queries with it, and writes the driver status.
 
 The loop is level-triggered: each cycle compares the directive with the current state and takes one step towards the
 directive. A directive that arrives during a step takes effect in the next cycle, and a cycle that cannot read the
@@ -44,7 +44,7 @@ CONTEXT_STOPPED: Final = FailureReport(
 )
 
 
-class ControlLoop:
+class DriverLoop:
     """Runs one driver from its first directive to its end."""
 
     def __init__(
@@ -56,7 +56,7 @@ class ControlLoop:
         fence: Fence,
         enforce: Callable[[float], None],
     ) -> None:
-        """Create a control loop; it reads and runs nothing yet.
+        """Create a driver loop; it reads and runs nothing yet.
 
         Args:
             identity: fields that all statuses of this driver share.
@@ -83,7 +83,7 @@ class ControlLoop:
             immediately (`driver_process.DriverProcess.exit`), because a long operation may continue in its thread.
 
         Raises:
-            Exception: the control loop itself failed; it has reported the failure, and stopped the queries unless the
+            Exception: the driver loop itself failed; it has reported the failure, and stopped the queries unless the
                 watchdog is still on.
         """
         try:
@@ -245,7 +245,7 @@ class ControlLoop:
             self._status.set(DriverState.RUNNING, directive.version)
 
     def _raise_own(self, error: Exception) -> None:
-        """Raise an error of the control loop itself: an operation that failed has ended."""
+        """Raise an error of the driver loop itself: an operation that failed has ended."""
         if isinstance(error, FencedError | QueryStillRunsError) or self._link.is_operating:
             raise error
 

@@ -1,4 +1,4 @@
-"""The control loop stops when the scheduler does not confirm the lease of the driver."""
+"""The driver loop stops when the scheduler does not confirm the lease of the driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from airflow_adaptive.job.control.interfaces import DirectoryError, QueryStillRunsError
 from airflow_adaptive.job.protocol.documents import Action, DriverState
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver.control_loop_scenarios import running
+from tests.support.driver.driver_loop_scenarios import running
 from tests.support.driver.simulated_driver import EPOCH, LEASE_S, NONCE, POLL_S, SimulatedDriver, directive, plan
 
 THREAD_S = 10.0
@@ -30,7 +30,7 @@ def test_stops_at_once_when_another_epoch_begins():
     successor = directive(Action.RUN, 2, plan(1), epoch=EPOCH + 1)
     assert driver.run(lambda: setattr(driver, "newest_directive", successor)) is DriverState.FENCED
     assert driver.history[-3:] == ["RUNNING 1", "halt", "FENCED"]
-    assert driver.guarded, "the watchdog must end the process if the control loop hangs"
+    assert driver.guarded, "the watchdog must end the process if the driver loop hangs"
 
 
 def test_is_fenced_when_no_document_names_the_driver_for_the_lease():
@@ -139,7 +139,7 @@ def test_is_fenced_when_it_prepares_the_state_and_no_status_is_written_for_the_l
     driver.during_prepare = take_long
     assert driver.run(driver.nothing, driver.nothing) is DriverState.FENCED
     assert driver.history[-3:] == ["prepare", "halt", "FENCED"]
-    assert driver.guarded, "the watchdog must end the process if the control loop hangs"
+    assert driver.guarded, "the watchdog must end the process if the driver loop hangs"
 
 
 def test_prepares_no_state_before_the_next_status_when_the_end_of_the_queries_outlasts_the_lease():
@@ -186,7 +186,7 @@ def test_watchdog_stays_on_until_the_exit_of_a_driver_that_is_fenced_during_a_re
 
 
 def test_watchdog_stays_on_when_the_control_loop_fails_during_a_repartition():
-    """The control loop ends with an error while the thread of a repartition still runs."""
+    """The driver loop ends with an error while the thread of a repartition still runs."""
     driver = running(1)
     released = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Failures of queries, of the script and of the control loop, and the end of bounded queries."""
+"""Failures of queries, of the script and of the driver loop, and the end of bounded queries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
 from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR
-from tests.support.driver.control_loop_scenarios import break_down, running
+from tests.support.driver.driver_loop_scenarios import break_down, running
 from tests.support.driver.simulated_driver import plan
 
 FAILURE = FailureReport(error_class="DIVIDE_BY_ZERO", message="no", causes=("SparkArithmeticException",), query="j")
