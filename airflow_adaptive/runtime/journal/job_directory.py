@@ -184,7 +184,8 @@ class FsspecJobDirectory:
         await self._call(partial(self._storage.remove_folder, folder))
 
     async def _call(self, work: Callable[[], Result], *, urgent: bool = True, timeout_s: float | None = None) -> Result:
-        return await StorageThreads.of(self._base).call(work, timeout_s or self._timeout_s, urgent=urgent)
+        threads = StorageThreads.of(self._base)
+        return await threads.call(work, timeout_s or self._timeout_s, urgent=urgent, directory=self._job)
 
     async def _numbers(self, folder: str = JOURNAL, *, urgent: bool = True) -> list[int]:
         names = await self._call(partial(self._storage.names, folder), urgent=urgent)

@@ -2,8 +2,10 @@
 
 Theory: a blocking call cannot be interrupted. A call that takes longer than its timeout is abandoned, and its thread stays occupied
 until the storage answers. Therefore each storage has a limited number of threads of its own, and a circuit breaker: after a timeout
-all calls fail at once, except for one call at a time that checks whether the storage answers again. The threads are daemon threads,
-because `asyncio.run` and the interpreter join the threads of `asyncio.to_thread` and of every `ThreadPoolExecutor` before they end.
+all calls fail at once, except for one call at a time that checks whether the storage answers again. If only one job directory hangs,
+calls of other jobs close the circuit. Therefore a job directory may have few overdue calls, and their threads are replaced. The threads
+are daemon threads, because `asyncio.run` and the interpreter join the threads of `asyncio.to_thread` and of every `ThreadPoolExecutor`
+before they end.
 """
 
 from __future__ import annotations
@@ -30,6 +32,13 @@ THREADS: Final = 32
 BACKGROUND_SHARE: Final = 8
 """One in so many calls is not urgent, although urgent calls wait, so that a busy process reads the history of its jobs, too."""
 
+MOST_OVERDUE_PER_DIRECTORY: Final = 2
+"""Overdue calls of one job directory. Further calls fail until the storage answers one: a job directory that hangs, for example a stale
+mount below the base, must not occupy the threads of all jobs."""
+
+REPLACEMENTS: Final = 3 * THREADS
+"""Threads that replace threads with overdue calls. If all are occupied, the calls wait until the storage answers one of them."""
+
 NO_ANSWER: Final = "check that the storage is reachable"
 
 
@@ -45,7 +54,7 @@ class StorageThreads:
         """Start no thread before the first call.
 
         Args:
-            threads: maximum number of threads, including threads whose call was abandoned.
+            threads: maximum number of threads, including threads with an abandoned call that are not replaced.
             storage: name of the storage, for errors.
             error: class of the errors for a storage that does not answer.
         """
@@ -59,6 +68,8 @@ class StorageThreads:
         self._handovers = 0
         self._is_unresponsive = False
         self._is_checking = False
+        self._overdue: dict[asyncio.Future[Any], str] = {}
+        """Answer of each overdue call whose thread is replaced -> its job directory."""
         weakref.finalize(self, self._calls.put, None)
 
     @classmethod
@@ -66,25 +77,32 @@ class StorageThreads:
         """Return the threads of a storage for the running event loop; all jobs on the storage share the threads."""
         return _threads.setdefault(asyncio.get_running_loop(), defaultdict(cls))[storage]
 
-    async def call(self, work: Callable[[], Result], timeout_s: float, *, urgent: bool = True) -> Result:
+    async def call(
+        self, work: Callable[[], Result], timeout_s: float, *, urgent: bool = True, directory: str | None = None
+    ) -> Result:
         """Run blocking work in a thread.
 
         Args:
             work: calls the storage.
             timeout_s: time that the work may take, in seconds, without the time in the queue.
             urgent: whether the work takes precedence over work that is not urgent.
+            directory: job directory that the work uses, if several job directories share the threads.
 
         Raises:
             PortError: the storage does not answer (an error of the class `error`); whether the storage completes the work is unknown.
         """
+        if directory and list(self._overdue.values()).count(directory) >= MOST_OVERDUE_PER_DIRECTORY:
+            raise self._error(f"{self._storage} has not answered calls for {directory!r} since a timeout: {NO_ANSWER}")
         await self._admit(self._urgent if urgent else self._background, timeout_s)
         try:
             answer = self._start(work)
-            answered, _ = await asyncio.wait({answer}, timeout=timeout_s)
+            is_answered = await self._is_answered(answer, timeout_s, directory)
         finally:
             self._is_checking = False
-        if not answered:
-            raise self._reject_all(timeout_s)
+        if not is_answered:
+            error = self._reject_all(timeout_s)
+            self._replace(answer, directory)
+            raise error
         return answer.result()
 
     async def _admit(self, queue: deque[asyncio.Future[None]], timeout_s: float) -> None:
@@ -115,6 +133,20 @@ class StorageThreads:
                 self._reject_all(timeout_s)
         turn.result()
 
+    async def _is_answered(self, answer: asyncio.Future[Any], timeout_s: float, directory: str | None) -> bool:
+        try:
+            answered, _ = await asyncio.wait({answer}, timeout=timeout_s)
+        except asyncio.CancelledError:
+            asyncio.get_running_loop().call_later(timeout_s, self._replace, answer, directory)
+            raise
+        return bool(answered)
+
+    def _replace(self, answer: asyncio.Future[Any], directory: str | None) -> None:
+        """Let other calls have a thread instead of the one that waits for an overdue answer."""
+        if directory and not answer.done() and len(self._overdue) < REPLACEMENTS:
+            self._overdue[answer] = directory
+            self._hand_over()
+
     def _start(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
         if self._idle:
             self._idle -= 1
@@ -138,7 +170,8 @@ class StorageThreads:
         answer.exception()  # Otherwise asyncio logs the exception of an abandoned call.
         self._is_unresponsive = False
         self._idle += 1
-        self._hand_over()
+        if self._overdue.pop(answer, None) is None:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         """Give a free thread to the next call that waits."""

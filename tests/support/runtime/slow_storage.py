@@ -12,28 +12,31 @@ class HangingFileSystem(LocalFileSystem):
     """A local disk that does not answer until it is released, like a network filesystem without its server.
 
     Attributes:
+        folder: name of the only folder that hangs; empty if all folders hang.
         released: set when the filesystem answers again.
-        calls: number of calls that have arrived.
+        calls: number of calls that have arrived at a folder that hangs.
     """
 
     cachable = False
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str = "") -> None:
         super().__init__()
+        self.folder = folder
         self.released = threading.Event()
         self.calls = 0
 
     def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
-        self._hang()
+        self._hang(path)
         return super().ls(path, detail=detail, **kwargs)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> Any:
-        self._hang()
+        self._hang(path)
         return super().cat_file(path, start=start, end=end, **kwargs)
 
-    def _hang(self) -> None:
-        self.calls += 1
-        self.released.wait()
+    def _hang(self, path: str) -> None:
+        if not self.folder or self.folder in path.split("/"):
+            self.calls += 1
+            self.released.wait()
 
 
 class SlowFileSystem(LocalFileSystem):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,12 @@ from airflow_adaptive.local.waiting import wait_until, wait_until_async
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.journal.storage_threads import THREADS, StorageThreads
+from airflow_adaptive.runtime.journal.storage_threads import (
+    MOST_OVERDUE_PER_DIRECTORY,
+    REPLACEMENTS,
+    THREADS,
+    StorageThreads,
+)
 from airflow_adaptive.testing.contracts.job_directory import JOB, journal_document
 from tests.support.repository import ROOT
 from tests.support.runtime.slow_storage import HangingFileSystem
@@ -97,14 +103,63 @@ async def test_calls_fail_at_once_after_a_timeout_until_the_storage_answers() ->
     with pytest.raises(JobDirectoryError, match="has not answered since a timeout"):
         await threads.call(lambda: "refused", LIMIT_S)
     released.set()
+    await wait_until_async(_answers(lambda: threads.call(lambda: True, LIMIT_S)), LIMIT_S, "an answer", 0.01)
 
-    async def answers() -> bool:
-        try:
-            return await threads.call(lambda: True, LIMIT_S)
-        except JobDirectoryError:
-            return False
 
-    await wait_until_async(answers, LIMIT_S, "an answer", 0.01)
+@pytest.mark.asyncio
+async def test_job_directory_that_hangs_leaves_the_threads_to_the_other_jobs(tmp_path: Path) -> None:
+    """A job directory is a stale mount below the common base: its loop tries again without end, while another job is answered."""
+    filesystem = HangingFileSystem("stale")
+    sick = FsspecJobDirectory(Storage(filesystem, str(tmp_path)), "stale", timeout_s=0.01)
+    healthy = FsspecJobDirectory(Storage(filesystem, str(tmp_path)), JOB)
+    for _ in range(2 * THREADS):
+        with pytest.raises(JobDirectoryError, match="check that the storage is reachable"):
+            await sick.newest()
+        assert await healthy.newest() is None
+    assert filesystem.calls == MOST_OVERDUE_PER_DIRECTORY
+    filesystem.released.set()
+    await wait_until_async(_answers(sick.newest), LIMIT_S, "an answer", 0.01)
+
+
+@pytest.mark.asyncio
+async def test_threads_of_overdue_calls_are_replaced_while_other_job_directories_are_answered() -> None:
+    """All threads make calls of two job directories that hang; their callers time out or are canceled; another job continues."""
+    released = threading.Event()
+    threads = StorageThreads(4)
+    stuck = [
+        asyncio.create_task(threads.call(blocked_until(released), 0.05, directory=directory))
+        for directory in ("timeout", "timeout", "canceled", "canceled")
+    ]
+    await asyncio.sleep(0)
+    for call in stuck[2:]:
+        call.cancel()
+    await asyncio.wait(stuck)
+
+    async def made() -> bool:
+        return await threads.call(lambda: True, LIMIT_S, directory="healthy")
+
+    await wait_until_async(_answers(made), LIMIT_S, "an answer", 0.01)
+    assert await asyncio.gather(*(made() for _ in range(8))) == [True] * 8
+    released.set()
+
+
+@pytest.mark.asyncio
+async def test_overdue_calls_start_a_limited_number_of_threads() -> None:
+    """A storage hangs for long, and the loops of many jobs try again and again: the process does not collect threads without end."""
+    released, made = threading.Event(), list[int]()
+    threads = StorageThreads(1)
+
+    def hang(number: int) -> None:
+        made.append(number)
+        released.wait()
+
+    for number in range(2 * REPLACEMENTS):
+        with pytest.raises(JobDirectoryError, match="check that the storage is reachable"):
+            await threads.call(partial(hang, number), 0.01, directory=f"job-{number}")
+    assert len(made) == 1 + REPLACEMENTS
+    released.set()
+    answered = _answers(lambda: threads.call(lambda: True, LIMIT_S, directory="job-0"))
+    await wait_until_async(answered, LIMIT_S, "an answer", 0.01)
 
 
 @pytest.mark.asyncio
@@ -238,5 +293,16 @@ def test_threads_end_after_their_event_loop() -> None:
 def _holds(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
     async def check() -> bool:
         return condition()
+
+    return check
+
+
+def _answers(call: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        try:
+            await call()
+        except JobDirectoryError:
+            return False
+        return True
 
     return check
