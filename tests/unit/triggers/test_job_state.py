@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.launch.job_events import event_position
+from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
@@ -118,6 +122,37 @@ def test_watcher_outlives_a_state_store_that_fails(airflow: FakeComms, monkeypat
     airflow.asset_states["summary"] = SUMMARY
     assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
     assert watched.failures == set()
+
+
+@pytest.mark.parametrize("operation", ["get", "set"])
+def test_watchers_leave_the_threads_of_the_event_loop_to_others_while_their_state_store_hangs(
+    airflow: FakeComms, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """Two watchers wait for a state store that does not answer; the event loop has one thread and runs other blocking work."""
+    hangs, released, watched = threading.Event(), threading.Event(), Watched()
+
+    def hang(*_: Any) -> Any:
+        hangs.set()
+        released.wait()
+
+    monkeypatch.setattr(watched, operation, hang)
+    airflow.asset_states["summary"] = SUMMARY
+
+    async def is_hanging() -> bool:
+        return hangs.is_set()
+
+    async def run() -> int:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        watchers = [asyncio.create_task(anext(watch(watched, ["RESCALED"]).run())) for _ in range(2)]
+        await wait_until_async(is_hanging, 60, "a call that hangs", 0.01)
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(lambda: 42), 60)
+        finally:
+            released.set()
+            for watcher in watchers:
+                watcher.cancel()
+
+    assert asyncio.run(run()) == 42
 
 
 def test_unknown_event_is_refused_when_the_dag_is_parsed() -> None:
