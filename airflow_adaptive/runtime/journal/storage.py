@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import inspect
 import os
-import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,12 +26,6 @@ SPARK_SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
 """Protocol of fsspec -> scheme with which Spark reads the same file."""
 
 PROBE = ".create-if-absent"
-
-MOUNTS = Path("/proc/self/mounts")
-"""The mounts of this process; the file does not exist on every operating system."""
-
-_OCTAL = re.compile(r"\\([0-7]{3})")
-"""Escaped character of a mount point."""
 
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of file systems without hard links."""
@@ -233,24 +226,14 @@ def _refusal(directory: str, reason: str) -> JobDirectoryError:
     )
 
 
-def _is_fuse(path: Path) -> bool:
-    """Return whether a path is on a FUSE mount, as far as the operating system lists its mounts."""
-    if not MOUNTS.exists():
-        return False
-    mounts = [line.split() for line in MOUNTS.read_text().splitlines()]
-    types = {Path(_OCTAL.sub(lambda code: chr(int(code[1], 8)), point)): kind for _, point, kind, *_ in mounts}
-    resolved = path.resolve()
-    return next((types[folder] for folder in (resolved, *resolved.parents) if folder in types), "").startswith("fuse")
-
-
 def create_locally(
     path: Path, data: bytes, *, folders: int | None = None, link: Callable[[Path, Path], None] = os.link
 ) -> None:
     """Create a file atomically, with its whole content, and sync it to disk.
 
-    On a file system without hard links the file is created exclusively and then written: still only one writer succeeds, but a
-    crash in between leaves a half-written file. A FUSE mount without hard links is refused: most of these mounts show an object store
-    (s3fs, gcsfuse, mountpoint-s3, rclone), on which two machines can both create the file.
+    A file system without hard links is refused. On such a file system a file can only be created empty and written afterwards. Another
+    loop that reads the half-written document would skip its number, and both loops would own the newest document. Most FUSE mounts of
+    object stores (s3fs, gcsfuse, mountpoint-s3, rclone) even let two machines create the same file.
 
     Raises:
         FileExistsError: the name is used.
@@ -265,17 +248,19 @@ def create_locally(
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         _write_exclusively(temporary, data)
-        link(temporary, path)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        if _is_fuse(path.parent):
-            reason = "it is on a FUSE mount without hard links, where two machines can both create the file"
-            raise _refusal(repr(str(path.parent)), reason) from error
-        _write_exclusively(path, data)
+        _link(temporary, path, link)
     finally:
         temporary.unlink(missing_ok=True)
     _sync(path.parent)
+
+
+def _link(source: Path, target: Path, link: Callable[[Path, Path], None]) -> None:
+    try:
+        link(source, target)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        raise _refusal(repr(str(target.parent)), "its file system has no hard links") from error
 
 
 def _write_exclusively(path: Path, data: bytes) -> None:
