@@ -214,7 +214,7 @@ class Loop:
         if self._phase is LoopPhase.CLAIMING:
             await self._take_over()
         if self._file_polling.is_due:
-            await self._journal.check()
+            await self._journal.check(self._now())
         await self._steps.retry_unsaved()
         await self._start()
         await self._journal.write_log_entries(self.state, self._now())

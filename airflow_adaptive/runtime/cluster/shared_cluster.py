@@ -43,20 +43,26 @@ class _Poll:
     """One poll of the cluster, which several loops can await.
 
     Attributes:
-        answered_s: when the poll ended, None while the poll is in flight.
+        answered_s: when the poll ended, None while the poll is in flight or if its task was canceled.
         snapshot: the response, None without one.
         error: why there is no response.
-        task: task that polls; it raises no exception.
+        task: task that polls; it raises no exception except `asyncio.CancelledError`.
     """
 
     answered_s: float | None = None
     snapshot: ClusterSnapshot | None = None
-    error: str = ""
+    error: str = "the poll was canceled"
     task: asyncio.Task[None] = field(init=False)
 
     def is_current(self, now_s: float, max_age: timedelta) -> bool:
         """Return whether a loop can use the poll. The age of a poll counts from its response."""
-        return self.answered_s is None or timedelta(seconds=now_s - self.answered_s) < max_age
+        if self.answered_s is None:
+            return not self.task.done()
+        return timedelta(seconds=now_s - self.answered_s) < max_age
+
+    async def wait(self) -> None:
+        """Wait for the end of the poll. The end of one loop does not end the poll of the others, and vice versa."""
+        await asyncio.wait({self.task})
 
 
 class SharedCluster:
@@ -104,10 +110,10 @@ class SharedCluster:
         poll = self._shared
         if poll is None or not poll.is_current(self.clock.elapsed, max_age):
             poll = self._own(client, max_age)
-        await asyncio.shield(poll.task)  # the end of one loop does not end the poll of the others
+        await poll.wait()
         if poll.snapshot is None and poll is not self._newest.get(client):
             poll = self._own(client, max_age)
-            await asyncio.shield(poll.task)
+            await poll.wait()
         if poll.snapshot is None:
             raise ClusterUnreachableError(poll.error)
         return poll.snapshot

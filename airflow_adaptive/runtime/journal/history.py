@@ -44,6 +44,11 @@ END_TIMEOUT_S = 10.0
 """Time for which the end of a job waits for the past, in seconds. Airflow gives the cancellation of a job 30 s."""
 
 
+FIRST_RETRY_DELAY = timedelta(seconds=1)
+MAX_RETRY_DELAY = timedelta(minutes=1)
+"""Delay before a past that cannot be read is read again; each further failure doubles the delay."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHistory:
     """The past of a job at one moment, oldest first.
@@ -77,6 +82,8 @@ class History:
         self._reading: asyncio.Task[None] | None = None
         self._deadline = 0.0
         """Time of the event loop until which the first read is worth waiting for."""
+        self._retry_at: datetime | None = None
+        self._retry_delay = FIRST_RETRY_DELAY
         self._newer: deque[JournalDocument] = deque(maxlen=MAX_TRANSITIONS)
         """Documents that were taken since `open`, until the older documents are read."""
         self._is_journal_read = False
@@ -131,6 +138,7 @@ class History:
             past.clear()
         self._is_read = self._is_journal_read = False
         self._before = before
+        self._retry_at, self._retry_delay = None, FIRST_RETRY_DELAY
         self._deadline = asyncio.get_running_loop().time() + PENDING_TIMEOUT_S
         self._reading = asyncio.create_task(self._read())
         await asyncio.sleep(0)
@@ -165,11 +173,24 @@ class History:
         self.rescales.extend(rescales)
         self._unkept.extend(map(self._document, rescales))
 
+    def read_again(self, now: datetime) -> None:
+        """Read the past again if it could not be read, with backoff: each attempt reads hundreds of documents.
+
+        Args:
+            now: time of the loop.
+        """
+        if self._is_read or self._reading is None or not self._reading.done():
+            return
+        self._reading.result()
+        if self._retry_at is None:
+            self._retry_at = now + self._retry_delay
+            self._retry_delay = min(2 * self._retry_delay, MAX_RETRY_DELAY)
+        elif now >= self._retry_at:
+            self._retry_at = None
+            self._reading = asyncio.create_task(self._read())
+
     async def keep(self) -> None:
         """Give each rescale a document of its own; a failure is repeated with the next call."""
-        if not self._is_read and self._reading is not None and self._reading.done():
-            self._reading.result()
-            self._reading = asyncio.create_task(self._read())
         if not self._is_read or not self._unkept:
             return
         with self._reporting():

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,6 +52,10 @@ logger = logging.getLogger(__name__)
 CALLS_AT_ONCE = 16
 """Concurrent calls of one operation: a journal has many small files, and an object store needs about 20 ms for each."""
 
+MAX_HISTORY_ATTEMPTS = 8
+"""Failed reads of a document of the past, in the background, after which the document counts as missing. The attempts of a loop take two
+minutes, and a loop that started with a damaged document of the past would otherwise never compact its journal."""
+
 LEAST_BYTES_PER_S = 1 << 20
 """Throughput of a slow storage, for the timeout of large files."""
 
@@ -79,6 +84,8 @@ class FsspecJobDirectory:
         self._storage = base.below(job)
         self._timeout_s = timeout_s
         self._reported: set[str] = set()
+        self._failed_reads: Counter[str] = Counter()
+        """Failed reads of each document of the past."""
         self._has_seen_journal = False
         """Whether the journal existed: then a missing journal is an error, and no new journal is begun."""
         self._has_seen_status = False
@@ -131,7 +138,7 @@ class FsspecJobDirectory:
         while numbers and len(documents) < limit:
             missing = limit - len(documents)
             numbers, newest = numbers[:-missing], numbers[-missing:]
-            documents = await _in_parallel(partial(self._journal_document, urgent=False), newest) + documents
+            documents = await _in_parallel(partial(self._past, JOURNAL, self._journal_document), newest) + documents
         return documents
 
     async def compact(self, keep: int) -> None:
@@ -153,7 +160,7 @@ class FsspecJobDirectory:
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
         """See `JobDirectory.rescales`."""
         numbers = (await self._numbers(HISTORY, urgent=False))[-limit:] if limit > 0 else []
-        return await _in_parallel(partial(self._rescale_document, urgent=False), numbers)
+        return await _in_parallel(partial(self._past, HISTORY, self._rescale_document), numbers)
 
     async def status(self) -> DriverStatus | None:
         """See `JobDirectory.status`."""
@@ -199,6 +206,18 @@ class FsspecJobDirectory:
 
     async def _remove(self, folder: str, number: int) -> None:
         await self._call(partial(self._storage.remove, _path(folder, number)))
+
+    async def _past(self, folder: str, read: Callable[..., Awaitable[Document | None]], number: int) -> Document | None:
+        """Read a document of the past. A document that several calls could not read counts as missing."""
+        path = _path(folder, number)
+        try:
+            return await read(number, urgent=False)
+        except JobDirectoryError as error:
+            self._failed_reads[path] += 1
+            if self._failed_reads[path] < MAX_HISTORY_ATTEMPTS:
+                raise
+            self._report(path, str(error))
+            return None
 
     async def _journal_document(self, number: int, *, urgent: bool = True) -> JournalDocument | None:
         path = _path(JOURNAL, number)

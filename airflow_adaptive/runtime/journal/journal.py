@@ -249,8 +249,11 @@ class Journal:
             decision = Decision(at=now, state=state.name, reason_code=entry.code, reason=entry.text)
             await self._create(Step(state=state, decision=decision), now, request=entry)
 
-    async def check(self) -> None:
+    async def check(self, now: datetime) -> None:
         """Check whether another loop has written since, keep the history complete, and compact the journal if it is time.
+
+        Args:
+            now: time of the check.
 
         Raises:
             JobDirectoryError: the directory cannot be used.
@@ -259,6 +262,7 @@ class Journal:
         newer = await self._directory.read(self._number + 1)
         if newer is not None and newer.owner != self._owner:
             raise SupersededError(newer.number, newer.owner)
+        self._history.read_again(now)
         await self._history.keep()
         await self._compact()
 

@@ -133,3 +133,18 @@ async def test_unexpected_exception_of_a_poll_counts_as_an_unreachable_cluster(c
         await connections.shared.poll(client, SECOND)
     client.failure = None
     assert (await connections.poll_again([client]))[0] == [ClusterSnapshot]
+
+
+@in_virtual_time
+async def test_loops_poll_again_after_a_poll_was_canceled(connections: Connections) -> None:
+    """Loops of two clients await a poll, and the task of the poll is canceled. The client of the poll counts it as a failure, and the other
+    client polls for itself. The next poll of each client succeeds: no loop awaits the canceled task.
+    """
+    first, second = connections.clients[:2]
+    waiting = asyncio.create_task(connections.poll([first, second]))
+    await connections.clock.sleep(1)
+    canceled = connections.shared._newest[first].task
+    canceled.cancel()
+    assert (await waiting)[0] == [ClusterUnreachableError, ClusterSnapshot]
+    assert canceled.cancelled()
+    assert (await connections.poll_again([first, second]))[0] == [ClusterSnapshot, ClusterSnapshot]

@@ -37,6 +37,7 @@ class FailingJobDirectory(FakeJobDirectory):
     def __init__(self) -> None:
         super().__init__()
         self.is_writable = self.is_readable = True
+        self.reads = 0
 
     async def record(self, document: RescaleDocument) -> bool:
         if not self.is_writable:
@@ -44,6 +45,7 @@ class FailingJobDirectory(FakeJobDirectory):
         return await super().record(document)
 
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
+        self.reads += 1
         if not self.is_readable:
             raise JobDirectoryError("history can't be read")
         return await super().rescales(limit)
@@ -199,6 +201,14 @@ def test_history_is_read_when_it_can_be_again(job: Simulation, directory: Failin
     job.clock.at(75, lambda: job.cluster.add_worker(cores=1, memory_mb=512))
     run(job, 60)
     assert published(job) == kept(directory) == [INITIAL, GROWTH, (3, "NEW_RESOURCE_AVAILABLE", "SUCCEEDED")]
+
+
+def test_past_that_can_not_be_read_is_read_again_with_backoff(job: Simulation, directory: FailingJobDirectory) -> None:
+    """A loop takes over, and its read of the past fails in the first and in all further cycles of ten minutes."""
+    run(job, 60)
+    directory.is_readable, directory.reads = False, 0
+    run(job, 600)
+    assert 10 < directory.reads < 20
 
 
 def test_journal_is_not_compacted_before_its_rescales_are_kept(directory: FailingJobDirectory) -> None:

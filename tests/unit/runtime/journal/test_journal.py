@@ -86,11 +86,11 @@ async def test_loop_that_was_superseded_notices_before_and_while_it_writes(direc
     created = await first.open(START)
     await second.open(START)
     with pytest.raises(SupersededError) as noticed:
-        await first.check()
+        await first.check(START)
     assert noticed.value.attempt == "attempt-2"
     with pytest.raises(SupersededError):
         await first.save(machine.step(created, SchedulingStarted(at=START)), created, START)
-    await second.check()
+    await second.check(START)
 
 
 @pytest.mark.asyncio
@@ -280,3 +280,42 @@ async def test_records_that_are_taken_while_the_history_is_read_come_last(
     assert [decision.reason for decision in second.history.at(state).decisions][-1] == "newer"
     assert [transition.target for transition in second.history.at(state).transitions] == ["WaitingForResources"]
     assert encode_journal(documents(directory)[-1]) == directory.journal[max(directory.journal)]
+
+
+class DamagedStore(MemoryStore):
+    """An object store that answers an error for one file."""
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> Any:
+        if path == f"jobs/job-0/journal/{journal_name(100)}":
+            raise RuntimeError("damaged object")
+        return super().cat_file(path, start=start, end=end, **kwargs)
+
+
+def test_document_of_the_past_that_can_never_be_read_does_not_prevent_the_compaction(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A loop takes over 200 documents, one of them cannot be read in ten minutes, and the loop writes 100 documents after that."""
+    monkeypatch.setattr(StorageThreads, "_start", answer_in_virtual_time(READ_S))
+    store = DamagedStore()
+    store.files = store_with_journals(1).files
+
+    async def run() -> None:
+        opened = Journal(
+            FsspecJobDirectory(Storage(store, "jobs"), "job-0"), small_job("job-0", (1, 4), {"history_size": 10})
+        )
+        state = await opened.open(START)
+        for second in range(600):
+            await asyncio.sleep(1)
+            await opened.check(START + timedelta(seconds=second))
+        assert opened.history.is_kept
+        for number in range(100):
+            opened.add_log_entry(Reason(ReasonCode.POLICY_FAILED, str(number)))
+        await opened.write_log_entries(state, START + timedelta(minutes=10))
+        opened.close()
+
+    run_in_virtual_time(run())
+    assert len([path for path in store.files if "/journal/" in path]) < 20
+    assert [text for text in caplog.messages if journal_name(100) in text and "ignoring" in text] == [
+        f"Job job-0: ignoring journal/{journal_name(100)} in its job directory: 'jobs/job-0/journal/{journal_name(100)}' on 'memory-store' "
+        "cannot be used now (RuntimeError: damaged object): check that the storage answers, and check its address and credentials"
+    ]
