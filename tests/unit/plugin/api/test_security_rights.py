@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.connection_pool import small_pool
-from tests.support.airflow.published_documents import executing, place, suspended
+from tests.support.airflow.published_documents import executing, place, published, suspended
 from tests.support.airflow.rest_api import bounds, with_policy
 
 JOB = f"{API}/jobs/departures"
@@ -250,6 +250,49 @@ def test_list_calls_the_auth_manager_twice_for_any_number_of_jobs(
         airflow_app.show(airflow_app.declare(f"job-{number}", f"dag-{number}"), {"desired_state": "running"})
     assert airflow_app.client("viewer").get(f"{API}/jobs").json()["total_entries"] == count
     assert calls == {"batch_is_authorized_dag": 2}
+
+
+@pytest.mark.parametrize("count", [30, 300])
+def test_list_with_one_refused_right_needs_few_calls_of_the_auth_manager(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """A user lacks one right on the DAG of one job. The batch of the page is refused. Before, each job and right took one call."""
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager  # noqa: PLC0415
+
+    batches: list[int] = []
+
+    def grant(_: Any, batch: Any, **__: Any) -> bool:
+        batches.append(len(batch))
+        refused = ("TASK_LOGS", "dag-7")
+        return all((getattr(it["access_entity"], "value", None), it["details"].id) != refused for it in batch)
+
+    monkeypatch.setattr(SimpleAuthManager, "batch_is_authorized_dag", grant)
+    for number in range(count):
+        job = executing(f"job-{number}").when_query_failed()
+        airflow_app.show(airflow_app.declare(f"job-{number}", f"dag-{number}"), published(job))
+    jobs = airflow_app.client("viewer").get(f"{API}/jobs", params={"limit": count}).json()["jobs"]
+    assert {job["job"] for job in jobs if job["last_transition"] is None} == {"job-7"}
+    assert len(jobs) == count
+    assert len(batches) <= 30
+
+
+def test_list_checks_a_refused_right_once_for_the_jobs_of_one_dag(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One DAG runs 30 jobs, and the user may not read its logs. The answer of the auth manager for one job holds for all jobs."""
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager  # noqa: PLC0415
+
+    batches: list[int] = []
+
+    def grant(_: Any, batch: Any, **__: Any) -> bool:
+        batches.append(len(batch))
+        return all(getattr(it["access_entity"], "value", None) != "TASK_LOGS" for it in batch)
+
+    monkeypatch.setattr(SimpleAuthManager, "batch_is_authorized_dag", grant)
+    for number in range(30):
+        airflow_app.show(airflow_app.declare(f"job-{number}", task_id=f"stream-{number}"), {"desired_state": "running"})
+    assert len(airflow_app.client("viewer").get(f"{API}/jobs").json()["jobs"]) == 30
+    assert len(batches) == 5
 
 
 @pytest.mark.usefixtures("secret_dag")
