@@ -318,9 +318,8 @@ class AdaptiveSparkOperator(BaseOperator):
         if driver is not None and ti.try_number > ti.max_tries:  # Otherwise the next try adopts the driver.
             self._kill(driver)
         if event["status"] == "finished":
-            withdraw_desired_state(
-                self.job
-            )  # The request is fulfilled. A user who clears the task wants the job to run.
+            # The request is fulfilled. A user who clears the task wants the job to run.
+            withdraw_desired_state(self.job)
         return task_result(self.job, event, self.execution_timeout)
 
     def _kill(self, driver: str) -> None:

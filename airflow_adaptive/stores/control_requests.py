@@ -18,6 +18,7 @@ from airflow_adaptive.runtime.requirements.control_requests import (
     DESIRED_STATE,
     KEYS,
     REQUIREMENTS,
+    WITHDRAWN,
     ControlRequest,
     decode,
     decode_desired_state,
@@ -108,5 +109,5 @@ def requested_desired_state(job: str) -> DesiredState | None:
 
 
 def withdraw_desired_state(job: str) -> None:
-    """Delete the request for a desired state."""
-    AssetStateStoreAccessor(name=job).delete(DESIRED_STATE)
+    """Replace the request for a desired state by a document without a request: a missing document means that Airflow emptied the store."""
+    AssetStateStoreAccessor(name=job).set(DESIRED_STATE, WITHDRAWN)

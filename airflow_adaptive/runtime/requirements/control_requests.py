@@ -26,6 +26,9 @@ from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, Parallelis
 DESIRED_STATE: Final = "desired_state"
 """Key of the desired state: `running`, `suspended` or `canceled`."""
 
+WITHDRAWN: Final[dict[str, Any]] = {"value": None}
+"""Document of a desired state that was withdrawn."""
+
 REQUIREMENTS: Final = "requirements"
 """Key of the user's override of the resource requirements."""
 
@@ -101,10 +104,11 @@ def requested_value(document: Any) -> Any:
 
 
 def validate(key: str, document: Any) -> None:
-    """Check the document of a key. Raises `ValueError` if the document contains no valid request."""
+    """Check the document of a key. Raises `ValueError` if the document contains neither a valid request nor a withdrawal."""
     value = requested_value(document)
     if key == DESIRED_STATE:
-        DesiredState(value)
+        if document != WITHDRAWN:
+            DesiredState(value)
     else:
         decode_bounds(value)
 

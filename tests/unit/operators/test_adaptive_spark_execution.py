@@ -81,9 +81,9 @@ def test_job_is_to_run_if_its_task_left_no_desired_state_to_stop(make, airflow, 
 @pytest.mark.parametrize(
     ("event", "left"),
     [
-        (ENDED | {"outcome": "SUSPENDED"}, {}),
-        (ENDED | {"outcome": "CANCELED", "timed_out": False}, {}),
-        (ENDED | {"outcome": "FAILED", "cause": "X", "recoverable": True}, {}),
+        (ENDED | {"outcome": "SUSPENDED"}, {"desired_state": None}),
+        (ENDED | {"outcome": "CANCELED", "timed_out": False}, {"desired_state": None}),
+        (ENDED | {"outcome": "FAILED", "cause": "X", "recoverable": True}, {"desired_state": None}),
         ({"status": "superseded", "attempt": "another"}, {"desired_state": "suspended"}),
         ({"status": "error", "message": "no master"}, {"desired_state": "suspended"}),
     ],

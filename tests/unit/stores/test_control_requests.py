@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
-from airflow_adaptive.ports import Requester
+from airflow_adaptive.ports import DesiredState, Requester
 from airflow_adaptive.runtime.requirements.control_requests import CALENDAR, REQUIREMENTS, ControlRequest
-from airflow_adaptive.stores.control_requests import ControlRequestReader, store_request
+from airflow_adaptive.stores.control_requests import (
+    ControlRequestReader,
+    request_desired_state,
+    requested_desired_state,
+    store_request,
+    withdraw_desired_state,
+)
 from airflow_adaptive.testing.scenario import START
 from tests.support.airflow.fake_supervisor import FakeComms
 
@@ -57,3 +63,30 @@ def test_requests_of_a_user_and_a_calendar_at_the_same_time_are_both_kept(
     reader.accept(reader.read()[0])
     assert (reader.requests.requirements, reader.requests.requester) == ({"job": (2, 3)}, ALICE)
     assert (reader.requests.calendar, reader.requests.calendar_requester) == ({"job": (1, 4)}, RUSH_HOUR)
+
+
+def test_reader_does_not_restore_a_withdrawn_desired_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop knows the request to suspend its job, the task of the job withdraws the request, and the loop reads once more."""
+    FakeComms.install(monkeypatch)
+    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    request_desired_state("departures", DesiredState.SUSPENDED)
+    reader.accept(reader.read()[0])
+    withdraw_desired_state("departures")
+    documents, is_emptied = reader.read()
+    reader.accept(documents)
+    assert not is_emptied
+    assert reader.requests.desired_state is DesiredState.RUNNING
+    assert requested_desired_state("departures") is None
+
+
+def test_requests_are_restored_after_a_withdrawal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A desired state is withdrawn, a loop reads the requests, and then Airflow empties the store."""
+    airflow = FakeComms.install(monkeypatch)
+    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    by_alice()
+    withdraw_desired_state("departures")
+    reader.accept(reader.read()[0])
+    before = dict(airflow.asset_states)
+    airflow.asset_states.clear()
+    assert reader.read() == (before | {CALENDAR: None}, True)
+    assert airflow.asset_states == before
