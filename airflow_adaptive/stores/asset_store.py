@@ -69,6 +69,8 @@ class AirflowJobStore:
         self._view: JobView | None = None
         self._pushed: dict[str, Any] = {}
         self._stored: dict[str, Any] = {}
+        self._late_write = access.late_writes.get(job)
+        self._is_closed = False
         self._warnings = OnceLogger(log)
 
     async def control_requests(self) -> ControlRequests:
@@ -82,6 +84,8 @@ class AirflowJobStore:
             is_first, self._reading = self._reading is None, asyncio.create_task(self._read_requests())
             if is_first:
                 await asyncio.wait({self._reading}, timeout=FIRST_READ_TIMEOUT.total_seconds())
+        if self._view is not None and self._has_late_write():
+            self._view_writer.put(self._view)
         return replace(self._reader.requests, age=timedelta(seconds=self._clock.elapsed - self._read_s))
 
     async def publish(self, view: JobView) -> None:
@@ -109,7 +113,9 @@ class AirflowJobStore:
         await self._view_writer.finish(FINISH_TIMEOUT)
 
     def close(self) -> None:
-        """Cancel reads and writes, and leave the rate limits."""
+        """Cancel reads and writes, and leave the rate limits. A write that hangs in its thread writes nothing more."""
+        self._is_closed = True
+        self._report_late_write()
         if self._reading is not None:
             self._reading.cancel()
         self._view_writer.stop()
@@ -140,7 +146,18 @@ class AirflowJobStore:
             if self._view is not None:
                 self._view_writer.put(self._view)
 
+    def _report_late_write(self) -> None:
+        """Let the loop of the job in this process write all values again."""
+        self._access.late_writes[self._job] = object()
+
+    def _has_late_write(self) -> bool:
+        """Return whether a late write may have overwritten values of this loop."""
+        return self._access.late_writes.get(self._job) is not self._late_write
+
     async def _write_view(self, view: JobView) -> bool:
+        if self._has_late_write():
+            self._late_write = self._access.late_writes.get(self._job)
+            self._pushed, self._stored = {}, {}
         is_written = await self._attempt(self._access.write(partial(self._push, view, self._pushed, self._stored)))
         if is_written is None:  # The write may continue in its thread, with the previous records of what is written.
             self._pushed, self._stored = dict(self._pushed), dict(self._stored)
@@ -155,13 +172,18 @@ class AirflowJobStore:
             return None
 
     def _push(self, view: JobView, pushed: dict[str, Any], stored: dict[str, Any]) -> bool:
-        self._airflow_metrics.send_view(view)
-
         def is_abandoned() -> bool:
-            return pushed is not self._pushed
+            return self._is_closed or pushed is not self._pushed
 
-        _write_changes(xcoms(view), pushed, self._task.push, is_abandoned)
-        _write_changes(documents(view, asdict(self._task)), stored, self._accessor.set, is_abandoned)
+        if is_abandoned():
+            return True
+        self._airflow_metrics.send_view(view)
+        try:
+            _write_changes(xcoms(view), pushed, self._task.push, is_abandoned)
+            _write_changes(documents(view, asdict(self._task)), stored, self._accessor.set, is_abandoned)
+        finally:
+            if is_abandoned():
+                self._report_late_write()
         return True
 
     async def _write_metrics(self, metrics: Mapping[str, Any]) -> bool:
@@ -174,7 +196,8 @@ class AirflowJobStore:
     def _store_metrics(self, metrics: Mapping[str, Any]) -> bool:
         self._airflow_metrics.send_metrics(metrics)
         for key, value in metrics.items():
-            self._accessor.set(key, value)
+            if not self._is_closed:
+                self._accessor.set(key, value)
         return True
 
     def _read_pages(self) -> dict[str, Any]:

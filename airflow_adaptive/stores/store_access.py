@@ -55,6 +55,9 @@ class StoreAccess:
         """Start no thread before the first operation."""
         self.request_reads = RateLimiter(REQUEST_READS_PER_SECOND, clock)
         self.metrics_writes = RateLimiter(METRICS_WRITES_PER_SECOND, clock)
+        self.late_writes: dict[str, object] = {}
+        """Job -> identity of the newest write that may have overwritten newer values: a write that was abandoned before its end, or the last
+        write of a loop that has ended."""
         self.change_markers = ChangeMarkers(self.read, clock, REQUEST_INTERVAL)
         self._reads = StorageThreads(THREADS, "Airflow's store", StoreUnavailableError)
         self._writes = StorageThreads(THREADS, "Airflow's store", StoreUnavailableError)
