@@ -12,12 +12,13 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive.launch.deferral import finish_in_background, with_minimum_deferral
 from airflow_adaptive.launch.job_loop import cancel_job, run_job_loop
-from airflow_adaptive.launch.loop_events import recycle_event, superseded_event
+from airflow_adaptive.launch.loop_events import error_event, recycle_event, superseded_event
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.launch.task_state import is_attempt_over
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.triggers.serialization import SerializedByAttributes
@@ -71,10 +72,14 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         In the second case the loop continues in an asyncio task until the loop of the next trigger takes over. Airflow may
         start the next trigger late or never: the scheduler may be down, the DAG may be paused, or the DAG file may be broken.
         """
+        try:
+            lifetime = self._job.options.trigger_lifetime
+        except SnapshotError as error:
+            yield TriggerEvent(await with_minimum_deferral(asyncio.sleep(0, error_event(error, None))))
+            return
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
         loop = asyncio.create_task(self._run_loop(RunLimits(cancel_at=cancel_at)))
         try:
-            lifetime = self._job.options.trigger_lifetime
             await with_minimum_deferral(asyncio.wait({loop}, timeout=lifetime.total_seconds()))
         except asyncio.CancelledError:
             await _stop(loop)
@@ -164,7 +169,14 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
 
     @property
     def _job(self) -> JobSpec:
-        return cast(JobSpec, decode(JobSpec, self.spec))
+        """The job as deployed. Raises `SnapshotError` if another version encoded the job."""
+        try:
+            return cast(JobSpec, decode(JobSpec, self.spec))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise SnapshotError(
+                f"the trigger of another version cannot be read ({type(error).__name__}: {error}): install the same version of "
+                "airflow-adaptive in all Airflow components, and clear the task"
+            ) from error
 
     @property
     def _task(self) -> TaskKey:
