@@ -101,7 +101,7 @@ def rights_of(
 ) -> list[frozenset[Right]]:
     """Return the rights of the user on each job: one call of the auth manager for a user who has all rights on all jobs.
 
-    Otherwise, the auth manager is asked for each right, first for the DAGs of all jobs, and then for fewer DAGs while it refuses.
+    Otherwise, the auth manager checks each right, first for the DAGs of all jobs, and then for fewer DAGs while it refuses.
     """
     if not rights:
         return [frozenset() for _ in jobs]
