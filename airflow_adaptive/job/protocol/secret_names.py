@@ -38,6 +38,7 @@ HADOOP_TERMS: Final = ("account key", "encryption key", "keystore pass", "sessio
 """Hadoop's `hadoop.security.sensitive-config-keys` (Hadoop 3.4). The terms of Airflow and Spark contain the other keys."""
 
 MORE_TERMS: Final = (
+    *("db pass$", "db pwd", "fernet key", "pg pass$", "pw$"),
     *(
         "credentials$",
         "jaas config",
@@ -52,18 +53,21 @@ MORE_TERMS: Final = (
     ),
     *("ssh key", "storage key", "truststore pass", "user info"),
 )
-"""Kafka's `sasl.jaas.config`, `DB_PASS`, `MYSQL_PWD` and similar variables, shared access signatures of Azure (`fs.azure.sas.*`), keys that
+"""Kafka's `sasl.jaas.config`, `DB_PASS`, `PGPASS`, `MYSQL_PWD` and similar variables, shared access signatures of Azure (`fs.azure.sas.*`), keys that
 are written as one word (`secretkey`), and Confluent's `basic.auth.user.info`."""
 
 ABOUT_SECRETS: Final = (
     *(
         "alias",
         "algorithm",
+        "budget",
         "class",
+        "count",
         "enable",
         "enabled",
         "endpoint",
         "file",
+        "host",
         "interval",
         "length",
         "limit",
@@ -109,8 +113,8 @@ SECRET_NAME_PATTERN: Final = (
 )
 """Pattern of names of secrets."""
 
-URL_CREDENTIALS_PATTERN: Final = r"://[^/\s:@]*:([^/\s@]+)@"
-"""Pattern of a user name and a password in a URL. The group is the password."""
+URL_CREDENTIALS_PATTERN: Final = r"(?:https?://(?=[^/\s:@]+@)|://[^/\s:@]*:)([^/\s@]+)@"
+"""Pattern of a user name and a password in a URL, or of a token in place of both in a web address. The group is the password or token."""
 
 _SECRET_NAME: Final = re.compile(SECRET_NAME_PATTERN)
 _URL_CREDENTIALS: Final = re.compile(URL_CREDENTIALS_PATTERN)

@@ -116,6 +116,29 @@ def test_names_of_common_variables_are_secret(name: str) -> None:
     assert is_secret_name(name)
 
 
+@pytest.mark.parametrize(
+    "name", ["AIRFLOW__CORE__FERNET_KEY", "FERNET_KEY", "PGPASS", "DBPWD", "dbpwd", "dbpass", "DB_PW"]
+)
+def test_abbreviated_names_of_passwords_and_keys_are_secret(name: str) -> None:
+    """A user passes a database password under the name that its client documents. Before, Airflow stored it in clear text."""
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["TOKEN_COUNT", "MAX_TOKEN_COUNT", "tokenCount", "SAS_HOST", "TOKEN_BUDGET", "PGPASSFILE"]
+)
+def test_count_or_host_of_a_secret_is_not_secret(name: str) -> None:
+    """A user passes the number of tokens of a model. Before, the operator refused the declaration."""
+    assert not is_secret_name(name)
+
+
+def test_token_in_place_of_the_user_of_a_web_address_is_secret() -> None:
+    """A user passes an address with a token and without a password, as GitHub accepts it. Before, Airflow stored it in clear text."""
+    assert url_passwords("https://token@host/x, https://me:hush@host") == ["token", "hush"]
+    assert is_secret("REPOSITORY", "https://token@host")
+    assert not is_secret("PAGE", "https://host/users/@me")
+
+
 def test_path_of_googles_credentials_is_not_secret() -> None:
     assert not is_secret_name("GOOGLE_APPLICATION_CREDENTIALS")
 
