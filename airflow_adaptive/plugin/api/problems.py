@@ -22,7 +22,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 
 KIND: Final = "urn:airflow-adaptive:problem:"
 
-MAX_ERRORS: Final = 200
+MAX_ERRORS: Final = 20
 MAX_CHARACTERS: Final = 500
 """Limits of the problem details, so that a large invalid request does not cause a large response."""
 
