@@ -21,6 +21,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import Select, and_, exists, select
 from sqlalchemy.orm import Session
 
+from airflow_adaptive.plugin.data.metadata_database import state_store
 from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
 
@@ -37,7 +38,8 @@ class Job:
         asset_id: id of the Asset.
         uri: URI of the Asset.
         dag_ids: DAGs that name the Asset as inlet, outlet or schedule.
-        tasks: DAG id and task id of the tasks that run the job. The Asset is inlet and outlet of these tasks.
+        tasks: DAG id and task id of the tasks that run the job. The Asset is inlet and outlet of these tasks. If tasks of several
+            DAGs qualify, the tasks of the DAG that the published summary names run the job.
     """
 
     name: str
@@ -102,6 +104,7 @@ def _jobs(assets: Select[int, str, str], session: Session) -> list[Job]:
     rows = session.execute(assets).all()
     ids = [row.id for row in rows]
     inlets, outlets = (_tasks(model, ids, session) for model in (TaskInletAssetReference, TaskOutletAssetReference))
+    runners = _runners({id_: inlets.get(id_, set()) & outlets.get(id_, set()) for id_ in ids}, session)
     scheduled = _scheduled({row.id: (row.name, row.uri) for row in rows}, session)
     return [
         Job(
@@ -112,10 +115,27 @@ def _jobs(assets: Select[int, str, str], session: Session) -> list[Job]:
                 {dag_id for dag_id, _ in inlets.get(row.id, set()) | outlets.get(row.id, set())}
                 | scheduled.get(row.id, set())
             ),
-            tasks=tuple(sorted(inlets.get(row.id, set()) & outlets.get(row.id, set()))),
+            tasks=tuple(sorted(runners[row.id])),
         )
         for row in rows
     ]
+
+
+def _runners(tasks: Mapping[int, set[tuple[str, str]]], session: Session) -> dict[int, set[tuple[str, str]]]:
+    """Asset -> tasks that run the job, of the tasks that have the Asset as inlet and outlet. Other tasks may only enrich the data."""
+    shared = [asset_id for asset_id, found in tasks.items() if len({dag_id for dag_id, _ in found}) > 1]
+    documents = state_store.documents(shared, [SUMMARY], session)
+    runners = dict(tasks)
+    for asset_id in shared:
+        named = _dag_of(documents[asset_id].get(SUMMARY))
+        runners[asset_id] = {task for task in tasks[asset_id] if task[0] == named} or tasks[asset_id]
+    return runners
+
+
+def _dag_of(summary: Any) -> Any:
+    """Return the id of the DAG that runs the job according to its published summary, None if unknown."""
+    task = summary.get("task") if isinstance(summary, Mapping) else None
+    return task.get("dag_id") if isinstance(task, Mapping) else None
 
 
 def _tasks(model: Any, asset_ids: Sequence[int], session: Session) -> dict[int, set[tuple[str, str]]]:

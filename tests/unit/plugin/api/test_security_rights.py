@@ -107,10 +107,29 @@ def test_dag_that_is_scheduled_on_the_name_or_the_uri_of_a_job_is_one_of_its_dag
 
 
 @pytest.mark.usefixtures("secret_dag")
-def test_job_that_two_dags_run_requires_the_rights_on_both(airflow_app: AirflowApp) -> None:
+def test_task_of_another_team_that_reads_and_writes_the_asset_does_not_lock_the_owners_out(
+    airflow_app: AirflowApp,
+) -> None:
+    """A job executes in DAG "flights". A task of DAG "secret" then declares the Asset as inlet and outlet, and runs no job."""
     from airflow.models.asset import TaskInletAssetReference, TaskOutletAssetReference  # noqa: PLC0415
 
     asset = place(airflow_app, executing())
+    airflow_app.dag("secret")
+    with airflow_app.session() as session:
+        for reference in (TaskInletAssetReference, TaskOutletAssetReference):
+            session.add(reference(asset_id=asset, dag_id="secret", task_id="enrich"))
+    assert airflow_app.client().get(JOB).status_code == 200
+    assert airflow_app.client().get(JOB).json()["dag_ids"] == ["flights"]
+    assert airflow_app.client().put(f"{JOB}/resource-requirements", json=BODY).status_code == 200
+
+
+@pytest.mark.usefixtures("secret_dag")
+def test_job_that_two_dags_run_requires_the_rights_on_both(airflow_app: AirflowApp) -> None:
+    """No summary names the DAG that runs the job."""
+    from airflow.models.asset import TaskInletAssetReference, TaskOutletAssetReference  # noqa: PLC0415
+
+    asset = airflow_app.declare("departures")
+    airflow_app.show(asset, {"desired_state": "running"})
     airflow_app.dag("secret")
     with airflow_app.session() as session:
         for reference in (TaskInletAssetReference, TaskOutletAssetReference):
