@@ -75,10 +75,8 @@ async def run_job_loop(
                 return error_event(error, None)
             log.exception("The control loop of job %s failed. It is restarted.", spec.graph.job)
             place, has_run = _location(error), clock.now() - began_at > MAX_RESTART_DELAY
-        failure, previous = (
-            place if has_run or place != previous else None,
-            place,
-        )  # A failure that repeats is reported once.
+        failure = place if has_run or place != previous else None  # A failure that repeats is reported once.
+        previous = place
         delay = FIRST_RESTART_DELAY if has_run else delay
         await clock.sleep(delay.total_seconds())
         delay = min(2 * delay, MAX_RESTART_DELAY)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -16,6 +14,7 @@ from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
 from airflow_adaptive.testing.simulation.several_jobs import Competition
+from tests.support.runtime.quick_jobs import QUICK, quiet  # noqa: F401  an autouse fixture
 
 
 def just_before_a_poll(simulation: Simulation, at_s: float, happens: Callable[[], None]) -> None:
@@ -95,22 +94,6 @@ def test_end_of_a_driver_is_not_a_failure_while_its_last_status_cannot_be_read(j
 
 
 HOUR = timedelta(hours=1)
-
-QUICK: dict[str, Any] = {
-    "resource_stabilization_timeout": "2 s",
-    "scaling_interval_min": "5 s",
-    "executing_stabilization_timeout": "5 s",
-    "max_trigger_delay": "3 s",
-    "slot_idle_timeout": "2 s",
-    "local_recovery_timeout": "10 s",
-}
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logging.disable()
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.parametrize("ahead", [timedelta(seconds=3), HOUR])

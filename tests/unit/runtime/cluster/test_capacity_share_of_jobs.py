@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from functools import partial
 from random import Random
-from typing import Any
 
 import pytest
 
 from airflow_adaptive.testing.simulation.several_jobs import Competition
-
-QUICK: dict[str, Any] = {
-    "resource_stabilization_timeout": "2 s",
-    "scaling_interval_min": "5 s",
-    "executing_stabilization_timeout": "5 s",
-    "max_trigger_delay": "3 s",
-    "slot_idle_timeout": "2 s",
-    "local_recovery_timeout": "10 s",
-}
+from tests.support.runtime.quick_jobs import QUICK, quiet  # noqa: F401  an autouse fixture
 
 SEEDS = range(3)
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Ten loops would log."""
-    logging.disable()
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def competition(*workers: int, triggerers: int = 1, seed: int = 0, storage_s: float = 0.1) -> Competition:

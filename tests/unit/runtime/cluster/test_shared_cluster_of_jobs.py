@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from airflow_adaptive.testing.simulation.several_jobs import Competition
+from tests.support.runtime.quick_jobs import QUICK, quiet  # noqa: F401  an autouse fixture
 
 HOUR = timedelta(hours=1)
-
-QUICK: dict[str, Any] = {
-    "resource_stabilization_timeout": "2 s",
-    "scaling_interval_min": "5 s",
-    "executing_stabilization_timeout": "5 s",
-    "max_trigger_delay": "3 s",
-    "slot_idle_timeout": "2 s",
-    "local_recovery_timeout": "10 s",
-}
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logging.disable()
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.parametrize("ahead", [-HOUR, HOUR])
