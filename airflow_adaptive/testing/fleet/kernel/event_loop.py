@@ -66,7 +66,7 @@ class SimulatedEventLoop(asyncio.AbstractEventLoop):
         """See `asyncio.AbstractEventLoop`."""
         return asyncio.Future(loop=self)
 
-    def create_task(  # type: ignore[override]
+    def create_task(
         self, coro: Coroutine[Any, Any, Result] | Generator[Any, None, Result], **options: Any
     ) -> asyncio.Task[Result]:
         """See `asyncio.AbstractEventLoop`."""
