@@ -18,11 +18,11 @@ from airflow_adaptive.runtime.requirements.control_requests import (
     DESIRED_STATE,
     KEYS,
     REQUIREMENTS,
-    WITHDRAWN,
     ControlRequest,
     decode,
     decode_desired_state,
     validate,
+    withdrawn,
 )
 from airflow_adaptive.stores.change_marker import notify
 
@@ -109,5 +109,9 @@ def requested_desired_state(job: str) -> DesiredState | None:
 
 
 def withdraw_desired_state(job: str) -> None:
-    """Replace the request for a desired state by a document without a request: a missing document means that Airflow emptied the store."""
-    AssetStateStoreAccessor(name=job).set(DESIRED_STATE, WITHDRAWN)
+    """Replace the request for a desired state by a document that contains only the requester.
+
+    The document is not deleted, because a missing document means that Airflow emptied the store.
+    """
+    store = AssetStateStoreAccessor(name=job)
+    store.set(DESIRED_STATE, withdrawn(store.get(DESIRED_STATE)))

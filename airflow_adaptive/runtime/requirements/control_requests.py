@@ -26,9 +26,6 @@ from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, Parallelis
 DESIRED_STATE: Final = "desired_state"
 """Key of the desired state: `running`, `suspended` or `canceled`."""
 
-WITHDRAWN: Final[dict[str, Any]] = {"value": None}
-"""Document of a desired state that was withdrawn."""
-
 REQUIREMENTS: Final = "requirements"
 """Key of the user's override of the resource requirements."""
 
@@ -83,6 +80,12 @@ def encode_clear(vertices: Iterable[str]) -> dict[str, Any]:
     return encode_requirements(dict.fromkeys(vertices, ParallelismRange(RESET_TO_DEFAULT, RESET_TO_DEFAULT)))
 
 
+def withdrawn(document: Any) -> dict[str, Any]:
+    """Return the document that replaces a fulfilled request for a desired state. The document still names the requester."""
+    known = document if isinstance(document, Mapping) else {}
+    return {"value": None} | {name: known[name] for name in ("by", "via", "at") if name in known}
+
+
 # ---- decoding -------------------------------------------------------------------------------------------------------
 
 
@@ -106,11 +109,14 @@ def requested_value(document: Any) -> Any:
 def validate(key: str, document: Any) -> None:
     """Check the document of a key. Raises `ValueError` if the document contains neither a valid request nor a withdrawal."""
     value = requested_value(document)
-    if key == DESIRED_STATE:
-        if document != WITHDRAWN:
-            DesiredState(value)
-    else:
+    if key != DESIRED_STATE:
         decode_bounds(value)
+    elif not _is_withdrawn(document):
+        DesiredState(value)
+
+
+def _is_withdrawn(document: Any) -> bool:
+    return isinstance(document, Mapping) and "value" in document and document["value"] is None
 
 
 def decode_desired_state(document: Any) -> DesiredState | None:

@@ -51,7 +51,8 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
     assert airflow.api.xcom("control", control, "reset", "return_value") == bounds
     assert airflow.api.xcom("control", control, "stop", "return_value") == "SUSPENDED"
     run.until_task("success")
-    assert airflow.api.asset_state(JOB, "desired_state") == {"value": None}  # the end of the job withdraws the request
+    withdrawn = airflow.api.asset_state(JOB, "desired_state")  # The end of the job withdraws the request.
+    assert (withdrawn["value"], withdrawn["by"], withdrawn["via"]) == (None, f"control/stop/{control}", "task")
     wait_until(lambda: "success" in airflow.api.run_states("afterwards"), 2 * TIMEOUT_S, "the notified DAG")
 
     summary = airflow.api.asset_state(JOB, "summary")

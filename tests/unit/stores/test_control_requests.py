@@ -10,7 +10,13 @@ import pytest
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
 from airflow_adaptive.ports import DesiredState, Requester
-from airflow_adaptive.runtime.requirements.control_requests import CALENDAR, REQUIREMENTS, ControlRequest
+from airflow_adaptive.runtime.requirements.control_requests import (
+    CALENDAR,
+    DESIRED_STATE,
+    REQUIREMENTS,
+    ControlRequest,
+    validate,
+)
 from airflow_adaptive.stores.control_requests import (
     ControlRequestReader,
     request_desired_state,
@@ -77,6 +83,37 @@ def test_reader_does_not_restore_a_withdrawn_desired_state(monkeypatch: pytest.M
     assert not is_emptied
     assert reader.requests.desired_state is DesiredState.RUNNING
     assert requested_desired_state("departures") is None
+
+
+def test_withdrawn_desired_state_names_its_requester(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user suspends a job, the job ends and its task withdraws the request, twice because the task is tried again."""
+    airflow = FakeComms.install(monkeypatch)
+    store_request("departures", ControlRequest(key=DESIRED_STATE, value="suspended", requester=ALICE))
+    requested = dict(airflow.asset_states[DESIRED_STATE])
+    withdraw_desired_state("departures")
+    withdraw_desired_state("departures")
+    requester = {name: requested[name] for name in ("by", "via", "at")}
+    assert requester["by"] == "alice"
+    assert airflow.asset_states[DESIRED_STATE] == {"value": None, **requester}
+    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    documents, _ = reader.read()
+    validate(DESIRED_STATE, documents[DESIRED_STATE])
+    reader.accept(documents)
+    assert reader.requests.desired_state is DesiredState.RUNNING
+
+
+@pytest.mark.parametrize("document", [7, "value", ["value"], {}, {"by": "alice"}, {"value": "stop"}])
+def test_document_without_a_desired_state_and_without_a_withdrawal_is_invalid(document: Any) -> None:
+    with pytest.raises(ValueError, match="is not a valid DesiredState"):
+        validate(DESIRED_STATE, document)
+
+
+@pytest.mark.parametrize("document", [None, 7, {"more": 1}])
+def test_unknown_document_is_withdrawn_without_a_requester(monkeypatch: pytest.MonkeyPatch, document: Any) -> None:
+    airflow = FakeComms.install(monkeypatch)
+    airflow.asset_states = {} if document is None else {DESIRED_STATE: document}
+    withdraw_desired_state("departures")
+    assert airflow.asset_states == {DESIRED_STATE: {"value": None}}
 
 
 def test_requests_are_restored_after_a_withdrawal_too(monkeypatch: pytest.MonkeyPatch) -> None:
