@@ -229,6 +229,22 @@ class StatusReporter(Protocol):
         ...
 
 
+class Operation(Protocol):
+    """A long operation in a thread of its own; see `operation_thread.OperationThread`."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end of the operation up to the timeout, and return whether the operation has ended."""
+        ...
+
+    def exception(self) -> BaseException | None:
+        """Return the exception of an operation that has ended, or None."""
+        ...
+
+    def result(self) -> Any:
+        """Return the result of an operation that has ended without an exception."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverInterfaces:
     """The components of a driver, which the parts of the driver loop share.
@@ -239,6 +255,7 @@ class DriverInterfaces:
         workload: queries or batch of the job.
         executors: executors of the application.
         balancer: balancer of the tasks.
+        start_operation: starts a long operation, with the Spark properties of the calling thread.
         clock: monotonic clock that does not stop while the host is suspended, in seconds.
         sleep: waits for a number of seconds.
         warn: writes a warning to the driver's output.
@@ -249,6 +266,7 @@ class DriverInterfaces:
     workload: Workload
     executors: ExecutorPool
     balancer: TaskBalancer
+    start_operation: Callable[[Callable[[], Any]], Operation]
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     warn: Callable[[str], None]

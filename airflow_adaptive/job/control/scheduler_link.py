@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from airflow_adaptive.job.control.current_status import CurrentStatus
 from airflow_adaptive.job.control.fence import Fence
-from airflow_adaptive.job.control.interfaces import DirectoryError, DriverInterfaces
+from airflow_adaptive.job.control.interfaces import DirectoryError, DriverInterfaces, Operation
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import Directive
 
@@ -50,7 +49,7 @@ class SchedulerLink:
         self._polled_at = interfaces.clock()
         self._readable = True
         self._newest: Directive | None = None
-        self._operation: Future[Any] | None = None
+        self._operation: Operation | None = None
 
     def set_guarded(self, on: bool) -> None:
         """Enforce the lease from now on, because a query may be running, or stop enforcing it."""
@@ -91,7 +90,7 @@ class SchedulerLink:
     @property
     def is_operating(self) -> bool:
         """Whether a long operation has not ended yet; see `run_while_polling`."""
-        return self._operation is not None and not self._operation.done()
+        return self._operation is not None and not self._operation.wait(0.0)
 
     def report_fenced(self) -> None:
         """Write the last status of this driver, which is fenced."""
@@ -130,23 +129,12 @@ class SchedulerLink:
             FencedError: this driver must not run queries any more; the operation ends with the process.
             BaseException: the exception of the operation.
         """
-        from pyspark import InheritableThread  # noqa: PLC0415  tests run the driver loop without Spark
-
-        done: Future[Result] = Future()
-        self._operation = done
-
-        def run() -> None:
-            try:
-                done.set_result(act())
-            except BaseException as error:  # noqa: BLE001  (raised by the waiting thread)
-                done.set_exception(error)
-
-        InheritableThread(target=run, name="long-operation", daemon=True).start()
-        while wait([done], self._poll_interval_s).not_done:
+        self._operation = operation = self._interfaces.start_operation(act)
+        while not operation.wait(self._poll_interval_s):
             self.pause(0.0)
-        if (error := done.exception()) is not None:
+        if (error := operation.exception()) is not None:
             raise error  # not by `Future.result`, whose frames a failure report would attribute to the script
-        return done.result()
+        return cast("Result", operation.result())
 
     def holds_query_lease(self) -> bool:
         """Return whether the scheduler knows that this driver may run queries.

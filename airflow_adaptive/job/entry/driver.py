@@ -17,9 +17,10 @@ from airflow_adaptive.job.control.fence import Fence, boot_time
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Workload
 from airflow_adaptive.job.control.journal_reader import JournalReader
 from airflow_adaptive.job.control.status_reporter import FileStatusReporter
-from airflow_adaptive.job.control.watchdog import EXIT_FENCED, LeaseWatchdog
+from airflow_adaptive.job.control.watchdog import EXIT_FENCED, WATCHDOG_GRACE_S, LeaseWatchdog
 from airflow_adaptive.job.entry.driver_output import DriverOutput
 from airflow_adaptive.job.entry.driver_process import DriverProcess
+from airflow_adaptive.job.entry.operation_thread import OperationThread
 from airflow_adaptive.job.executors.executor_pool import SparkExecutorPool
 from airflow_adaptive.job.executors.task_balancer import LocalityBalancer, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
@@ -31,9 +32,6 @@ log = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 1
 """Exit code of a driver in which nothing can run any more."""
-
-WATCHDOG_GRACE_S: Final = 5.0
-"""Time in seconds after the expiry of the lease within which the driver loop has to stop the queries."""
 
 SUBMISSION_ID: Final = re.compile(r"driver-\d{14}-\d+")
 """Format of the ids that a standalone master assigns to drivers (`spark.deploy.driverIdPattern`), and a worker to their
@@ -86,6 +84,7 @@ class Driver:
             workload=workload,
             executors=self.executors,
             balancer=LocalityBalancer(SparkPlacement(self.spark, warn=log.warning), clock=clock),
+            start_operation=OperationThread,
             reporter=FileStatusReporter(
                 self.directory, heartbeat_interval_s=settings.heartbeat_interval_s, clock=clock, warn=log.warning
             ),

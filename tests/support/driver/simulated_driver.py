@@ -10,6 +10,7 @@ from typing import Any
 from airflow_adaptive.job.control.driver_loop import DriverLoop
 from airflow_adaptive.job.control.fence import Fence
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, StatefulRun
+from airflow_adaptive.job.entry.operation_thread import OperationThread
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import (
     Action,
@@ -111,6 +112,7 @@ class SimulatedDriver:
             workload=self,
             executors=self,
             balancer=self,
+            start_operation=OperationThread,
             clock=self.clock,
             sleep=self.sleep,
             warn=self.warnings.append,
